@@ -1,4 +1,4 @@
-"""How the tests are shared out among processes, and which get a second try."""
+"""Distribution of tests over processes, and the garbage collector's settings."""
 
 import gc
 from typing import Any
@@ -6,21 +6,21 @@ from typing import Any
 import pytest
 
 TOGETHER = ("tests/e2e/web/",)
-"""Folders whose files go to one process, as they share what takes long to set up."""
+"""Folders whose files run in one process, because they share an expensive setup."""
 
 REAL = ("tests/integration/", "tests/e2e/")
-"""Where processes, sockets and clocks are real, and a machine short of processor time can upset any test.
+"""Folders with real processes, sockets and clocks, where any test may fail on a busy machine.
 
-One that fails is run once more, and the summary names it. One that fails twice fails the build.
+A test that fails there is run once more and named in the summary. One that fails twice fails the build.
 """
 
 
 OBJECTS = 20_000
-"""Made between two looks of the garbage collector; its default of 700 costs a tenth of the processor time."""
+"""Allocations between two runs of the garbage collector; its default of 700 costs a tenth of the processor time."""
 
 
 def pytest_collection_finish() -> None:
-    """Nothing that was loaded by now goes away: the garbage collector need not look through it again and again."""
+    """Exclude all objects loaded so far from garbage collection, because they live to the end."""
     gc.freeze()
     gc.set_threshold(OBJECTS)
 
@@ -33,7 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """`--dist loadfile`, but for what goes together."""
+    """Use `--dist loadfile`, with some folders kept together."""
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduling(LoadFileScheduling):

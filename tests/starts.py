@@ -1,4 +1,4 @@
-"""Builds what families say a search begins with, and what is asked of it on any device."""
+"""Builds the initial configs of families, and the problems they are built for."""
 
 from pathlib import Path
 
@@ -25,16 +25,16 @@ PROBLEMS = {
     "gemm": ("M=4096,N=4096,K=4096", "M=16,N=4096,K=4096", "M=64,N=14336,K=4096"),
     "gemm_fp8": ("M=4096,N=4096,K=4096",),
 }
-"""By family; on an sm_90 each has somewhere to begin."""
+"""Problems by family; each has initial configs on sm_90."""
 
 SEARCHED = [(family, problem) for family, problems in PROBLEMS.items() for problem in problems]
 
 
 def built_starts(family: str, problem: str, device: Device, folder: Path) -> list[Built]:
-    """Every start of a problem on a device, built for all of its cases by this machine's NVRTC.
+    """Build every initial config of a problem on a device, for all cases, with this machine's NVRTC.
 
     Raises:
-        NoNvrtcError: there is none.
+        NoNvrtcError: NVRTC is not installed.
     """
     package = find(family)
     terms = SearchTerms(

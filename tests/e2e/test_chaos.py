@@ -1,4 +1,4 @@
-"""A short chaos: one fault of each kind at a small fleet. `make chaos` does a hundred and more."""
+"""A short chaos run: one fault of each kind in a small fleet. `make chaos` injects a hundred and more."""
 
 import os
 import subprocess
@@ -22,7 +22,7 @@ except OSError as error:
 
 
 @pytest.mark.timeout(600)
-def test_every_trial_ends_once_whatever_dies() -> None:
+def test_every_trial_ends_once_under_all_faults() -> None:
     faults, answers = run(11, services=2, workers=2, seed=7)
     assert len(faults) == 10
     assert answers["trial measured"] > 0
@@ -30,8 +30,8 @@ def test_every_trial_ends_once_whatever_dies() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="what is tampered with is loaded in Linux' way")
-def test_clock_and_disk_of_a_worker_can_be_tampered_with(tmp_path: Path) -> None:
-    """Else that chaos would prove nothing."""
+def test_clock_and_disk_of_a_worker_can_be_manipulated(tmp_path: Path) -> None:
+    """Otherwise the chaos run would prove nothing."""
     machine = Machine(tmp_path / "machine", built_shim(tmp_path))
 
     def tried(path: Path) -> list[str]:

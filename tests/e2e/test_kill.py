@@ -1,4 +1,4 @@
-"""`kill -9` of any process of a search, or of all of them, at any moment: `--resume` goes on and nothing is lost."""
+"""`kill -9` of any or all processes of a search at any moment: `--resume` continues, and nothing is lost."""
 
 import random
 import sqlite3
@@ -46,7 +46,7 @@ def test_no_trial_is_lost_or_counted_twice(line: CommandLine) -> None:
 
 
 def kill(root: int, target: str) -> int:
-    """SIGKILL one kind of process below a command, or all; how many rounds of killing that was, 0 or 1."""
+    """Kill one kind of process below a command, or all; return 1 if any was killed, else 0."""
     try:
         family = [psutil.Process(root), *psutil.Process(root).children(recursive=True)]
     except psutil.NoSuchProcess:
@@ -74,7 +74,7 @@ def ask(line: CommandLine, query: str) -> list[tuple[int, ...]]:
     with sqlite3.connect(f"file:{line.database}?mode=ro", uri=True, timeout=30) as connection:
         try:
             return connection.execute(query).fetchall()
-        except sqlite3.OperationalError as error:  # the first service has not made the tables yet
+        except sqlite3.OperationalError as error:  # the first service has not created the tables yet
             assert "no such table" in str(error)
             return [(0,)]
 

@@ -1,4 +1,4 @@
-"""The GPU these tests run on; without one they are skipped, and say why."""
+"""The GPU of these tests; without one they are skipped with the reason."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from workers.backends.cuda.device import DRIVER, CudaSession
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Kernels of families may run beside anything; what holds, fills or breaks the GPU keeps its file's order."""
+    """Kernels of families may run in parallel; tests that occupy, fill or break the GPU keep their order."""
     for item in items:
         if item.path.parent.name == "gpu" and item.path.stem not in ("test_cuda_families", "test_cuda_starts"):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))

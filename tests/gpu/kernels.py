@@ -1,4 +1,4 @@
-"""Compiles and loads kernels for the tests of this folder."""
+"""Compiles and loads kernels for these tests."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ OUT = Argument(name="out", role="output", dtype="float32", shape=(1024,))
 def compiled(
     source: str, gpu: Device, folder: Path, entry: str = "f", architecture: str | None = None
 ) -> tuple[Path, Artefact]:
-    """A wait for a barrier that never ends, ends the kernel: a mistake costs a context and not the machine."""
+    """Compile a kernel. An endless barrier wait ends the kernel, so that a fault costs only a context."""
     flags = (f"-DMOST_TURNS={1 << 22}",)
     unit = Unit(source=source, architecture=architecture or gpu.architecture, entry=entry, flags=flags)
     made = DRIVER.compiler().compile(unit, timeout_s=60)
@@ -34,14 +34,14 @@ def one_block(threads: int = 1024, shared_memory_bytes: int = 0, *, programmatic
 
 @dataclass(frozen=True, kw_only=True)
 class Workbench:
-    """A session with a place for its binaries."""
+    """A session with a folder for binaries."""
 
     gpu: Device
     session: CudaSession
     folder: Path
 
     def load(self, body: str, launch: Launch | None = None) -> Any:
-        """A kernel ``f(const float* x, float* out)`` with this body."""
+        """Load a kernel ``f(const float* x, float* out)`` with this body."""
         source = f'extern "C" __global__ void f(const float* x, float* out) {{ {body} }}'
         path, _ = compiled(source, self.gpu, self.folder)
         return self.session.load(path, "f", (X, OUT), launch or one_block())

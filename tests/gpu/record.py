@@ -1,7 +1,7 @@
-"""What compute-sanitizer and Nsight Compute say, word for word: ``python -m tests.gpu.record --to FOLDER``.
+"""Records the output of compute-sanitizer and Nsight Compute: ``python -m tests.gpu.record --to FOLDER``.
 
-The unit tests of our readers rest on such recordings: sanitizers on a correct kernel and on planted faults, and the raw
-pages of two attention kernels, warm and cold.
+Unit tests of the parsers use these recordings: sanitizers on a correct kernel and on planted faults, and the raw
+pages of two attention kernels, with warm and cold caches.
 """
 
 import argparse
@@ -50,7 +50,7 @@ LIMIT_S = 60.0
 
 
 class Recorder:
-    """Runs candidates below a tool and keeps what it says."""
+    """Runs candidates with a tool and stores its output."""
 
     def __init__(self, gpu: Device, folder: Path, place: Path) -> None:
         self._gpu, self._folder, self._place = gpu, folder, place
@@ -59,7 +59,7 @@ class Recorder:
 
     @contextmanager
     def subject(self, family: str, problem: str, config: Config | None) -> Iterator[Subject]:
-        """A candidate with its inputs saved; None: the family's default config."""
+        """Return a candidate with its inputs saved; None: the family's default config."""
         package = find(family)
         terms = SearchTerms(
             search_id=0,
@@ -104,7 +104,7 @@ class Recorder:
                     print(config, read_page(log), flush=True)
 
     def known(self) -> None:
-        """Which metrics this GPU has, of those somebody may want."""
+        """Return the metrics of interest that this GPU has."""
         tool = find_tool("ncu")
         done = subprocess.run([str(tool), "--query-metrics"], capture_output=True, text=True, timeout=60, check=False)
         wanted = re.compile("fp8|pipe_tensor|sectors_per_request|bytes_per_sector|hit_rate|eligible|stalled", re.I)

@@ -1,4 +1,4 @@
-"""The CUDA device: discovery, guarded buffers, timing, and every way in which a kernel can fail for real."""
+"""CUDA device: discovery, guarded buffers, timing, and all real kernel failures."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ INPUTS = {"x": np.arange(1024, dtype=np.float32)}
 DOUBLE = "out[threadIdx.x] = 2 * x[threadIdx.x];"
 
 
-def test_a_gpu_states_its_limits_and_ceilings(gpu: Device) -> None:
+def test_gpu_reports_its_limits_and_ceilings(gpu: Device) -> None:
     assert gpu.architecture.startswith("sm_")
     assert gpu.uuid.startswith("GPU-")
     assert set(gpu.limits) == kind_of("cuda").limits
@@ -30,15 +30,15 @@ def test_a_gpu_states_its_limits_and_ceilings(gpu: Device) -> None:
     assert 1e12 < gpu.ceilings.flops_per_s["float16"] < 1e16
 
 
-def test_resources_are_told_again_of_what_was_compiled_before(gpu: Device, tmp_path: Path) -> None:
-    """NVRTC keeps binaries in the driver's cache where there is a driver, and says nothing of what it finds there."""
+def test_resources_are_reported_for_cached_binaries(gpu: Device, tmp_path: Path) -> None:
+    """NVRTC caches binaries in the driver's cache, if there is a driver, and reports no resources of cached ones."""
     source = 'extern "C" __global__ void f(float* x) { x[threadIdx.x] *= 3; }'
     first, again = (compiled(source, gpu, tmp_path)[1] for _ in range(2))
     assert first.figures == again.figures
     assert again.figures["registers"] > 0
 
 
-def test_a_kernel_computes_and_leaves_everything_else_alone(bench: Workbench, session: CudaSession) -> None:
+def test_kernel_computes_and_changes_nothing_else(bench: Workbench, session: CudaSession) -> None:
     kernel = bench.load(DOUBLE)
     buffers = session.allocate((X, OUT), INPUTS)
     assert np.isnan(buffers.read("out")).all()
@@ -49,7 +49,7 @@ def test_a_kernel_computes_and_leaves_everything_else_alone(bench: Workbench, se
     assert np.isnan(buffers.read("out")).all()
 
 
-def test_other_inputs_come_to_the_same_addresses(bench: Workbench, session: CudaSession) -> None:
+def test_new_inputs_keep_their_addresses(bench: Workbench, session: CudaSession) -> None:
     kernel, other = bench.load(DOUBLE), {"x": INPUTS["x"] + 5000}
     buffers = session.allocate((X, OUT), INPUTS)
     buffers.refill(session.allocate((X, OUT), other))
@@ -83,9 +83,7 @@ def test_scalars_are_passed_by_value(bench: Workbench, session: CudaSession) -> 
     assert (buffers.read("out") == 3).all()
 
 
-def test_what_cannot_be_loaded_or_launched_is_the_candidates_fault(
-    session: CudaSession, gpu: Device, tmp_path: Path
-) -> None:
+def test_load_and_launch_errors_are_the_candidates_fault(session: CudaSession, gpu: Device, tmp_path: Path) -> None:
     path, _ = compiled('extern "C" __global__ void f() {}', gpu, tmp_path)
     with pytest.raises(LaunchError):
         session.load(path, "g", (), one_block())
@@ -98,7 +96,7 @@ def test_what_cannot_be_loaded_or_launched_is_the_candidates_fault(
     kernel = session.load(path, "f", (), one_block(threads=2048))
     with pytest.raises(LaunchError):
         session.call(kernel, session.allocate((), {}))
-    session.call(session.load(path, "f", (), one_block()), session.allocate((), {}))  # the device is as it was
+    session.call(session.load(path, "f", (), one_block()), session.allocate((), {}))  # the device still works
 
 
 def test_memory_that_does_not_fit_is_refused(session: CudaSession) -> None:
@@ -138,7 +136,7 @@ def child(tmp_path: Path, body: str, timeout_s: float) -> "subprocess.CompletedP
 
 
 @pytest.mark.parametrize("fault", STICKY)
-def test_a_sticky_error_ends_its_process_and_no_other(bench: Workbench, session: CudaSession, fault: str) -> None:
+def test_sticky_error_ends_only_its_process(bench: Workbench, session: CudaSession, fault: str) -> None:
     done = child(bench.folder, STICKY[fault], 60)
     assert done.stdout.startswith("lost:"), done.stderr
     buffers = session.allocate((X, OUT), INPUTS)
@@ -146,7 +144,7 @@ def test_a_sticky_error_ends_its_process_and_no_other(bench: Workbench, session:
     assert np.array_equal(buffers.read("out"), 2 * INPUTS["x"])
 
 
-def test_an_endless_kernel_dies_with_its_process(bench: Workbench, session: CudaSession) -> None:
+def test_endless_kernel_ends_with_its_process(bench: Workbench, session: CudaSession) -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         child(bench.folder, "volatile float* o = out; while (o[0] != 1) {}", 20)
     buffers = session.allocate((X, OUT), INPUTS)
@@ -155,11 +153,11 @@ def test_an_endless_kernel_dies_with_its_process(bench: Workbench, session: Cuda
 
 
 def least_us(timer: Timer) -> float:
-    """While the tests beside this one let the GPU alone, which they share."""
+    """Retry while other tests use the GPU as well; return the shortest time in µs."""
     return min(timer.sample() for _ in range(20))
 
 
-def test_timers_tell_short_from_long(bench: Workbench, session: CudaSession) -> None:
+def test_timers_distinguish_short_from_long(bench: Workbench, session: CudaSession) -> None:
     loop = "float y = x[0]; for (int i = 0; i < {}; ++i) y = fmaf(y, y, 1.f); out[threadIdx.x] = y;"
     buffers = session.allocate((X, OUT), INPUTS)
     times = [least_us(session.timer(bench.load(loop.format(trips)), [buffers])) for trips in (10_000, 40_000)]
@@ -180,8 +178,8 @@ def test_cold_samples_call_every_set(bench: Workbench, session: CudaSession) -> 
     assert all(np.array_equal(each.read("out"), 2 * INPUTS["x"]) for each in sets)
 
 
-def test_a_ring_calls_each_set_once_a_sample_on_what_was_written_before(bench: Workbench, session: CudaSession) -> None:
-    """A kernel that adds to its outputs tells how often it was called, and what they held before."""
+def test_ring_calls_each_set_once_per_sample_on_its_last_content(bench: Workbench, session: CudaSession) -> None:
+    """A kernel that adds to its outputs shows the number of calls and the initial content."""
     first = session.allocate((X, OUT), INPUTS)
     session.call(bench.load(DOUBLE), first)
     ring = [first.sibling() for _ in range(7)]
@@ -209,12 +207,12 @@ def test_programmatic_launches_overlap(bench: Workbench, session: CudaSession) -
     assert overlapped < 0.9 * plain
 
 
-def test_the_environment_is_recorded(session: CudaSession) -> None:
+def test_environment_is_recorded(session: CudaSession) -> None:
     facts = session.environment()
     assert {"cuda_driver", "compiler", "cupy"} <= set(facts)
 
 
-def test_the_copy_bandwidth_is_measured(gpu: Device, tmp_path: Path) -> None:
+def test_copy_bandwidth_is_measured(gpu: Device, tmp_path: Path) -> None:
     assert gpu.ceilings is not None
     ceilings = with_measured_copies([gpu], tmp_path)[0].ceilings
     assert ceilings is not None
@@ -223,12 +221,12 @@ def test_the_copy_bandwidth_is_measured(gpu: Device, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_a_distance_found_on_the_device_is_the_host_s(session: CudaSession, dtype: str) -> None:
+def test_distance_on_the_device_equals_the_hosts(session: CudaSession, dtype: str) -> None:
     rng = np.random.default_rng(0)
     right = rng.standard_normal((3, 1001))
     values = (right + rng.normal(0, 1e-3, right.shape)).astype(dtype)
     values[0, 5], values[2, 7:9] = np.inf, np.frombuffer(b"\xff" * values.itemsize, dtype)[0]
-    argument = Argument(name="sum", role="output", dtype=dtype, shape=values.shape)  # as the counters are called
+    argument = Argument(name="sum", role="output", dtype=dtype, shape=values.shape)  # named like the counters
     buffers = session.allocate((argument,), {})
     buffers._buffers["sum"].write(values)  # type: ignore[attr-defined]
     found, expected = buffers.distance("sum", right), distance(values, right)

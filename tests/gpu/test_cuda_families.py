@@ -1,4 +1,4 @@
-"""Sampled configs of every CUDA family are right on every case, and their baselines run."""
+"""Sampled configs of every CUDA family are correct on every case, and their baselines run."""
 
 from dataclasses import dataclass
 from itertools import groupby
@@ -110,7 +110,7 @@ SEVERAL_ITEMS: list[tuple[str, Config]] = [
     ("B=1,H=3,S=387,D=64", {**AHEAD, "BLOCK_M": 192, "WARPS_M": 12, "BLOCK_N": 64, "SCHEDULE": "stream_k"}),
     ("B=4,H=16,S=387,D=64", {"PRODUCTS": "mma", "BLOCK_N": 32, "CTAS_PER_SM": 2, "SCHEDULE": "stream_k"}),
 ]
-"""Of each block: whole items and a share of what is left over, or shares alone."""
+"""Blocks that process whole items and a share of the rest, or only shares."""
 MATRICES = [
     {},
     {"WARPS_M": 8, "WARPS_N": 1, "BLOCK_N": 256, "STAGES": 4, "CTAS_PER_SM": 1, "UNROLL": 2},
@@ -157,7 +157,7 @@ WARPGROUPS: list[tuple[str, str, Config]] = [
     *(("gemm_fp8", "M=203,N=328,K=1104,scaling=row,epilogue=bias_gelu,out=float16", each) for each in BYTES),
     *(("gemm_fp8", "M=1000,N=1024,K=1040,scaling=row,epilogue=bias", each) for each in FEW_BITS),
 ]
-"""On sm_90."""
+"""Configs for sm_90."""
 ONE_SLOT = {"COPY": "tma", "BLOCK_N": 32, "K_STAGES": 1, "V_STAGES": 1, "COPY_TOGETHER": False, "PRODUCER_WARPS": 1}
 ONE_SLOT |= {"Q_IN_REGISTERS": False, "STORE": "stmatrix", "L2_PREFETCH": 256}
 REFILLED: list[tuple[str, Config]] = [
@@ -168,9 +168,9 @@ REFILLED: list[tuple[str, Config]] = [
         | {"MAX_REGISTERS": 168, "RESCALE": "lazy", "Q_IN_REGISTERS": True},
     ),
 ]
-"""Of attention by mma.sync. Each of them was wrong once, before the copy engine waited for what others had read."""
+"""Attention configs with mma.sync. Each was once wrong, before the copy engine waited for pending reads."""
 WRITTEN_IN_CUDA = ("sdpa", "sdpa_decode", "sdpa_fp8", "gemm", "gemm_fp8", "quantize_e4m3")
-"""Families whose `naive` baseline is a CUDA kernel; the others use CuPy, which has no bfloat16."""
+"""Families whose `naive` baseline is a CUDA kernel; other families use CuPy, which has no bfloat16."""
 BASELINES = [
     ("sdpa", "B=1,H=2,S=256,D=64"),
     ("sdpa", "B=1,H=1,S=12416,D=64"),
@@ -195,14 +195,14 @@ TERMS = Objective()
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """A case of the searched problem, or of one with tails beside it."""
+    """A case of the searched problem, or one with tails."""
 
     problem: Problem
     golden: Golden
 
 
 def trials(package: Package, problem: Problem, folder: Path, *, tails: bool = False) -> list[Trial]:
-    """The cases on the searched problem itself, the plain one first; with `tails` the others as well."""
+    """Return the cases of the searched problem, the plain one first; with `tails` the others as well."""
     reference = Reference(package.path / "reference.py", package.digest, Cache(folder))
     made = []
     for each in package.family.case_problems(problem, "cuda"):
@@ -230,7 +230,7 @@ def load(bench: Workbench, package: Package, problem: Problem, config: Config) -
 
 
 def stand(bench: Workbench, package: Package, config: Config, on: list[Trial], launches: int = 3) -> None:
-    """A kernel serves one problem: cases of another have one of their own, where the config has one."""
+    """Build a kernel per problem: cases of other problems have their own, if the config supports them."""
     for problem, cases in groupby(on, key=lambda each: each.problem):
         if problem != on[0].problem and package.family.violations(config, problem, bench.gpu, TERMS):
             continue
@@ -242,7 +242,7 @@ def stand(bench: Workbench, package: Package, config: Config, on: list[Trial], l
 
 
 @pytest.mark.parametrize(("family", "text"), SHAPES)
-def test_sampled_configs_are_right(bench: Workbench, family: str, text: str) -> None:
+def test_sampled_configs_are_correct(bench: Workbench, family: str, text: str) -> None:
     package = find(family)
     problem = package.family.problem(text, "cuda")
     space = package.family.space(problem, bench.gpu, TERMS)
@@ -252,7 +252,7 @@ def test_sampled_configs_are_right(bench: Workbench, family: str, text: str) -> 
 
 
 @pytest.mark.parametrize(("family", "text", "change"), WARPGROUPS)
-def test_what_only_a_hopper_runs_is_right(bench: Workbench, family: str, text: str, change: Config) -> None:
+def test_hopper_only_configs_are_correct(bench: Workbench, family: str, text: str, change: Config) -> None:
     package = find(family)
     problem = package.family.problem(text, "cuda")
     config = {**package.family.space(problem, bench.gpu, TERMS).default(), "PRODUCTS": "wgmma", **change}
@@ -263,7 +263,7 @@ def test_what_only_a_hopper_runs_is_right(bench: Workbench, family: str, text: s
 
 
 @pytest.mark.parametrize(("text", "change"), REFILLED)
-def test_a_slot_is_filled_again_after_all_have_read_it(bench: Workbench, text: str, change: Config) -> None:
+def test_slot_is_refilled_only_after_all_reads(bench: Workbench, text: str, change: Config) -> None:
     package = find("sdpa")
     problem = package.family.problem(text, "cuda")
     config = {**package.family.space(problem, bench.gpu, TERMS).default(), **ONE_SLOT, **change}
@@ -274,7 +274,7 @@ def test_a_slot_is_filled_again_after_all_have_read_it(bench: Workbench, text: s
 
 
 @pytest.mark.parametrize("text", ["B=2,H=8,S=512,D=64", "B=1,H=2,S=267,D=64,causal=true"])
-def test_every_step_of_the_ladder_is_right(bench: Workbench, text: str) -> None:
+def test_every_step_of_the_ladder_is_correct(bench: Workbench, text: str) -> None:
     package = find("sdpa_ladder")
     problem = package.family.problem(text, "cuda")
     cases = trials(package, problem, bench.folder)
@@ -296,7 +296,7 @@ def test_baselines_run_and_are_timed(bench: Workbench, family: str, text: str) -
 
 
 @pytest.mark.parametrize("causal", ["false", "true"])
-def test_a_large_reference_comes_from_the_gpu_and_is_the_same(
+def test_large_reference_on_the_gpu_equals_the_hosts(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, causal: str
 ) -> None:
     package = find("sdpa")
@@ -311,7 +311,7 @@ def test_a_large_reference_comes_from_the_gpu_and_is_the_same(
 
 
 def _loaded(source: str, name: str, value: float) -> ModuleType:
-    """A module with another constant."""
+    """Load a module with another constant."""
     module = ModuleType("reference")
     module.__file__ = __file__
     exec(compile(source, "reference.py", "exec"), module.__dict__)

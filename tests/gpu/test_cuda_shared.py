@@ -1,4 +1,4 @@
-"""A GPU that another program computes on, for real."""
+"""A GPU in use by another program."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ STRANGER = (
 )
 
 
-def test_another_program_is_named_as_long_as_it_is_there(gpu: Device) -> None:
+def test_another_program_is_named_while_it_runs(gpu: Device) -> None:
     stranger = subprocess.Popen([sys.executable, "-c", STRANGER], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert stranger.stdout is not None
@@ -30,5 +30,5 @@ def test_another_program_is_named_as_long_as_it_is_there(gpu: Device) -> None:
 
 
 def is_named(text: str, pid: int) -> bool:
-    """Tests beside this one come and go."""
+    """Return True if the program is named. Other tests' processes come and go."""
     return text.split()[:2] == ["process", str(pid)]

@@ -1,4 +1,4 @@
-"""A search with a target on a real GPU: the target's build is judged, the GPU's own is proven and timed."""
+"""A search with a target on a real GPU: the target's build is judged, the GPU's own build is verified and timed."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +26,7 @@ def climbed(gpu: Device, folder: Path, policy: Policy) -> Climbed:
     return climb(package, config, problem=problem, device=gpu, folder=folder, objective=TARGET, policy=policy)
 
 
-def test_the_gpus_own_build_is_timed(gpu: Device, tmp_path: Path) -> None:
+def test_gpus_own_build_is_timed(gpu: Device, tmp_path: Path) -> None:
     if gpu.architecture == "sm_89":
         pytest.skip("this GPU is the target")
     done = climbed(gpu, tmp_path, QUICK)
@@ -36,7 +36,7 @@ def test_the_gpus_own_build_is_timed(gpu: Device, tmp_path: Path) -> None:
     assert "'sm_89'" in done.built.log
 
 
-def test_the_gates_judge_the_targets_build(gpu: Device, tmp_path: Path) -> None:
+def test_gates_judge_the_targets_build(gpu: Device, tmp_path: Path) -> None:
     outcome = climbed(gpu, tmp_path, replace(QUICK, max_registers=4)).report.outcome
     assert isinstance(outcome, OverResources)
     assert outcome.resource == "registers"

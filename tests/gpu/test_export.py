@@ -1,4 +1,4 @@
-"""A CUDA champion's folder on a real GPU, in clean processes: by CuPy alone, and as an operator of PyTorch."""
+"""Exported CUDA champions in clean processes: with CuPy alone, and as a PyTorch operator."""
 
 import subprocess
 import sys
@@ -72,13 +72,13 @@ def folder(gpu: Device, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("needs", "program"), [("cupy", BY_CUPY), ("torch", BY_TORCH)])
-def test_an_export_computes_the_right_thing_in_a_clean_process(folder: Path, needs: str, program: str) -> None:
+def test_export_computes_correctly_in_a_clean_process(folder: Path, needs: str, program: str) -> None:
     pytest.importorskip(needs)
     pytest.importorskip("cupy")
     subprocess.run([sys.executable, "-c", program], check=True, cwd=folder, timeout=300)
 
 
-def test_the_loader_runs_by_itself(folder: Path) -> None:
+def test_loader_runs_on_its_own(folder: Path) -> None:
     pytest.importorskip("cupy")
     shown = subprocess.run(
         [sys.executable, "kernel.py"], check=True, cwd=folder, timeout=300, capture_output=True, text=True

@@ -1,4 +1,4 @@
-"""Planted faults on a GPU: each is caught, by the answers or by a sanitizer, and none is ever promoted."""
+"""Planted faults on a GPU: each is found by verification or a sanitizer, and none is promoted."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -36,7 +36,7 @@ POLICY = Policy(
 
 
 class Workshop:
-    """A ladder on this GPU, and how any fault ends."""
+    """A ladder on this GPU, and the outcome of each fault."""
 
     def __init__(self, gpu: Device, folder: Path) -> None:
         self.gpu = gpu
@@ -49,7 +49,7 @@ class Workshop:
         return self.ladder.evaluate(work, Evaluate(number=0, config=config), self.ladder.build(work, config)).outcome
 
     def confirmed(self, fault: str) -> tuple[ConfirmReport, Verdict]:
-        """Challenging a correct kernel that does everything eight times."""
+        """Challenge a correct kernel that does all work eight times."""
         work = self._work()
         slow = {"FAULT": "none", "REPEAT": 8}
         job = Confirm(challenger={"FAULT": fault, "REPEAT": 1}, incumbent=slow, seed=5)
@@ -94,20 +94,18 @@ def workshop(gpu: Device, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         ("illegal", Crashed, "llegal"),
     ],
 )
-def test_a_planted_fault_is_caught_before_anything_is_timed(
-    workshop: Workshop, fault: str, kind: type[Outcome], reason: str
-) -> None:
+def test_planted_fault_is_found_before_timing(workshop: Workshop, fault: str, kind: type[Outcome], reason: str) -> None:
     outcome = workshop.outcome(fault)
     assert isinstance(outcome, kind), outcome
     assert reason in str(outcome)
 
 
-def test_an_endless_kernel_is_stopped(workshop: Workshop) -> None:
+def test_endless_kernel_is_stopped(workshop: Workshop) -> None:
     outcome = workshop.outcome("hang", policy=replace(POLICY, verify_timeout_s=10.0))
     assert isinstance(outcome, TimedOut)
 
 
-def test_faster_than_the_device_can_be_is_impossible(workshop: Workshop) -> None:
+def test_faster_than_the_physical_limit_is_impossible(workshop: Workshop) -> None:
     ceilings = Ceilings(flops_per_s={"float32": 1.0}, bytes_per_s=1.0, source="table")
     outcome = workshop.outcome("none", device=replace(workshop.gpu, ceilings=ceilings))
     assert isinstance(outcome, Impossible)
@@ -121,7 +119,7 @@ def test_faster_than_the_device_can_be_is_impossible(workshop: Workshop) -> None
         ("uninitialised_workspace", "initcheck", "Uninitialized __global__ memory read"),
     ],
 )
-def test_what_leaves_every_result_right_is_found_by_a_sanitizer_and_never_promoted(
+def test_fault_without_wrong_results_is_found_by_a_sanitizer_and_never_promoted(
     workshop: Workshop, fault: str, tool: str, finding: str
 ) -> None:
     if find_tool("compute-sanitizer") is None:
@@ -134,7 +132,7 @@ def test_what_leaves_every_result_right_is_found_by_a_sanitizer_and_never_promot
     assert verdict.summary.startswith("Not promoted. Sanitizers found")
 
 
-def test_a_kernel_that_is_wrong_now_and_then_is_never_promoted(workshop: Workshop) -> None:
+def test_occasionally_wrong_kernel_is_never_promoted(workshop: Workshop) -> None:
     report, verdict = workshop.confirmed("rare")
     assert report.answers is not None
     assert report.answers.wrong > 0
@@ -142,8 +140,8 @@ def test_a_kernel_that_is_wrong_now_and_then_is_never_promoted(workshop: Worksho
     assert "timed calls that were judged gave a wrong answer" in verdict.summary
 
 
-def test_a_read_beyond_a_buffer_that_fills_its_granule_is_found(gpu: Device, tmp_path: Path) -> None:
-    """1,024 bytes: what follows is no gap but, were it not for padding, the next buffer."""
+def test_read_beyond_a_buffer_that_fills_its_granule_is_found(gpu: Device, tmp_path: Path) -> None:
+    """1,024 bytes: without padding, the next bytes would be another buffer instead of a gap."""
     if find_tool("compute-sanitizer") is None:
         pytest.skip("compute-sanitizer is not installed here")
     recorder = Recorder(gpu, tmp_path, tmp_path)
@@ -152,7 +150,7 @@ def test_a_read_beyond_a_buffer_that_fills_its_granule_is_found(gpu: Device, tmp
     assert "Invalid __global__ read of size 4 bytes" in " ".join(read("memcheck", log).findings)
 
 
-def test_a_clean_winner_is_sanitized_profiled_repeated_and_promoted(workshop: Workshop) -> None:
+def test_clean_winner_is_sanitized_profiled_repeated_and_promoted(workshop: Workshop) -> None:
     report, verdict = workshop.confirmed("none")
     assert report.failure is None, report.failure
     assert all(not each.findings for each in report.sanitizers), report.sanitizers

@@ -1,4 +1,4 @@
-"""Empty databases for tests that are not about how one comes to be: the migrations run once for each process."""
+"""Empty databases for tests. The migrations run once per process."""
 
 import tempfile
 from functools import cache
@@ -9,7 +9,7 @@ from db.engine.session import Database
 
 
 def prepared(given: Location | Path) -> Location:
-    """The location; if a file of SQLite belongs there and is not, it is there now, with the present schema."""
+    """Return the location. A missing SQLite file is created with the current schema."""
     location = Location.of(given)
     if location.file is not None and not location.file.exists() and location.file.parent.is_dir():
         location.file.write_bytes(_blank())

@@ -1,4 +1,4 @@
-"""Kernels that cheat or are faulty, by trick: C sources of y = 3 x + 1, and honest ones that must not be mistaken."""
+"""Cheating and faulty kernels by trick, as C sources of y = 3 x + 1, with honest kernels that must pass."""
 
 HEAD = """
 #define _GNU_SOURCE
@@ -33,7 +33,7 @@ static volatile float sink;
 CACHE = "memcpy(y, kept, sizeof kept); return; } right(x, y); memcpy(kept, y, sizeof kept);"
 
 CHEATS: dict[str, tuple[str, str]] = {
-    # trick: (body of f, what the reason says)
+    # trick: (body of f, part of the reason)
     "answer kept by pointer": (f"if (known == x) {{ {CACHE} known = x;", "off the reference"),
     "answer kept by pointer, late": (f"if (calls++ > 64 && known == x) {{ {CACHE} known = x;", "off the reference"),
     "answer kept by counter": (f"if (calls++ > 100) {{ {CACHE}", "off the reference"),
@@ -179,5 +179,5 @@ HONEST: dict[str, str] = {
 
 
 def source(name: str, body: str) -> str:
-    """A C source whose function `f` does this."""
+    """Return a C source with this body of `f`."""
     return f"{HEAD}\n{BEFORE.get(name, '')}\nvoid f(const float *x, float *y) {{ {body} }}\n"

@@ -1,4 +1,4 @@
-"""The command line as a user has it: real processes, a database and folders of their own."""
+"""The CLI as a user runs it: real processes, with their own database and folders."""
 
 import io
 import json
@@ -27,7 +27,7 @@ PATIENCE_S = 200.0
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """A command that ran to its end."""
+    """A command that has ended."""
 
     code: int
     out: str
@@ -39,7 +39,7 @@ class Ended:
 
 
 class Running:
-    """A command in a process of its own, whose output can be read while it runs."""
+    """A command in its own process, with readable output while it runs."""
 
     def __init__(self, arguments: Sequence[str], *, folder: Path, environment: Mapping[str, str]) -> None:
         self._files = [folder / f"{uuid.uuid4().hex}.{name}" for name in ("out", "err")]
@@ -55,20 +55,20 @@ class Running:
 
     @property
     def out(self) -> str:
-        """What it wrote to standard output so far."""
+        """Its standard output so far."""
         return self._files[0].read_text()
 
     @property
     def family(self) -> list[psutil.Process]:
-        """Its children and theirs."""
+        """Its descendant processes."""
         return psutil.Process(self.process.pid).children(recursive=True)
 
     def interrupt(self) -> None:
-        """What Ctrl-C in its terminal does."""
+        """Send SIGINT to the process group, like Ctrl-C in a terminal."""
         self.process.send_signal(signal.SIGINT)
 
     def wait(self) -> Ended:
-        """How it ended."""
+        """Wait for the end and return the result."""
         try:
             self.process.wait(PATIENCE_S)
         finally:
@@ -76,7 +76,7 @@ class Running:
         return Ended(code=self.process.returncode, out=self.out, err=self._files[1].read_text())
 
     def kill(self) -> None:
-        """End it without a chance to say anything, if it still runs."""
+        """Kill it if it still runs."""
         self.process.kill()
         self.process.wait()
 
@@ -86,8 +86,8 @@ class CommandLine:
     """Runs ``kernel-evo`` on one database.
 
     Attributes:
-        home: holds the database and the data directory.
-        cache: shared by tests, so that what is measured or compiled once stays.
+        home: folder of the database and the data directory.
+        cache: shared by tests, so that measurements and binaries are reused.
     """
 
     home: Path
@@ -96,7 +96,7 @@ class CommandLine:
 
     @classmethod
     def fresh(cls, folders: pytest.TempPathFactory) -> "CommandLine":
-        """One with an empty home."""
+        """Return a command line with an empty home."""
         return cls(home=folders.mktemp("home"), cache=folders.getbasetemp() / "cache")
 
     @property
@@ -104,7 +104,7 @@ class CommandLine:
         return self.home / "test.db"
 
     def run(self, *arguments: str) -> Ended:
-        """Wait for a command to end, within this process: it finds every module imported already."""
+        """Run a command to its end within this process, where all modules are already imported."""
         out, err = io.StringIO(), io.StringIO()
         with (
             redirect_stdout(out),
@@ -117,16 +117,16 @@ class CommandLine:
         return Ended(code=code, out=out.getvalue(), err=err.getvalue())
 
     def run_apart(self, *arguments: str) -> Ended:
-        """The same in a process of its own, as a user has it: for what sets up the process, or leaves some behind."""
+        """Run a command in its own process, for commands that change the process or leave children."""
         return self.start(*arguments).wait()
 
     def start(self, *arguments: str) -> Running:
-        """Start a command; the caller ends it."""
+        """Start a command. The caller ends it."""
         return Running(arguments, folder=self.home, environment=self._own)
 
     @property
     def _own(self) -> dict[str, str]:
-        temporary = self.home / "tmp"  # device locks lie there too: these tests wait for nobody else's measurements
+        temporary = self.home / "tmp"  # also holds device locks, so that other measurements do not block these tests
         temporary.mkdir(exist_ok=True)
         own = {
             "TMPDIR": str(temporary),
@@ -139,13 +139,13 @@ class CommandLine:
 
     @contextmanager
     def serving(self) -> Iterator[str]:
-        """The address of a service on the database, within this process, so that commands need not start one each."""
+        """Yield the URL of a service on the database within this process, so that commands need not start one."""
         with patch.dict(os.environ, self._own), announcing(self.database) as url:
             yield url
 
 
 def wait_until(condition: Callable[[], Any], what: str) -> Any:
-    """The first true answer; fails when it takes too long."""
+    """Return the first true answer; fail after the time limit."""
     deadline = time.monotonic() + PATIENCE_S
     while not (answer := condition()):
         assert time.monotonic() < deadline, f"it took too long until {what}"
@@ -154,7 +154,7 @@ def wait_until(condition: Callable[[], Any], what: str) -> Any:
 
 
 def recording(path: Path, *, side: int = 8) -> Path:
-    """A recorded space of side² configs; the fastest is X = Y = 3."""
+    """Write a recorded space of side² configs; the fastest is X = Y = 3."""
     values = list(range(side))
     cache = {
         f"{x},{y}": {

@@ -1,4 +1,4 @@
-"""Quiet logs, and the databases that the suites run on."""
+"""Quiet logs, and databases for the suites."""
 
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -16,20 +16,20 @@ ENGINES = ("sqlite", "postgresql")
 
 @pytest.fixture(autouse=True, scope="session")
 def quiet_logs() -> None:
-    """A test that needs a log looks at its own process."""
+    """Silence the log. A test that needs it reads its own process's log."""
     configure("console", "error")
 
 
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[postgresql_server.Server]:
-    """One server for all tests; started by the first that needs it."""
+    """One server for all tests, started on first use."""
     with postgresql_server.server() as server:
         yield server
 
 
 @pytest.fixture(params=ENGINES)
 def locations(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Location]]:
-    """Gives empty databases of one engine; what is tested with them holds on every engine."""
+    """Yield a factory of empty databases of one engine. Tests that use it run on every engine."""
     if request.param == "sqlite":
         numbers = count(1)
         yield lambda: Location.of(tmp_path / f"evo{next(numbers)}.db")

@@ -1,4 +1,4 @@
-"""Values nobody means well with, put into documents at random places; the same seed makes the same ones."""
+"""Hostile values at random places of documents, reproducible by seed."""
 
 import copy
 import random
@@ -55,7 +55,7 @@ NASTY: tuple[Any, ...] = (
 
 
 def places(document: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Every place in a document, its inner ones included."""
+    """Yield the path of every value in a document."""
     if path:
         yield path
     if isinstance(document, dict):
@@ -67,7 +67,7 @@ def places(document: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...
 
 
 def spoiled(document: Any, rng: random.Random) -> Any:
-    """A copy with one to three places replaced, removed, doubled or renamed."""
+    """Return a copy with one to three values replaced, removed, duplicated or renamed."""
     changed = copy.deepcopy(document)
     for _ in range(rng.randint(1, 3)):
         _spoil(changed, rng.choice(list(places(changed)) or [()]), rng)

@@ -1,4 +1,4 @@
-"""A service without a socket: requests go straight into the application, which runs in a thread of its own."""
+"""A service without a socket: requests go straight to the application, which runs in its own thread."""
 
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
@@ -17,11 +17,11 @@ from tests.integration.blank import prepared
 
 HOME = "http://127.0.0.1"
 BROWSER = {"Accept": "text/html,*/*;q=0.8"}
-"""Who asks so is shown pages, errors as well."""
+"""Headers of a browser, which gets pages instead of problem documents."""
 
 
 class Inside(httpx.BaseTransport):
-    """Carries requests into an application that serves already; of what goes on for ever it takes the beginning."""
+    """Transport to a running application. Of an endless answer it returns the beginning."""
 
     def __init__(self, app: FastAPI, portal: BlockingPortal, client: tuple[str, int] = ("127.0.0.1", 1)) -> None:
         self._app = app
@@ -76,7 +76,7 @@ def _endless(start: dict[str, Any]) -> bool:
 
 
 class Serving:
-    """A running application; `client` opens the doors to it, each with cookies of its own."""
+    """A running application; `client` returns clients with separate cookies."""
 
     def __init__(self, app: FastAPI, portal: BlockingPortal) -> None:
         self.app = app
@@ -91,7 +91,7 @@ class Serving:
 
 @contextmanager
 def serving(database: Path | Location, **settings: Any) -> Iterator[Serving]:
-    """A service on this database, with these settings."""
+    """Yield a service on this database with these settings."""
     app = create_app(Settings(db=prepared(database), **settings))
     with start_blocking_portal() as portal:
         lifespan: AbstractAsyncContextManager[Any] = app.router.lifespan_context(app)

@@ -1,4 +1,4 @@
-"""A service in this process, at whose parts a test may get."""
+"""A service in this process whose parts a test can access."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ from tests.integration.test_api import Rest
 
 
 class Local(Rest):
-    """The sequences of `Rest` on a service at hand."""
+    """The request sequences of `Rest` on a local service."""
 
     def __init__(self, client: httpx.Client, service: Service, app: FastAPI) -> None:
         super().__init__(client)

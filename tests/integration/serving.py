@@ -1,4 +1,4 @@
-"""A real service on a real socket, in a thread of the test or in a process of its own."""
+"""A real service on a real socket, in a thread of the test or in its own process."""
 
 import subprocess
 import sys
@@ -23,14 +23,14 @@ PATIENCE_S = 200.0
 
 @contextmanager
 def served(database: Path, *, lease_s: float = 60.0, host: str = "127.0.0.1") -> Iterator[str]:
-    """The address of a service in this process, which believes to serve `host` and listens on this machine alone."""
+    """Yield the URL of a service in this process that is configured for `host` but listens on loopback."""
     with listening(create_app(Settings(db=prepared(database), lease_s=lease_s, host=host))) as url:
         yield url
 
 
 @contextmanager
 def announcing(database: Path) -> Iterator[str]:
-    """The same as the one service of that database, which commands find by themselves."""
+    """Yield a service announced for its database, so that commands find it."""
     settings = Settings(db=prepared(database))
     opened = open_database(settings)
     assert opened[0] is not None
@@ -41,7 +41,7 @@ def announcing(database: Path) -> Iterator[str]:
 
 @contextmanager
 def listening(app: FastAPI) -> Iterator[str]:
-    """The address of an application that is served by a thread of the test."""
+    """Yield the URL of an application served by a thread of the test."""
     socket = listen("127.0.0.1", 0)
     config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=2, proxy_headers=False)
     server = uvicorn.Server(config)
@@ -67,7 +67,7 @@ def client_of(url: str) -> Iterator[httpx.Client]:
 
 @contextmanager
 def process_of(database: Path, *, port: int = 0) -> Iterator["subprocess.Popen[str]"]:
-    """`api.server.serve` in a process of its own, which ends with the block."""
+    """Run `api.server.serve` in its own process, which ends with the block."""
     code = (
         "import sys; from pathlib import Path; from api.server import serve; from api.settings import Settings; "
         "from evo.errors import EvoError\n"
@@ -83,7 +83,7 @@ def process_of(database: Path, *, port: int = 0) -> Iterator["subprocess.Popen[s
 
 
 def announced(database: Path) -> str:
-    """The address of the process that serves this database, once it says so."""
+    """Return the address of the process that serves this database, once announced."""
     urls: list[str] = []
 
     def look() -> bool:
@@ -96,7 +96,7 @@ def announced(database: Path) -> str:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Return as soon as the condition holds; fail when it takes too long."""
+    """Return as soon as the condition holds; fail after the time limit."""
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline, "it took too long"

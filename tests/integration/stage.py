@@ -1,4 +1,4 @@
-"""A stage for tests of the service: a toy family, a device, a clock that stands still, and a worker that pretends."""
+"""Setting for service tests: a toy family, a device, a manual clock, and a fake worker."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -59,7 +59,7 @@ TOY: dict[str, Any] = {
         "constraints": [{"expression": "BLOCK * UNROLL <= 32", "because": "the accumulators must fit the registers"}],
     },
 }
-"""14 valid configs: 5 × 3 without the one whose product is 64."""
+"""Number of valid configs: 5 × 3 without the one whose product is 64."""
 
 VALID = 14
 
@@ -86,17 +86,17 @@ PROOF: dict[str, Any] = {
     "sanitizers": (Sanitized(tool="address", skipped="a toy"),),
     "environment": {"separation": "none"},
 }
-"""Evidence that a CPU must deliver beside its samples."""
+"""Evidence that a CPU must deliver besides its samples."""
 
 
 def toy_time_us(config: Config) -> float:
-    """A bowl with its bottom at BLOCK=8, UNROLL=2: 10 µs."""
+    """Return a bowl-shaped time with its minimum at BLOCK=8, UNROLL=2: 10 µs."""
     block, unroll = int(config["BLOCK"]), int(config["UNROLL"])
     return 10.0 + abs(block - 8) + 3 * abs(unroll - 2)
 
 
 def timing(time_us: float, count: int = 10) -> Timing:
-    """Samples around a time, within 0.4 %, the same ones each time."""
+    """Return deterministic samples within 0.4 % of a time."""
     return Timing(samples_us=tuple(time_us * (1 + 0.001 * (place % 5 - 2)) for place in range(count)))
 
 
@@ -105,7 +105,7 @@ def measured(config: Config) -> Outcome:
 
 
 def answer(lease: Lease, outcome: Outcome | None = None) -> Report:
-    """What an honest worker reports on a toy kernel."""
+    """Return the report of an honest worker on a toy kernel."""
     match lease.job:
         case Evaluate(config=config):
             return EvaluateReport(outcome=outcome or measured(config), stages=Stages(compile_s=0.001, overhead_s=0.002))
@@ -136,7 +136,7 @@ def answer(lease: Lease, outcome: Outcome | None = None) -> Report:
 
 @dataclass
 class Stage:
-    """One service without HTTP. `restart` is what a kill -9 and a new process amount to."""
+    """A service without HTTP. `restart` acts like kill -9 and a new process."""
 
     location: Location | Path
     lease_s: float = 60.0
@@ -168,7 +168,7 @@ class Stage:
         self.now += timedelta(seconds=seconds)
 
     def interrupt(self, seconds: float) -> None:
-        """Let the clock go on by this while the service does not run; negative: set it back."""
+        """Advance the clock while the service does not run; negative: set it back."""
         self.wait(seconds)
         self.lost_s += seconds
 
@@ -182,7 +182,7 @@ class Stage:
         self.conductor.register_worker(worker_id, name=worker_id, host="here", devices=devices or [DEVICE])
 
     def submit(self, **terms: Any) -> int:
-        """A search on the toy family, with a worker to serve it."""
+        """Submit a search of the toy family, with a worker to serve it."""
         self.register_family()
         self.register_worker()
         given = {"family_digest": DIGEST, "strategy": "random", "policy": QUICK, **terms}
@@ -200,7 +200,7 @@ class Stage:
         self.conductor.report(lease.attempt_id, lease.token, answer(lease, outcome))
 
     def play(self, leases: int = 1000) -> Iterator[Lease]:
-        """An honest worker with one slot, until nothing is left or so many leases were served."""
+        """Run an honest worker with one slot until no job is left or this many leases were served."""
         for _ in range(leases):
             claimed = self.claim()
             if not claimed:
@@ -222,6 +222,6 @@ class Stage:
 
 
 def policy(**fields: Any) -> dict[str, Any]:
-    """A request's policy: the default's rules with few samples, and these fields."""
+    """Return a request's policy: the default rules with few samples, and these fields."""
     assert set(fields) <= set(vars(Policy()))
     return {**QUICK, **fields}

@@ -1,4 +1,4 @@
-"""The ablation of a champion: asked of a finished search, measured as leased jobs, kept, and never a promotion."""
+"""Ablation of a champion: requested for a finished search, measured as leased jobs, stored, never a promotion."""
 
 import shutil
 import socket
@@ -36,12 +36,12 @@ def known(stage: Stage, search: int) -> dict[tuple[str, object], AblationView]:
         return {(each.change.tunable, each.change.value): each for each in ablation_views(session, search)}
 
 
-def test_each_change_is_measured_beside_the_champion_and_kept(stage: Stage) -> None:
+def test_each_change_is_measured_with_the_champion_and_stored(stage: Stage) -> None:
     search = searched(stage)
     before, champions = stage.view(search), stage.champions()
     stage.wait(100)
     stage.conductor.orders.ablate(search, values=True)
-    stage.conductor.orders.ablate(search, values=True)  # again: one is under way
+    stage.conductor.orders.ablate(search, values=True)  # a repeated request changes nothing
     view = stage.view(search)
     assert view.state == "ablating"
     assert view.proving is not None
@@ -65,7 +65,7 @@ def test_each_change_is_measured_beside_the_champion_and_kept(stage: Stage) -> N
     assert stage.claim() == []
 
 
-def test_what_is_wrong_or_lost_is_told_and_what_is_known_stays(stage: Stage) -> None:
+def test_failed_and_lost_changes_are_reported_and_known_ones_kept(stage: Stage) -> None:
     search = searched(stage)
     stage.conductor.orders.ablate(search, values=True)
     lease = stage.one()
@@ -85,7 +85,7 @@ def test_what_is_wrong_or_lost_is_told_and_what_is_known_stays(stage: Stage) -> 
     assert stage.view(search).state == "finished"
 
 
-def test_an_ablation_can_be_ended_and_asked_for_again(stage: Stage) -> None:
+def test_ablation_can_be_ended_and_requested_again(stage: Stage) -> None:
     search = searched(stage)
     stage.conductor.orders.ablate(search, values=True)
     lease = stage.one()
@@ -98,7 +98,7 @@ def test_an_ablation_can_be_ended_and_asked_for_again(stage: Stage) -> None:
     stage.conductor.orders.ablate(search, values=True)
     assert [lease.job.kind for lease in stage.play()] == ["ablate"]
     assert all(each.effect is not None for each in known(stage, search).values())
-    for _ in range(3):  # a worker that is lost again and again
+    for _ in range(3):  # a worker that is lost repeatedly
         stage.conductor.orders.ablate(search, values=True)
         while stage.claim():
             stage.wait(100)
@@ -109,7 +109,7 @@ def test_an_ablation_can_be_ended_and_asked_for_again(stage: Stage) -> None:
         remove_search(session, search)
 
 
-def test_only_a_finished_search_with_a_champion_of_its_own_and_a_switch(stage: Stage) -> None:
+def test_ablation_needs_a_finished_search_with_its_own_champion_and_a_switch(stage: Stage) -> None:
     running = stage.submit()
     with pytest.raises(Conflict, match="cannot ablate a search that is running"):
         stage.conductor.orders.ablate(running)
@@ -123,9 +123,7 @@ def test_only_a_finished_search_with_a_champion_of_its_own_and_a_switch(stage: S
         stage.conductor.orders.ablate(second)
 
 
-def test_a_family_that_changed_since_is_refused_where_all_workers_have_what_the_service_has(
-    stage: Stage, tmp_path: Path
-) -> None:
+def test_changed_family_is_refused_if_all_workers_share_the_services_files(stage: Stage, tmp_path: Path) -> None:
     folder = tmp_path / "softmax"
     shutil.copytree(BUILTIN / "softmax", folder)
     search = searched(stage)
@@ -147,12 +145,12 @@ def test_a_family_that_changed_since_is_refused_where_all_workers_have_what_the_
     (folder / "kernel.c.j2").write_text("edited")
     with pytest.raises(Conflict, match=f"family toy has changed since search {search}.*search again"):
         stage.conductor.orders.ablate(search, values=True)
-    works_at("elsewhere")  # whoever works there may have it as it was
+    works_at("elsewhere")  # a worker there may have the old version
     stage.conductor.orders.ablate(search, values=True)
     assert stage.view(search).state == "ablating"
 
 
-def test_while_it_lasts_a_search_says_what_of_its_confirmation_is_done(stage: Stage) -> None:
+def test_search_shows_the_progress_of_its_confirmation(stage: Stage) -> None:
     search = stage.submit(budget={"trials": 1})
     list(stage.play(2))
     lease = stage.one()
@@ -160,7 +158,7 @@ def test_while_it_lasts_a_search_says_what_of_its_confirmation_is_done(stage: St
     words = "timing, process 2 of 5 at most"
     for attempt_id, told in (
         (lease.attempt_id, words),
-        (lease.attempt_id - 1, "waits for other work on the device"),  # the words are about that
+        (lease.attempt_id - 1, "waits for other work on the device"),  # the progress text is about that lease
         (2**70, None),
     ):
         report = SlotReport(device_uuid=DEVICE.uuid, activity="working", detail=words, attempt_id=attempt_id)

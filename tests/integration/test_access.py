@@ -1,4 +1,4 @@
-"""Who is let in, and who may do what: tokens, sessions, and the rule of every route."""
+"""Access: tokens, sessions, and the rule of every route."""
 
 import re
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator["House"]:
 
 
 class House:
-    """A service that has tokens, and callers with each role."""
+    """A service with tokens, and callers with each role."""
 
     def __init__(self, service: Serving) -> None:
         self.service = service
@@ -81,13 +81,15 @@ def test_every_route_has_a_rule() -> None:
     assert without == []
 
 
-def test_every_route_lets_in_exactly_whom_its_rule_names(house: House) -> None:
-    """The whole matrix: an empty request is refused by its rule before anything else is looked at."""
+def test_every_route_admits_exactly_the_roles_of_its_rule(house: House) -> None:
+    """The whole matrix: an empty request is refused by its rule before it is validated."""
     checked = 0
     for method, path, rule in rules(house.service.app):
         if path in {"/sign-in", "/sign-out", "/static"}:
             continue
-        url = path.format_map(_Places()) + ("?after=nowhere" if path.endswith("/events") else "")  # else it goes on
+        url = path.format_map(_Places()) + (
+            "?after=nowhere" if path.endswith("/events") else ""
+        )  # otherwise the stream would not end
         for role, client in house.clients.items():
             granted = effective([role]) if role in ROLES else {role} & {callers.JOINER}  # type: ignore[list-item]
             response = client.request(method, url, headers={"Range": "bytes=0-0"}, extensions={"timeout": {}})
@@ -103,8 +105,8 @@ def test_every_route_lets_in_exactly_whom_its_rule_names(house: House) -> None:
     assert {house.admin.get(f"{API}/searches/{each}").status_code for each in ("1.0", "+1", "01", "1e0")} == {422}
 
 
-def test_no_request_is_misread(house: House) -> None:
-    """A parameter that a route does not have is named, whatever else is wrong."""
+def test_unknown_parameter_is_named(house: House) -> None:
+    """An unknown parameter is named whatever else is wrong."""
     paths = [(method, path) for method, path, _ in rules(house.service.app) if path.startswith(API)]
     assert len(paths) > 50
     for method, path in paths:
@@ -121,7 +123,7 @@ class _Places(dict[str, str]):
         return PLACEHOLDERS.get(name, "987654")
 
 
-def test_a_worker_speaks_for_itself_alone(house: House) -> None:
+def test_worker_acts_only_for_itself(house: House) -> None:
     mine, other = house.service.client(house.token("worker")), house.service.client(house.token("worker"))
     assert register(mine, "mine").status_code == 200
     assert register(mine, "another").status_code == 403, "a token is bound to the first worker it registers"
@@ -137,7 +139,7 @@ def test_a_worker_speaks_for_itself_alone(house: House) -> None:
     assert mine.post(f"{API}/leases", json=lease).json()["leases"] == []
 
 
-def test_a_join_token_is_exchanged_once(house: House) -> None:
+def test_join_token_is_exchanged_once(house: House) -> None:
     secret = house.admin.post(f"{API}/tokens/join", json={"name": "spot"}).json()["secret"]
     joiner = house.service.client(secret)
     assert joiner.get(f"{API}/workers").status_code == 403
@@ -164,7 +166,7 @@ def test_a_join_token_is_exchanged_once(house: House) -> None:
     assert worker.post(f"{API}/workers/spot-1/heartbeat", json={}).status_code == 401, "the earlier one is over"
 
 
-def test_a_joined_worker_is_called_what_its_token_was_made_for(house: House) -> None:
+def test_joined_worker_has_the_name_of_its_join_token(house: House) -> None:
     secret = house.admin.post(f"{API}/tokens/join", json={"name": "l4-vm"}).json()["secret"]
     issued = house.service.client(secret).post(f"{API}/join", json={"worker_id": "joined-1"}).json()
     worker, unnamed = house.service.client(issued["secret"]), {"host": "vm-20480", "devices": []}
@@ -203,7 +205,7 @@ def test_rotated_revoked_and_expired_tokens_are_refused(house: House) -> None:
 
 
 @pytest.mark.parametrize("secret", ["", "nonsense", "kev_0123456789ab_" + "x" * 43, "ключ", "kev_" + "0" * 500])
-def test_anything_else_is_no_token(house: House, secret: str) -> None:
+def test_other_text_is_no_token(house: House, secret: str) -> None:
     client = house.service.client(address=f"10.0.0.{len(secret) % 200}")
     response = client.get(f"{API}/searches", headers={"Authorization": b"Bearer " + secret.encode()})
     assert response.status_code == 401
@@ -211,7 +213,7 @@ def test_anything_else_is_no_token(house: House, secret: str) -> None:
     assert secret not in response.text or not secret
 
 
-def test_a_browser_signs_in_and_out(house: House) -> None:
+def test_browser_signs_in_and_out(house: House) -> None:
     browser = house.service.client()
     turned_away = browser.get("/workers?x=1")
     assert (turned_away.status_code, turned_away.headers["location"]) == (303, "/sign-in?next=/workers%3Fx%3D1")
@@ -245,7 +247,7 @@ def csrf_in(html: str) -> str:
     return html.partition('name="csrf" value="')[2].partition('"')[0]
 
 
-def test_the_cookie_is_secure_behind_tls_and_ends_with_its_token(house: House) -> None:
+def test_cookie_is_secure_behind_tls_and_ends_with_its_token(house: House) -> None:
     secret = house.token("viewer")
     browser = house.service.client(base="https://127.0.0.1")
     entered = browser.post("/sign-in", data={"token": secret})
@@ -259,7 +261,7 @@ def test_the_cookie_is_secure_behind_tls_and_ends_with_its_token(house: House) -
 @pytest.mark.parametrize(
     "wanted", ["https://evil.example", "//evil.example", "/\\evil.example", "/\t/evil", "javascript:x"]
 )
-def test_signing_in_leads_to_no_other_site(house: House, wanted: str) -> None:
+def test_sign_in_redirects_to_no_other_site(house: House, wanted: str) -> None:
     entered = house.service.client(address="10.1.0.1").post(
         "/sign-in", data={"token": house.token("viewer"), "next": wanted}
     )
@@ -267,7 +269,7 @@ def test_signing_in_leads_to_no_other_site(house: House, wanted: str) -> None:
 
 
 @pytest.mark.parametrize("role", ["worker", "joiner"])
-def test_only_people_sign_in(house: House, role: str) -> None:
+def test_only_tokens_for_people_sign_in(house: House, role: str) -> None:
     secret = house.clients[role].headers["authorization"].removeprefix("Bearer ")
     form = {"token": secret, "next": "/workers"}
     refused = house.service.client(address="10.1.0.2").post("/sign-in", data=form, follow_redirects=True)
@@ -279,7 +281,7 @@ def test_only_people_sign_in(house: House, role: str) -> None:
     assert secret not in refused.text
 
 
-def test_writes_with_a_cookie_need_the_sessions_own_token(house: House) -> None:
+def test_writes_with_a_cookie_need_the_csrf_token(house: House) -> None:
     browser = house.signed_in(house.token("submitter"), address="10.1.0.3")
     other = house.signed_in(house.token("submitter"), address="10.1.0.3")
     mine, theirs = (csrf_in(each.get("/workers").text) for each in (browser, other))
@@ -297,8 +299,8 @@ def test_writes_with_a_cookie_need_the_sessions_own_token(house: House) -> None:
     assert browser.post(path, headers={"X-CSRF-Token": mine, "Origin": "https://evil.example"}).status_code == 403
 
 
-def test_a_form_sent_too_late_is_not_lost(house: House) -> None:
-    """Signed out meanwhile, or signed in anew elsewhere: the refusal leads back to the form as it was filled in."""
+def test_late_form_is_not_lost(house: House) -> None:
+    """After signing out or in again elsewhere, the refusal links back to the filled-in form."""
     typed = {"family": "toy", "problem.N": "48", "notes": "a & b\nc", "csrf": "of another session"}
     signed_out = house.service.client().post("/start", data=typed)
     assert signed_out.status_code == 401
@@ -317,7 +319,7 @@ def test_a_form_sent_too_late_is_not_lost(house: House) -> None:
     assert (unread.status_code, "next=" in unread.text) == (401, False), "a stranger sends no more than a form"
 
 
-def test_guessing_is_slowed_down_and_nobody_else_is(house: House) -> None:
+def test_guessing_is_throttled_without_affecting_others(house: House) -> None:
     guesser = house.service.client(address="10.2.0.1")
     codes = [guesser.post("/sign-in", data={"token": f"guess {n}"}).status_code for n in range(15)]
     assert codes == [303] * 10 + [429] * 5
@@ -333,7 +335,7 @@ def test_guessing_is_slowed_down_and_nobody_else_is(house: House) -> None:
     assert other.headers["location"].startswith("/sign-in?wrong=token")
 
 
-def test_one_caller_cannot_take_it_all(tmp_path: Path) -> None:
+def test_requests_of_one_caller_are_limited(tmp_path: Path) -> None:
     with serving(tmp_path / "evo.db", requests_per_s=5) as service:
         secret = service.client().post(f"{API}/tokens", json={"name": "a", "roles": ["admin"]}).json()["secret"]
         busy = service.client(secret)
@@ -345,7 +347,7 @@ def test_one_caller_cannot_take_it_all(tmp_path: Path) -> None:
         assert other.get(f"{API}/searches").status_code == 200
 
 
-def test_bodies_are_limited_whatever_their_length_says(house: House) -> None:
+def test_bodies_are_limited_whatever_their_stated_length(house: House) -> None:
     form = {"content-type": "application/x-www-form-urlencoded"}
     stranger = house.service.client(address="10.3.0.1")
     for client, path, size in ((stranger, "/sign-in", 70_000), (house.admin, f"{API}/searches", 65 << 20)):
@@ -368,8 +370,8 @@ def test_bodies_are_limited_whatever_their_length_says(house: House) -> None:
     ],
     ids=["told", "grown", "far too large", "asked first"],
 )
-def test_who_looks_for_an_answer_once_all_is_sent_gets_it(headers: dict[str, str], parts: list[int], read: int) -> None:
-    """What is refused is read and dropped, up to four times what is allowed."""
+def test_client_that_reads_late_gets_the_refusal(headers: dict[str, str], parts: list[int], read: int) -> None:
+    """A refused body is read and dropped up to four times the limit."""
     sending, told = list(parts), []
 
     async def receive() -> dict[str, Any]:
@@ -388,13 +390,13 @@ def test_who_looks_for_an_answer_once_all_is_sent_gets_it(headers: dict[str, str
     assert (told[0]["status"], len(parts) - len(sending)) == (413, read)
 
 
-def test_a_large_body_with_a_key_is_refused_as_well(house: House) -> None:
+def test_large_body_with_a_key_is_refused(house: House) -> None:
     content = iter([b" " * (9 << 20)])
     refused = house.admin.post(f"{API}/searches", content=content, headers={"idempotency-key": "k"})
     assert (refused.status_code, refused.headers["content-type"]) == (413, "application/problem+json")
 
 
-def test_no_secret_is_stored_and_the_last_administrator_stays(tmp_path: Path) -> None:
+def test_no_secret_is_stored_and_the_last_administrator_is_kept(tmp_path: Path) -> None:
     with serving(tmp_path / "evo.db") as service:
         anybody = service.client()
         key = {"Idempotency-Key": "again"}
@@ -417,7 +419,7 @@ def test_no_secret_is_stored_and_the_last_administrator_stays(tmp_path: Path) ->
         assert owner.delete(mine).status_code == 200, "who has the key may, and has a way back in"
 
 
-def test_every_answer_tells_browsers_to_be_careful(house: House) -> None:
+def test_every_answer_has_security_headers(house: House) -> None:
     for client, path in (
         (house.admin, f"{API}/searches"),
         (house.admin, "/workers"),
@@ -434,7 +436,7 @@ def test_every_answer_tells_browsers_to_be_careful(house: House) -> None:
         assert path.startswith("/static") or headers["cache-control"] == "no-store"
 
 
-def test_a_service_for_the_network_without_tokens_is_refused(tmp_path: Path) -> None:
+def test_network_service_without_tokens_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "evo.db"
     settings = Settings(db=path, host="0.0.0.0")
     database = Database.open(path)
@@ -460,7 +462,7 @@ def test_a_service_for_the_network_without_tokens_is_refused(tmp_path: Path) -> 
     "headers",
     [{"X-Forwarded-For": "203.0.113.9"}, {"X-Real-IP": "203.0.113.9"}, {"X-Forwarded-Host": "evo.example.org"}],
 )
-def test_without_tokens_a_proxy_on_this_machine_lets_nobody_else_in(tmp_path: Path, headers: dict[str, str]) -> None:
+def test_local_proxy_admits_no_outside_caller_before_the_first_token(tmp_path: Path, headers: dict[str, str]) -> None:
     with serving(tmp_path / "evo.db") as service, service.client() as client:
         for refused in (
             client.get(f"{API}/searches", headers=headers),
@@ -479,7 +481,7 @@ def test_without_tokens_a_proxy_on_this_machine_lets_nobody_else_in(tmp_path: Pa
         assert client.get(f"{API}/searches", headers=headers).status_code == 401
 
 
-def test_a_start_that_fails_is_told_in_one_line(
+def test_failed_start_is_reported_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def away(_: Conductor) -> None:
@@ -491,7 +493,7 @@ def test_a_start_that_fails_is_told_in_one_line(
     assert "Traceback" not in "".join(capfd.readouterr())
 
 
-def test_the_key_of_the_database_is_its_owners(tmp_path: Path) -> None:
+def test_database_key_belongs_to_its_owner(tmp_path: Path) -> None:
     with serving(tmp_path / "evo.db"):
         first = local_key(tmp_path / "evo.db")
     assert (tmp_path / "evo.db.key").stat().st_mode & 0o077 == 0

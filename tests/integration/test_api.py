@@ -1,4 +1,4 @@
-"""The REST interface on a real socket: what clients rely on, and every way to get it wrong."""
+"""REST API on a real socket: guarantees for clients, and every invalid request."""
 
 import hashlib
 import json
@@ -29,12 +29,12 @@ from tests.integration.stage import DEVICE, DIGEST, QUICK, TOY, VALID, answer
 LEASE = TypeAdapter(Lease)
 REPORT: TypeAdapter[Report] = TypeAdapter(Report)
 HUGE = 2**63
-"""One more than the database can hold."""
+"""One more than the database can store."""
 
 
 @dataclass
 class Rest:
-    """A client with the few sequences the tests need again and again."""
+    """A client with request sequences that many tests use."""
 
     http: httpx.Client
 
@@ -73,7 +73,7 @@ def rest(tmp_path: Path) -> Iterator[Rest]:
         yield Rest(client)
 
 
-def test_a_whole_search_over_http(rest: Rest) -> None:
+def test_whole_search_over_http(rest: Rest) -> None:
     rest.prepare()
     view = rest.submit(budget={"trials": 5}, problem="N=128")
     assert (view["state"], view["problem"], view["space"]["valid_count"]) == ("running", {"N": 128}, VALID)
@@ -93,7 +93,7 @@ def test_a_whole_search_over_http(rest: Rest) -> None:
     assert rest.http.get("/champions", params={"problem": "N=12"}).json()["items"] == []
 
 
-def test_a_champion_is_rolled_back_to_the_one_before(rest: Rest) -> None:
+def test_champion_is_rolled_back_to_the_previous_one(rest: Rest) -> None:
     rest.prepare()
     rest.submit(budget={"trials": 1})
     rest.play()
@@ -136,20 +136,20 @@ def test_long_polls_wake_when_work_appears(rest: Rest) -> None:
     assert time.monotonic() - began < 5
 
 
-def test_long_polls_end_when_their_time_is_up(rest: Rest) -> None:
+def test_long_polls_end_at_their_timeout(rest: Rest) -> None:
     rest.prepare()
     began = time.monotonic()
     assert rest.claim(wait_s=0.3) == []
     assert 0.3 <= time.monotonic() - began < 5
 
 
-def test_a_lease_that_runs_out_is_given_to_the_one_who_waits(tmp_path: Path) -> None:
+def test_expired_lease_goes_to_a_waiting_worker(tmp_path: Path) -> None:
     with served(tmp_path / "evo.db", lease_s=1.0) as url, client_of(url) as client:
         rest = Rest(client)
         rest.prepare()
         search = rest.submit()["id"]
         lost = rest.claim()[0]
-        rest.report(rest.claim()[0])  # what was measured still wants its baselines
+        rest.report(rest.claim()[0])  # the baselines are still to be measured
         client.post(f"/searches/{search}/stop")
         (again,) = rest.claim(wait_s=10)
         assert (again.job, again.attempt_id != lost.attempt_id) == (lost.job, True)
@@ -157,7 +157,7 @@ def test_a_lease_that_runs_out_is_given_to_the_one_who_waits(tmp_path: Path) -> 
         assert rest.report(again).status_code == 200
 
 
-def test_stale_repeated_and_released(rest: Rest) -> None:
+def test_stale_repeated_and_released_leases(rest: Rest) -> None:
     rest.prepare()
     rest.submit()
     lease = rest.claim()[0]
@@ -170,7 +170,7 @@ def test_stale_repeated_and_released(rest: Rest) -> None:
     assert rest.report(lease).json() == {"accepted": True, "repeated": True}
 
 
-def test_many_results_in_one_request_each_with_its_answer(rest: Rest) -> None:
+def test_batch_of_results_gets_an_answer_each(rest: Rest) -> None:
     rest.prepare()
     search = rest.submit()
     rest.report(rest.claim()[0])
@@ -204,7 +204,7 @@ def test_heartbeats_and_workers(rest: Rest) -> None:
     assert (worker["id"], worker["devices"][0]["model"]) == ("w1", "Toy CPU")
 
 
-def test_a_person_drains_a_worker_and_lets_it_work_again(rest: Rest) -> None:
+def test_worker_is_drained_and_resumed(rest: Rest) -> None:
     rest.prepare()
     rest.submit()
     assert rest.http.post("/workers/w1/drain").json()["drain"] is True
@@ -215,7 +215,7 @@ def test_a_person_drains_a_worker_and_lets_it_work_again(rest: Rest) -> None:
     assert rest.http.post("/workers/nobody/drain").status_code == 404
 
 
-def test_a_device_that_its_slot_mistrusts_is_set_aside_until_a_person_clears_it(rest: Rest) -> None:
+def test_device_quarantined_by_its_slot_waits_for_a_person(rest: Rest) -> None:
     rest.prepare()
     rest.submit()
     slot = {"device_uuid": DEVICE.uuid, "activity": "testing", "detail": "a known kernel", "fault": "it fell off"}
@@ -228,7 +228,7 @@ def test_a_device_that_its_slot_mistrusts_is_set_aside_until_a_person_clears_it(
     assert rest.claim() == []
     body = {"family_digest": DIGEST, "device": "cpu"}
     assert rest.http.post("/searches", json=body).status_code == 409
-    rest.prepare()  # a new start of the worker is no reason to trust it again
+    rest.prepare()  # a restart of the worker does not clear the device
     assert rest.claim() == []
     cleared = rest.http.post(f"/workers/w1/devices/{DEVICE.uuid}/clear").json()
     assert cleared["slots"][0]["quarantined_at"] is None
@@ -239,7 +239,7 @@ def test_a_device_that_its_slot_mistrusts_is_set_aside_until_a_person_clears_it(
     assert rest.http.post("/workers/w1/devices/other/clear").status_code == 404
 
 
-def test_a_worker_that_leaves_gives_back_what_it_holds_and_offers_nothing_more(rest: Rest) -> None:
+def test_departing_worker_returns_its_jobs_and_offers_nothing(rest: Rest) -> None:
     rest.prepare()
     search = rest.submit()
     lease = rest.claim()[0]
@@ -262,7 +262,7 @@ def test_a_worker_that_leaves_gives_back_what_it_holds_and_offers_nothing_more(r
     assert rest.http.delete("/workers/nobody").status_code == 404
 
 
-def test_pages_hold_everything_once(rest: Rest) -> None:
+def test_pages_contain_every_item_once(rest: Rest) -> None:
     rest.prepare()
     searches = [rest.submit(budget={"trials": 7})["id"] for _ in range(5)]
     rest.play()
@@ -284,7 +284,7 @@ def test_pages_hold_everything_once(rest: Rest) -> None:
     assert running == {"items": [], "next": None}
 
 
-def test_results_may_bring_their_artefacts(rest: Rest) -> None:
+def test_results_may_carry_their_artefacts(rest: Rest) -> None:
     rest.prepare()
     rest.submit(budget={"trials": 1})
     rest.report(rest.claim()[0])
@@ -301,7 +301,7 @@ def test_results_may_bring_their_artefacts(rest: Rest) -> None:
     assert rest.http.get(f"/artefacts/{digest}").content == content
 
 
-def test_artefacts_come_back_as_they_were(rest: Rest, tmp_path: Path) -> None:
+def test_artefacts_are_returned_unchanged(rest: Rest, tmp_path: Path) -> None:
     content = b"\x00kernel\xff" * 1000
     digest = hashlib.sha256(content).hexdigest()
     for _ in range(2):
@@ -315,7 +315,7 @@ def test_artefacts_come_back_as_they_were(rest: Rest, tmp_path: Path) -> None:
     assert rest.http.get("/artefacts/..%2f..%2fevo.db").status_code in {404, 422}
 
 
-def test_health(rest: Rest) -> None:
+def test_health_is_reported(rest: Rest) -> None:
     assert rest.http.get("/health").json()["status"] == "ok"
     assert rest.http.get("/ready").json()["status"] == "ready"
 
@@ -391,7 +391,7 @@ def test_every_refusal_is_a_problem_document(
         ({"Origin": "null"}, 403),
     ],
 )
-def test_other_sites_are_kept_out(rest: Rest, headers: dict[str, str], status: int) -> None:
+def test_other_sites_are_refused(rest: Rest, headers: dict[str, str], status: int) -> None:
     response = rest.http.post("/searches/7/pause", headers=headers)
     assert (response.status_code, response.headers["content-type"]) == (status, "application/problem+json")
     assert "x-request-id" in response.headers
@@ -399,14 +399,14 @@ def test_other_sites_are_kept_out(rest: Rest, headers: dict[str, str], status: i
     assert read.status_code == (421 if status == 421 else 200)
 
 
-def test_a_service_for_the_network_has_any_name(tmp_path: Path) -> None:
+def test_network_service_accepts_any_host_name(tmp_path: Path) -> None:
     with served(tmp_path / "evo.db", host="0.0.0.0") as url, client_of(url) as client:
         assert client.get("/health", headers={"Host": "box:8765"}).status_code == 200
         away = {"Host": "box:8765", "Origin": "http://evil.example"}
         assert client.post("/searches/7/pause", headers=away).status_code == 403
 
 
-def test_a_wrong_report_names_the_field_of_its_own_kind(rest: Rest) -> None:
+def test_invalid_report_names_the_field_of_its_kind(rest: Rest) -> None:
     rest.prepare()
     report = {"kind": "evaluate", "outcome": {"kind": "measured", "timing": {"samples_us": ["fast"]}}}
     problem = rest.http.post("/attempts/1/result", json={"token": "x", "report": report}).json()
@@ -414,7 +414,7 @@ def test_a_wrong_report_names_the_field_of_its_own_kind(rest: Rest) -> None:
     assert len(problem["errors"]) == 1
 
 
-def test_a_bug_shows_no_traceback(rest: Rest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bug_shows_no_traceback(rest: Rest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("api.rest.searches.search_views", lambda *_: 1 / 0)
     response = rest.http.get("/searches")
     assert response.status_code == 500
@@ -422,19 +422,19 @@ def test_a_bug_shows_no_traceback(rest: Rest, monkeypatch: pytest.MonkeyPatch) -
     assert response.json()["detail"].startswith("this is a bug of kernel-evo")
 
 
-def test_trials_are_asked_for_by_every_outcome_there_is() -> None:
+def test_trials_are_filtered_by_every_outcome() -> None:
     assert set(get_args(TrialState)) == {"pending", *(kind.kind for kind in get_args(Outcome))}
 
 
 @pytest.mark.parametrize("minutes", ["Infinity", "NaN", "1e999"])
-def test_minutes_without_end_are_refused(rest: Rest, minutes: str) -> None:
+def test_infinite_minutes_are_refused(rest: Rest, minutes: str) -> None:
     body = f'{{"family_digest": "{DIGEST}", "budget": {{"minutes": {minutes}}}}}'
     response = rest.http.post("/searches", content=body, headers={"content-type": "application/json"})
     assert (response.status_code, response.json().get("field")) == (422, "budget.minutes"), response.text
 
 
 @pytest.mark.parametrize("place", [[1.0, HUGE, 1], [math.inf, 1, 1], [1.0, 1, HUGE]])
-def test_places_in_the_ranking_are_bounded(rest: Rest, place: list[float]) -> None:
+def test_ranking_positions_are_bounded(rest: Rest, place: list[float]) -> None:
     rest.prepare()
     search = rest.submit()["id"]
     response = rest.http.get(f"/searches/{search}/trials", params={"sort": "rank", "cursor": to_cursor(place)})
@@ -442,13 +442,13 @@ def test_places_in_the_ranking_are_bounded(rest: Rest, place: list[float]) -> No
 
 
 @pytest.mark.parametrize("content", [b"{", b"\xff", b"[" * 100_000])
-def test_an_unreadable_body_is_named(rest: Rest, content: bytes) -> None:
+def test_unreadable_body_is_named(rest: Rest, content: bytes) -> None:
     response = rest.http.post("/searches", content=content, headers={"content-type": "application/json"})
     assert (response.status_code, response.json()["field"]) == (422, "body")
     assert response.headers["content-type"] == "application/problem+json"
 
 
-def test_a_body_that_grows_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_body_that_grows_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("api.middleware.body.MOST_BYTES", 1000)
     with served(tmp_path / "evo.db") as url, client_of(url) as client:
         for method, path in (("PUT", f"/artefacts/{DIGEST}"), ("POST", "/searches")):
@@ -459,7 +459,7 @@ def test_a_body_that_grows_too_large_is_refused(tmp_path: Path, monkeypatch: pyt
             assert "send less" in response.json()["detail"]
 
 
-def test_the_openapi_document_is_the_codes() -> None:
+def test_openapi_document_matches_the_code() -> None:
     assert openapi.DOCUMENT.read_text(encoding="utf-8") == openapi.openapi_text(), "run `make openapi`"
 
 
@@ -471,7 +471,7 @@ def test_every_route_is_in_the_reference() -> None:
             assert f"`{method.upper()} {path.removeprefix('/api/v1')}`" in text, f"{method} {path} is not documented"
 
 
-def test_a_second_service_is_refused_with_the_address_of_the_first(tmp_path: Path) -> None:
+def test_second_service_is_refused_with_the_address_of_the_first(tmp_path: Path) -> None:
     database = tmp_path / "evo.db"
     with process_of(database) as first:
         url = announced(database)
@@ -489,7 +489,7 @@ def test_a_second_service_is_refused_with_the_address_of_the_first(tmp_path: Pat
     assert not (tmp_path / "evo.db.service.json").exists()
 
 
-def test_a_killed_service_leaves_nothing_in_the_way(tmp_path: Path) -> None:
+def test_killed_service_leaves_nothing_in_the_way(tmp_path: Path) -> None:
     database = tmp_path / "evo.db"
     with process_of(database) as first, client_of(announced(database)) as client:
         rest = Rest(client)
@@ -504,7 +504,7 @@ def test_a_killed_service_leaves_nothing_in_the_way(tmp_path: Path) -> None:
         assert rest.http.get(f"/searches/{search}").json()["state"] == "finished"
 
 
-def test_waiting_workers_do_not_hold_up_the_end(tmp_path: Path) -> None:
+def test_waiting_workers_do_not_delay_the_shutdown(tmp_path: Path) -> None:
     database = tmp_path / "evo.db"
     with process_of(database) as process, client_of(announced(database)) as client:
         rest = Rest(client)
@@ -520,7 +520,7 @@ def test_waiting_workers_do_not_hold_up_the_end(tmp_path: Path) -> None:
         assert not waiting.is_alive()
 
 
-def test_a_request_under_way_is_answered_before_the_end(tmp_path: Path) -> None:
+def test_request_in_progress_is_answered_before_the_shutdown(tmp_path: Path) -> None:
     database = tmp_path / "evo.db"
     content = b"a" * 70_000
     digest = hashlib.sha256(content).hexdigest()

@@ -1,4 +1,4 @@
-"""Requests while the database cannot be read or written: 503 everywhere, nothing named to strangers, nothing lost."""
+"""Unavailable database: 503 everywhere, no details for strangers, no data lost."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ def rest(tmp_path: Path) -> Iterator[Local]:
 
 @contextmanager
 def away(monkeypatch: pytest.MonkeyPatch, *ways: str, reason: str = "it is away") -> Iterator[None]:
-    """Let the database refuse to be read or written, naming its place as real errors do."""
+    """Make reads or writes of the database fail with errors that name its location, as real ones do."""
 
     @contextmanager
     def refused(_: Database) -> Iterator[Any]:
@@ -43,7 +43,7 @@ def away(monkeypatch: pytest.MonkeyPatch, *ways: str, reason: str = "it is away"
 
 
 def bearer(rest: Local, role: Role, by: dict[str, str] | None = None) -> dict[str, str]:
-    """Headers with a new token; the first one anybody may make."""
+    """Return headers with a new token. Without tokens, any local caller may create the first."""
     issued = rest.http.post("/tokens", json={"name": "me", "roles": [role]}, headers=by)
     assert issued.status_code == 201, issued.text
     return {"Authorization": f"Bearer {issued.json()['secret']}"}
@@ -60,13 +60,13 @@ REQUESTS: dict[str, Callable[[httpx.Client], httpx.Response]] = {
 
 
 STRANGERS = ("ready", "sign in", "unknown token")
-"""Requests whose answer needs the database also where strangers are refused without it."""
+"""Requests that need the database even to refuse strangers."""
 
 
 @pytest.mark.parametrize(
     ("asked", "closed"), [*((each, False) for each in REQUESTS), *((each, True) for each in STRANGERS)]
 )
-def test_a_database_that_is_away_is_503_and_named_to_administrators_alone(
+def test_unavailable_database_is_503_and_named_only_to_administrators(
     rest: Local, monkeypatch: pytest.MonkeyPatch, asked: str, closed: bool
 ) -> None:
     rest.submit()
@@ -81,7 +81,7 @@ def test_a_database_that_is_away_is_503_and_named_to_administrators_alone(
     assert (PLACE in response.text) is not closed
 
 
-def test_administrators_alone_are_told_which_database_is_away(rest: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_administrators_see_which_database_is_unavailable(rest: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     rest.submit()
     root = bearer(rest, "admin")
     submitter = bearer(rest, "submitter", by=root)
@@ -91,8 +91,8 @@ def test_administrators_alone_are_told_which_database_is_away(rest: Local, monke
             assert (response.status_code, PLACE in response.text) == (503, named)
 
 
-def test_a_caller_is_let_in_while_nothing_can_be_written(rest: Local, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full disk: that a token was used is written down later."""
+def test_caller_is_admitted_while_nothing_can_be_written(rest: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a full disk, the use of a token is stored later."""
     root = bearer(rest, "admin")
     with away(monkeypatch, "write"):
         assert rest.http.get("/searches", headers=root).status_code == 200
@@ -105,7 +105,7 @@ def test_a_caller_is_let_in_while_nothing_can_be_written(rest: Local, monkeypatc
         assert [row.last_used_at is not None for row in session.query(TokenRow)] == [True]
 
 
-def test_a_key_whose_request_did_nothing_carries_it_out_later(rest: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_key_of_a_request_without_effect_can_be_used_again(rest: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     rest.submit()
     key = {"Idempotency-Key": "only once"}
     with monkeypatch.context() as patch:
@@ -115,9 +115,7 @@ def test_a_key_whose_request_did_nothing_carries_it_out_later(rest: Local, monke
     assert rest.http.post("/searches/1/pause", headers=key).headers["idempotency-replayed"] == "true"
 
 
-def test_a_key_whose_request_may_have_done_something_is_not_carried_out_again(
-    rest: Local, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_key_of_a_request_with_unknown_effect_is_refused(rest: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     rest.submit()
     key = {"Idempotency-Key": "only once"}
     command = rest.service.conductor.orders.command
@@ -133,7 +131,7 @@ def test_a_key_whose_request_may_have_done_something_is_not_carried_out_again(
     assert rest.http.post("/searches/1/pause", headers=key).status_code == 409
 
 
-def test_an_answer_that_cannot_be_kept_is_sent_all_the_same(rest: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answer_that_cannot_be_stored_is_sent(rest: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     rest.submit()
     monkeypatch.setattr("db.repositories.answers.Answers.end", _unavailable)
     assert rest.http.post("/searches/1/pause", headers={"Idempotency-Key": "k"}).json()["state"] == "paused"
@@ -143,7 +141,7 @@ def _unavailable(*_: object, **__: object) -> None:
     raise StoreUnavailable("database: it is away")
 
 
-def test_a_lost_answer_to_a_commit_counts_as_a_commit_and_a_refused_one_does_not() -> None:
+def test_lost_answer_to_a_commit_counts_as_committed_and_a_refusal_does_not() -> None:
     lost = OperationalError("COMMIT", {}, Exception("gone"), connection_invalidated=True)
     refused = OperationalError("COMMIT", {}, Exception("no"))
     assert PostgreSQL.may_have_committed(None, lost)  # type: ignore[arg-type]
@@ -151,9 +149,7 @@ def test_a_lost_answer_to_a_commit_counts_as_a_commit_and_a_refused_one_does_not
     assert not SQLite.may_have_committed(None, lost)  # type: ignore[arg-type]
 
 
-def test_figures_of_the_process_are_there_while_the_database_is_away(
-    rest: Local, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_process_metrics_are_available_without_the_database(rest: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     address = str(rest.http.base_url).replace("/api/v1/", "/metrics")
     monkeypatch.setattr("api.metrics.KEPT_S", 0.0)
     assert "kernel_evo_database_up 1.0" in httpx.get(address).text
@@ -164,15 +160,17 @@ def test_figures_of_the_process_are_there_while_the_database_is_away(
     assert "kernel_evo_request_seconds_count" in found.text
 
 
-def test_a_stream_ends_in_order_when_the_database_goes_away(rest: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stream_ends_cleanly_when_the_database_becomes_unavailable(
+    rest: Local, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with rest.http.stream("GET", "/events") as stream:
         lines = stream.iter_lines()
         assert next(lines).startswith(":")
         with away(monkeypatch, "read"):
-            list(lines)  # to its proper end: a stream cut off in the middle raises
+            list(lines)  # reads to the end; a truncated stream would raise
 
 
-def test_a_database_that_another_program_locks_is_503_with_a_key_as_without(
+def test_database_locked_by_another_program_is_503_with_and_without_a_key(
     rest: Local, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rest.submit()

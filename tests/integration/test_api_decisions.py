@@ -1,4 +1,4 @@
-"""What people decide about searches and champions: guarded, kept, listed, and carried out once."""
+"""Decisions about searches and champions: guarded by ETag, stored, listed, carried out once."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -50,7 +50,7 @@ def ended(rest: Local, **terms: Any) -> int:
 
 
 def listed(rest: Local, path: str, key: str = "id", **query: Any) -> list[Any]:
-    """A whole list, read in pages of two."""
+    """Return a whole list, read in pages of two."""
     found: list[Any] = []
     cursor: dict[str, str] = {}
     while True:
@@ -62,7 +62,7 @@ def listed(rest: Local, path: str, key: str = "id", **query: Any) -> list[Any]:
         cursor = {"cursor": page.json()["next"]}
 
 
-def test_notes_priority_and_archive(rest: Local) -> None:
+def test_notes_priority_and_archive_are_edited(rest: Local) -> None:
     search = rest.submit(notes="first idea", priority=2)
     assert (search["notes"], search["priority"], search["archived"]) == ("first idea", 2, False)
     path = f"/searches/{search['id']}"
@@ -79,7 +79,7 @@ def test_notes_priority_and_archive(rest: Local) -> None:
     assert listed(rest, "/searches") == [search["id"]]
 
 
-def test_work_goes_to_the_higher_priority_first_then_to_the_older_search(rest: Local) -> None:
+def test_higher_priority_then_older_search_gets_work_first(rest: Local) -> None:
     old, new, urgent = rest.submit()["id"], rest.submit(seed=1)["id"], rest.submit(seed=2, priority=5)["id"]
     assert rest.claim()[0].terms.search_id == urgent
     rest.http.patch(f"/searches/{new}", json={"priority": 6})
@@ -90,7 +90,7 @@ def test_work_goes_to_the_higher_priority_first_then_to_the_older_search(rest: L
     assert listed(rest, "/searches", sort="priority") == [old, new, urgent]
 
 
-def test_a_search_is_deleted_unless_it_runs_or_a_champion_rests_on_it(anywhere: Local) -> None:
+def test_search_is_deleted_unless_it_runs_or_supports_a_champion(anywhere: Local) -> None:
     rest = anywhere
     running = rest.submit(problem="N=32")["id"]
     assert "cancel it" in problem_of(rest.http.delete(f"/searches/{running}"), 409)["detail"]
@@ -106,7 +106,7 @@ def test_a_search_is_deleted_unless_it_runs_or_a_champion_rests_on_it(anywhere: 
     assert rest.submit()["id"] > running
 
 
-def test_decisions_on_what_has_changed_are_refused(rest: Local) -> None:
+def test_decision_on_an_outdated_state_is_refused(rest: Local) -> None:
     search = rest.submit()["id"]
     path = f"/searches/{search}"
     seen = rest.http.get(path).headers["etag"]
@@ -123,7 +123,7 @@ def test_decisions_on_what_has_changed_are_refused(rest: Local) -> None:
     assert rest.http.delete(path, headers={"If-Match": "*"}).status_code == 204
 
 
-def test_champions_are_rolled_back_and_restored_only_by_who_knows_them(rest: Local) -> None:
+def test_rollback_and_restore_need_the_current_etag(rest: Local) -> None:
     ended(rest)
     first = rest.http.get("/champions/1")
     ended(rest, seed=1, budget={"trials": 14})
@@ -166,8 +166,8 @@ def test_lists_are_filtered_and_sorted(anywhere: Local) -> None:
     assert listed(rest, "/families", "name", text="%") == []
 
 
-def test_ids_that_no_row_can_have_are_refused_or_unknown(anywhere: Local) -> None:
-    """Wherever an address holds a number; and one in a batch holds up no other."""
+def test_impossible_ids_are_refused_or_unknown(anywhere: Local) -> None:
+    """In every address with a number; and in a batch it does not refuse the other items."""
     ended(anywhere)
     rules_of = [(method, path) for method, path, _ in rules(anywhere.app) if NUMBERS.search(path)]
     assert len(rules_of) > 30
@@ -191,13 +191,13 @@ def test_ids_that_no_row_can_have_are_refused_or_unknown(anywhere: Local) -> Non
 
 
 class Names(dict[str, str]):
-    """What else an address names."""
+    """Values of the other path parameters."""
 
     def __missing__(self, name: str) -> str:
         return "ab" * 32 if name == "digest" else "csv" if name == "form" else "x"
 
 
-def test_a_post_sent_again_is_carried_out_once(rest: Local) -> None:
+def test_repeated_post_is_carried_out_once(rest: Local) -> None:
     key = {"Idempotency-Key": "a try"}
     first = rest.http.post("/searches", json={"family_digest": "ab" * 32}, headers=key)
     again = rest.http.post("/searches", json={"family_digest": "ab" * 32}, headers=key)
@@ -213,7 +213,7 @@ def test_a_post_sent_again_is_carried_out_once(rest: Local) -> None:
         assert problem_of(rest.http.post("/searches", json={}, headers={"Idempotency-Key": bad}), 422)["field"]
 
 
-def test_what_was_refused_may_be_sent_again_and_what_was_interrupted_may_not(
+def test_refused_request_may_be_repeated_and_interrupted_one_may_not(
     rest: Local, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     body, key = {"family_digest": "cd" * 32}, {"Idempotency-Key": "k"}
@@ -229,7 +229,7 @@ def test_what_was_refused_may_be_sent_again_and_what_was_interrupted_may_not(
     assert listed(rest, "/searches") == [1]
 
 
-def test_keys_of_different_callers_never_meet_and_no_secret_is_kept(rest: Local) -> None:
+def test_keys_of_different_callers_are_independent_and_no_secret_is_stored(rest: Local) -> None:
     body, key = {"family_digest": "ab" * 32}, {"Idempotency-Key": "the same"}
     made = rest.http.post("/tokens", json={"name": "first", "roles": ["admin"]}, headers=key)
     admin = {"Authorization": f"Bearer {made.json()['secret']}"}
@@ -244,14 +244,14 @@ def test_keys_of_different_callers_never_meet_and_no_secret_is_kept(rest: Local)
         assert not any(b"secret" in (row.body or b"") for row in session.scalars(select(AnswerRow)))
 
 
-def test_keys_are_forgotten_after_a_day(rest: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_expire_after_a_day(rest: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     body, key = {"family_digest": "ab" * 32}, {"Idempotency-Key": "k"}
     rest.http.post("/searches", json=body, headers=key)
     monkeypatch.setattr("db.repositories.answers.KEPT", -1 * timedelta(seconds=1))
     assert rest.http.post("/searches", json=body, headers=key).json()["id"] == 2
 
 
-def test_recorded_configs_are_tried_first_and_those_that_do_not_fit_are_counted(rest: Local) -> None:
+def test_recorded_configs_are_tried_first_and_invalid_ones_counted(rest: Local) -> None:
     configs = [{"BLOCK": 16, "UNROLL": 4}, {"BLOCK": 8}, {"BLOCK": 8, "UNROLL": 1}, {"WIDTH": 3}, {"BLOCK": 3}]
     view = rest.submit(strategy="portfolio", warm_start={"source": "cache.json", "configs": configs})
     assert view["warm_start"] == {"source": "cache.json", "used": 1, "invalid": 3, "spare": 1}
@@ -259,7 +259,7 @@ def test_recorded_configs_are_tried_first_and_those_that_do_not_fit_are_counted(
     assert vars(rest.claim()[0].job)["config"] == {"BLOCK": 8, "UNROLL": 1}
 
 
-def test_recorded_configs_of_other_tunables_are_refused_with_those_there_are(rest: Local) -> None:
+def test_recorded_configs_of_other_tunables_are_refused_with_the_known_ones(rest: Local) -> None:
     configs = [{"BLOKC": 16}, {"BLOKC": 8, "UNROLL": 1}]
     body = {"family_digest": DIGEST, "warm_start": {"source": "cache.json", "configs": configs}}
     problem = problem_of(rest.http.post("/searches", json=body), 422)
@@ -267,7 +267,7 @@ def test_recorded_configs_of_other_tunables_are_refused_with_those_there_are(res
     assert "cache.json: there is no `BLOKC`, did you mean `BLOCK`?" in str(problem)
 
 
-def test_money_ends_a_search_as_time_does(rest: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cost_budget_ends_a_search(rest: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = rest.http.post("/searches", json={"family_digest": "ab" * 32, "budget": {"cost": 1.0}})
     assert problem_of(wrong, 422)["field"] == "budget.cost_per_hour"
     search = rest.submit(budget={"cost": 1.0, "cost_per_hour": 3600.0})["id"]

@@ -1,4 +1,4 @@
-"""The stream of events: all of it, once, whoever reconnects when, and however many listen."""
+"""Event stream: complete, without repetition, for any number of clients and reconnects."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ class Heard:
 
 
 def listen(response: httpx.Response) -> Iterator[Heard]:
-    """Server-sent events as a browser reads them."""
+    """Yield server-sent events as a browser parses them."""
     fields: dict[str, str] = {}
     for line in response.iter_lines():
         if line:
@@ -48,7 +48,7 @@ def listen(response: httpx.Response) -> Iterator[Heard]:
 
 
 def trials_until(events: Iterator[Heard], state: str) -> tuple[list[int], Heard]:
-    """Numbers of the trials heard until the search is in this state, and that last event."""
+    """Return the trial numbers received until the search is in this state, and that last event."""
     numbers: list[int] = []
     for event in events:
         if event.name == "trial":
@@ -65,7 +65,7 @@ def rest(tmp_path: Path) -> Iterator[Rest]:
         yield Rest(client)
 
 
-def test_a_search_is_followed_from_its_start_to_its_end(rest: Rest) -> None:
+def test_search_is_followed_from_start_to_end(rest: Rest) -> None:
     rest.prepare()
     search = rest.submit(budget={"trials": 5})["id"]
     with rest.http.stream("GET", f"/searches/{search}/events") as response:
@@ -89,14 +89,14 @@ def test_a_search_is_followed_from_its_start_to_its_end(rest: Rest) -> None:
     assert everywhere == numbers
 
 
-def test_a_stream_ends_after_a_while_and_its_reader_comes_again(rest: Rest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stream_ends_at_its_age_limit_and_its_client_reconnects(rest: Rest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("api.rest.events.LONGEST_S", -1.0)
     monkeypatch.setattr("api.events.feed.LONGEST_WAIT_S", 0.1)
     with rest.http.stream("GET", "/events") as response:
         assert list(listen(response)) == []
 
 
-def test_wrong_places_are_refused_and_lost_ones_are_said_to_be(rest: Rest) -> None:
+def test_invalid_places_are_refused_and_lost_ones_reported(rest: Rest) -> None:
     rest.prepare()
     assert rest.http.get("/searches/7/events").status_code == 404
     for request in ({"params": {"after": "x"}}, {"headers": {"Last-Event-ID": "1-2-3"}}):
@@ -106,14 +106,14 @@ def test_wrong_places_are_refused_and_lost_ones_are_said_to_be(rest: Rest) -> No
         assert next(listen(response)).name == "reset"
 
 
-def test_listeners_do_not_hold_up_the_end(tmp_path: Path) -> None:
+def test_listeners_do_not_delay_the_shutdown(tmp_path: Path) -> None:
     database = tmp_path / "evo.db"
     with process_of(database) as process, client_of(announced(database)) as client:
         with client.stream("GET", "/events") as response:
             lines = response.iter_lines()
             assert next(lines).startswith(": ")
             process.terminate()
-            list(lines)  # to its proper end: a stream cut off in the middle raises
+            list(lines)  # reads to the end; a truncated stream would raise
         process.wait(60)
 
 
@@ -126,7 +126,7 @@ def place_now(stage: Stage) -> Place:
 
 
 def batches(stage: Stage, *, limit: int) -> list[list[Happening]]:
-    """Everything there is, read in batches."""
+    """Return all events, read in batches."""
     found, place = [], Place()
     while True:
         with stage.database.read() as session:
@@ -138,7 +138,7 @@ def batches(stage: Stage, *, limit: int) -> list[list[Happening]]:
 
 
 @pytest.mark.parametrize("limit", [1, 1000])
-def test_every_trial_comes_once_in_its_order_whatever_the_batches(stage: Stage, limit: int) -> None:
+def test_every_trial_comes_once_in_order_for_any_batch_size(stage: Stage, limit: int) -> None:
     first, second = stage.submit(budget={"trials": 4}), stage.submit(seed=1, budget={"trials": 4})
     list(stage.play(5))
     stage.conductor.orders.command(second, "cancel")
@@ -160,8 +160,8 @@ def test_every_trial_comes_once_in_its_order_whatever_the_batches(stage: Stage, 
     assert any(one.name == "worker" and json.loads(one.data)["devices"] == ["Toy CPU"] for one in heard)
 
 
-def test_events_of_concurrent_transactions_come_in_the_order_of_commits(stage: Stage) -> None:
-    """The transaction that began first commits last; a reader that has seen the other one still sees it."""
+def test_events_of_concurrent_transactions_follow_the_commit_order(stage: Stage) -> None:
+    """The transaction that began first commits last; a client that has seen the other one still gets it."""
     if not stage.database.shared:
         pytest.skip("SQLite has one writer at a time")
     before = place_now(stage)
@@ -178,9 +178,7 @@ def test_events_of_concurrent_transactions_come_in_the_order_of_commits(stage: S
     assert place_now(stage) == place_of(second)
 
 
-def test_an_open_transaction_in_another_database_of_the_server_holds_back_no_event(
-    stage: Stage, request: pytest.FixtureRequest
-) -> None:
+def test_open_transaction_in_another_database_delays_no_event(stage: Stage, request: pytest.FixtureRequest) -> None:
     if not stage.database.shared:
         pytest.skip("SQLite has no server")
     server: Server = request.getfixturevalue("postgresql")
@@ -192,8 +190,8 @@ def test_an_open_transaction_in_another_database_of_the_server_holds_back_no_eve
         assert place_now(stage) > before
 
 
-def test_a_place_of_before_a_restore_is_told_from_the_same_number_after_it(stage: Stage) -> None:
-    """A restored database gives the numbers after the backup again, to other events."""
+def test_place_from_before_a_restore_is_recognised(stage: Stage) -> None:
+    """A restored database assigns the numbers after the backup again, to other events."""
     stage.submit()
     lost = place_now(stage)
     with stage.database.write() as session:
@@ -204,7 +202,7 @@ def test_a_place_of_before_a_restore_is_told_from_the_same_number_after_it(stage
         assert not Events(session).keeps(Place.parse(str(lost), "after"))
 
 
-def test_a_failed_transaction_leaves_no_event(stage: Stage) -> None:
+def test_failed_transaction_leaves_no_event(stage: Stage) -> None:
     before = place_now(stage)
     with pytest.raises(KeyError), stage.database.write() as session:
         Events(session).search_changed(1)
@@ -212,9 +210,7 @@ def test_a_failed_transaction_leaves_no_event(stage: Stage) -> None:
     assert place_now(stage) == before
 
 
-def test_old_events_are_dropped_and_their_numbers_never_come_again(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_old_events_are_dropped_and_their_numbers_not_reused(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.submit()
     list(stage.play(6))
     last = place_now(stage)
@@ -228,15 +224,13 @@ def test_old_events_are_dropped_and_their_numbers_never_come_again(
 
 
 @pytest.mark.parametrize("text", ["", "1", "a-1", "-1-2", "1-²", f"1-{2**63}"])
-def test_a_place_is_read_with_care(text: str) -> None:
+def test_malformed_place_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="after: is not"):
         Place.parse(text, "after")
     assert Place.parse(str(Place(7, 3)), "after") == Place(7, 3)
 
 
-def test_many_listeners_hear_the_same_while_trials_end_and_the_log_is_read_once(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_listeners_get_the_same_events_from_one_reader(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "POLL_S", 0.01)
     monkeypatch.setattr(feed, "KEPT_BATCHES", 3)
     search = stage.submit(budget={"trials": 14})

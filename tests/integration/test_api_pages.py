@@ -1,4 +1,4 @@
-"""The pages: what a reader sees, and what can never reach their browser."""
+"""Pages: their content, and what must never reach a browser."""
 
 import re
 from collections.abc import Iterator
@@ -21,20 +21,22 @@ HOSTILE = "<script>alert(1)</script>"
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Stage]:
-    stage = Stage(tmp_path / "evo.db", lease_s=1e9)  # the service of `page` lives much later, and must not call it lost
+    stage = Stage(
+        tmp_path / "evo.db", lease_s=1e9
+    )  # the service of `page` uses a much later clock and must not expire the leases
     yield stage
     stage.database.close()
 
 
 @pytest.fixture
 def page(tmp_path: Path, stage: Stage) -> Iterator[httpx.Client]:
-    """Pages of a service on the stage's database; the stage itself goes on changing it, unseen by that service."""
+    """Pages of a service on the stage's database. The stage changes the database independently of that service."""
     with served(tmp_path / "evo.db") as url, httpx.Client(base_url=url, headers=BROWSER, timeout=20) as client:
         yield client
 
 
 class Outline(HTMLParser):
-    """Every tag with its attributes, and that they nest."""
+    """Collects every tag with its attributes, and checks nesting."""
 
     VOID = ("meta", "link", "img", "br", "input", "col")
 
@@ -64,11 +66,11 @@ def text_of(html: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html))
 
 
-def test_an_empty_service_says_how_to_begin(page: httpx.Client) -> None:
+def test_empty_service_says_how_to_begin(page: httpx.Client) -> None:
     assert "kernel-evo search sdpa" in page.get("/").text
 
 
-def test_warnings_of_a_worker_are_shown_and_cannot_reach_the_browser(stage: Stage, page: httpx.Client) -> None:
+def test_worker_warnings_are_shown_escaped(stage: Stage, page: httpx.Client) -> None:
     search = stage.submit()
     (lease,) = [each for each in stage.claim() if isinstance(each.job, Baseline)]
     warnings = ("The tunable UNROLL has no effect.", HOSTILE)
@@ -83,7 +85,7 @@ def test_warnings_of_a_worker_are_shown_and_cannot_reach_the_browser(stage: Stag
     assert page.get(f"/api/v1/searches/{search}").json()["warnings"] == list(warnings)
 
 
-def test_the_list_shows_every_search(stage: Stage, page: httpx.Client) -> None:
+def test_list_shows_every_search(stage: Stage, page: httpx.Client) -> None:
     first = stage.submit(budget={"trials": 3})
     list(stage.play())
     second = stage.submit(seed=1, problem="N=32")
@@ -98,7 +100,7 @@ def test_the_list_shows_every_search(stage: Stage, page: httpx.Client) -> None:
     assert "running" in text
 
 
-def test_the_leaderboard_shows_what_matters(stage: Stage, page: httpx.Client) -> None:
+def test_leaderboard_shows_the_relevant_columns(stage: Stage, page: httpx.Client) -> None:
     search = stage.submit()
     list(stage.play(4))
     stage.hand_in(stage.one(), CompileFailed(log="kernel.c:1: error: no such register\nand more"))
@@ -124,7 +126,7 @@ def test_the_leaderboard_shows_what_matters(stage: Stage, page: httpx.Client) ->
     assert str(chart["aria-label"]).startswith("Best time by ended trials")
 
 
-def test_a_finished_search_shows_champion_and_verdict_and_stops_refreshing(stage: Stage, page: httpx.Client) -> None:
+def test_finished_search_shows_champion_and_verdict_and_stops_refreshing(stage: Stage, page: httpx.Client) -> None:
     search = stage.submit(budget={"trials": 4})
     live = page.get(f"/searches/{search}/live").text
     assert 'data-live="yes"' in live
@@ -174,7 +176,7 @@ def test_hostile_text_is_shown_and_never_run(stage: Stage, page: httpx.Client) -
         assert all((script.get("src") or "").startswith("/static/") for script in Outline(html).every("script"))
 
 
-def test_nothing_inline_and_nothing_from_elsewhere(stage: Stage, page: httpx.Client) -> None:
+def test_pages_have_nothing_inline_and_nothing_from_other_hosts(stage: Stage, page: httpx.Client) -> None:
     search = stage.submit(budget={"trials": 5})
     list(stage.play())
     for path in ("/", f"/searches/{search}", "/champions", "/workers", "/families", "/searches/99", "/nowhere"):
@@ -193,8 +195,8 @@ def test_nothing_inline_and_nothing_from_elsewhere(stage: Stage, page: httpx.Cli
         assert "http" not in content.text.replace("http://www.w3.org/2000/svg", "")
 
 
-def test_a_shared_worker_may_import_scripts_and_follow_events(page: httpx.Client) -> None:
-    """Its policy comes with its script, also where a browser has the script and is told that nothing has changed."""
+def test_shared_worker_may_import_scripts_and_follow_events(page: httpx.Client) -> None:
+    """Its policy comes with its script, also in a 304."""
     assert "worker-src 'self'" in page.get("/").headers["content-security-policy"]
     first = page.get("/static/live/event-worker.js")
     again = page.get("/static/live/event-worker.js", headers={"If-None-Match": first.headers["etag"]})
@@ -205,7 +207,7 @@ def test_a_shared_worker_may_import_scripts_and_follow_events(page: httpx.Client
         assert answer.headers["cache-control"] == "no-cache"
 
 
-def test_the_lead_of_the_plots_says_whether_the_search_goes_on(stage: Stage, page: httpx.Client) -> None:
+def test_lead_of_the_plots_shows_if_the_search_continues(stage: Stage, page: httpx.Client) -> None:
     search = stage.submit(budget={"trials": 2})
     list(stage.play(2))
     before = page.get(f"/searches/{search}/lead").text
@@ -218,7 +220,7 @@ def test_the_lead_of_the_plots_says_whether_the_search_goes_on(stage: Stage, pag
     assert page.get("/searches/999/lead").status_code == 404
 
 
-def test_pages_can_be_used_without_seeing(stage: Stage, page: httpx.Client) -> None:
+def test_pages_are_usable_without_sight(stage: Stage, page: httpx.Client) -> None:
     search = stage.submit(budget={"trials": 5})
     list(stage.play())
     for path in ("/", f"/searches/{search}"):

@@ -1,4 +1,4 @@
-"""What a service does by itself: messages that a search ended, collecting what is old, figures and readiness."""
+"""Periodic tasks of a service: webhooks, collection of old rows, metrics, readiness."""
 
 import base64
 import hashlib
@@ -47,7 +47,7 @@ HOOK = Webhook(url="http://8.8.8.8/hook?a=1", secret="whsec_" + base64.b64encode
 
 
 class Receiver:
-    """Stands in for the network; gives one prepared answer after the other."""
+    """A fake network that returns prepared answers."""
 
     def __init__(self, *answers: int | Exception) -> None:
         self.answers = list(answers)
@@ -78,7 +78,7 @@ def ended_with_hook(stage: Stage, courier: Courier) -> int:
     return search
 
 
-def test_a_message_is_signed_and_delivered_once_by_one_of_two_processes(stage: Stage) -> None:
+def test_message_is_signed_and_delivered_once_by_two_processes(stage: Stage) -> None:
     receiver = Receiver(204)
     search = ended_with_hook(stage, courier_of(stage, receiver))
     for _ in range(2):
@@ -96,9 +96,7 @@ def test_a_message_is_signed_and_delivered_once_by_one_of_two_processes(stage: S
 
 
 @pytest.mark.parametrize("public", [None, "https://tools.example.org/evo"])
-def test_a_message_names_the_page_of_its_search_where_the_service_has_a_public_url(
-    stage: Stage, public: str | None
-) -> None:
+def test_message_names_the_page_of_its_search_if_there_is_a_public_url(stage: Stage, public: str | None) -> None:
     receiver = Receiver(204)
     courier = courier_of(stage, receiver, None if public is None else PublicUrl.of(public))
     search = ended_with_hook(stage, courier)
@@ -107,7 +105,7 @@ def test_a_message_names_the_page_of_its_search_where_the_service_has_a_public_u
     assert told.get("url") == (None if public is None else f"{public}/searches/{search}")
 
 
-def test_a_message_is_tried_again_later_also_by_the_next_process_and_given_up_in_the_end(stage: Stage) -> None:
+def test_message_is_retried_also_by_the_next_process_and_finally_given_up(stage: Stage) -> None:
     failures: list[int | Exception] = [500, httpx.ConnectError("refused"), 302, *[404] * (len(PAUSES_S) - 2)]
     receiver = Receiver(*failures)
     search = ended_with_hook(stage, courier_of(stage, receiver))
@@ -123,7 +121,7 @@ def test_a_message_is_tried_again_later_also_by_the_next_process_and_given_up_in
     assert (webhook.given_up, webhook.error, webhook.delivered_at) == (True, "it answered 404", None)
 
 
-def test_a_message_whose_process_died_is_taken_up_by_another(stage: Stage) -> None:
+def test_message_of_a_dead_process_is_taken_over(stage: Stage) -> None:
     receiver = Receiver(200)
     courier = courier_of(stage, receiver)
     ended_with_hook(stage, courier)
@@ -146,14 +144,14 @@ PRIVATE = """
 
 
 @pytest.mark.parametrize("address", PRIVATE.split())
-def test_private_networks_are_kept_from_messages(address: str) -> None:
+def test_messages_to_private_networks_are_refused(address: str) -> None:
     given = [ipaddress.ip_address("8.8.8.8"), ipaddress.ip_address(address)]
     assert [is_public(each) for each in given] == [True, False]
     with pytest.raises(InvalidInput, match="not reachable from everywhere"):
         target_of("https://innocent.example/x", private=False, resolve=lambda *_: given)
 
 
-def test_a_message_goes_to_the_very_address_that_was_looked_at() -> None:
+def test_message_goes_to_the_checked_address() -> None:
     found = target_of(
         "https://name.example/p", private=False, resolve=lambda *_: [ipaddress.ip_address("2606:4700::1111")]
     )
@@ -163,7 +161,7 @@ def test_a_message_goes_to_the_very_address_that_was_looked_at() -> None:
             target_of(wrong, private=True, resolve=lambda *_: [ipaddress.ip_address("8.8.8.8")])
 
 
-def test_an_address_with_a_name_that_is_not_known_is_refused() -> None:
+def test_unresolvable_name_is_refused() -> None:
     def unknown(name: str, port: int) -> list[outbound.Address]:
         raise OSError("no such name")
 
@@ -181,7 +179,7 @@ def with_artefact(stage: Stage, store: Artefacts, content: bytes) -> str:
     return digest
 
 
-def test_what_is_old_goes_and_what_champions_rest_on_stays(
+def test_old_rows_are_deleted_and_those_that_champions_need_are_kept(
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = Artefacts(tmp_path / "artefacts")
@@ -244,7 +242,7 @@ def listed(stage: Stage) -> list[str]:
         return sorted(row.id for row in Fleet(session).workers())
 
 
-def test_workers_that_are_gone_are_taken_out_unless_they_are_needed(stage: Stage, tmp_path: Path) -> None:
+def test_departed_workers_are_deleted_unless_needed(stage: Stage, tmp_path: Path) -> None:
     search = stage.submit()
     for name in ("busy", "aside", "left", "silent"):
         stage.register_worker(name)
@@ -264,7 +262,7 @@ def test_workers_that_are_gone_are_taken_out_unless_they_are_needed(stage: Stage
     assert stage.trials(search)[0].number == 0, "what a worker did stays when it is taken out"
 
 
-def test_workers_and_refused_tokens_go_after_a_month_whatever_else_is_kept(stage: Stage, tmp_path: Path) -> None:
+def test_workers_and_refused_tokens_are_deleted_after_a_month(stage: Stage, tmp_path: Path) -> None:
     stage.register_worker()
     with stage.database.write() as session:
         tokens = Tokens(session)
@@ -286,7 +284,7 @@ def test_workers_and_refused_tokens_go_after_a_month_whatever_else_is_kept(stage
     assert expired != valid
 
 
-def test_the_last_token_stays_so_that_the_service_stays_closed(stage: Stage, tmp_path: Path) -> None:
+def test_last_token_is_kept_so_that_the_service_stays_closed(stage: Stage, tmp_path: Path) -> None:
     with stage.database.write() as session:
         issued = [Tokens(session).issue(Terms(name="t"), by="me", now=stage.now)[1].id for _ in range(3)]
         for token_id in issued:
@@ -298,7 +296,7 @@ def test_the_last_token_stays_so_that_the_service_stays_closed(stage: Stage, tmp
         assert len(Tokens(session).all()) == 1
 
 
-def test_uploaded_versions_that_nobody_used_are_taken_out(stage: Stage, tmp_path: Path) -> None:
+def test_unused_uploaded_versions_are_deleted(stage: Stage, tmp_path: Path) -> None:
     used, unused, latest = "a" * 64, "b" * 64, "c" * 64
     for digest in (used, unused, latest):
         with stage.database.write() as session:
@@ -314,7 +312,7 @@ def test_uploaded_versions_that_nobody_used_are_taken_out(stage: Stage, tmp_path
         assert [Archive(session).version(each) is not None for each in (used, unused, latest)] == [True, False, True]
 
 
-def test_files_that_no_row_names_are_removed_once_they_are_old(stage: Stage, tmp_path: Path) -> None:
+def test_old_files_without_rows_are_deleted(stage: Stage, tmp_path: Path) -> None:
     collector = collector_of(stage, tmp_path)
     kept = with_artefact(stage, Artefacts(tmp_path / "artefacts"), b"kept")
     folder = tmp_path / "artefacts" / kept[:2]
@@ -328,7 +326,7 @@ def test_files_that_no_row_names_are_removed_once_they_are_old(stage: Stage, tmp
     assert sorted(path.name for path in folder.iterdir()) == sorted([kept[2:], "young"])
 
 
-def test_a_search_that_cannot_be_collected_keeps_no_other(
+def test_search_that_cannot_be_collected_blocks_no_other(
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, *others = (stage.submit(seed=seed) for seed in range(4))
@@ -348,7 +346,7 @@ def test_a_search_that_cannot_be_collected_keeps_no_other(
     assert stage.view(first).state == "cancelled", "what fails halfway is undone"
 
 
-def test_an_artefact_that_cannot_be_removed_keeps_no_other(
+def test_artefact_that_cannot_be_deleted_blocks_no_other(
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = Artefacts(tmp_path / "artefacts")
@@ -376,7 +374,7 @@ def rest(tmp_path: Path) -> Iterator[Local]:
         yield rest
 
 
-def test_a_message_arrives_over_the_network(rest: Local) -> None:
+def test_message_arrives_over_the_network(rest: Local) -> None:
     arrived = threading.Event()
     got: list[bytes] = []
 
@@ -399,7 +397,7 @@ def test_a_message_arrives_over_the_network(rest: Local) -> None:
     assert "secret" not in json.dumps(rest.http.get(f"/searches/{search['id']}").json()["webhook"])
 
 
-def test_figures_for_prometheus(rest: Local) -> None:
+def test_metrics_for_prometheus(rest: Local) -> None:
     rest.submit()
     rest.submit(seed=1)
     for _ in range(3):
@@ -423,13 +421,13 @@ def test_figures_for_prometheus(rest: Local) -> None:
     assert lease.attempt_id
 
 
-def test_a_collection_by_hand(rest: Local) -> None:
+def test_manual_collection(rest: Local) -> None:
     assert rest.http.post("/collect", json={"keep_days": 1, "dry_run": True}).json()["searches_deleted"] == 0
-    for wrong in ({"keep_days": 0}, {"keep_days": 1e6}, {"artefact_limit_gb": 1e300}):  # no calendar goes back so far
+    for wrong in ({"keep_days": 0}, {"keep_days": 1e6}, {"artefact_limit_gb": 1e300}):  # beyond the calendar
         assert rest.http.post("/collect", json=wrong).json()["field"] in wrong
 
 
-def test_a_service_is_ready_while_it_takes_requests_and_knows_the_schema(
+def test_service_is_ready_while_it_takes_requests_and_knows_the_schema(
     rest: Local, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert rest.http.get("/ready").status_code == 200
@@ -443,7 +441,7 @@ def test_a_service_is_ready_while_it_takes_requests_and_knows_the_schema(
     assert rest.http.get("/health").status_code == 200
 
 
-def test_lines_of_the_log_carry_the_ids_of_what_they_are_about(rest: Local) -> None:
+def test_log_lines_carry_the_ids_of_their_objects(rest: Local) -> None:
     configure("console", "debug")
     with structlog.testing.capture_logs(processors=[structlog.contextvars.merge_contextvars]) as lines:
         rest.http.get("/searches/77")

@@ -1,4 +1,4 @@
-"""A contest of a champion that was found before: it is compared again on this machine's CPU, without searching."""
+"""Contest with a stored champion: compared again on this machine's CPU, without searching."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +20,7 @@ SOFTMAX = find("softmax").family
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Path:
-    """The file of a champion that this machine's CPU is said to have found."""
+    """Write the file of a champion found on this machine's CPU."""
     device = choose(local_devices(), "cpu", SOFTMAX)
     problem = SOFTMAX.problem(MATCH.problem, "cpu")
     found = Found(
@@ -39,7 +39,7 @@ def kept(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_kept_champion_is_compared_again_without_searching(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stored_champion_is_compared_without_searching(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status = main(["--champions", str(kept.parent), "--sample", "0", "--rounds", "3"], [MATCH])
     told = capsys.readouterr()
     assert status == 1
@@ -55,7 +55,7 @@ def test_a_kept_champion_is_compared_again_without_searching(kept: Path, capsys:
         ('"THREADS":1', '"THREADS":3', "softmax rows=64,cols=64: its champion is refused: "),
     ],
 )
-def test_a_champion_of_another_device_or_space_is_refused(
+def test_champion_of_another_device_or_space_is_refused(
     kept: Path, written: str, instead: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = kept.read_text()
@@ -70,9 +70,7 @@ def test_a_champion_of_another_device_or_space_is_refused(
     assert said.out.count("| **champion**") == 1, "the other contest is held all the same"
 
 
-def test_tunables_that_are_younger_than_a_champion_have_their_defaults(
-    kept: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tunables_newer_than_a_champion_get_their_defaults(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = kept.read_text()
     kept.write_text(text.replace('"THREADS":1,', "").replace(',"THREADS":1', ""))
     assert "THREADS" not in kept.read_text()
@@ -80,9 +78,7 @@ def test_tunables_that_are_younger_than_a_champion_have_their_defaults(
     assert capsys.readouterr().out.count("| **champion**") == 1
 
 
-def test_configs_that_differ_in_a_few_values_stand_beside_each_other(
-    kept: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_similar_configs_are_compared_with_each_other(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
     unroll = "UNROLL=2"
     assert grid([str(kept), "--device", "cpu", "--change", unroll, "--rounds", "3"]) == 0
     told = capsys.readouterr().out
@@ -93,7 +89,7 @@ def test_configs_that_differ_in_a_few_values_stand_beside_each_other(
 @pytest.mark.parametrize(
     ("change", "said"), [("UNROLL", "'UNROLL' is no NAME=VALUE"), ("UNROLL=3", "UNROLL"), ("NONE=1", "NONE")]
 )
-def test_what_is_no_config_is_refused(kept: Path, change: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_config_is_refused(kept: Path, change: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert grid([str(kept), "--device", "cpu", "--change", change]) == 2
     told = capsys.readouterr().err
     assert told.startswith("grid: ")

@@ -1,4 +1,4 @@
-"""Replaying a ladder: what passes is timed beside the others; what fails, or is not allowed, keeps its row."""
+"""Replay of a ladder: valid steps are timed together; failed and refused ones keep their rows."""
 
 import shutil
 from pathlib import Path
@@ -46,6 +46,6 @@ def test_every_step_has_its_row(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "wrong answer: a mistake: " in printed
 
 
-def test_a_family_without_steps_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_family_without_steps_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--family", "softmax", "--device", "cpu", "--rounds", "1"]) == 2
     assert "softmax has no ladder.toml" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""An interrupted recording goes on where it stopped, in the same order."""
+"""An interrupted recording continues in the same order."""
 
 import json
 from pathlib import Path

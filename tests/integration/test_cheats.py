@@ -1,4 +1,4 @@
-"""Cheats and faults by trick: each is refused by the judge of the CPU, and honest kernels pass it."""
+"""Cheats and faults by trick: the CPU's checks refuse each, and honest kernels pass."""
 
 import os
 import platform
@@ -36,7 +36,7 @@ ARGUMENTS = (
     Argument(name="y", role="output", dtype="float32", shape=(1000,)),
 )
 NEEDS_CORES = {"ELSEWHERE": "off the reference", "CORES": "cores", "SECOND": "processor time|cores"}
-"""Found only where there is more than one core."""
+"""Tricks found only with more than one core."""
 
 
 def golden(seed: int) -> Golden:
@@ -50,7 +50,7 @@ GOLDENS, HELD_BACK = [golden(seed) for seed in (1, 2, 3)], golden(4)
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    """One for all kernels, on the last core."""
+    """One session for all kernels, on the last core."""
     folder, before = tmp_path_factory.mktemp("cache"), machine.cores()
     yield driver("cpu").open(cpu(folder), Objective(), folder)
     os.sched_setaffinity(0, before)
@@ -59,7 +59,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
 def refusal(
     session: Session, name: str, body: str, folder: Path, arguments: tuple[Argument, ...] = ARGUMENTS
 ) -> str | None:
-    """Why a kernel is refused, by the steps of a runner; None where it is not."""
+    """Return why the runner's steps refuse a kernel, or None."""
     try:
         climb(session, built(source(name, body), folder), arguments)
     except EvoError as error:
@@ -77,7 +77,7 @@ def built(text: str, folder: Path) -> Path:
 
 
 def climb(session: Session, path: Path, arguments: tuple[Argument, ...]) -> None:
-    """Prove and time it."""
+    """Verify and time a kernel."""
     plan = ProofPlan.draw([7], 1)
     apart = session.load(path, "f", arguments, None, elsewhere=plan.core)
     held = session.allocate(arguments, GOLDENS[0].inputs)
@@ -123,7 +123,7 @@ def test_honest_kernel_passes(session: Session, tmp_path: Path, kind: str) -> No
 
 
 @pytest.mark.parametrize("alignment", [1, 32])
-def test_aligned_loads_are_right_where_the_family_demands_the_alignment(
+def test_aligned_loads_are_correct_if_the_family_requires_alignment(
     session: Session, tmp_path: Path, alignment: int
 ) -> None:
     body = (

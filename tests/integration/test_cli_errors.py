@@ -1,4 +1,4 @@
-"""What a user reads when something is wrong: the field named, the way out said, the exit code documented."""
+"""CLI errors: the field named, a remedy given, the exit code documented."""
 
 import os
 import shutil
@@ -51,8 +51,8 @@ def serving(line: CommandLine) -> Iterator[str]:
         (["worker", "--url", "http://127.0.0.1:9", "--kind", "tpu"], "--kind: there is no `tpu`"),
     ],
 )
-def test_what_was_mistyped_is_named_before_anything_starts(line: CommandLine, arguments: list[str], said: str) -> None:
-    refused = (line.run_apart if arguments[0] == "worker" else line.run)(*arguments)  # a worker sets up its logs
+def test_mistyped_input_is_named_before_anything_starts(line: CommandLine, arguments: list[str], said: str) -> None:
+    refused = (line.run_apart if arguments[0] == "worker" else line.run)(*arguments)  # a worker sets up logging
     assert refused.code == 2
     assert refused.err.startswith("Error: ")
     assert said in refused.err
@@ -60,7 +60,7 @@ def test_what_was_mistyped_is_named_before_anything_starts(line: CommandLine, ar
     assert not line.database.exists()
 
 
-def test_a_problem_is_refused_for_the_device_that_is_asked_for(line: CommandLine) -> None:
+def test_problem_is_refused_for_the_requested_device(line: CommandLine) -> None:
     for device, said in (
         (("--compile-only", "--target", "sm_90"), "rows of a transposed v begin at multiples of 16 bytes"),
         (("--device", "cpu"), "the CPU kernel reads v by rows"),
@@ -70,7 +70,7 @@ def test_a_problem_is_refused_for_the_device_that_is_asked_for(line: CommandLine
         assert said in refused.err
 
 
-def test_a_policy_file_is_checked_field_by_field(line: CommandLine) -> None:
+def test_policy_file_is_checked_field_by_field(line: CommandLine) -> None:
     policy = line.home / "policy.toml"
     policy.write_text("minimal_gain = 0.1\n")
     refused = line.run("search", "sdpa", "--policy", str(policy))
@@ -78,7 +78,7 @@ def test_a_policy_file_is_checked_field_by_field(line: CommandLine) -> None:
     assert "--policy minimal_gain: there is no `minimal_gain`, did you mean `minimum_gain`?" in refused.err
 
 
-def test_an_empty_space_names_the_constraint_that_emptied_it(line: CommandLine, tmp_path: Path) -> None:
+def test_empty_space_names_the_constraint_that_emptied_it(line: CommandLine, tmp_path: Path) -> None:
     family = tmp_path / "my_transpose"
     shutil.copytree(EXAMPLES / "my_transpose", family)
     spec = (family / "family.toml").read_text()
@@ -89,7 +89,7 @@ def test_an_empty_space_names_the_constraint_that_emptied_it(line: CommandLine, 
     assert "both tiles must fit the first-level cache" in refused.err
 
 
-def test_a_template_that_cannot_render_is_refused_before_anything_starts(line: CommandLine, tmp_path: Path) -> None:
+def test_template_that_cannot_render_is_refused_before_anything_starts(line: CommandLine, tmp_path: Path) -> None:
     family = tmp_path / "saxpy"
     shutil.copytree(EXAMPLES / "saxpy", family)
     with (family / "kernel.c.j2").open("a") as template:
@@ -99,7 +99,7 @@ def test_a_template_that_cannot_render_is_refused_before_anything_starts(line: C
     assert "kernel.c.j2: there is no `UNROL`" in refused.err
 
 
-def test_without_a_compiler_both_ways_out_are_named(line: CommandLine) -> None:
+def test_both_remedies_are_named_without_a_compiler(line: CommandLine) -> None:
     bare = CommandLine(home=line.home, cache=line.home / "empty", environment={"PATH": "/nonexistent", "CC": ""})
     for command in ("search", "measure"):
         refused = bare.run_apart(command, str(EXAMPLES / "saxpy"))
@@ -108,20 +108,20 @@ def test_without_a_compiler_both_ways_out_are_named(line: CommandLine) -> None:
         assert "cpu-compiler" in refused.err
 
 
-def test_a_device_that_is_not_here_is_the_same_mistake_everywhere(line: CommandLine) -> None:
+def test_missing_device_is_the_same_error_everywhere(line: CommandLine) -> None:
     for command in ("search", "render"):
         refused = line.run(command, "sdpa", "--device", "no-such-model")
         assert refused.code == 2
         assert "no device fits --device no-such-model" in refused.err
 
 
-def test_nobody_answers_at_the_url(line: CommandLine) -> None:
+def test_unreachable_url_is_reported(line: CommandLine) -> None:
     refused = line.run("searches", "--url", "http://127.0.0.1:9")
     assert refused.code == 3
     assert "no service answers at http://127.0.0.1:9" in refused.err
 
 
-def test_a_taken_port_is_named(line: CommandLine) -> None:
+def test_taken_port_is_named(line: CommandLine) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -132,21 +132,21 @@ def test_a_taken_port_is_named(line: CommandLine) -> None:
     assert "--port" in refused.err
 
 
-def test_one_service_at_a_time_owns_a_database(line: CommandLine, serving: str) -> None:
+def test_only_one_service_owns_a_database(line: CommandLine, serving: str) -> None:
     refused = line.run_apart("serve", "--port", "0")
     assert refused.code == 4
     assert f"a service already runs on {line.database}: {serving}" in refused.err
 
 
-def test_no_worker_no_search(tmp_path_factory: pytest.TempPathFactory) -> None:
-    line = CommandLine.fresh(tmp_path_factory)  # no earlier command's worker is remembered as connected here
+def test_search_without_a_worker_is_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
+    line = CommandLine.fresh(tmp_path_factory)  # here no worker of an earlier command counts as connected
     with line.serving() as url:
         refused = line.run("search", "sdpa", "--url", url)
     assert refused.code == 4
     assert "no connected worker offers sdpa a device" in refused.err
 
 
-def test_nothing_is_put_beside_a_file_that_is_no_database(tmp_path: Path) -> None:
+def test_nothing_is_created_next_to_a_file_that_is_no_database(tmp_path: Path) -> None:
     line = broken(tmp_path / "home", how="not a database")
     refused = line.run("searches", "--db", str(line.database))
     assert refused.code == 3
@@ -154,12 +154,12 @@ def test_nothing_is_put_beside_a_file_that_is_no_database(tmp_path: Path) -> Non
 
 
 def made(line: CommandLine) -> None:
-    """Make its database, empty."""
+    """Create an empty database."""
     prepared(line.database)
 
 
 def broken(home: Path, *, how: str) -> CommandLine:
-    """A command line whose database cannot be used."""
+    """Return a command line whose database cannot be used."""
     home.mkdir()
     line = CommandLine(home=home, cache=home / "cache")
     match how:
@@ -178,7 +178,7 @@ def broken(home: Path, *, how: str) -> CommandLine:
     [["searches"], ["trials", "1"], ["watch", "1"], ["champion", "show"], ["pause", "1"], ["search", "--resume", "1"]],
     ids=" ".join,
 )
-def test_a_database_that_does_not_exist_is_made_by_no_command_that_reads(tmp_path: Path, arguments: list[str]) -> None:
+def test_missing_database_is_not_created_by_reading_commands(tmp_path: Path, arguments: list[str]) -> None:
     line = CommandLine(home=tmp_path, cache=tmp_path / "cache")
     mistyped = tmp_path / "a" / "b.db"
     for database in (mistyped, tmp_path / "c.db"):
@@ -190,7 +190,7 @@ def test_a_database_that_does_not_exist_is_made_by_no_command_that_reads(tmp_pat
 
 
 @pytest.mark.parametrize("arguments", [["search", "sdpa"], ["search", "sdpa", "--detach"], ["serve", "--port", "0"]])
-def test_no_folder_is_made_for_a_new_database(tmp_path: Path, arguments: list[str]) -> None:
+def test_no_folder_is_created_for_a_new_database(tmp_path: Path, arguments: list[str]) -> None:
     line = CommandLine(home=tmp_path, cache=tmp_path / "cache")
     (tmp_path / "file").write_text("")
     for folder in ("nowhere", "file"):
@@ -207,7 +207,7 @@ def test_no_folder_is_made_for_a_new_database(tmp_path: Path, arguments: list[st
         ("of a newer version", "newer"),
     ],
 )
-def test_a_database_that_cannot_be_used(tmp_path: Path, how: str, said: str) -> None:
+def test_unusable_database_is_reported(tmp_path: Path, how: str, said: str) -> None:
     line = broken(tmp_path / "home", how=how)
     refused = line.run("searches")
     assert refused.code == 3
@@ -216,7 +216,7 @@ def test_a_database_that_cannot_be_used(tmp_path: Path, how: str, said: str) -> 
     assert "Traceback" not in refused.err
 
 
-def test_a_locked_database_is_said_to_be_locked(tmp_path: Path) -> None:
+def test_locked_database_is_reported(tmp_path: Path) -> None:
     line = CommandLine(home=tmp_path, cache=tmp_path / "cache")
     made(line)
     holder = sqlite3.connect(line.database, isolation_level=None)
@@ -230,7 +230,7 @@ def test_a_locked_database_is_said_to_be_locked(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
-def test_a_read_only_database(tmp_path: Path) -> None:
+def test_read_only_database_is_reported(tmp_path: Path) -> None:
     line = CommandLine(home=tmp_path / "home", cache=tmp_path / "cache")
     line.home.mkdir()
     made(line)
@@ -244,8 +244,8 @@ def test_a_read_only_database(tmp_path: Path) -> None:
     assert "use another --db" in refused.err
 
 
-def test_an_unwritable_cache_costs_time_but_no_result(tmp_path: Path) -> None:
-    """Where the cache should be, there is a file: nothing can be kept, everything still works."""
+def test_unwritable_cache_costs_time_but_no_result(tmp_path: Path) -> None:
+    """A file in place of the cache folder: nothing can be cached, everything still works."""
     (tmp_path / "cache").write_text("")
     line = CommandLine(home=tmp_path, cache=tmp_path / "cache")
     ended = line.run("search", str(recording(tmp_path / "bowl.json", side=3)), "--trials", "4")
@@ -255,7 +255,7 @@ def test_an_unwritable_cache_costs_time_but_no_result(tmp_path: Path) -> None:
     assert [each["found"] for each in findings if each["what"] in ("cache", "database")] == [False, True]
 
 
-def test_doctor_says_what_is_missing_and_how_to_get_it(line: CommandLine) -> None:
+def test_doctor_names_missing_parts_and_how_to_install_them(line: CommandLine) -> None:
     found = line.run("doctor", "--json")
     assert found.code == 0
     assert found.json["devices"][0]["kind"] == "cpu"

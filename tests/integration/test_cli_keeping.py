@@ -1,4 +1,4 @@
-"""Searches looked after from the command line, on a service at hand."""
+"""CLI commands that manage searches, on a local service."""
 
 import csv
 import io
@@ -24,7 +24,7 @@ def rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
 
 @pytest.fixture
 def run(rest: Local, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Runs one command and returns what it said; checks its exit code."""
+    """Run one command, check its exit code and return its output."""
     url = str(rest.http.base_url).removesuffix("/api/v1/")
 
     def run(*arguments: str, code: int = Exit.DONE) -> str:
@@ -48,7 +48,7 @@ def test_trials_are_written_in_every_format(run: Callable[..., str]) -> None:
     assert "there is no search 9" in run("trials", "9", "--format", "csv", code=Exit.WRONG_INPUT)
 
 
-def test_a_search_is_noted_on_put_away_and_deleted(run: Callable[..., str], rest: Local) -> None:
+def test_search_is_annotated_archived_and_deleted(run: Callable[..., str], rest: Local) -> None:
     search = str(rest.submit(seed=5)["id"])
     assert "priority 7. Notes: [b]odd[/b]" in run("edit", search, "--notes", "[b]odd[/b]", "--priority", "7")
     assert "nothing to change" in run("edit", search, code=Exit.WRONG_INPUT)
@@ -59,7 +59,7 @@ def test_a_search_is_noted_on_put_away_and_deleted(run: Callable[..., str], rest
     assert "champion 1" in run("delete", "1", code=Exit.CONFLICT)
 
 
-def test_room_is_made_only_where_one_says_how_much(run: Callable[..., str]) -> None:
+def test_collection_needs_an_explicit_limit(run: Callable[..., str]) -> None:
     assert "nothing to collect" in run("gc", code=Exit.WRONG_INPUT)
     assert run("gc", "--keep-days", "1", "--dry-run").startswith("Would be: 0 searches deleted")
     assert json.loads(run("gc", "--artefacts-gb", "1", "--json"))["bytes_kept"] == 0
@@ -74,7 +74,7 @@ def test_room_is_made_only_where_one_says_how_much(run: Callable[..., str]) -> N
         (["--priority", "1001"], "--priority: 1001 is out of its limits; accepted: -1,000 … 1,000"),
     ],
 )
-def test_a_wrong_beginning_is_named(
+def test_invalid_warm_start_is_named(
     options: list[str], words: str, run: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

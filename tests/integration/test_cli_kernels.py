@@ -1,4 +1,4 @@
-"""The example families of the guides on the command line, from a single config to an exported champion."""
+"""Example families of the guides on the CLI, from a single config to an exported champion."""
 
 import json
 import re
@@ -31,8 +31,9 @@ def policy(line: CommandLine) -> Path:
 
 @pytest.fixture(scope="module")
 def searched(line: CommandLine, policy: Path) -> Iterator[Ended]:
-    """The family that `new` makes, with a header of its own, searched in a folder of the user's own; then a service to
-    look at it through."""
+    """Search the family that `new` writes, with an extra header, in a user's folder; then yield a service to
+    inspect it.
+    """
     made = line.run("new", "saxpy")
     assert made.code == 0
     assert "kernel-evo search ./saxpy" in made.out
@@ -54,7 +55,7 @@ def exported(line: CommandLine, searched: Ended) -> Path:
     return folder
 
 
-def test_a_users_own_family_gets_a_champion(searched: Ended) -> None:
+def test_users_own_family_gets_a_champion(searched: Ended) -> None:
     assert (searched.code, searched.err) == (0, "")
     text = " ".join(searched.out.split())
     assert "Search 1 saxpy problem N=4096, A=3" in text
@@ -65,7 +66,7 @@ def test_a_users_own_family_gets_a_champion(searched: Ended) -> None:
     assert "✓ correct All 4 correctness checks passed on fresh inputs." in text
 
 
-def test_an_export_holds_everything(exported: Path) -> None:
+def test_export_is_complete(exported: Path) -> None:
     names = {"kernel.c", "libkernel.so", "kernel.py", "torch_op.py", "config.json", "evidence.json", "report.md"}
     names |= {"evidence.schema.json", "samples.csv", "report.html", "float_control.py", "headers"}
     assert {path.name for path in exported.iterdir()} == names
@@ -88,8 +89,8 @@ def test_an_export_holds_everything(exported: Path) -> None:
     assert "://" not in page
 
 
-def test_runners_up_are_exported_as_what_they_are(line: CommandLine, searched: Ended, tmp_path: Path) -> None:
-    """Each in a folder of its own, which works, with its own evidence, and promoted nowhere."""
+def test_runners_up_are_exported_as_such(line: CommandLine, searched: Ended, tmp_path: Path) -> None:
+    """Each in its own working folder, with its own evidence, and without a promotion."""
     folder = tmp_path / "best"
     told = line.run("champion", "export", "1", "--top", "3", "--to", str(folder))
     assert told.code == 0, told.err
@@ -128,7 +129,7 @@ def test_runners_up_are_exported_as_what_they_are(line: CommandLine, searched: E
     assert "0 is out of its limits; accepted: 1 and more" in line.run("champion", "export", "0").err
 
 
-def test_an_export_computes_the_right_thing_in_a_clean_process(exported: Path, tmp_path: Path) -> None:
+def test_export_computes_correctly_in_a_clean_process(exported: Path, tmp_path: Path) -> None:
     program = """
 import sys; sys.path.insert(0, sys.argv[1])
 import numpy as np
@@ -154,7 +155,7 @@ assert not [name for name in sys.modules if name.split(".")[0] in ("evo", "templ
     subprocess.run([sys.executable, "-I", "-c", program, str(exported)], check=True, cwd=tmp_path)
 
 
-def test_an_exported_loader_runs_by_itself_and_its_source_builds_again(exported: Path, tmp_path: Path) -> None:
+def test_exported_loader_runs_on_its_own_and_its_source_builds_again(exported: Path, tmp_path: Path) -> None:
     assert (exported / "headers" / "family" / "length.h").is_file()
     again = shutil.copytree(exported, tmp_path / "again")
     build = json.loads((again / "config.json").read_text())["build"]
@@ -165,7 +166,7 @@ def test_an_exported_loader_runs_by_itself_and_its_source_builds_again(exported:
     assert "median of 50 calls" in shown
 
 
-def test_an_export_overwrites_nothing(line: CommandLine, exported: Path) -> None:
+def test_export_overwrites_nothing(line: CommandLine, exported: Path) -> None:
     refused = line.run("champion", "export", "1", "--to", str(exported))
     assert refused.code == 4
     assert "is not empty: name another folder with --to" in refused.err
@@ -176,14 +177,14 @@ def test_an_export_overwrites_nothing(line: CommandLine, exported: Path) -> None
     assert (rendered.code, "is a folder: name a file" in rendered.err) == (2, True)
 
 
-def test_an_existing_source_is_searched_as_it_is(line: CommandLine, policy: Path, searched: Ended) -> None:
+def test_existing_source_is_searched_unchanged(line: CommandLine, policy: Path, searched: Ended) -> None:
     ended = line.run("search", str(EXAMPLES / "my_transpose"), *QUICK, "--policy", str(policy), "--problem", "ROWS=96")
     assert ended.code == 0
     assert "66 valid configs of 72 combinations" in ended.out
 
 
-def test_a_champion_can_be_rolled_back_with_a_reason(line: CommandLine, searched: Ended, exported: Path) -> None:
-    """A search may have promoted twice: then the first champion is current again."""
+def test_champion_can_be_rolled_back_with_a_reason(line: CommandLine, searched: Ended, exported: Path) -> None:
+    """A search may have promoted twice; then the first champion is current again."""
     number = line.run("champion", "show", "--family", "saxpy", "--json").json[0]["id"]
     before = "Its problem has no champion now." if number == 1 else f"Champion {number - 1} is current again."
     roll_back = ("champion", "rollback", str(number))
@@ -210,7 +211,7 @@ def test_a_champion_can_be_rolled_back_with_a_reason(line: CommandLine, searched
     assert line.run("champion", "restore", str(number), "--reason", "again").code == 4
 
 
-def test_one_config_is_measured_at_length(line: CommandLine, policy: Path) -> None:
+def test_single_config_is_measured_at_length(line: CommandLine, policy: Path) -> None:
     config = "WIDTH=8,UNROLL=2"
     told = line.run("measure", str(EXAMPLES / "saxpy"), "--config", config, "--policy", str(policy))
     assert told.code == 0
@@ -231,7 +232,7 @@ def test_one_config_is_measured_at_length(line: CommandLine, policy: Path) -> No
     assert len(report["baselines"]["timings"]["numpy"]["samples_us"]) > 0
 
 
-def test_a_config_is_rendered(line: CommandLine, tmp_path: Path) -> None:
+def test_config_is_rendered(line: CommandLine, tmp_path: Path) -> None:
     shown = line.run("render", str(EXAMPLES / "saxpy"), "--config", "WIDTH=16,UNROLL=2", "--problem", "N=100")
     assert "vector_size(64)" in shown.out
     assert "N = 100, STEP = 32" in shown.out
@@ -240,7 +241,7 @@ def test_a_config_is_rendered(line: CommandLine, tmp_path: Path) -> None:
     assert target.read_text().startswith("#define ROWS 512\n")
 
 
-def test_a_source_is_shown_for_a_gpu_that_is_not_here(line: CommandLine) -> None:
+def test_source_is_shown_for_a_gpu_that_is_not_here(line: CommandLine) -> None:
     by_architecture, by_model = (line.run("render", "gemm", "--target", each) for each in ("sm_89", "NVIDIA L4"))
     assert "mma.sync" in by_architecture.out
     assert by_architecture.out == by_model.out
@@ -254,15 +255,13 @@ def test_a_source_is_shown_for_a_gpu_that_is_not_here(line: CommandLine) -> None
         (("a * *(const", "a + *(const"), "wrong answer"),
     ],
 )
-def test_a_config_that_fails_says_why(line: CommandLine, tmp_path: Path, change: tuple[str, str], said: str) -> None:
+def test_failing_config_says_why(line: CommandLine, tmp_path: Path, change: tuple[str, str], said: str) -> None:
     told = line.run("measure", str(broken(tmp_path, change)), "--problem", "N=77")
     assert told.code == 1
     assert said in told.out
 
 
-def test_where_nothing_can_be_measured_the_report_shows_an_example(
-    line: CommandLine, policy: Path, tmp_path: Path
-) -> None:
+def test_report_shows_an_example_if_nothing_can_be_measured(line: CommandLine, policy: Path, tmp_path: Path) -> None:
     family = broken(tmp_path, ("float *restrict out", "flaot *restrict out"))
     ended = line.run("search", str(family), "--trials", "2", "--policy", str(policy), "--problem", "N=77")
     assert ended.code == 1
@@ -271,7 +270,7 @@ def test_where_nothing_can_be_measured_the_report_shows_an_example(
 
 
 def broken(folder: Path, change: tuple[str, str]) -> Path:
-    """Copy the example family with one piece of its template replaced."""
+    """Copy the example family with a part of its template replaced."""
     family = shutil.copytree(EXAMPLES / "saxpy", folder / "saxpy")
     text = (family / "kernel.c.j2").read_text()
     assert change[0] in text

@@ -1,4 +1,4 @@
-"""The mission's command from end to end: rehearsed on this machine, and refused where its GPU is missing."""
+"""The mission command: rehearsed end to end on this machine, and refused without its GPU."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,7 +13,7 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
     return CommandLine.fresh(tmp_path_factory)
 
 
-def test_a_rehearsal_walks_the_whole_way(line: CommandLine, tmp_path: Path) -> None:
+def test_rehearsal_runs_all_steps(line: CommandLine, tmp_path: Path) -> None:
     path = tmp_path / "report.md"
     done = line.run("mission", "--rehearse", "--device", "cpu", "--to", str(path), "--cost-per-hour", "0.68")
     assert (done.code, done.err) == (0, "")
@@ -48,7 +48,7 @@ def test_a_rehearsal_walks_the_whole_way(line: CommandLine, tmp_path: Path) -> N
     assert recorded.name in line.run("searches", "--json").out
 
 
-def test_a_place_where_no_report_can_go_is_refused_before_anything_runs(line: CommandLine, tmp_path: Path) -> None:
+def test_unwritable_report_folder_is_refused_before_anything_runs(line: CommandLine, tmp_path: Path) -> None:
     refused = line.run("mission", "--rehearse", "--device", "cpu", "--to", str(tmp_path / "none" / "m.md"))
     assert (refused.code, refused.out) == (3, "")
     assert "--to: " in refused.err
@@ -56,7 +56,7 @@ def test_a_place_where_no_report_can_go_is_refused_before_anything_runs(line: Co
 
 
 @pytest.mark.skipif(find_spec("cupy") is not None, reason="there may be a GPU")
-def test_the_mission_itself_needs_its_gpu(line: CommandLine, tmp_path: Path) -> None:
+def test_mission_needs_its_gpu(line: CommandLine, tmp_path: Path) -> None:
     refused = line.run("mission", "--to", str(tmp_path / "report.md"))
     assert refused.code == 3
     assert "no GPU can be used: CuPy is not installed" in refused.err

@@ -1,4 +1,4 @@
-"""Processes that come and go: attaching, leaving, interrupting, killing, resuming.
+"""Processes of searches: attaching, leaving, interrupting, killing, resuming.
 
 On a recorded space, so that nothing waits for a device; it is large enough to last through each test.
 """
@@ -30,7 +30,7 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
 
 @contextmanager
 def running(line: CommandLine, *arguments: str) -> Iterator[Running]:
-    """A search in the foreground, in the middle of it."""
+    """Start a search in the foreground and wait until it is in progress."""
     command = line.start(*arguments)
     try:
         wait_until(lambda: command.process.poll() is not None or MIDDLE.search(command.out), "two trials ended")
@@ -41,7 +41,7 @@ def running(line: CommandLine, *arguments: str) -> Iterator[Running]:
 
 
 def shown(line: CommandLine) -> SearchView | None:
-    """The first search, as the service that runs now shows it."""
+    """Return the first search, as the current service shows it."""
     service = running_service(line.database)
     if service is None or service.url is None:
         return None
@@ -67,12 +67,12 @@ def gone(processes: list[psutil.Process]) -> bool:
 
 
 def children(command: Running, name: str) -> list[psutil.Process]:
-    """Those that live."""
+    """Return the living child processes."""
 
     def named(process: psutil.Process) -> bool:
         try:
             return name in process.cmdline()
-        except psutil.NoSuchProcess:  # a zombie, too
+        except psutil.NoSuchProcess:  # also a zombie
             return False
 
     return [each for each in command.family if named(each)]
@@ -95,7 +95,7 @@ def test_ctrl_c_once_stops_and_reports(line: CommandLine) -> None:
 
 
 def test_ctrl_c_twice_cancels(line: CommandLine) -> None:
-    """With a kernel to measure, since a recorded trial ends too soon to be cancelled."""
+    """With a kernel to measure, because a recorded trial ends too soon to be cancelled."""
     search = line.start("search", SAXPY, "--minutes", "5")
     try:
         wait_until(lambda: "budget" in search.out, "it runs")
@@ -109,7 +109,7 @@ def test_ctrl_c_twice_cancels(line: CommandLine) -> None:
     assert "Cancelled." in ended.out
 
 
-def test_a_killed_search_leaves_no_process_and_resumes(line: CommandLine) -> None:
+def test_killed_search_leaves_no_process_and_resumes(line: CommandLine) -> None:
     with running(line, *LONG) as search:
         children = search.family
         search.kill()
@@ -125,7 +125,7 @@ def test_a_killed_search_leaves_no_process_and_resumes(line: CommandLine) -> Non
 
 
 @pytest.mark.parametrize("name", ["serve", "worker"])
-def test_a_child_that_dies_is_started_again(line: CommandLine, name: str) -> None:
+def test_dead_child_is_restarted(line: CommandLine, name: str) -> None:
     with running(line, *LONG) as search:
         victim = child(search, name)
         victim.kill()
@@ -138,7 +138,7 @@ def test_a_child_that_dies_is_started_again(line: CommandLine, name: str) -> Non
     assert "Finished" in ended.out
 
 
-def test_a_second_terminal_attaches_and_stays_when_the_first_leaves(line: CommandLine) -> None:
+def test_second_terminal_attaches_and_stays_when_the_first_leaves(line: CommandLine) -> None:
     with running(line, *LONG) as first, running(line, "search", "--resume", "1") as second:
         assert child(first, "serve")
         assert second.family == [], "it needs no service or worker of its own"
@@ -152,7 +152,7 @@ def test_a_second_terminal_attaches_and_stays_when_the_first_leaves(line: Comman
     assert "Finished" in ended.out
 
 
-def test_searching_in_the_background(line: CommandLine) -> None:
+def test_search_runs_in_the_background(line: CommandLine) -> None:
     started = line.run_apart(*LONG, "--detach")
     assert (started.code, started.err) == (0, "")
     assert "Search 1 runs in the background" in started.out
@@ -178,7 +178,7 @@ def test_searching_in_the_background(line: CommandLine) -> None:
                 each.kill()
 
 
-def test_what_cannot_start_in_the_background_is_said_in_the_foreground(line: CommandLine) -> None:
+def test_failed_background_start_is_reported_in_the_foreground(line: CommandLine) -> None:
     refused = line.run_apart("search", SAXPY, "--problem", "N=0", "--detach")
     assert refused.code == 2
     assert refused.err.startswith("Error: --problem N: 0 is out of its limits")

@@ -1,4 +1,4 @@
-"""Recording a space through service and worker: what is written is what was measured, and can be searched again."""
+"""Recording a space with service and worker: files hold what was measured, and can be searched."""
 
 import gzip
 import json
@@ -25,7 +25,7 @@ def read(path: Path) -> Recording:
     return parse_recording(gzip.decompress(path.read_bytes()).decode(), path.name)
 
 
-def test_a_whole_space_is_written_in_both_formats(line: CommandLine) -> None:
+def test_whole_space_is_written_in_both_formats(line: CommandLine) -> None:
     folder = line.home / "whole"
     ended = line.run("record", str(line.home / "bowl.json"), "--to", str(folder))
     assert (ended.code, ended.err) == (0, "")
@@ -53,14 +53,14 @@ def read_plain(path: Path) -> Recording:
     return parse_recording(path.read_text(), path.name)
 
 
-def test_a_sample_is_so_many_different_configs(line: CommandLine) -> None:
+def test_sample_has_the_requested_number_of_different_configs(line: CommandLine) -> None:
     folder = line.home / "sample"
     ended = line.run("record", str(line.home / "bowl.json"), "--sample", "10", "--seed", "3", "--to", str(folder))
     assert "10 configs, of 36 valid ones" in ended.out
     assert len(read(next(folder.glob("*.t4.json.gz"))).entries) == 10
 
 
-def test_a_search_that_has_ended_is_written_down_as_it_is(line: CommandLine) -> None:
+def test_ended_search_is_recorded_unchanged(line: CommandLine) -> None:
     folder = line.home / "earlier"
     ended = line.run("record", "--resume", "1", "--to", str(folder))
     assert (ended.code, ended.err) == (0, "")
@@ -69,12 +69,12 @@ def test_a_search_that_has_ended_is_written_down_as_it_is(line: CommandLine) -> 
     assert document["environment"]["threads"] == 1
 
 
-def test_neither_a_family_nor_a_search_is_a_mistake(line: CommandLine) -> None:
+def test_missing_family_and_search_is_an_error(line: CommandLine) -> None:
     assert line.run("record").code == 2
 
 
 @pytest.mark.parametrize("command", ["record", "search"])
-def test_a_family_beside_a_search_to_resume_is_refused(line: CommandLine, command: str) -> None:
+def test_family_with_a_search_to_resume_is_refused(line: CommandLine, command: str) -> None:
     refused = line.run(command, "softmax", "--resume", "1")
     assert refused.code == 2
     assert refused.err == "Error: FAMILY: search 1 has its own: leave it out\n"

@@ -1,4 +1,4 @@
-"""Searching from the command line: a recorded space, and what can be looked at afterwards."""
+"""Searches on the CLI: a recorded space, and the commands that show its results."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,13 +15,13 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
 
 @pytest.fixture(scope="module")
 def searched(line: CommandLine) -> Iterator[Ended]:
-    """One search of a whole recorded space, which ran its own service; then one to look at it through."""
+    """Search a whole recorded space with the command's own service; then yield a service to inspect it."""
     ended = line.run_apart("search", str(recording(line.home / "bowl.json", side=6)), "--minutes", "1", "--seed", "3")
     with line.serving():
         yield ended
 
 
-def test_a_search_says_what_it_searches_and_what_it_found(searched: Ended) -> None:
+def test_search_shows_its_terms_and_results(searched: Ended) -> None:
     assert (searched.code, searched.err) == (0, "")
     text = " ".join(searched.out.split())
     for part in (
@@ -48,7 +48,7 @@ def test_earlier_searches_are_listed(line: CommandLine, searched: Ended) -> None
     assert "finished" in listed.out
 
 
-def test_trials_are_listed_by_rank_or_number_or_outcome(line: CommandLine, searched: Ended) -> None:
+def test_trials_are_listed_by_rank_number_or_outcome(line: CommandLine, searched: Ended) -> None:
     best, second = line.run("trials", "1", "--limit", "2", "--json").json
     assert best["config"] == {"X": 3, "Y": 3}
     assert best["time_us"] == 1000.0 < second["time_us"]
@@ -61,7 +61,7 @@ def test_trials_are_listed_by_rank_or_number_or_outcome(line: CommandLine, searc
     assert "compile failed" in line.run("trials", "1", "--outcome", "compile_failed").out
 
 
-def test_the_champion_is_shown_with_its_verdict(line: CommandLine, searched: Ended) -> None:
+def test_champion_is_shown_with_its_verdict(line: CommandLine, searched: Ended) -> None:
     text = " ".join(line.run("champion", "show", "1").out.split())
     assert "Champion 1 bowl" in text
     assert "✓ first There is no incumbent" in text
@@ -69,7 +69,7 @@ def test_the_champion_is_shown_with_its_verdict(line: CommandLine, searched: End
     assert listed["config"] == {"X": 3, "Y": 3}
 
 
-def test_each_change_of_the_champion_is_told_with_its_interval(line: CommandLine, searched: Ended) -> None:
+def test_each_change_of_the_champion_is_shown_with_its_interval(line: CommandLine, searched: Ended) -> None:
     file = line.home / "bowl.json"
     kept = file.read_bytes()
     file.write_bytes(kept + b"\n")
@@ -84,13 +84,13 @@ def test_each_change_of_the_champion_is_told_with_its_interval(line: CommandLine
     assert "the champion's value pays" in told.out
 
 
-def test_a_recorded_champion_has_nothing_to_export(line: CommandLine, searched: Ended) -> None:
+def test_recorded_champion_cannot_be_exported(line: CommandLine, searched: Ended) -> None:
     refused = line.run("champion", "export", "1")
     assert refused.code == 3
     assert "only cpu and cuda kernels export" in refused.err
 
 
-def test_an_ended_search_cannot_be_resumed(line: CommandLine, searched: Ended) -> None:
+def test_ended_search_cannot_be_resumed(line: CommandLine, searched: Ended) -> None:
     refused = line.run("search", "--resume", "1")
     assert (refused.code, refused.err) == (
         4,
@@ -99,8 +99,8 @@ def test_an_ended_search_cannot_be_resumed(line: CommandLine, searched: Ended) -
     assert line.run("pause", "1").code == 4
 
 
-def test_the_same_seed_searches_the_same_way(line: CommandLine, searched: Ended, tmp_path: Path) -> None:
-    """On a database with the same content, that is: a fresh one."""
+def test_seed_determines_the_search(line: CommandLine, searched: Ended, tmp_path: Path) -> None:
+    """Given a database with the same content, here an empty one."""
     again = CommandLine(home=tmp_path, cache=line.cache)
     ended = again.run("search", str(line.home / "bowl.json"), "--minutes", "1", "--seed", "3", "--json")
     assert ended.json["finished"] == 36
@@ -112,13 +112,13 @@ def test_the_same_seed_searches_the_same_way(line: CommandLine, searched: Ended,
     assert order(again) == order(line)
 
 
-def test_a_search_that_is_not_there(line: CommandLine, searched: Ended) -> None:
+def test_unknown_search_is_reported(line: CommandLine, searched: Ended) -> None:
     missing = line.run("trials", "99")
     assert missing.code == 2
     assert "there is no search 99" in missing.err
 
 
-def test_workers_are_listed_and_told_what_to_do(line: CommandLine, searched: Ended) -> None:
+def test_workers_are_listed_and_controlled(line: CommandLine, searched: Ended) -> None:
     (worker,) = line.run("workers", "list", "--json").json
     assert (worker["id"], worker["left_at"] is None) == ("local", False)
     listed = line.run("workers")

@@ -1,4 +1,4 @@
-"""Several shapes in one command, and their champions as one folder that picks by shape."""
+"""Several shapes in one command, with their champions exported as one folder that picks by shape."""
 
 import json
 import subprocess
@@ -18,7 +18,7 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
 
 @pytest.fixture(scope="module")
 def searched(line: CommandLine) -> Iterator[Ended]:
-    """Two shapes of the family that `new` makes, on the CPU; then a service to look at them through."""
+    """Search two shapes of the family that `new` writes, on the CPU; then yield a service to inspect them."""
     policy = line.home / "quick.toml"
     policy.write_text("quick_samples = 10\nconfirm_samples = 20\nconfirm_processes = 1\nseeds = 1\n")
     assert line.run("new", "saxpy").code == 0
@@ -28,7 +28,7 @@ def searched(line: CommandLine) -> Iterator[Ended]:
         yield ended
 
 
-def test_each_shape_is_searched_and_begins_with_its_neighbours_champion(line: CommandLine, searched: Ended) -> None:
+def test_each_shape_starts_with_its_neighbours_champion(line: CommandLine, searched: Ended) -> None:
     assert (searched.code, searched.err) == (0, "")
     text = " ".join(searched.out.split())
     assert "All shapes N=1024,A=3: champion 1" in text
@@ -69,7 +69,7 @@ assert not [name for name in sys.modules if name.split(".")[0] in ("evo", "templ
     assert "N_4096" in listed.stdout
 
 
-def test_one_operator_of_pytorch_picks_the_kernel_by_shape(line: CommandLine, searched: Ended, tmp_path: Path) -> None:
+def test_one_pytorch_operator_picks_the_kernel_by_shape(line: CommandLine, searched: Ended, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     folder = tmp_path / "both"
     assert line.run("champion", "export", "1", "2", "--to", str(folder)).code == 0
@@ -94,7 +94,7 @@ else: raise AssertionError("N=9")
     subprocess.run([sys.executable, "-I", "-c", program, str(folder)], check=True, cwd=tmp_path)
 
 
-def test_searches_that_wait_for_each_other_are_not_detached(line: CommandLine, searched: Ended) -> None:
+def test_dependent_searches_are_not_detached(line: CommandLine, searched: Ended) -> None:
     refused = line.run("search", "./saxpy", "--problem", "N=1,2", "--detach", "--url", "http://127.0.0.1:9")
     assert refused.code != 0
     assert "several shapes" in refused.err

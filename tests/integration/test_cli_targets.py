@@ -1,4 +1,4 @@
-"""Estimates from the command line: a real compiler, no GPU, and no word that could be taken for a measurement."""
+"""Estimates on the CLI: a real compiler, no GPU, and no text that could be taken for a measurement."""
 
 import csv
 import io
@@ -32,10 +32,10 @@ def service(line: CommandLine) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def estimated(line: CommandLine, service: str) -> Ended:
-    return line.run(*SEARCH, "--trials", "5", "--seed", "1")  # one of seed 0's spills in its tail
+    return line.run(*SEARCH, "--trials", "5", "--seed", "1")  # with seed 0, a config spills in its tail
 
 
-def test_estimates_are_called_so_in_the_terminal(line: CommandLine, estimated: Ended) -> None:
+def test_estimates_are_labelled_in_the_terminal(line: CommandLine, estimated: Ended) -> None:
     assert (estimated.code, estimated.err) == (0, "")
     text = " ".join(estimated.out.split())
     for part in (
@@ -54,7 +54,7 @@ def test_estimates_are_called_so_in_the_terminal(line: CommandLine, estimated: E
     assert "≈ " in line.run("trials", "1", "--limit", "1").out
 
 
-def test_estimates_rank_and_keep_what_the_compiler_said(service: str, estimated: Ended) -> None:
+def test_estimates_rank_and_keep_the_compilers_figures(service: str, estimated: Ended) -> None:
     trials = httpx.get(f"{service}/api/v1/searches/1/trials?sort=rank").json()["items"]
     assert len(trials) == 5
     assert httpx.get(f"{service}/api/v1/champions").json()["items"] == []
@@ -73,7 +73,7 @@ def test_estimates_are_in_every_export(line: CommandLine, estimated: Ended) -> N
     assert {row["time_us"] for row in table} == {""}, "nothing was timed"
 
 
-def test_estimates_are_called_so_on_the_pages(service: str, estimated: Ended) -> None:
+def test_estimates_are_labelled_on_the_pages(service: str, estimated: Ended) -> None:
     for path in ("/", "/searches/1", "/searches/1/trials/0", "/searches/1/plots"):
         page = httpx.get(f"{service}{path}", follow_redirects=True).text
         assert "estimated for NVIDIA L4 (sm_89), never run" in page, path
@@ -85,7 +85,7 @@ def test_estimates_are_called_so_on_the_pages(service: str, estimated: Ended) ->
     assert "estimated, never run: arithmetic and memory take" in trial
 
 
-def test_a_report_of_estimates_has_no_findings(line: CommandLine, service: str, estimated: Ended) -> None:
+def test_report_of_estimates_has_no_findings(line: CommandLine, service: str, estimated: Ended) -> None:
     assert line.run("report", "1", "--to", "told").code == 0
     for name in ("report.md", "report.html"):
         text = (line.home / "told" / name).read_text()
@@ -105,13 +105,13 @@ def test_a_report_of_estimates_has_no_findings(line: CommandLine, service: str, 
 
 
 @pytest.mark.skipif(find_spec("cupy") is not None, reason="there may be a GPU")
-def test_a_target_needs_a_gpu_to_time_on(line: CommandLine, service: str) -> None:
+def test_target_needs_a_gpu_to_time_on(line: CommandLine, service: str) -> None:
     refused = line.run("search", "softmax", "--target", "sm_89", "--device", "cuda", "--trials", "1")
     assert refused.code == 3
     assert "no GPU can be used: CuPy is not installed: install kernel-evo with the extra" in refused.err
 
 
-def test_estimates_ask_the_target_what_it_can_do(line: CommandLine, service: str) -> None:
+def test_estimates_check_the_targets_abilities(line: CommandLine, service: str) -> None:
     aimed = (
         "search",
         "softmax",
@@ -133,7 +133,7 @@ def test_estimates_ask_the_target_what_it_can_do(line: CommandLine, service: str
     assert "kernels of sdpa_ladder know nothing of programmatic dependent launch" in " ".join(refused.err.split())
 
 
-def test_what_does_not_fit_the_target_has_no_estimate(line: CommandLine, service: str) -> None:
+def test_config_beyond_the_target_has_no_estimate(line: CommandLine, service: str) -> None:
     large = ("--problem", "B=256,H=256,S=16384,D=256", "--trials", "1")
     refused = line.run("search", "sdpa", "--target", "sm_89", "--compile-only", *large)
     assert refused.code == 2

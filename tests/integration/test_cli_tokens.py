@@ -1,4 +1,4 @@
-"""Tokens on the command line: made on the local database, asked for from then on, and no hindrance to its owner."""
+"""Tokens on the CLI: created on the local database, required from then on, except for its owner."""
 
 import json
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from tests.integration.serving import announced, process_of
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str, str]]:
-    """Runs a command in this process."""
+    """Run a command in this process."""
     monkeypatch.delenv("KERNEL_EVO_URL", raising=False)
     monkeypatch.delenv("KERNEL_EVO_TOKEN", raising=False)
 
@@ -26,7 +26,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     return command
 
 
-def test_a_local_database_is_closed_and_its_owner_goes_on(
+def test_tokens_close_a_local_database_except_to_its_owner(
     tmp_path_factory: pytest.TempPathFactory, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = CommandLine.fresh(tmp_path_factory)
@@ -55,6 +55,6 @@ def test_a_local_database_is_closed_and_its_owner_goes_on(
         assert renewed["secret"] not in out
 
 
-def test_a_wrong_role_is_named(run: Callable[..., Any], tmp_path: Path) -> None:
+def test_invalid_role_is_named(run: Callable[..., Any], tmp_path: Path) -> None:
     code, _, err = run("token", "create", "bo", "--role", "vewer", "--db", str(tmp_path / "evo.db"))
     assert (code, "viewer" in err) == (Exit.WRONG_INPUT, True)

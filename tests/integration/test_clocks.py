@@ -1,4 +1,4 @@
-"""Durations while the service stands still, its clock is set, or both: leases, running time, workers and messages."""
+"""Durations while the service is stopped or its clock is set: leases, running time, workers, messages."""
 
 from datetime import timedelta
 
@@ -15,7 +15,7 @@ HOUR_S = 3600.0
 
 
 @pytest.mark.parametrize("seconds", [100.0, HOUR_S, -HOUR_S])
-def test_work_of_workers_that_were_never_silent_is_taken_after_an_interruption(stage: Stage, seconds: float) -> None:
+def test_results_of_workers_are_accepted_after_an_interruption_of_the_service(stage: Stage, seconds: float) -> None:
     stage.submit()
     stage.hand_in(stage.one())
     held = stage.one()
@@ -25,7 +25,7 @@ def test_work_of_workers_that_were_never_silent_is_taken_after_an_interruption(s
 
 
 @pytest.mark.parametrize("seconds", [100.0, HOUR_S, -HOUR_S])
-def test_a_dead_workers_lease_ends_within_its_time_after_an_interruption(stage: Stage, seconds: float) -> None:
+def test_lease_of_a_dead_worker_expires_on_time_after_an_interruption(stage: Stage, seconds: float) -> None:
     stage.submit()
     held = stage.one()
     stage.interrupt(seconds)
@@ -37,7 +37,7 @@ def test_a_dead_workers_lease_ends_within_its_time_after_an_interruption(stage: 
     assert stage.one().job == held.job
 
 
-def test_a_lease_ends_also_where_the_service_is_interrupted_again_and_again(stage: Stage) -> None:
+def test_lease_expires_despite_repeated_interruptions(stage: Stage) -> None:
     stage.submit()
     held = stage.one()
     for _ in range(10):
@@ -48,7 +48,7 @@ def test_a_lease_ends_also_where_the_service_is_interrupted_again_and_again(stag
         stage.hand_in(held)
 
 
-def test_a_clock_that_was_ahead_before_a_restart_keeps_no_lease(stage: Stage) -> None:
+def test_clock_that_was_ahead_before_a_restart_keeps_no_lease(stage: Stage) -> None:
     stage.submit()
     held = stage.one()
     stage.now -= timedelta(hours=1)
@@ -59,7 +59,7 @@ def test_a_clock_that_was_ahead_before_a_restart_keeps_no_lease(stage: Stage) ->
         stage.hand_in(held)
 
 
-def test_a_clock_of_another_process_that_was_ahead_keeps_no_lease(stage: Stage) -> None:
+def test_clock_of_another_process_that_was_ahead_keeps_no_lease(stage: Stage) -> None:
     stage.submit()
     stage.wait(HOUR_S)
     held = stage.one()
@@ -72,12 +72,12 @@ def test_a_clock_of_another_process_that_was_ahead_keeps_no_lease(stage: Stage) 
 
 
 @pytest.mark.parametrize("seconds", [HOUR_S, -HOUR_S])
-def test_running_time_leaves_out_an_interruption_also_before_the_next_sweep(stage: Stage, seconds: float) -> None:
+def test_running_time_excludes_an_interruption_also_before_the_next_sweep(stage: Stage, seconds: float) -> None:
     search = stage.submit(budget={"minutes": 10})
     stage.hand_in(stage.one())
     stage.wait(60)
     stage.interrupt(seconds)
-    stage.hand_in(stage.one())  # a turn that looks at the budget
+    stage.hand_in(stage.one())  # a turn that checks the budget
     assert stage.view(search).state == "running"
     stage.conductor.sweep()
     assert stage.view(search).elapsed_s == pytest.approx(60.0)
@@ -98,7 +98,7 @@ def test_running_time_survives_an_interruption_and_a_restart(stage: Stage, secon
     assert stage.view(search).elapsed_s == pytest.approx(60.0)
 
 
-def test_no_running_time_is_negative(stage: Stage) -> None:
+def test_running_time_is_never_negative(stage: Stage) -> None:
     search = stage.submit()
     stage.hand_in(stage.one())
     stage.now -= timedelta(hours=1)
@@ -106,7 +106,7 @@ def test_no_running_time_is_negative(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("seconds", [HOUR_S, -HOUR_S])
-def test_workers_stay_connected_over_an_interruption_and_fall_silent_after_it(stage: Stage, seconds: float) -> None:
+def test_workers_stay_connected_during_an_interruption_and_disconnect_after_it(stage: Stage, seconds: float) -> None:
     stage.submit()
     stage.interrupt(seconds)
     stage.conductor.sweep()
@@ -117,7 +117,7 @@ def test_workers_stay_connected_over_an_interruption_and_fall_silent_after_it(st
         assert not Fleet(session).is_connected("w1", stage.conductor.connected_since())
 
 
-def test_a_message_waits_no_longer_because_the_clock_was_set_back(stage: Stage) -> None:
+def test_message_is_not_delayed_when_the_clock_is_set_back(stage: Stage) -> None:
     receiver = Receiver(500, 200)
     courier: Courier = courier_of(stage, receiver)
     search = ended_with_hook(stage, courier)
@@ -131,8 +131,8 @@ def test_a_message_waits_no_longer_because_the_clock_was_set_back(stage: Stage) 
     assert webhook.delivered_at is not None
 
 
-def test_a_killed_service_counts_what_ran_up_to_its_last_sweep(stage: Stage) -> None:
-    """A confirmation or a long build leaves no event of a trial for minutes."""
+def test_killed_service_counts_time_up_to_its_last_sweep(stage: Stage) -> None:
+    """A confirmation or a long build may produce no event for minutes."""
     search = stage.submit()
     stage.hand_in(stage.one())
     stage.one()
@@ -146,7 +146,7 @@ def test_a_killed_service_counts_what_ran_up_to_its_last_sweep(stage: Stage) -> 
     assert stage.view(search).elapsed_s == pytest.approx(70.0)
 
 
-def test_a_paused_or_ended_search_gains_nothing_from_sweeps(stage: Stage) -> None:
+def test_paused_or_ended_search_gains_no_time_from_sweeps(stage: Stage) -> None:
     search = stage.submit()
     stage.hand_in(stage.one())
     stage.wait(5)
@@ -159,7 +159,7 @@ def test_a_paused_or_ended_search_gains_nothing_from_sweeps(stage: Stage) -> Non
 
 
 @pytest.mark.parametrize(("other_swept", "expected_s"), [(True, 3605.0), (False, 5.0)])
-def test_of_several_processes_the_time_counts_while_one_of_them_runs(
+def test_time_counts_while_any_process_runs(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, other_swept: bool, expected_s: float
 ) -> None:
     search = stage.submit()

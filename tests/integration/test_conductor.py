@@ -1,4 +1,4 @@
-"""A search from its first job to its champion, without HTTP and without a device."""
+"""Searches from the first job to a champion, without HTTP and without a device."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,7 +21,7 @@ from evo.trial.outcome import Abandoned, CompileFailed, Crashed, Impossible, Mea
 from tests.integration.stage import DIGEST, OTHER_DIGEST, TOY, VALID, Stage, answer, policy, timing, toy_time_us
 
 
-def test_a_search_runs_to_its_champion(stage: Stage) -> None:
+def test_search_runs_to_its_champion(stage: Stage) -> None:
     search = stage.submit(budget={"trials": 6})
     jobs = [lease.job for lease in stage.play()]
 
@@ -41,7 +41,7 @@ def test_a_search_runs_to_its_champion(stage: Stage) -> None:
     assert stage.claim() == []
 
 
-def test_an_exhausted_space_ends_a_search(stage: Stage) -> None:
+def test_exhausted_space_ends_a_search(stage: Stage) -> None:
     search = stage.submit()
     trials = [lease.job for lease in stage.play() if isinstance(lease.job, Evaluate)]
     assert len({tuple(job.config.items()) for job in trials}) == VALID
@@ -69,13 +69,13 @@ def test_minutes_end_a_search_and_pauses_do_not_count(stage: Stage) -> None:
     assert (stage.view(search).state, stage.view(search).reason) == ("finished", "minutes")
 
 
-def test_a_confirmation_is_held_within_a_long_search(stage: Stage) -> None:
+def test_long_search_confirms_before_its_end(stage: Stage) -> None:
     stage.submit(policy=policy(challenge_every=3))
     kinds = [lease.job.kind for lease in stage.play(6)]
     assert kinds == ["baseline", "evaluate", "evaluate", "evaluate", "confirm", "evaluate"]
 
 
-def test_while_a_confirmation_is_open_nobody_asks_for_it_anew(stage: Stage) -> None:
+def test_claims_do_not_query_for_challengers_during_a_confirmation(stage: Stage) -> None:
     stage.submit(policy=policy(challenge_every=1))
     stage.hand_in(stage.one())
     first, second = stage.one(), stage.one()
@@ -90,16 +90,14 @@ def test_while_a_confirmation_is_open_nobody_asks_for_it_anew(stage: Stage) -> N
     stage.hand_in(first)
     confirmation = stage.one()
     assert isinstance(confirmation.job, Confirm)
-    stage.hand_in(second)  # one more that might challenge
+    stage.hand_in(second)  # another possible challenger
     stage.one()
     assert statements_of_a_claim() == before
     stage.hand_in(confirmation)
     assert [lease.job.kind for lease in stage.play()].count("confirm") > 0
 
 
-def test_many_workers_wait_for_the_first_results_and_are_woken_by_them(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_workers_wait_for_the_first_results_and_are_woken(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(initial_design, "FIRST", 3)
     monkeypatch.setattr(initial_design, "SHARE", 1.0)
     stage.submit(strategy="portfolio")
@@ -113,13 +111,13 @@ def test_many_workers_wait_for_the_first_results_and_are_woken_by_them(
         stage.hand_in(under_way.pop())
         assert WORK not in heard
         under_way += stage.claim(count=9)
-        assert len(under_way) == 3  # another one in place of the one that ended
+        assert len(under_way) == 3  # one replaces the one that ended
     stage.hand_in(under_way.pop())
     assert WORK in heard
-    assert len(stage.claim(count=9)) == 2  # two are under way, and four have ended
+    assert len(stage.claim(count=9)) == 2  # two are in flight, and four have ended
 
 
-def test_nobody_waits_long_for_first_results_that_never_come(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wait_for_first_results_is_bounded(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(initial_design, "FIRST", 3)
     stage.submit(strategy="portfolio")
     assert len(stage.claim(count=9)) == 4
@@ -129,7 +127,7 @@ def test_nobody_waits_long_for_first_results_that_never_come(stage: Stage, monke
     assert len(stage.claim(count=9)) == 9
 
 
-def test_confirmations_within_a_search_keep_to_a_tenth_of_its_time(stage: Stage) -> None:
+def test_confirmations_during_a_search_use_a_tenth_of_its_time(stage: Stage) -> None:
     search = stage.submit(policy=policy(challenge_every=1), strategy="random")
     kinds, passing_s = [], {"baseline": 3.0, "evaluate": 1.0, "confirm": 7.0}
     while leases := stage.claim():
@@ -146,7 +144,7 @@ def test_confirmations_within_a_search_keep_to_a_tenth_of_its_time(stage: Stage)
     assert stage.view(search).state == "finished"
 
 
-def test_a_second_search_challenges_the_champion(stage: Stage) -> None:
+def test_second_search_challenges_the_champion(stage: Stage) -> None:
     stage.submit(budget={"trials": 1})
     list(stage.play())
     (first,) = stage.champions()
@@ -161,7 +159,7 @@ def test_a_second_search_challenges_the_champion(stage: Stage) -> None:
 
 
 def test_report_that_omits_its_incumbent_is_refused_and_the_job_can_still_be_reported(stage: Stage) -> None:
-    """Else the challenger would be judged as a first champion, and replace the one it was not compared with."""
+    """Otherwise the challenger would be judged as a first champion and replace one it was not compared with."""
     stage.submit(budget={"trials": 3}, seed=5)
     list(stage.play())
     stage.submit(seed=1)
@@ -187,7 +185,7 @@ def _settled_unless_it_challenges(stage: Stage, lease: Lease) -> bool:
     return True
 
 
-def test_confirmation_without_proof_promotes_nothing(stage: Stage) -> None:
+def test_confirmation_without_evidence_promotes_nothing(stage: Stage) -> None:
     search = stage.submit()
     while leases := stage.claim():
         report = answer(leases[0])
@@ -200,7 +198,7 @@ def test_confirmation_without_proof_promotes_nothing(stage: Stage) -> None:
     assert all("lacks evidence" in verdict.summary for verdict in verdicts)
 
 
-def test_no_challenge_when_nothing_beats_the_champion(stage: Stage) -> None:
+def test_no_challenge_if_nothing_beats_the_champion(stage: Stage) -> None:
     stage.submit()
     list(stage.play())
     again = stage.submit(seed=5)
@@ -212,7 +210,7 @@ def test_no_challenge_when_nothing_beats_the_champion(stage: Stage) -> None:
     assert "did not challenge: champion 1 took" in view.unchallenged
 
 
-def test_warnings_of_a_worker_are_part_of_the_search_after_a_restart_too(stage: Stage) -> None:
+def test_worker_warnings_survive_a_restart(stage: Stage) -> None:
     search = stage.submit()
     (lease,) = [each for each in stage.claim(count=1) if isinstance(each.job, Baseline)]
     assert stage.view(search).warnings == ()
@@ -221,7 +219,7 @@ def test_warnings_of_a_worker_are_part_of_the_search_after_a_restart_too(stage: 
     assert stage.view(search).warnings == ("A does nothing.",)
 
 
-def test_a_kernel_that_was_rolled_back_is_not_promoted_again_and_the_reason_is_told(stage: Stage) -> None:
+def test_rolled_back_kernel_is_not_promoted_again_and_the_reason_is_given(stage: Stage) -> None:
     search = stage.submit()
     list(stage.play())
     with stage.database.write() as session:
@@ -241,7 +239,7 @@ def test_a_kernel_that_was_rolled_back_is_not_promoted_again_and_the_reason_is_t
     assert champion.config != stage.champions()[-1].config
 
 
-def test_the_next_challenger_has_its_turn_when_the_first_fails(stage: Stage) -> None:
+def test_next_challenger_follows_when_the_first_fails(stage: Stage) -> None:
     search = stage.submit()
     refused: list[Config] = []
     while leases := stage.claim():
@@ -258,7 +256,7 @@ def test_the_next_challenger_has_its_turn_when_the_first_fails(stage: Stage) -> 
     assert [*refused, view.champion.config] == [trial.config for trial in ranked[:3]]
 
 
-def test_a_lucky_time_is_corrected_by_its_confirmation_here_and_elsewhere(stage: Stage) -> None:
+def test_lucky_time_is_corrected_by_its_confirmation_in_every_process(stage: Stage) -> None:
     search = stage.submit(policy=policy(challenge_every=3))
     corrected = {}
     while not corrected:
@@ -277,7 +275,7 @@ def test_a_lucky_time_is_corrected_by_its_confirmation_here_and_elsewhere(stage:
         stage.restart()
 
 
-def test_a_device_that_runs_slower_by_now_makes_no_time_a_lucky_one(stage: Stage) -> None:
+def test_slowdown_of_the_device_makes_no_time_lucky(stage: Stage) -> None:
     search = stage.submit(policy=policy(challenge_every=3))
     confirmed = False
     while not confirmed:
@@ -296,8 +294,8 @@ def test_a_device_that_runs_slower_by_now_makes_no_time_a_lucky_one(stage: Stage
         stage.restart()
 
 
-def test_a_champion_of_a_warm_device_is_beaten_only_by_what_was_faster_when_it_was_cold(stage: Stage) -> None:
-    """Its equals do not challenge it one after the other because its confirmation took longer than their samples."""
+def test_champion_of_a_warm_device_is_challenged_only_by_faster_trials(stage: Stage) -> None:
+    """Equal trials do not challenge it in turn merely because its confirmation took longer than their samples."""
     search = stage.submit(budget={"trials": 9})
     confirmed = []
     while leases := stage.claim():
@@ -314,7 +312,7 @@ def test_a_champion_of_a_warm_device_is_beaten_only_by_what_was_faster_when_it_w
     assert confirmed == [view.champion.config]
 
 
-def test_an_incumbent_promoted_meanwhile_is_challenged_again(stage: Stage) -> None:
+def test_newly_promoted_incumbent_is_challenged_again(stage: Stage) -> None:
     slow = stage.submit(budget={"trials": 2})
     fast = stage.submit(budget={"trials": 9}, seed=3)
     held = None
@@ -335,7 +333,7 @@ def test_an_incumbent_promoted_meanwhile_is_challenged_again(stage: Stage) -> No
     assert sum(champion.current for champion in stage.champions()) == 1
 
 
-def test_the_champion_of_an_edited_family_is_confirmed_with_the_new_template(stage: Stage) -> None:
+def test_champion_of_an_edited_family_is_confirmed_with_the_new_template(stage: Stage) -> None:
     stage.submit(budget={"trials": 1})
     (first,) = [lease.job.config for lease in stage.play() if isinstance(lease.job, Evaluate)]
     edited = {**TOY, "cpu": {**TOY["cpu"], "tunables": {**TOY["cpu"]["tunables"], "BLOCK": {"values": [8, 64]}}}}
@@ -348,7 +346,7 @@ def test_the_champion_of_an_edited_family_is_confirmed_with_the_new_template(sta
     assert newest.replaces == oldest.id
 
 
-def test_a_failing_family_fails_the_search_with_its_reason(stage: Stage) -> None:
+def test_failing_family_fails_the_search_with_its_reason(stage: Stage) -> None:
     search = stage.submit(budget={"trials": 3})
     while leases := stage.claim():
         lease = leases[0]
@@ -359,7 +357,7 @@ def test_a_failing_family_fails_the_search_with_its_reason(stage: Stage) -> None
     assert view.champion is None
 
 
-def test_a_reference_that_fails_ends_the_search_and_spends_no_budget(stage: Stage) -> None:
+def test_failing_reference_ends_the_search_and_uses_no_budget(stage: Stage) -> None:
     search = stage.submit(budget={"trials": 9})
     served = 0
     while leases := stage.claim():
@@ -372,7 +370,7 @@ def test_a_reference_that_fails_ends_the_search_and_spends_no_budget(stage: Stag
     )
 
 
-def test_the_same_compile_error_of_every_config_ends_the_search_with_one_explanation(stage: Stage) -> None:
+def test_common_compile_error_ends_the_search_with_one_explanation(stage: Stage) -> None:
     search, served = stage.submit(budget={"trials": 60}), 0
     while leases := stage.claim():
         served += isinstance(leases[0].job, Evaluate)
@@ -405,7 +403,7 @@ def test_ten_times_faster_than_every_baseline_is_flagged(stage: Stage, baseline_
     assert [trial.suspect for trial in stage.trials(search)] == [True, False]
 
 
-def test_crashes_are_retried_as_the_policy_says_and_counted_apart(stage: Stage) -> None:
+def test_crashes_are_retried_by_policy_and_counted_separately(stage: Stage) -> None:
     search = stage.submit(policy=policy(max_candidate_faults=3))
     stage.hand_in(stage.one())
     first = stage.one()
@@ -420,14 +418,14 @@ def test_crashes_are_retried_as_the_policy_says_and_counted_apart(stage: Stage) 
     assert isinstance(stage.one().job, Evaluate)
 
 
-def test_a_crash_is_final_at_once_by_default(stage: Stage) -> None:
+def test_crash_is_final_by_default(stage: Stage) -> None:
     search = stage.submit()
     stage.hand_in(stage.one())
     stage.hand_in(stage.one(), Crashed(stage="verify", reason="SIGSEGV"))
     assert isinstance(stage.trials(search)[0].outcome, Crashed)
 
 
-def test_stop_confirms_what_there_is(stage: Stage) -> None:
+def test_stop_confirms_the_best_trial(stage: Stage) -> None:
     search = stage.submit()
     list(stage.play(3))
     running = stage.one()
@@ -439,7 +437,7 @@ def test_stop_confirms_what_there_is(stage: Stage) -> None:
     assert stage.view(search).state == "stopping"
 
 
-def test_stop_before_anything_began_ends_at_once(stage: Stage) -> None:
+def test_stop_before_the_first_job_ends_at_once(stage: Stage) -> None:
     search = stage.submit()
     stage.conductor.orders.command(search, "stop")
     assert (stage.view(search).state, stage.view(search).asked) == ("finished", 0)
@@ -455,7 +453,7 @@ def test_stop_before_the_first_trial_ends_after_the_baseline(stage: Stage) -> No
     assert (stage.view(search).state, stage.view(search).asked) == ("finished", 0)
 
 
-def test_cancel_ends_everything_now(stage: Stage) -> None:
+def test_cancel_ends_everything_at_once(stage: Stage) -> None:
     search = stage.submit()
     stage.hand_in(stage.one())
     leases = stage.claim(count=2)
@@ -472,7 +470,7 @@ def test_cancel_ends_everything_now(stage: Stage) -> None:
     stage.conductor.orders.command(search, "cancel")
 
 
-def test_an_empty_space_is_refused_with_the_constraint(stage: Stage) -> None:
+def test_empty_space_is_refused_with_the_constraint(stage: Stage) -> None:
     broken = {**TOY["cpu"], "constraints": [{"expression": "BLOCK > 100", "because": "nothing fits"}]}
     stage.register_family({**TOY, "cpu": broken}, OTHER_DIGEST)
     with pytest.raises(InvalidInput, match="nothing fits"):
@@ -495,13 +493,13 @@ def test_an_empty_space_is_refused_with_the_constraint(stage: Stage) -> None:
         ({"device_uuid": "cpu-9"}, Conflict, "cpu-9"),
     ],
 )
-def test_wrong_terms_are_named(stage: Stage, terms: dict[str, object], error: type[Exception], text: str) -> None:
+def test_invalid_terms_are_named(stage: Stage, terms: dict[str, object], error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         stage.submit(**terms)
 
 
 @pytest.mark.parametrize(("from_default", "block"), [(False, 16), (True, 4)])
-def test_a_search_may_begin_with_the_default_alone(stage: Stage, from_default: bool, block: int) -> None:
+def test_search_may_start_with_the_default_alone(stage: Stage, from_default: bool, block: int) -> None:
     start = {"expression": "N >= 1", "config": {"BLOCK": 16}, "because": "it was fast elsewhere"}
     stage.register_family({**TOY, "cpu": {**TOY["cpu"], "starts": [start]}}, OTHER_DIGEST)
     stage.submit(family_digest=OTHER_DIGEST, strategy="portfolio", from_default=from_default)
@@ -509,7 +507,7 @@ def test_a_search_may_begin_with_the_default_alone(stage: Stage, from_default: b
     assert first.config == {"BLOCK": block, "UNROLL": 1}
 
 
-def test_a_silent_worker_offers_no_device(stage: Stage) -> None:
+def test_silent_worker_offers_no_device(stage: Stage) -> None:
     stage.register_family()
     stage.register_worker()
     request = SearchRequest(family_digest=DIGEST, strategy="random")
@@ -529,7 +527,7 @@ def test_a_silent_worker_offers_no_device(stage: Stage) -> None:
         lambda lease: EvaluateReport(outcome=Measured(timing=timing(float("inf")))),
     ],
 )
-def test_reports_that_cannot_be_are_refused_and_the_lease_stands(
+def test_impossible_report_is_refused_and_the_lease_stays(
     stage: Stage, spoil: Callable[[object], EvaluateReport]
 ) -> None:
     stage.submit()
@@ -540,7 +538,7 @@ def test_reports_that_cannot_be_are_refused_and_the_lease_stands(
     stage.hand_in(lease)
 
 
-def test_a_report_of_the_wrong_kind_is_refused(stage: Stage) -> None:
+def test_report_of_the_wrong_kind_is_refused(stage: Stage) -> None:
     stage.submit()
     baseline = stage.one()
     report = EvaluateReport(outcome=Measured(timing=timing(1.0)))
@@ -549,7 +547,7 @@ def test_a_report_of_the_wrong_kind_is_refused(stage: Stage) -> None:
     stage.hand_in(baseline)
 
 
-def test_the_best_is_the_fastest(stage: Stage) -> None:
+def test_best_trial_is_the_fastest(stage: Stage) -> None:
     search = stage.submit(budget={"trials": 8})
     list(stage.play())
     best = stage.view(search).best

@@ -1,4 +1,4 @@
-"""A kernel whose confirmation contradicts its quick samples: what every place shows of it."""
+"""A kernel whose confirmation contradicts its quick samples, in every output."""
 
 import csv
 import io
@@ -28,7 +28,7 @@ SLOWER = 30.0
 
 
 def slowed(lease: Lease, *, binary: str | None = None) -> object:
-    """Quick samples as ever, and confirmations in which the challenger alone takes much longer."""
+    """Return normal quick samples, and confirmations in which only the challenger is much slower."""
     report = answer(lease)
     match report:
         case ConfirmReport(challenger=challenger) if challenger is not None:
@@ -57,7 +57,7 @@ def confirmed_search(stage: Stage, **terms: object) -> SearchView:
     return stage.view(search)
 
 
-def test_the_search_shows_the_confirmed_figures_of_its_champion(stage: Stage) -> None:
+def test_search_shows_the_confirmed_figures_of_its_champion(stage: Stage) -> None:
     view = confirmed_search(stage)
     assert view.champion is not None and view.champion.search_id == view.id and view.best is not None
     assert view.best.number == view.champion.trial_number
@@ -70,7 +70,7 @@ def test_the_search_shows_the_confirmed_figures_of_its_champion(stage: Stage) ->
     assert view.roofline.share_of_best == pytest.approx(view.roofline.floor_us / view.best.time_us)
 
 
-def test_a_trial_that_only_looks_faster_is_named_with_its_source(stage: Stage) -> None:
+def test_trial_that_only_looks_faster_is_named_with_its_source(stage: Stage) -> None:
     search = stage.submit(budget={"trials": 4}, policy=policy(challenge_every=1))
     for _ in range(20):
         (lease,) = stage.claim()
@@ -83,7 +83,7 @@ def test_a_trial_that_only_looks_faster_is_named_with_its_source(stage: Stage) -
     assert view.unconfirmed.source == "quick" and view.unconfirmed.number != view.best.number
 
 
-def test_trials_rank_by_what_was_confirmed(stage: Stage) -> None:
+def test_trials_rank_by_confirmed_times(stage: Stage) -> None:
     view = confirmed_search(stage)
     trials = {trial.number: trial for trial in stage.trials(view.id)}
     challenged = {each.trial for each in view.challenges}
@@ -102,7 +102,7 @@ def test_trials_with_the_same_binary_share_the_confirmed_figures(stage: Stage) -
     assert len({trial.time_us for trial in trials}) == 1, "some ended before the confirmation, some after it"
 
 
-def test_the_warning_reaches_the_view_and_the_report(stage: Stage) -> None:
+def test_warning_reaches_view_and_report(stage: Stage) -> None:
     view = confirmed_search(stage)
     assert view.warnings and "30.0× as long" in view.warnings[0]
     assert len(view.warnings) <= 2, "several challenges of one kind are told in short"
@@ -113,7 +113,7 @@ def test_the_warning_reaches_the_view_and_the_report(stage: Stage) -> None:
     assert re.search(r"its time \|.*confirmed; quick samples: ", text)
 
 
-def test_the_terminal_says_confirmed_and_warns(stage: Stage) -> None:
+def test_terminal_says_confirmed_and_warns(stage: Stage) -> None:
     view = confirmed_search(stage)
     out = Console(file=io.StringIO(), width=120)
     print_report(out, view, sorted(stage.trials(view.id), key=lambda each: each.time_us or 0.0), "", "toy")
@@ -132,7 +132,7 @@ def test_events_and_webhooks_carry_the_confirmed_figures(stage: Stage) -> None:
     assert summary.best == view.best and summary.speedup == view.speedup
 
 
-def test_a_refuted_kernel_does_not_stand_for_its_search(stage: Stage) -> None:
+def test_refuted_kernel_is_not_the_best_of_its_search(stage: Stage) -> None:
     view = confirmed_search(stage)
     with stage.database.write() as session:
         for row in Archive(session).trials(view.id):
@@ -144,7 +144,7 @@ def test_a_refuted_kernel_does_not_stand_for_its_search(stage: Stage) -> None:
     assert best is None or best.source == "quick" or view.finished == len(view.challenges)
 
 
-def test_rest_exports_and_pages_say_which_figure_leads(tmp_path: Path) -> None:
+def test_rest_exports_and_pages_name_the_leading_figure(tmp_path: Path) -> None:
     with local(tmp_path / "evo.db") as rest:
         search = finished_over_rest(rest)
         document = rest.http.get(f"/searches/{search}").json()
@@ -174,7 +174,7 @@ def finished_over_rest(rest: Local) -> int:
     return search
 
 
-def test_earlier_databases_take_over_their_confirmations(stage: Stage, tmp_path: Path) -> None:
+def test_earlier_databases_adopt_their_confirmations(stage: Stage, tmp_path: Path) -> None:
     view = confirmed_search(stage)
     stage.database.close()
     migrate(tmp_path / "evo.db", "0015")
@@ -183,7 +183,7 @@ def test_earlier_databases_take_over_their_confirmations(stage: Stage, tmp_path:
     assert again.best == view.best and again.unconfirmed == view.unconfirmed
 
 
-def test_a_search_states_what_searching_was_worth(stage: Stage) -> None:
+def test_search_states_its_gain(stage: Stage) -> None:
     search = stage.submit(budget={"trials": 8}, strategy="portfolio")
     list(stage.play())
     view = stage.view(search)

@@ -1,4 +1,4 @@
-"""The CPU as a device: found with its limits, and the best ceilings that were measured."""
+"""The CPU as a device: its limits, and the best measured ceilings."""
 
 import ctypes
 import os
@@ -21,7 +21,7 @@ from workers.system import machine
 
 @pytest.fixture(autouse=True)
 def _affinity_restored() -> Iterator[None]:
-    """An opened CPU pins the process, which here is that of all other tests."""
+    """Restore the affinity: an opened CPU pins the process, which other tests share."""
     before = machine.cores()
     yield
     if hasattr(os, "sched_setaffinity"):
@@ -33,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
-def test_it_is_found_with_everything_constraints_and_rooflines_need(folder: Path) -> None:
+def test_cpu_reports_all_limits_and_ceilings(folder: Path) -> None:
     device = cpu(folder)
     assert {"cores", "simd_bytes", "l1_bytes", "l2_bytes"} <= device.limits.keys()
     assert device.ceilings is not None
@@ -50,8 +50,8 @@ def test_ceilings_are_measured_once(folder: Path, monkeypatch: pytest.MonkeyPatc
     assert cpu(folder) == before
 
 
-def test_ceilings_only_ever_rise(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy moment lowers what is measured; an hour later it is measured again, and the better figure stays."""
+def test_ceilings_only_increase(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine lowers a measurement. An hour later it is repeated, and the better figure is kept."""
     before = cpu(folder).ceilings
     assert before is not None
     later = {**before.flops_per_s, "float32": 2 * before.flops_per_s["float32"], "bytes_per_s": 1.0}
@@ -63,12 +63,12 @@ def test_ceilings_only_ever_rise(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     assert after.bytes_per_s == before.bytes_per_s
 
 
-def test_without_a_compiler_there_is_no_cpu_to_offer(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_cpu_is_offered_without_a_compiler(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
     assert CpuDriver().discover(folder) == []
 
 
-def test_a_sample_lasts_long_enough_to_be_timed() -> None:
+def test_sample_is_long_enough_to_be_timed() -> None:
     timer = CallTimer([lambda: None])
     assert timer.calls > 100
     sample_us = timer.sample()
@@ -76,7 +76,7 @@ def test_a_sample_lasts_long_enough_to_be_timed() -> None:
     assert sample_us < 50
 
 
-def test_cold_calls_take_every_buffer_set_in_turn() -> None:
+def test_cold_calls_use_every_buffer_set_in_turn() -> None:
     called: list[int] = []
     timer = CallTimer([lambda number=number: called.append(number) for number in range(3)])
     timer.sample()
@@ -90,7 +90,7 @@ def test_cold_calls_take_every_buffer_set_in_turn() -> None:
         ("void missing(void); void f(void) { missing(); }", "f", "does not load: .*missing"),
     ],
 )
-def test_what_does_not_load_is_refused_with_the_linkers_words(
+def test_unloadable_library_is_refused_with_the_linkers_message(
     folder: Path, tmp_path: Path, source: str, entry: str, reason: str
 ) -> None:
     cpu_driver = driver("cpu")
@@ -124,7 +124,7 @@ def test_scalars_and_buffers_arrive_in_order(folder: Path, tmp_path: Path) -> No
 
 
 def _loaded(folder: Path, tmp_path: Path, source: str, arguments: list[Argument]) -> tuple[Session, Any, Any]:
-    """A session, a kernel `f` of this source in it, and its buffers."""
+    """Return a session, its kernel `f` of this source, and buffers."""
     cpu_driver = driver("cpu")
     artefact = cpu_driver.compiler().compile(Unit(source=source, architecture="a", entry="f"), timeout_s=30)
     assert isinstance(artefact, Artefact)
@@ -136,7 +136,7 @@ def _loaded(folder: Path, tmp_path: Path, source: str, arguments: list[Argument]
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="registers of x86-64")
 @pytest.mark.parametrize(("bits", "fault"), [(0x8040, None), (0x2000, "rounding mode")])
-def test_modes_that_a_kernel_leaves_are_restored_after_a_call_and_after_a_sample(
+def test_modes_changed_by_a_kernel_are_restored_after_calls_and_samples(
     folder: Path, tmp_path: Path, bits: int, fault: str | None
 ) -> None:
     source = f"""
@@ -159,7 +159,7 @@ def test_modes_that_a_kernel_leaves_are_restored_after_a_call_and_after_a_sample
         assert session.residue() is None
 
 
-def test_modes_that_a_baseline_sets_are_restored_and_are_no_fault_of_a_kernel(folder: Path) -> None:
+def test_modes_changed_by_a_baseline_are_restored_and_not_blamed_on_a_kernel(folder: Path) -> None:
     with preserved():
         before = FloatControl()
         session = driver("cpu").open(cpu(folder), Objective(), folder)

@@ -1,4 +1,4 @@
-"""Damaged SQLite files: cut by a byte or by pages, and logs with a gap; and one file under two names."""
+"""Damaged SQLite files: truncated files, logs with a gap; and one file under two names."""
 
 import os
 import re
@@ -31,7 +31,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def closed(tmp_path: Path) -> Path:
-    """A database whose service ended in order."""
+    """A database whose service was shut down."""
     stage = Stage(Location.of(tmp_path / "evo.db"))
     stage.submit()
     list(stage.play())
@@ -41,7 +41,7 @@ def closed(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def killed(tmp_path: Path) -> Path:
-    """A database whose service was killed: its log holds transactions that were never written back."""
+    """A database whose service was killed: its log holds transactions that were not written back."""
     made, kept = tmp_path / "made" / "evo.db", tmp_path / "evo.db"
     made.parent.mkdir()
     stage = Stage(Location.of(made))
@@ -64,7 +64,7 @@ def flip(path: Path, at: int) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 100, 4095, 4096, 4097, 3 * 4096])
-def test_a_file_that_was_cut_is_named_as_damaged(closed: Path, cut: int) -> None:
+def test_truncated_file_is_reported_as_damaged(closed: Path, cut: int) -> None:
     os.truncate(closed, closed.stat().st_size - cut)
     before = closed.read_bytes()
     with pytest.raises(StoreUnavailable, match=r"is damaged: it was cut: it has \d+ bytes.*restore a backup"):
@@ -72,13 +72,13 @@ def test_a_file_that_was_cut_is_named_as_damaged(closed: Path, cut: int) -> None
     assert closed.read_bytes() == before
 
 
-def test_a_sound_file_is_opened_whether_its_service_ended_or_was_killed(closed: Path, killed: Path) -> None:
+def test_intact_file_is_opened_after_shutdown_or_kill(closed: Path, killed: Path) -> None:
     for path in (closed, killed):
         Database.open(path).close()
 
 
-def test_a_log_whose_last_transaction_was_cut_off_is_no_damage(killed: Path) -> None:
-    """A crash while a transaction was being written."""
+def test_truncated_last_transaction_of_a_log_is_no_damage(killed: Path) -> None:
+    """It is the trace of a crash during a write."""
     for cut in (1, 24, 4096, 5000):
         os.truncate(log_of(killed), log_of(killed).stat().st_size - cut)
         log = read_log(log_of(killed).read_bytes())
@@ -87,7 +87,7 @@ def test_a_log_whose_last_transaction_was_cut_off_is_no_damage(killed: Path) -> 
     Database.open(killed).close()
 
 
-def test_a_gap_in_a_log_is_named_with_a_command_that_gives_up_what_is_behind_it(killed: Path) -> None:
+def test_gap_in_a_log_is_reported_with_a_command_that_discards_the_rest(killed: Path) -> None:
     log = log_of(killed)
     flip(log, 32 + 5 * (24 + 4096) + 1000)
     before = log.read_bytes()
@@ -104,15 +104,15 @@ def test_a_gap_in_a_log_is_named_with_a_command_that_gives_up_what_is_behind_it(
 
 
 @pytest.mark.parametrize("at", [0, 5, 10, 17, 21, 30])
-def test_a_damaged_header_of_a_log_is_named(killed: Path, at: int) -> None:
+def test_damaged_header_of_a_log_is_reported(killed: Path, at: int) -> None:
     flip(log_of(killed), at)
     with pytest.raises(StoreUnavailable, match=r"the header of its write-ahead log evo\.db-wal is damaged"):
         Database.open(killed)
 
 
 @pytest.mark.parametrize("part", ["page", "salt", "sum", "number"])
-def test_sqlite_reads_as_far_as_the_checksums_hold(tmp_path: Path, part: str) -> None:
-    """SQLite's own count of frames, which it gives when it checkpoints, is the reference."""
+def test_sqlite_reads_as_far_as_the_checksums_are_valid(tmp_path: Path, part: str) -> None:
+    """The reference is SQLite's own frame count at a checkpoint."""
     path = tmp_path / "x.db"
     writer = sqlite3.connect(path, isolation_level=None)
     for statement in ("PRAGMA journal_mode=WAL", "PRAGMA wal_autocheckpoint=0", "CREATE TABLE t (x)"):
@@ -172,7 +172,7 @@ def linked(kind: str, file: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("kind", LINKS)
 @pytest.mark.parametrize("new", [True, False], ids=["new file", "existing file"])
-def test_a_second_service_under_another_name_of_the_file_is_refused(tmp_path: Path, kind: str, new: bool) -> None:
+def test_second_service_under_another_name_of_the_file_is_refused(tmp_path: Path, kind: str, new: bool) -> None:
     file = tmp_path / "data" / "evo.db"
     file.parent.mkdir()
     if not new:
@@ -190,7 +190,7 @@ def test_a_second_service_under_another_name_of_the_file_is_refused(tmp_path: Pa
     again.release()
 
 
-def test_a_service_is_found_through_a_symbolic_link_with_its_key(tmp_path: Path) -> None:
+def test_service_is_found_through_a_symbolic_link_with_its_key(tmp_path: Path) -> None:
     file = tmp_path / "data" / "evo.db"
     owner = Ownership.take(file)
     owner.announce("http://127.0.0.1:1234")
@@ -203,7 +203,7 @@ def test_a_service_is_found_through_a_symbolic_link_with_its_key(tmp_path: Path)
     owner.release()
 
 
-def test_copies_and_other_files_are_served_side_by_side(tmp_path: Path) -> None:
+def test_copies_and_other_files_are_served_independently(tmp_path: Path) -> None:
     file = tmp_path / "evo.db"
     Database.open(file).close()
     copy = tmp_path / "copy.db"

@@ -1,4 +1,4 @@
-"""The database itself: its schema, its ways of being unusable, and what it keeps."""
+"""The database: schema, failures, and stored values."""
 
 import hashlib
 import os
@@ -47,7 +47,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 @pytest.fixture
 def database(locations: Callable[[], Location]) -> Iterator[Database]:
-    """An empty one, on every engine."""
+    """An empty database, on every engine."""
     database = Database.open(locations())
     yield database
     database.close()
@@ -55,7 +55,7 @@ def database(locations: Callable[[], Location]) -> Iterator[Database]:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Iterator[Database]:
-    """One of SQLite."""
+    """An empty SQLite file."""
     database = Database.open(tmp_path / "evo.db")
     yield database
     database.close()
@@ -64,13 +64,13 @@ def file(tmp_path: Path) -> Iterator[Database]:
 # The schema
 
 
-def test_the_migrations_make_what_the_models_say(database: Database) -> None:
+def test_migrations_create_the_schema_of_the_models(database: Database) -> None:
     with database.engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
         assert compare_metadata(context, Base.metadata) == []
 
 
-def test_numbers_of_deleted_rows_never_come_again(stage: Stage) -> None:
+def test_numbers_of_deleted_rows_are_not_reused(stage: Stage) -> None:
     for _ in range(2):
         search = stage.submit()
         stage.conductor.orders.command(search, "cancel")
@@ -79,7 +79,7 @@ def test_numbers_of_deleted_rows_never_come_again(stage: Stage) -> None:
     assert stage.submit() == search + 1
 
 
-def test_every_table_whose_numbers_leave_the_database_gives_each_once(file: Database) -> None:
+def test_every_table_with_public_numbers_assigns_each_once(file: Database) -> None:
     with file.engine.connect() as connection:
         tables = inspect(connection).get_table_names()
         made = {name: connection.execute(text(MADE_BY), {"name": name}).scalar_one() for name in tables}
@@ -91,7 +91,7 @@ def test_every_table_whose_numbers_leave_the_database_gives_each_once(file: Data
 MADE_BY = "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = :name"
 
 
-def test_an_older_file_is_upgraded_with_its_rows_and_references(tmp_path: Path) -> None:
+def test_older_file_is_upgraded_with_its_rows_and_references(tmp_path: Path) -> None:
     path = tmp_path / "evo.db"
     with played(path) as (search, trials):
         pass
@@ -116,7 +116,7 @@ def test_an_older_file_is_upgraded_with_its_rows_and_references(tmp_path: Path) 
 
 
 def indexes(connection: sqlite3.Connection) -> set[str]:
-    """What makes the indexes of a file, with their conditions."""
+    """Return the statements that create the indexes of a file, with their conditions."""
     return {
         " ".join(sql.split())
         for (sql,) in connection.execute("SELECT sql FROM sqlite_master WHERE type = 'index'")
@@ -125,7 +125,7 @@ def indexes(connection: sqlite3.Connection) -> set[str]:
 
 
 def migrate(path: Path, revision: str) -> None:
-    """Bring a file back to an older schema."""
+    """Downgrade a file to an older schema."""
     database = Database.open(path)
     config = configuration()
     store = store_of(database.location)
@@ -137,7 +137,7 @@ def migrate(path: Path, revision: str) -> None:
 
 @contextmanager
 def played(path: Path) -> Iterator[tuple[int, int]]:
-    """A file with a search, and how many trials it has."""
+    """A file with a search, and its number of trials."""
     stage = Stage(Location.of(path))
     search = stage.submit(budget={"trials": 4})
     list(stage.play())
@@ -150,7 +150,7 @@ def played(path: Path) -> Iterator[tuple[int, int]]:
 @pytest.mark.parametrize(
     "name", ["evo.db", "a b.db", "run?1.db", "run#1.db", "r%20s.db", "a&b=c.db", ":memory:", "ü'\".db", "file:x.db"]
 )
-def test_opening_again_keeps_everything_in_the_file_that_was_named(tmp_path: Path, name: str) -> None:
+def test_reopening_keeps_all_data_in_the_named_file(tmp_path: Path, name: str) -> None:
     path = tmp_path / "a folder with spaces and 100%" / name
     first = Database.open(path)
     with first.write() as session:
@@ -163,7 +163,7 @@ def test_opening_again_keeps_everything_in_the_file_that_was_named(tmp_path: Pat
     assert {each.name for each in path.parent.iterdir()} <= {name, f"{name}-wal", f"{name}-shm"}
 
 
-def test_sqlite_is_set_up_for_a_service(file: Database) -> None:
+def test_sqlite_is_configured_for_a_service(file: Database) -> None:
     with file.engine.connect() as connection:
         pragmas = {name: connection.execute(text(f"PRAGMA {name}")).scalar() for name in PRAGMAS}
     assert pragmas == PRAGMAS
@@ -185,7 +185,7 @@ def test_many_processes_upgrade_one_database_once(postgresql: Server) -> None:
         database.close()
 
 
-def test_what_is_in_use_when_a_database_is_closed_is_closed_later(locations: Callable[[], Location]) -> None:
+def test_session_in_use_is_closed_later(locations: Callable[[], Location]) -> None:
     database = Database.open(locations())
     with database.read() as session:
         session.execute(text("SELECT 1"))
@@ -197,7 +197,7 @@ def test_what_is_in_use_when_a_database_is_closed_is_closed_later(locations: Cal
         connection.cursor().execute("SELECT 1")
 
 
-def test_what_one_process_announces_the_others_hear_once_it_is_committed(postgresql: Server) -> None:
+def test_notification_reaches_other_processes_after_the_commit(postgresql: Server) -> None:
     location = postgresql.lend()
     one, other = Database.open(location), Database.open(location)
     one.listen()
@@ -209,7 +209,7 @@ def test_what_one_process_announces_the_others_hear_once_it_is_committed(postgre
         announce(session, "undone")
         raise KeyError
     deadline = time.monotonic() + 20
-    while heard.empty() and time.monotonic() < deadline:  # it may not listen yet
+    while heard.empty() and time.monotonic() < deadline:  # the other process may not listen yet
         with one.write() as session:
             announce(session, "done")
         time.sleep(0.05)
@@ -219,7 +219,7 @@ def test_what_one_process_announces_the_others_hear_once_it_is_committed(postgre
     postgresql.take_back(location)
 
 
-# Ways of being unusable
+# Failures
 
 
 def test_no_password_is_ever_shown() -> None:
@@ -231,17 +231,17 @@ def test_no_password_is_ever_shown() -> None:
 
 
 @pytest.mark.parametrize("url", ["postgresql://me@host", "postgresql://host:port/evo"])
-def test_a_url_that_is_none_is_refused(url: str) -> None:
+def test_invalid_url_is_refused(url: str) -> None:
     with pytest.raises(InvalidInput, match="postgresql://USER@HOST:5432/NAME"):
         Location.of(url)
 
 
-def test_a_server_that_is_away_is_named() -> None:
+def test_unreachable_server_is_named() -> None:
     with pytest.raises(StoreUnavailable, match=r"postgresql://me:\*\*\*@127.0.0.1:1/evo.*cannot be reached"):
         Database.open("postgresql://me:secret@127.0.0.1:1/evo")
 
 
-def test_a_database_the_server_does_not_have_is_named(postgresql: Server) -> None:
+def test_missing_database_on_a_server_is_named(postgresql: Server) -> None:
     location = postgresql.lend()
     assert location.server is not None
     missing = location.server.set(database="missing").render_as_string(hide_password=False)
@@ -250,7 +250,7 @@ def test_a_database_the_server_does_not_have_is_named(postgresql: Server) -> Non
     postgresql.take_back(location)
 
 
-def test_the_tables_of_another_program_on_a_server_are_left_alone(postgresql: Server) -> None:
+def test_tables_of_another_program_on_a_server_are_not_changed(postgresql: Server) -> None:
     location = postgresql.create()
     with psycopg.connect(**parameters(location), autocommit=True) as connection:
         connection.execute("CREATE TABLE recipes (name TEXT)")
@@ -258,7 +258,7 @@ def test_the_tables_of_another_program_on_a_server_are_left_alone(postgresql: Se
         Database.open(location)
 
 
-def test_text_that_the_server_cannot_hold_is_refused(postgresql: Server) -> None:
+def test_text_that_the_server_cannot_store_is_refused(postgresql: Server) -> None:
     location = postgresql.lend()
     database = Database.open(location)
     with pytest.raises(InvalidInput, match="NUL"), database.write() as session:
@@ -267,7 +267,7 @@ def test_text_that_the_server_cannot_hold_is_refused(postgresql: Server) -> None
     postgresql.take_back(location)
 
 
-def test_the_tables_of_another_program_are_left_alone(tmp_path: Path) -> None:
+def test_tables_of_another_program_are_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "100% foreign?.db"
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE recipes (name TEXT)")
@@ -279,14 +279,14 @@ def test_the_tables_of_another_program_are_left_alone(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_an_empty_file_becomes_a_database(tmp_path: Path) -> None:
+def test_empty_file_becomes_a_database(tmp_path: Path) -> None:
     path = tmp_path / "evo.db"
     path.touch()
     Database.open(path).close()
     assert path.stat().st_size > 0
 
 
-def test_a_newer_schema_is_left_alone(tmp_path: Path) -> None:
+def test_newer_schema_is_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "evo.db"
     Database.open(path).close()
     with sqlite3.connect(path) as connection:
@@ -298,7 +298,7 @@ def test_a_newer_schema_is_left_alone(tmp_path: Path) -> None:
     assert "--db" in str(caught.value)
 
 
-def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+def test_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("not a database, but long enough to be looked at as one" * 20)
     with pytest.raises(StoreUnavailable, match="not a kernel-evo database") as caught:
@@ -306,7 +306,7 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     assert str(path) in str(caught.value)
 
 
-def test_a_locked_database_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_locked_database_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("db.engine.sqlite.BUSY_TIMEOUT_S", 0.1)
     path = tmp_path / "evo.db"
     Database.open(path).close()
@@ -319,12 +319,12 @@ def test_a_locked_database_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         other.close()
 
 
-def test_a_folder_in_its_place_is_named(tmp_path: Path) -> None:
+def test_folder_in_place_of_a_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="--db"):
         Database.open(tmp_path)
 
 
-def test_a_file_for_a_folder_is_named(tmp_path: Path) -> None:
+def test_file_in_place_of_a_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreUnavailable, match="--db"):
         Database.open(tmp_path / "file" / "evo.db")
@@ -332,7 +332,7 @@ def test_a_file_for_a_folder_is_named(tmp_path: Path) -> None:
 
 @contextmanager
 def as_nobody() -> Iterator[None]:
-    """Without the rights of root, which ignores permissions."""
+    """Drop root's rights, because root ignores permissions."""
     if os.geteuid() != 0:
         yield
         return
@@ -346,7 +346,7 @@ def as_nobody() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("folder_too", [True, False])
-def test_a_read_only_database_is_named(folder_too: bool) -> None:
+def test_read_only_database_is_named(folder_too: bool) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder, path = Path(name), Path(name) / "evo.db"
         Database.open(path).close()
@@ -363,7 +363,7 @@ def test_a_read_only_database_is_named(folder_too: bool) -> None:
     assert str(path) in str(caught.value)
 
 
-def test_an_error_while_it_runs_is_named(file: Database) -> None:
+def test_error_during_operation_is_named(file: Database) -> None:
     with pytest.raises(StoreUnavailable, match="read-only"), file.write() as session:
         session.execute(text("PRAGMA query_only = ON"))
         session.add(worker("w1"))
@@ -389,7 +389,7 @@ def test_only_one_owner_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     Ownership.take(path).release()
 
 
-def test_what_a_killed_owner_left_behind_does_not_count(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_owner_are_ignored(tmp_path: Path) -> None:
     path = tmp_path / "evo.db"
     code = (
         "import os, sys; from pathlib import Path; from db.engine.ownership import Ownership\n"
@@ -402,10 +402,10 @@ def test_what_a_killed_owner_left_behind_does_not_count(tmp_path: Path) -> None:
     assert not (tmp_path / "evo.db.service.json").exists()
 
 
-# What it keeps
+# Stored values
 
 
-def test_documents_come_back_as_they_were(stage: Stage) -> None:
+def test_documents_are_returned_unchanged(stage: Stage) -> None:
     search_id = stage.submit(problem="N=100", budget={"trials": 1, "minutes": 2.5})
     list(stage.play())
     with stage.database.read() as session:
@@ -430,7 +430,7 @@ def test_documents_come_back_as_they_were(stage: Stage) -> None:
     again.close()
 
 
-def test_moments_are_kept_in_utc(database: Database) -> None:
+def test_moments_are_stored_in_utc(database: Database) -> None:
     elsewhere = NOW.astimezone(timezone(timedelta(hours=5)))
     with database.write() as session:
         session.add(worker("w1", seen_at=elsewhere))
@@ -440,7 +440,7 @@ def test_moments_are_kept_in_utc(database: Database) -> None:
     assert (row.seen_at, row.seen_at.tzinfo) == (NOW, UTC)
 
 
-def test_related_rows_are_never_loaded_by_accident(stage: Stage) -> None:
+def test_related_rows_are_never_loaded_implicitly(stage: Stage) -> None:
     stage.submit()
     with stage.database.read() as session:
         row = session.scalars(select(SearchRow)).one()
@@ -448,7 +448,7 @@ def test_related_rows_are_never_loaded_by_accident(stage: Stage) -> None:
             _ = row.family
 
 
-def test_a_block_that_raises_changes_nothing(database: Database) -> None:
+def test_block_that_raises_changes_nothing(database: Database) -> None:
     with pytest.raises(KeyError), database.write() as session:
         session.add(worker("w1"))
         session.flush()
@@ -473,7 +473,7 @@ def test_writers_in_many_threads_all_succeed(database: Database) -> None:
 
 
 @pytest.mark.parametrize("clash", [{"number": 0}, {"config_key": "1,1"}, {"finished_seq": 0}])
-def test_unique_constraints_settle_races(stage: Stage, clash: dict[str, Any]) -> None:
+def test_unique_constraints_decide_races(stage: Stage, clash: dict[str, Any]) -> None:
     search_id = stage.submit()
     with stage.database.write() as session:
         session.add(trial_row(search_id, number=0, config_key="1,1", finished_seq=0))
@@ -481,7 +481,7 @@ def test_unique_constraints_settle_races(stage: Stage, clash: dict[str, Any]) ->
         session.add(trial_row(search_id, **{"number": 1, "config_key": "1,2", "finished_seq": 1, **clash}))
 
 
-def test_a_trial_has_one_outcome(stage: Stage) -> None:
+def test_trial_has_one_outcome(stage: Stage) -> None:
     search_id = stage.submit()
     with stage.database.write() as session:
         session.add(trial_row(search_id, number=0, config_key="1,1"))
@@ -496,7 +496,7 @@ def test_a_trial_has_one_outcome(stage: Stage) -> None:
 # Artefacts
 
 
-def test_artefacts_are_whole_or_not_there(file: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_artefacts_are_complete_or_absent(file: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, content = Artefacts(tmp_path / "artefacts"), b"kernel"
     digest = hashlib.sha256(content).hexdigest()
     with monkeypatch.context() as context:
@@ -514,7 +514,7 @@ def test_artefacts_are_whole_or_not_there(file: Database, tmp_path: Path, monkey
     assert (row.size, found) == (6, content)
 
 
-def test_a_lost_file_is_stored_again(file: Database, tmp_path: Path) -> None:
+def test_lost_file_is_stored_again(file: Database, tmp_path: Path) -> None:
     store, content = Artefacts(tmp_path / "artefacts"), b"kernel"
     digest = hashlib.sha256(content).hexdigest()
     for _ in range(2):
@@ -527,7 +527,7 @@ def test_a_lost_file_is_stored_again(file: Database, tmp_path: Path) -> None:
         store.get(session, digest)
 
 
-def test_a_digest_is_no_path(file: Database, tmp_path: Path) -> None:
+def test_digest_is_not_used_as_a_path(file: Database, tmp_path: Path) -> None:
     store = Artefacts(tmp_path / "artefacts")
     with pytest.raises(InvalidInput, match="SHA-256"), file.write() as session:
         store.put(session, "../../evil", b"x", media_type="text/plain", now=NOW)

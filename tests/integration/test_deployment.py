@@ -1,4 +1,4 @@
-"""What is shipped to run it elsewhere: nothing in it is guesswork, though no container engine runs here."""
+"""Deployment files are checked against schemas and linters, because no container engine runs here."""
 
 import json
 import os
@@ -33,7 +33,7 @@ BIN = Path(sysconfig.get_path("scripts"))
 COMMAND = re.compile(r"(?:^|(?<=\s)|(?<=bin/))kernel-evo\"? (?=[a-z])")
 
 PIP_AT_HAND = {"PIP_NO_DEPS": "1", "PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0", "PIP_NO_COMPILE": "1"}
-"""Install what is here, with the packages and the build backend of this environment (the zero means that, too)."""
+"""Options to install this tree with the packages and build backend of this environment (0 means that as well)."""
 
 QUICK = """#!/bin/sh
 [ "$2" = venv ] || exec {python} "$@"
@@ -60,13 +60,13 @@ def run(*command: object, folder: Path = ROOT, **environment: str) -> "subproces
 
 @pytest.fixture(scope="module")
 def compose() -> dict[str, Any]:
-    """The Compose file with its anchors resolved."""
+    """Return the Compose file with its anchors resolved."""
     document: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
     return document
 
 
 def stages() -> dict[str, list[str]]:
-    """The instructions of each stage of the Dockerfile."""
+    """Return the instructions of each stage of the Dockerfile."""
     text = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
     found: dict[str, list[str]] = {}
     for line in (line.strip() for line in text.splitlines()):
@@ -88,12 +88,12 @@ def test_health_check_ignores_the_proxy_of_the_environment(tmp_path: Path) -> No
     assert run(sys.executable, *(word.replace("8765", port) for word in command[1:])).returncode != 0
 
 
-def test_the_compose_file_keeps_to_the_published_schema() -> None:
+def test_compose_file_matches_the_published_schema() -> None:
     checked = run(BIN / "check-jsonschema", "--builtin-schema", "vendor.compose-spec", "docker-compose.yml")
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-def test_whatever_the_compose_file_refers_to_exists(compose: Mapping[str, Any]) -> None:
+def test_files_named_in_the_compose_file_exist(compose: Mapping[str, Any]) -> None:
     services = compose["services"]
     for name, service in services.items():
         assert set(service.get("depends_on", {})) <= set(services), name
@@ -107,7 +107,7 @@ def test_whatever_the_compose_file_refers_to_exists(compose: Mapping[str, Any]) 
         assert (ROOT / config["file"]).is_file()
 
 
-def test_without_a_gpu_everything_but_its_worker_starts(compose: Mapping[str, Any]) -> None:
+def test_everything_but_the_gpu_worker_starts_without_a_gpu(compose: Mapping[str, Any]) -> None:
     asleep = {name for name, service in compose["services"].items() if service.get("profiles")}
     assert asleep == {"worker-cuda"}
     wanted = {before for service in compose["services"].values() for before in service.get("depends_on", {})}
@@ -116,7 +116,7 @@ def test_without_a_gpu_everything_but_its_worker_starts(compose: Mapping[str, An
     assert device["capabilities"] == ["gpu"]
 
 
-def test_only_the_proxy_is_reached_from_outside(compose: Mapping[str, Any]) -> None:
+def test_only_the_proxy_is_reachable_from_outside(compose: Mapping[str, Any]) -> None:
     assert {name for name, service in compose["services"].items() if "ports" in service} == {"proxy"}
     assert {name for name, each in compose["networks"].items() if not (each or {}).get("internal")} == {"outside"}
     on: dict[str, set[str]] = {}
@@ -126,13 +126,13 @@ def test_only_the_proxy_is_reached_from_outside(compose: Mapping[str, Any]) -> N
     assert on["outside"] == {"proxy"}
     assert on["webhooks"] == {"service"}
     assert compose["networks"]["webhooks"]["internal"] == "${WEBHOOKS_INTERNAL:-true}", "nobody gets out unasked"
-    assert on["front"] == {"proxy", "service"}  # whose word is believed
+    assert on["front"] == {"proxy", "service"}  # the only trusted proxy network
     assert on["workers"] == {"service", "worker-cpu", "worker-cuda"}
     (front,) = compose["networks"]["front"]["ipam"]["config"]
     assert compose["services"]["service"]["environment"]["KERNEL_EVO_TRUSTED_PROXIES"] == front["subnet"]
 
 
-def test_no_worker_sees_the_token_of_another(compose: Mapping[str, Any]) -> None:
+def test_no_worker_sees_another_ones_token(compose: Mapping[str, Any]) -> None:
     seen = {
         name: {volume.split(":")[0] for volume in compose["services"][name]["volumes"]}
         for name in ("worker-cpu", "worker-cuda")
@@ -141,7 +141,7 @@ def test_no_worker_sees_the_token_of_another(compose: Mapping[str, Any]) -> None
     assert all(f"{name}-token" in volumes for name, volumes in seen.items())
 
 
-def test_every_setting_in_the_compose_file_and_the_images_is_one_that_something_reads(
+def test_every_setting_in_compose_file_and_images_is_read(
     compose: Mapping[str, Any],
 ) -> None:
     known = {f"KERNEL_EVO_{name.upper()}" for name in Settings.model_fields} | set(options("worker")[1])
@@ -157,12 +157,12 @@ def test_every_setting_in_the_compose_file_and_the_images_is_one_that_something_
 
 
 @pytest.mark.skipif(not (BIN / "hadolint").exists(), reason="hadolint has no wheel for this system")
-def test_the_dockerfile_has_no_lint() -> None:
+def test_dockerfile_passes_the_linter() -> None:
     linted = run(BIN / "hadolint", "--no-color", "Dockerfile")
     assert (linted.returncode, linted.stdout) == (0, "")
 
 
-def test_images_run_as_nobody_in_particular_and_only_one_has_a_compiler() -> None:
+def test_images_run_without_root_and_only_one_has_a_compiler() -> None:
     final = {name: stages()[name] for name in ("service", "worker-cpu", "worker-cuda")}
     for name, lines in final.items():
         assert [line for line in lines if line.startswith("USER ")][-1] == "USER 10001", name
@@ -170,8 +170,8 @@ def test_images_run_as_nobody_in_particular_and_only_one_has_a_compiler() -> Non
     assert {name for name, lines in final.items() if any("gcc" in line for line in lines)} == {"worker-cpu"}
 
 
-def test_the_steps_of_the_build_work_in_a_clean_directory(tmp_path: Path) -> None:
-    """As written, but for their places and for where packages come from: those are the ones at hand."""
+def test_build_steps_work_in_a_clean_directory(tmp_path: Path) -> None:
+    """As written, except for paths and the source of packages, which are the local ones."""
     source, target = tmp_path / "src", tmp_path / "opt"
     (source).mkdir()
     for line in stages()["build"]:
@@ -189,7 +189,7 @@ def test_the_steps_of_the_build_work_in_a_clean_directory(tmp_path: Path) -> Non
 
 
 def quick_python(folder: Path) -> Path:
-    """A Python whose environments borrow the pip of this one: installing another takes longer than all else."""
+    """Return a Python whose environments reuse this one's pip, because installing pip takes longest."""
     python = folder / "quick" / "python3.13"
     python.parent.mkdir()
     python.write_text(QUICK.format(python=sys.executable))
@@ -198,7 +198,7 @@ def quick_python(folder: Path) -> Path:
 
 
 def _copy(words: list[str], target: Path) -> None:
-    """What COPY does, with what .dockerignore lets through."""
+    """Do what COPY does, honouring .dockerignore."""
     allowed = {line.removeprefix("!") for line in (ROOT / ".dockerignore").read_text().splitlines()}
     *names, to = words
     for name in names:
@@ -209,7 +209,7 @@ def _copy(words: list[str], target: Path) -> None:
             shutil.copy(ROOT / name, target / to)
 
 
-def test_the_proxy_understands_its_configuration(tmp_path: Path) -> None:
+def test_proxy_accepts_its_configuration(tmp_path: Path) -> None:
     if (caddy := shutil.which("caddy")) is None:
         pytest.skip("caddy is not installed here: `apt install caddy` checks its configuration, too")
     checked = run(caddy, "validate", "--adapter", "caddyfile", "--config", DEPLOY / "Caddyfile", HOME=str(tmp_path))
@@ -220,13 +220,13 @@ def test_the_proxy_understands_its_configuration(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
-def test_scripts_have_no_lint(script: Path) -> None:
+def test_scripts_pass_the_linter(script: Path) -> None:
     assert script.stat().st_mode & stat.S_IXUSR
     linted = run(BIN / "shellcheck", script)
     assert (linted.returncode, linted.stdout) == (0, "")
 
 
-def test_units_are_understood(tmp_path: Path) -> None:
+def test_units_are_valid(tmp_path: Path) -> None:
     if (analyse := shutil.which("systemd-analyze")) is None:
         pytest.skip("there is no systemd here to check its units with")
     units = []
@@ -234,11 +234,11 @@ def test_units_are_understood(tmp_path: Path) -> None:
         units.append(tmp_path / unit.name)
         units[-1].write_text(re.sub(r"ExecStart=\S+", "ExecStart=/bin/true", unit.read_text()))
     checked = run(analyse, "verify", *units)
-    assert not [line for line in checked.stderr.splitlines() if "kernel-evo" in line]  # it looks at others, too
+    assert not [line for line in checked.stderr.splitlines() if "kernel-evo" in line]  # it checks other units as well
 
 
 def commands() -> Iterator[tuple[str, list[str]]]:
-    """Yield every ``kernel-evo`` command line of the deployment files and the guides."""
+    """Yield every ``kernel-evo`` command line of the deployment files and guides."""
     texts = {path.name: path.read_text() for path in (*SCRIPTS, *DEPLOY.glob("*.service"))}
     for path in (ROOT / "docs" / "guides").rglob("*.md"):
         texts[path.name] = "\n".join(re.findall(r"```\n(.*?)```", path.read_text(), re.DOTALL))
@@ -254,7 +254,7 @@ def commands() -> Iterator[tuple[str, list[str]]]:
 
 
 def options(*words: str) -> tuple[list[str], list[str]]:
-    """The options of a command, and the variables that set them."""
+    """Return the options of a command, and the variables that set them."""
     command: Any = get_command(app)
     for word in words:
         command = command.commands[word]
@@ -264,7 +264,7 @@ def options(*words: str) -> tuple[list[str], list[str]]:
     )
 
 
-def test_every_command_that_is_written_down_exists_with_its_options() -> None:
+def test_every_documented_command_exists_with_its_options() -> None:
     found = list(commands())
     assert len(found) > 25
     group: Any = get_command(app)
@@ -284,7 +284,7 @@ def free_port() -> str:
         return str(server.getsockname()[1])
 
 
-def test_setting_up_makes_the_first_tokens_once(tmp_path: Path) -> None:
+def test_setup_creates_the_first_tokens_once(tmp_path: Path) -> None:
     environment = {
         "KERNEL_EVO_DB": str(tmp_path / "evo.db"),
         "ADMIN_TOKEN_FILE": str(tmp_path / "admin"),
@@ -296,7 +296,7 @@ def test_setting_up_makes_the_first_tokens_once(tmp_path: Path) -> None:
     tokens = {name: (tmp_path / name).read_text() for name in ("admin", "cpu/token", "cuda/token")}
     assert len(set(tokens.values())) == 3
     assert {(tmp_path / name).stat().st_mode & 0o777 for name in tokens} == {0o600}
-    # as after a restore into another installation: one folder is empty, another has the token of a stranger
+    # As after a restore into another installation: one folder is empty, another has a foreign token.
     (tmp_path / "admin").unlink()
     (tmp_path / "cpu" / "token").write_text(tokens["cpu/token"].replace("kev_", "kev_x", 1))
     restored = run("sh", DEPLOY / "setup.sh", PATH=f"{BIN}:{os.environ['PATH']}", **environment)
@@ -313,7 +313,7 @@ def test_setting_up_makes_the_first_tokens_once(tmp_path: Path) -> None:
     assert admin.roles == ["admin"]
 
 
-def test_a_machine_that_is_paid_by_the_hour_installs_works_and_switches_itself_off(tmp_path: Path) -> None:
+def test_machine_paid_by_the_hour_installs_works_and_switches_itself_off(tmp_path: Path) -> None:
     python, off = quick_python(tmp_path), tmp_path / "off"
     with served(tmp_path / "evo.db") as url:
         ran = run(

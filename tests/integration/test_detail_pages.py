@@ -1,4 +1,4 @@
-"""The pages of one trial, of two, and of a champion's evidence, without a browser."""
+"""Pages of a trial, a comparison, and a champion's evidence, without a browser."""
 
 import hashlib
 import io
@@ -48,7 +48,7 @@ def stored(stage: Stage, content: bytes) -> str:
 
 
 def hand_in_with_files(stage: Stage, lease: Lease) -> None:
-    """An honest worker that keeps the source, a log, a profile and, of a challenger, the binary."""
+    """Act as an honest worker that uploads source, log, profile and, for a challenger, the binary."""
     config = lease.job.config if isinstance(lease.job, Evaluate) else getattr(lease.job, "challenger", {})
     report = answer(lease)
     files = {
@@ -75,7 +75,7 @@ def hand_in_with_files(stage: Stage, lease: Lease) -> None:
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """One search that ended with a champion and files, one of hostile names with a wrong answer and a failure."""
+    """One search with a champion and files, and one with hostile names, a wrong answer and a failure."""
     stage = Stage(tmp_path_factory.mktemp("detail") / "evo.db")
     stage.submit(budget={"trials": 6})
     while claimed := stage.claim():
@@ -123,7 +123,7 @@ def shown(page: httpx.Client, path: str) -> str:
     return response.text
 
 
-def test_a_trial_shows_everything_it_holds(stage: Stage, page: httpx.Client) -> None:
+def test_trial_page_shows_all_data(stage: Stage, page: httpx.Client) -> None:
     html = shown(page, "/searches/1/trials/3?against=1")
     text = text_of(html)
     view = stage.trials(1)[3]
@@ -146,15 +146,13 @@ def test_a_trial_shows_everything_it_holds(stage: Stage, page: httpx.Client) -> 
     assert HOSTILE not in html
 
 
-def test_a_pruned_trial_shows_the_median_of_what_was_seen_and_why_that_was_enough(
-    stage: Stage, page: httpx.Client
-) -> None:
+def test_pruned_trial_shows_the_median_of_its_samples_and_why_it_ended(stage: Stage, page: httpx.Client) -> None:
     text = text_of(shown(page, f"/trials/{trials(stage, 2)[-1]}"))
     assert re.search(r"Median 40\S* µs of the samples taken, not ranked;", text), text
     assert "above 25 µs, the slowest elite's time × the prune_ratio" in text.replace("&#39;", "'")
 
 
-def test_changes_are_shown_against_whatever_is_asked_for(stage: Stage, page: httpx.Client) -> None:
+def test_changes_are_shown_against_the_requested_trial(stage: Stage, page: httpx.Client) -> None:
     champion = stage.champions()[0].trial_number
     other = next(each for each in stage.trials(1) if each.number != champion)
     unasked = text_of(shown(page, f"/trials/{other.id}"))
@@ -172,7 +170,7 @@ def test_changes_are_shown_against_whatever_is_asked_for(stage: Stage, page: htt
         assert words in text_of(refused.text)
 
 
-def test_outcomes_that_failed_say_what_and_where(stage: Stage, page: httpx.Client) -> None:
+def test_failed_outcomes_say_what_and_where(stage: Stage, page: httpx.Client) -> None:
     failed, wrong, both, _ = trials(stage, 2)
     assert "No source was stored" in text_of(shown(page, f"/trials/{failed}"))
     for trial in (failed, wrong, both):
@@ -221,7 +219,7 @@ def test_two_trials_are_compared_with_a_caveat(stage: Stage, page: httpx.Client)
     assert page.get(f"/compare?left={fast}&right=9999").status_code == 404
 
 
-def test_a_champions_evidence_is_there_rule_by_rule(stage: Stage, page: httpx.Client) -> None:
+def test_evidence_page_shows_every_rule(stage: Stage, page: httpx.Client) -> None:
     (champion,) = stage.champions()
     html = shown(page, f"/champions/{champion.id}")
     text = text_of(html)
@@ -235,7 +233,7 @@ def test_a_champions_evidence_is_there_rule_by_rule(stage: Stage, page: httpx.Cl
     assert page.get("/champions/99").status_code == 404
 
 
-def test_everything_can_be_taken_away(stage: Stage, page: httpx.Client) -> None:
+def test_all_evidence_can_be_downloaded(stage: Stage, page: httpx.Client) -> None:
     (champion,) = stage.champions()
     packed = page.get(f"/champions/{champion.id}/export.zip")
     assert packed.headers["content-disposition"] == f'attachment; filename="champion-{champion.id}.zip"'
@@ -266,7 +264,7 @@ def test_everything_can_be_taken_away(stage: Stage, page: httpx.Client) -> None:
     assert len(evidence["report"]["challenger"]["samples_us"]) == 10
 
 
-def test_figures_of_rules_have_their_units_and_say_what_they_are() -> None:
+def test_figures_of_rules_have_units_and_explanations() -> None:
     rule = Rule(name="gain", passed=True, figure=0.031, threshold=0.02, text="")
     assert (figure_text(rule), figure_words(rule)) == ("3.10%", "less time than the incumbent")
     assert (threshold_text(rule), threshold_words(rule)) == ("≥ 2.00%", "less time")
@@ -289,6 +287,6 @@ def test_figures_of_rules_have_their_units_and_say_what_they_are() -> None:
     assert (figure_text(measured), threshold_text(measured)) == ("–", "–"), "its text says all"
 
 
-def test_a_confirmation_counts_among_the_attempts_of_its_trial(stage: Stage, page: httpx.Client) -> None:
+def test_confirmation_is_among_the_attempts_of_its_trial(stage: Stage, page: httpx.Client) -> None:
     (champion,) = stage.champions()
     assert "confirm done" in text_of(shown(page, f"/trials/{champion.trial_id}"))

@@ -1,4 +1,4 @@
-"""One measuring process for each device, whoever started it and however it ended."""
+"""Device lock: one measuring process per device, across all programs and exits."""
 
 import subprocess
 import sys
@@ -26,7 +26,7 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", None)
 
 
-def test_a_killed_holder_frees_the_device_and_the_wait_is_told() -> None:
+def test_killed_holder_frees_the_device_and_the_wait_is_reported() -> None:
     with subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
@@ -37,7 +37,7 @@ def test_a_killed_holder_frees_the_device_and_the_wait_is_told() -> None:
             assert waited_s >= 0.25
 
 
-def test_the_holder_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_holder_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workers.system.device_lock.BUSY_S", 0.05)
     holders: list[int | None] = []
     with subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True) as holder:
@@ -48,7 +48,7 @@ def test_the_holder_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
             assert holders == [holder.pid]
 
 
-def test_a_holder_that_is_unknown_is_not_invented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_holder_is_not_invented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workers.system.device_lock.BUSY_S", 0.0)
     holders: list[int | None] = []
     with exclusive("one"):
@@ -58,19 +58,19 @@ def test_a_holder_that_is_unknown_is_not_invented(tmp_path: Path, monkeypatch: p
     assert holders == [None]
 
 
-def test_a_file_of_another_user_is_locked_all_the_same(tmp_path: Path) -> None:
+def test_lock_file_of_another_user_works(tmp_path: Path) -> None:
     for name in ("kernel-evo-one.lock", "kernel-evo-one.queue.lock"):
         (tmp_path / name).touch(mode=0o444)
     with exclusive("one"), pytest.raises(GaveUp), exclusive("one", unwanted=lambda: True):
         pytest.fail("both hold it")
 
 
-def test_waiting_ends_when_nobody_wants_it_any_more() -> None:
+def test_cancelled_wait_ends() -> None:
     with exclusive("one"), pytest.raises(GaveUp), exclusive("one", unwanted=lambda: True):
         pytest.fail("both hold it")
 
 
-def test_two_who_measure_all_the_time_take_turns() -> None:
+def test_two_busy_processes_take_turns() -> None:
     turns: list[str] = []
 
     def measure(name: str) -> None:
@@ -78,7 +78,7 @@ def test_two_who_measure_all_the_time_take_turns() -> None:
             with exclusive("one"):
                 turns.append(name)
                 time.sleep(0.02)
-            time.sleep(0.005)  # what a worker does between two trials
+            time.sleep(0.005)  # a worker's work between two trials
 
     threads = [threading.Thread(target=measure, args=(name,)) for name in "ab"]
     for thread in threads:
@@ -88,12 +88,12 @@ def test_two_who_measure_all_the_time_take_turns() -> None:
     assert sum(one != other for one, other in pairwise(turns)) >= 5
 
 
-def test_other_devices_are_not_held_up() -> None:
+def test_other_devices_are_not_delayed() -> None:
     with exclusive("one"), exclusive("two") as waited_s:
         assert waited_s < 0.2
 
 
-def test_without_a_temporary_folder_measuring_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measuring_works_without_a_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / "nowhere"))
     with exclusive("one") as waited_s:
         assert waited_s == 0.0

@@ -1,4 +1,4 @@
-"""Families by name: built-in ones on a fresh service, registered ones, and refusals."""
+"""Families by name: built-in ones on a new service, registered ones, and refusals."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -25,20 +25,20 @@ def fresh(tmp_path: Path) -> Iterator[Local]:
         yield rest
 
 
-def test_a_fresh_service_lists_every_builtin_family(fresh: Local) -> None:
+def test_new_service_lists_every_builtin_family(fresh: Local) -> None:
     listed = {each["name"] for each in fresh.http.get("/families", params={"limit": 200}).json()["items"]}
     assert listed == NAMES
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))
-def test_a_fresh_service_knows_each_builtin_family(fresh: Local, name: str) -> None:
+def test_new_service_knows_each_builtin_family(fresh: Local, name: str) -> None:
     found = fresh.http.get(f"/families/{name}")
     assert found.status_code == 200
     assert found.json()["digest"] == registry.find(name).digest
     assert fresh.http.get(f"/families/{found.json()['digest']}").json() == found.json()
 
 
-def test_the_first_request_may_search_a_builtin_family(fresh: Local) -> None:
+def test_first_request_may_search_a_builtin_family(fresh: Local) -> None:
     device = TypeAdapter(type(DEVICE)).dump_python(DEVICE, mode="json")
     devices = [device | {"limits": {"cores": 4, "simd_bytes": 32, "l1_bytes": 32768, "l2_bytes": 1048576}}]
     assert fresh.http.put("/workers/w1", json={"host": "here", "devices": devices}).status_code == 200
@@ -47,12 +47,12 @@ def test_the_first_request_may_search_a_builtin_family(fresh: Local) -> None:
     assert begun.json()["family"] == "softmax"
 
 
-def test_a_name_stands_for_the_latest_version(fresh: Local) -> None:
+def test_name_selects_the_latest_version(fresh: Local) -> None:
     fresh.prepare()
     assert fresh.http.post("/searches", json={"family": "toy"}).json()["family"] == "toy"
 
 
-def test_an_unknown_name_is_refused_with_those_there_are(fresh: Local) -> None:
+def test_unknown_name_is_refused_with_the_known_ones(fresh: Local) -> None:
     for answer in (fresh.http.get("/families/sofmax"), fresh.http.post("/searches", json={"family": "sofmax"})):
         assert answer.status_code == 404
         assert "did you mean `softmax`?" in answer.json()["detail"]
@@ -63,12 +63,12 @@ def test_an_unknown_name_is_refused_with_those_there_are(fresh: Local) -> None:
     ("named", "field"),
     [({}, "family_digest"), ({"family": "softmax", "family_digest": "0" * 64}, "family"), ({"family": ""}, "family")],
 )
-def test_a_search_names_its_family_once(fresh: Local, named: dict[str, str], field: str) -> None:
+def test_search_names_its_family_once(fresh: Local, named: dict[str, str], field: str) -> None:
     answer = fresh.http.post("/searches", json=named)
     assert (answer.status_code, answer.json()["field"]) == (422, field)
 
 
-def test_processes_that_begin_together_register_each_family_once(locations: Callable[[], Location]) -> None:
+def test_simultaneously_started_processes_register_each_family_once(locations: Callable[[], Location]) -> None:
     database = Database.open(locations())
     try:
         with ThreadPoolExecutor(4) as threads:
@@ -79,7 +79,7 @@ def test_processes_that_begin_together_register_each_family_once(locations: Call
         database.close()
 
 
-def test_readers_get_what_is_there_when_nothing_can_be_written(fresh: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reads_work_while_nothing_can_be_written(fresh: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     fresh.prepare()
 
     def full() -> None:

@@ -1,4 +1,4 @@
-"""Families that travel: uploaded by those who may, fetched by workers, and run by nobody on the way."""
+"""Uploaded families: sent by authors, fetched by workers, never executed by the service."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,7 +31,7 @@ def client_of(house: House, secret: str) -> Client:
     return Client(HOME, token=secret, transport=Inside(house.service.app, house.service.portal), attempts=1)
 
 
-def test_a_family_travels_from_its_author_to_a_worker(house: House, tmp_path: Path) -> None:
+def test_family_travels_from_its_author_to_a_worker(house: House, tmp_path: Path) -> None:
     author, worker = client_of(house, house.token("author", "submitter")), client_of(house, house.token("worker"))
     view = author.upload_family(FAMILY.digest, pack(FAMILY))
     assert (view.name, view.document) == ("faulty", FAMILY.family.document)
@@ -56,7 +56,7 @@ def test_only_authors_name_code_that_workers_run(house: House) -> None:
             submitter.register_family("0" * 64, name="faulty", document=FAMILY.family.document, location=location)
 
 
-def test_no_other_story_of_a_built_in_family(house: House) -> None:
+def test_document_of_a_built_in_family_cannot_be_replaced(house: House) -> None:
     submitter = client_of(house, house.token("submitter"))
     softmax = registry.find("softmax")
     submitter.register_family(softmax.digest, name="softmax", document=softmax.family.document, location=None)
@@ -64,7 +64,7 @@ def test_no_other_story_of_a_built_in_family(house: House) -> None:
         submitter.register_family(softmax.digest, name="faulty", document=FAMILY.family.document, location=None)
 
 
-def test_who_is_no_author_takes_no_family_apart(house: House) -> None:
+def test_other_roles_cannot_change_an_authors_family(house: House) -> None:
     submitter, author = (client_of(house, house.token(role, "submitter")) for role in ("submitter", "author"))
     document = dict(FAMILY.family.document) | {"name": "placed"}
     author.register_family("cd" * 32, name="placed", document=document, location="/srv/placed")
@@ -83,7 +83,7 @@ def test_who_is_no_author_takes_no_family_apart(house: House) -> None:
     assert submitter.family("ab" * 32).name == "softmax"
 
 
-def test_what_is_uploaded_must_be_what_its_address_says(house: House) -> None:
+def test_uploaded_files_must_match_the_digest_in_the_address(house: House) -> None:
     author = client_of(house, house.token("author"))
     with pytest.raises(InvalidInput, match="digest"):
         author.upload_family("0" * 64, pack(FAMILY))
@@ -91,7 +91,7 @@ def test_what_is_uploaded_must_be_what_its_address_says(house: House) -> None:
         author.upload_family(FAMILY.digest, b"PK\x03\x04 junk")
 
 
-def test_a_search_uploads_where_that_is_allowed_and_names_the_path_elsewhere(tmp_path: Path) -> None:
+def test_search_uploads_if_allowed_and_otherwise_names_the_path(tmp_path: Path) -> None:
     request = Request.of(family=str(SAXPY), problem="", policy="default", device="cpu")
     for allowed in (True, False):
         with serving(tmp_path / f"{allowed}.db", allow_family_upload=allowed) as service:
@@ -102,7 +102,7 @@ def test_a_search_uploads_where_that_is_allowed_and_names_the_path_elsewhere(tmp
             assert location.startswith("bundle:") if allowed else location == str(SAXPY)
 
 
-def test_uploads_are_off_unless_somebody_turns_them_on(tmp_path: Path) -> None:
+def test_uploads_are_off_by_default(tmp_path: Path) -> None:
     with serving(tmp_path / "evo.db") as service:
         refused = _put(service, pack(FAMILY))
         assert (refused.status_code, "KERNEL_EVO_ALLOW_FAMILY_UPLOAD" in refused.text) == (403, True)

@@ -1,4 +1,4 @@
-"""What nobody means well: fuzzed problems, families and reports, paths, templates, and HTML in all that is shown."""
+"""Hostile input: fuzzed problems, families and reports, paths, templates, and HTML in all text."""
 
 import hashlib
 import json
@@ -32,9 +32,9 @@ from tests.integration.stage import DEVICE, DIGEST, TOY, answer, timing
 from tests.integration.test_api import REPORT, Rest
 
 PROBLEMS, FAMILIES, REPORTS, SENT = 5000, 2500, 2500, 150
-"""Ten thousand together; so many more are sent to a service."""
+"""Examples: ten thousand together; fewer are sent to a service."""
 SLOWEST_S = 10.0
-"""No single document may hold the service up for longer, on however busy a machine."""
+"""Seconds that one document may take, also on a busy machine."""
 
 
 @pytest.fixture(scope="module")
@@ -48,12 +48,12 @@ def rest_of(service: Serving) -> Rest:
 
 
 def sent(http: httpx.Client, method: str, path: str, document: Any) -> httpx.Response:
-    """As Python's own JSON, which knows half characters and infinities."""
+    """Encode with Python's JSON, which allows lone surrogates and infinities."""
     return http.request(method, path, content=json.dumps(document), headers={"Content-Type": "application/json"})
 
 
 def refused_well(response: httpx.Response) -> bool:
-    """Whether it was refused as it should be; False: it was taken."""
+    """Return True if the answer is a valid refusal, False if the input was accepted."""
     if response.status_code < 400:
         return False
     assert response.status_code < 500, response.text
@@ -62,7 +62,7 @@ def refused_well(response: httpx.Response) -> bool:
     return True
 
 
-def test_problems_are_taken_or_refused_and_nothing_else() -> None:
+def test_problems_are_accepted_or_refused_without_other_errors() -> None:
     rng, met = random.Random(1), Counter[bool]()
     families = [registry.find("sdpa").family, Family.from_document(TOY, "toy")]
     for _ in range(PROBLEMS):
@@ -84,7 +84,7 @@ def test_problems_are_taken_or_refused_and_nothing_else() -> None:
     assert min(met.values()) > PROBLEMS / 100, met
 
 
-def test_families_are_taken_or_refused_in_time() -> None:
+def test_families_are_accepted_or_refused_in_time() -> None:
     rng, met, slowest = random.Random(2), Counter[bool](), 0.0
     documents = [TOY, dict(registry.find("softmax").family.document)]
     for _ in range(FAMILIES):
@@ -103,7 +103,7 @@ def test_families_are_taken_or_refused_in_time() -> None:
     assert slowest < SLOWEST_S
 
 
-def test_reports_are_taken_or_refused_and_nothing_else() -> None:
+def test_reports_are_accepted_or_refused_without_other_errors() -> None:
     rng, met = random.Random(4), Counter[bool]()
     terms = SearchTerms(
         search_id=1,
@@ -131,7 +131,7 @@ def test_reports_families_and_searches_over_rest(service: Serving) -> None:
     _spoil_everything(rest_of(service))
 
 
-def test_a_digest_that_no_database_can_keep_is_refused(service: Serving) -> None:
+def test_digest_that_no_database_can_store_is_refused(service: Serving) -> None:
     rest = rest_of(service)
     rest.prepare()
     rest.submit(seed=7)
@@ -166,7 +166,7 @@ def _spoil_everything(rest: Rest) -> None:
 
 
 def _leased(rest: Rest) -> Lease:
-    """Some job; there is always another search."""
+    """Return a leased job; submit another search if none is left."""
     while not (leases := rest.claim()):
         rest.submit()
     return leases[0]
@@ -183,7 +183,7 @@ def _spoiled_report(lease: Lease, rng: random.Random) -> Any:
 
 
 @pytest.mark.parametrize("name", [TRAVERSAL, "..", ".", "a/b", "a\\b", "/etc/passwd", "", "\x00", SCRIPT, TEMPLATE])
-def test_no_name_is_a_path(service: Serving, name: str) -> None:
+def test_no_name_is_used_as_a_path(service: Serving, name: str) -> None:
     rest = rest_of(service)
     body = {"name": name or "x", "document": {**TOY, "name": name}, "location": None}
     assert refused_well(sent(rest.http, "PUT", f"/families/{'ef' * 32}", body))
@@ -191,11 +191,11 @@ def test_no_name_is_a_path(service: Serving, name: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/static/..%2f..%2fapp.py", "/static/%2e%2e/web/rendering.py", "/static//etc/passwd"])
-def test_static_files_are_those_of_the_folder(service: Serving, path: str) -> None:
+def test_static_files_come_only_from_their_folder(service: Serving, path: str) -> None:
     assert service.client().get(path).status_code == 404
 
 
-def test_what_a_url_holds_can_be_stored_or_is_refused(service: Serving) -> None:
+def test_url_values_can_be_stored_or_are_refused(service: Serving) -> None:
     http = rest_of(service).http
     for path in ("/families/%00", "/workers/%00/drain", "/families?text=%00", "/champions?device=a%00", "/trials/%00"):
         response = http.request("POST" if path.endswith("drain") else "GET", path)
@@ -204,7 +204,7 @@ def test_what_a_url_holds_can_be_stored_or_is_refused(service: Serving) -> None:
 
 
 class Tags(HTMLParser):
-    """What a browser would make of a page: anything that could run."""
+    """Collects everything in a page that a browser could run."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -223,8 +223,8 @@ class Tags(HTMLParser):
     handle_startendtag = handle_starttag
 
 
-def test_no_text_of_anybody_runs_on_any_page(tmp_path: Path) -> None:
-    """Every page there is, from the route table, with hostile text wherever somebody may write any."""
+def test_no_users_text_runs_on_any_page(tmp_path: Path) -> None:
+    """Every page of the route table, with hostile text in every field that users can write."""
     text = f"{SCRIPT}{ATTRIBUTE}{TEMPLATE}"
     with serving(tmp_path / "evo.db", requests_per_s=1e6) as service:
         _fill(rest_of(service), text)
@@ -246,7 +246,7 @@ def test_no_text_of_anybody_runs_on_any_page(tmp_path: Path) -> None:
 
 
 def _fill(rest: Rest, text: str) -> None:
-    """Say `text` in every field that takes one."""
+    """Write `text` into every text field."""
     device = {"kind": "cpu", "model": text, "architecture": text, "uuid": "cpu-0", "limits": {"cores": 1.0}}
     put(rest, "/workers/w1", {"name": text, "host": text, "devices": [device]})
     tunables = {
@@ -283,7 +283,7 @@ def put(rest: Rest, path: str, body: Any) -> None:
 
 
 def _pages(service: Serving) -> list[str]:
-    """Every page's address for the first of everything, and for what is not there."""
+    """Yield every page's address for the first object of each kind, and for a missing one."""
     pages = [path for method, path, _ in rules(service.app) if method == "GET" and not path.startswith("/api/")]
     found = {path.format_map(_Number(number)) for path in pages for number in ("1", "2", "999")}
     return [*sorted(found), f"/sign-in?next={SCRIPT}", f"/{SCRIPT}", f"/searches/{TEMPLATE}", f"/?text={ATTRIBUTE}"]

@@ -1,4 +1,4 @@
-"""HEAD, conditional requests, strict JSON, and limits on what strangers can make the service keep."""
+"""HTTP: HEAD, conditional requests, strict JSON, and limits on stored values of strangers."""
 
 import json
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ def test_unchanged_answers_are_not_sent_again(rest: Local) -> None:
         assert rest.http.get(path, headers={"If-None-Match": '"other"'}).status_code == 200
 
 
-def test_a_trial_that_ends_changes_what_readers_get_but_not_what_decisions_rest_on(rest: Local) -> None:
+def test_ended_trial_changes_the_full_tag_but_not_the_decision_tag(rest: Local) -> None:
     path = f"/searches/{rest.submit()['id']}"
     seen = rest.http.get(path).headers["etag"]
     rest.report(rest.claim()[0])
@@ -82,13 +82,13 @@ def test_refusals_have_no_tag(rest: Local) -> None:
         ("[" + "0," * 600_000 + "0]", "body", "values"),
     ],
 )
-def test_json_is_read_strictly(rest: Local, body: str, field: str, words: str) -> None:
+def test_json_is_parsed_strictly(rest: Local, body: str, field: str, words: str) -> None:
     answer = rest.http.post("/searches", content=body, headers={"content-type": "application/json"})
     assert (answer.status_code, answer.json()["field"]) == (422, field)
     assert words in answer.json()["detail"]
 
 
-def test_an_answer_does_not_grow_with_the_number_or_length_of_mistakes(rest: Local) -> None:
+def test_answer_size_is_independent_of_the_number_and_length_of_faults(rest: Local) -> None:
     many = SOME_SEARCH | {"warm_start": {"source": "x", "configs": [{"A": []}] * 5000}}
     unknown = SOME_SEARCH | {f"field{number}": 1 for number in range(1500)}
     objective = SOME_SEARCH | {"objective": {f"field{number}": 1 for number in range(1500)}}
@@ -101,13 +101,13 @@ def test_an_answer_does_not_grow_with_the_number_or_length_of_mistakes(rest: Loc
 
 
 @pytest.mark.parametrize("path", ["/" + "y" * 50_000, "/families/" + "y" * 50_000, "/artefacts/" + "y" * 50_000])
-def test_an_answer_does_not_grow_with_the_address(rest: Local, path: str) -> None:
+def test_answer_size_is_independent_of_the_address(rest: Local, path: str) -> None:
     answer = rest.http.get(path)
     assert answer.status_code in (404, 422)
     assert len(answer.content) < 5_000
 
 
-def test_a_list_is_filtered_by_some_fields_at_most(rest: Local) -> None:
+def test_number_of_filters_is_limited(rest: Local) -> None:
     rest.submit()
     for path in ("/searches", "/champions"):
         some, many = (",".join(f"f{number}=1" for number in range(count)) for count in (100, 101))
@@ -115,13 +115,13 @@ def test_a_list_is_filtered_by_some_fields_at_most(rest: Local) -> None:
         assert rest.http.get(path, params={"problem": many}).status_code == 422
 
 
-def test_forms_and_json_are_smaller_than_files(rest: Local) -> None:
+def test_forms_and_json_have_smaller_limits_than_files(rest: Local) -> None:
     for kind, size in (("application/json", 17 << 20), ("application/x-www-form-urlencoded", 2 << 20)):
         answer = rest.http.post("/searches", content=b" " * size, headers={"content-type": kind})
         assert answer.status_code == 413
 
 
-def test_a_packed_body_is_refused_as_one(rest: Local) -> None:
+def test_compressed_body_is_refused(rest: Local) -> None:
     for packing in ("gzip", "br", "GZIP", "gzip, identity"):
         answer = rest.http.post("/searches", content=b"\x1f\x8b", headers={"content-encoding": packing})
         assert (answer.status_code, "send the body as it is" in answer.json()["detail"]) == (415, True)
@@ -129,7 +129,7 @@ def test_a_packed_body_is_refused_as_one(rest: Local) -> None:
     assert plain.status_code == 422
 
 
-def test_a_body_of_two_lengths_ends_the_connection(rest: Local) -> None:
+def test_body_with_two_lengths_ends_the_connection(rest: Local) -> None:
     both = {"content-length": "5", "transfer-encoding": "chunked", "content-type": "application/json"}
     answer = rest.http.post("/searches", content=b"0\r\n\r\n", headers=both)
     assert (answer.status_code, answer.headers["connection"]) == (400, "close")
@@ -137,8 +137,8 @@ def test_a_body_of_two_lengths_ends_the_connection(rest: Local) -> None:
 
 
 @pytest.mark.parametrize("name", ["..", ".", "a\\b", "a\nb", "\u202eb"])
-def test_names_that_no_address_can_hold_are_refused(rest: Local, name: str) -> None:
-    """A worker of such a name could be registered, and neither drained nor set aside by its page."""
+def test_names_that_no_address_can_contain_are_refused(rest: Local, name: str) -> None:
+    """A worker with such a name could be registered, but neither drained nor quarantined on its page."""
     quoted = name.replace(".", "%2E") if set(name) == {"."} else quote(name, safe="")
     device = {"kind": "cpu", "model": "M", "architecture": "x", "uuid": "u"}
     refused = rest.http.put(f"/workers/{quoted}", json={"host": "h", "devices": []})
@@ -150,7 +150,7 @@ def test_names_that_no_address_can_hold_are_refused(rest: Local, name: str) -> N
     assert name not in [each["id"] for each in rest.http.get("/workers").json()["items"]]
 
 
-def test_methods_of_strangers_are_one_label(rest: Local) -> None:
+def test_unknown_methods_share_one_label(rest: Local) -> None:
     for number in range(20):
         rest.http.request(f"BREW{number}", "/searches")
     text = httpx.get(f"{root(rest)}/metrics").text
@@ -158,7 +158,7 @@ def test_methods_of_strangers_are_one_label(rest: Local) -> None:
     assert "BREW" not in text
 
 
-def test_long_secrets_are_not_remembered(rest: Local) -> None:
+def test_long_secrets_are_not_cached(rest: Local) -> None:
     rest.http.post("/tokens", json={"name": "root", "roles": ["admin"]}).raise_for_status()
     gate = rest.service.gate
     gate.forget()

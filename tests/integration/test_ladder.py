@@ -1,4 +1,4 @@
-"""Every way a kernel can go wrong, for real: compiled, run in a runner, and told apart with a reason."""
+"""Every real way a kernel can fail: compiled, run in a runner, and distinguished with a reason."""
 
 import os
 import re
@@ -80,7 +80,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def device(folder: Path) -> Device:
-    """With a last-level cache so small that cold buffers are soon filled."""
+    """A device with a small last-level cache, so that cold buffers are filled quickly."""
     found = cpu(folder)
     return replace(found, limits={**found.limits, "l3_bytes": 65536.0})
 
@@ -92,7 +92,7 @@ def workshop(device: Device, folder: Path, tmp_path: Path) -> Iterator[Workshop]
     workshop.ladder.close()
 
 
-def test_a_good_kernel_is_verified_on_every_case_and_timed_hot_and_cold(workshop: Workshop) -> None:
+def test_correct_kernel_is_verified_on_every_case_and_timed_hot_and_cold(workshop: Workshop) -> None:
     report = workshop.report()
     outcome = report.outcome
     assert isinstance(outcome, Measured)
@@ -136,13 +136,13 @@ def test_a_good_kernel_is_verified_on_every_case_and_timed_hot_and_cold(workshop
         ("read", "case nominal: reads out of bounds: 0 bytes after `x`"),
     ],
 )
-def test_wrong_answers(workshop: Workshop, fault: str, reason: str) -> None:
+def test_wrong_answers_are_found(workshop: Workshop, fault: str, reason: str) -> None:
     outcome = workshop.report(fault).outcome
     assert isinstance(outcome, WrongAnswer)
     assert outcome.reason.startswith(reason)
 
 
-def test_an_order_dependent_result_passes_where_the_objective_allows_it(workshop: Workshop) -> None:
+def test_order_dependent_result_passes_if_the_objective_allows_it(workshop: Workshop) -> None:
     assert isinstance(workshop.report("random", objective=Objective(deterministic=False)).outcome, Measured)
 
 
@@ -154,7 +154,7 @@ def test_an_order_dependent_result_passes_where_the_objective_allows_it(workshop
         ("abort", "killed by SIGABRT"),
     ],
 )
-def test_crashes_cost_one_runner(workshop: Workshop, fault: str, reason: str) -> None:
+def test_crash_costs_one_runner(workshop: Workshop, fault: str, reason: str) -> None:
     outcome = workshop.report(fault).outcome
     assert isinstance(outcome, Crashed)
     assert (outcome.stage, outcome.reason[: len(reason)]) == ("verify", reason)
@@ -162,7 +162,7 @@ def test_crashes_cost_one_runner(workshop: Workshop, fault: str, reason: str) ->
 
 
 @pytest.mark.parametrize("fault", ["parent", "group"])
-def test_kernels_that_ask_the_system_for_more_than_computing_are_refused(workshop: Workshop, fault: str) -> None:
+def test_kernels_that_use_forbidden_system_calls_are_refused(workshop: Workshop, fault: str) -> None:
     outcome = workshop.report(fault).outcome
     assert isinstance(outcome, LaunchFailed)
     assert outcome.reason.startswith(
@@ -171,7 +171,7 @@ def test_kernels_that_ask_the_system_for_more_than_computing_are_refused(worksho
 
 
 @pytest.mark.parametrize("victim", ["runner", "kernel"])
-def test_a_process_killed_from_outside_costs_an_attempt_and_blames_no_candidate(
+def test_process_killed_from_outside_costs_an_attempt_and_blames_no_candidate(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch, victim: str
 ) -> None:
     left = 1
@@ -194,13 +194,13 @@ def test_a_process_killed_from_outside_costs_an_attempt_and_blames_no_candidate(
     assert report.environment["killed"].startswith("processes were killed in 1 earlier attempt")
 
 
-def test_last_words_are_kept(workshop: Workshop) -> None:
+def test_last_output_is_kept(workshop: Workshop) -> None:
     outcome = workshop.report("abort").outcome
     assert isinstance(outcome, Crashed)
     assert outcome.reason.endswith("it said: a last word")
 
 
-def test_a_hang_is_killed_at_its_limit_with_its_process(workshop: Workshop) -> None:
+def test_hang_is_killed_at_its_limit_with_its_process(workshop: Workshop) -> None:
     before = {child.pid for child in psutil.Process().children()}
     outcome = workshop.report("hang", policy=replace(QUICK, verify_timeout_s=0.5)).outcome
     assert outcome == TimedOut(stage="verify", limit_s=0.5)
@@ -213,28 +213,28 @@ def test_endless_allocation_ends_at_the_memory_limit(workshop: Workshop) -> None
     assert isinstance(outcome, Crashed)
     stated = re.search(r"peak memory (\d+) MiB", outcome.reason)
     assert stated is not None, outcome.reason
-    assert 200 < int(stated[1]) < 600  # its own, however much this process used before
+    assert 200 < int(stated[1]) < 600  # its own use, independent of what the process used before
 
 
-def test_printing_to_standard_output_disturbs_nothing(workshop: Workshop) -> None:
+def test_printing_to_standard_output_does_no_harm(workshop: Workshop) -> None:
     assert isinstance(workshop.report("print").outcome, Measured)
 
 
-def test_a_source_that_does_not_compile_keeps_the_compilers_words(workshop: Workshop) -> None:
+def test_source_that_does_not_compile_keeps_the_compilers_message(workshop: Workshop) -> None:
     report = workshop.report("syntax")
     assert isinstance(report.outcome, CompileFailed)
     assert "kernel.c" in report.outcome.log
     assert report.stages.verify_s == 0
 
 
-def test_a_template_that_does_not_render_is_named_with_its_line(workshop: Workshop) -> None:
+def test_template_that_does_not_render_is_named_with_its_line(workshop: Workshop) -> None:
     outcome = workshop.report("render").outcome
     assert isinstance(outcome, InvalidConfig)
     assert outcome.reason.startswith("kernel.c.j2:")
     assert "UNDECLARED" in outcome.reason
 
 
-def test_a_broken_constraint_refuses_the_searched_problem_and_uncovers_a_case(workshop: Workshop) -> None:
+def test_broken_constraint_refuses_the_searched_problem_and_uncovers_a_case(workshop: Workshop) -> None:
     eight = faulty().family.problem("N=8", "cpu")  # its tail case has 7 elements
     report = workshop.report(unroll=8, problem=eight)
     assert isinstance(report.outcome, Measured)
@@ -252,7 +252,7 @@ instead_of = "tail"
 
 
 @pytest.mark.parametrize(("n", "meets"), [(8, {"nominal", "longer", "peaked"}), (64, {"nominal", "tail", "peaked"})])
-def test_a_case_stands_in_for_another_where_that_one_breaks_a_constraint(
+def test_case_is_replaced_if_it_breaks_a_constraint(
     workshop: Workshop, tmp_path: Path, n: int, meets: set[str]
 ) -> None:
     family = tmp_path / "faulty"
@@ -266,26 +266,26 @@ def test_a_case_stands_in_for_another_where_that_one_breaks_a_constraint(
     assert not report.uncovered
 
 
-def test_a_hopeless_candidate_is_pruned_with_what_was_seen(workshop: Workshop) -> None:
+def test_hopeless_candidate_is_pruned_with_its_samples(workshop: Workshop) -> None:
     outcome = workshop.report(bars=Bars(prune_us=1e-6, shorten_us=1e-7)).outcome
     assert isinstance(outcome, Pruned)
     assert (len(outcome.timing.samples_us), outcome.threshold_us) == (2, 1e-6)
 
 
-def test_of_one_that_is_no_elite_fewer_samples_are_taken_and_it_ranks(workshop: Workshop) -> None:
+def test_non_elite_is_sampled_less_and_ranks(workshop: Workshop) -> None:
     outcome = workshop.report(bars=Bars(shorten_us=1e-6)).outcome
     assert isinstance(outcome, Measured) and outcome.other is not None
     assert len(outcome.timing.samples_us) == 3
 
 
-def test_faster_than_the_device_can_be_is_impossible(workshop: Workshop) -> None:
+def test_faster_than_the_physical_limit_is_impossible(workshop: Workshop) -> None:
     ceilings = Ceilings(flops_per_s={"float32": 1.0}, bytes_per_s=1.0, source="table")
     outcome = workshop.report(device=replace(workshop.device, ceilings=ceilings)).outcome
     assert isinstance(outcome, Impossible)
     assert outcome.floor_us > outcome.timing.median_us
 
 
-def test_one_config_climbs_without_a_service_by_the_same_steps(device: Device, folder: Path) -> None:
+def test_single_config_without_a_service_takes_the_same_steps(device: Device, folder: Path) -> None:
     problem = faulty().family.problem("N=256", "cpu")
     climbed = climb(faulty(), config(), problem=problem, device=device, folder=folder, policy=QUICK)
     assert isinstance(climbed.report.outcome, Measured)
@@ -294,8 +294,8 @@ def test_one_config_climbs_without_a_service_by_the_same_steps(device: Device, f
     assert not climbed.built.folder.exists()
 
 
-def test_the_objective_says_which_cache_mode_ranks(workshop: Workshop) -> None:
-    device = replace(workshop.device, ceilings=None)  # its last-level cache is larger than it says
+def test_objective_selects_the_cache_mode_that_ranks(workshop: Workshop) -> None:
+    device = replace(workshop.device, ceilings=None)  # its last-level cache is larger than stated
     hot = workshop.report(search_id=1, device=device, objective=Objective(cache="hot")).outcome
     cold = workshop.report(search_id=2, device=device, objective=Objective(cache="cold")).outcome
     assert isinstance(hot, Measured)
@@ -305,7 +305,7 @@ def test_the_objective_says_which_cache_mode_ranks(workshop: Workshop) -> None:
     assert len(cold.timing.samples_us) == len(hot.timing.samples_us) > len(cold.other.samples_us)
 
 
-def test_without_a_cache_measuring_goes_on_with_a_warning(workshop: Workshop, tmp_path: Path) -> None:
+def test_measuring_continues_without_a_cache_with_a_warning(workshop: Workshop, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     ladder = Ladder("cpu", tmp_path / "file" / "cache", tmp_path)
     work, job = workshop.work(), Evaluate(number=0, config=config())
@@ -315,14 +315,14 @@ def test_without_a_cache_measuring_goes_on_with_a_warning(workshop: Workshop, tm
     assert "cannot be written (Not a directory)" in report.environment["cache"]
 
 
-def test_a_broken_family_is_nobodys_crash(workshop: Workshop, tmp_path: Path) -> None:
+def test_broken_family_is_no_crash_of_a_kernel(workshop: Workshop, tmp_path: Path) -> None:
     (workshop.copy.folder / "reference.py").write_text("import no_such_library")
     outcome = workshop.report(search_id=99).outcome
     assert isinstance(outcome, ReferenceFailed)
     assert "reference.py, import (line 1): ModuleNotFoundError: No module named 'no_such_library'" in outcome.reason
 
 
-def test_what_does_not_compile_needs_no_device(device: Device, folder: Path) -> None:
+def test_compile_failures_need_no_device(device: Device, folder: Path) -> None:
     problem = faulty().family.problem("N=256", "cpu")
     with exclusive(device.uuid):
         climbed = climb(faulty(), config("syntax"), problem=problem, device=device, folder=folder, policy=QUICK)
@@ -344,7 +344,7 @@ def test_what_does_not_compile_needs_no_device(device: Device, folder: Path) -> 
         (SHORT, r"reference.py, reference\(\): `y` of case nominal has shape \(2,\); family.toml says"),
     ],
 )
-def test_without_a_service_a_broken_family_is_an_error_of_the_family(
+def test_broken_family_without_a_service_is_an_error_of_the_family(
     device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, reason: str
 ) -> None:
     monkeypatch.setattr("workers.runner.pool.open_limit_s", lambda policy: 5.0)
@@ -355,12 +355,12 @@ def test_without_a_service_a_broken_family_is_an_error_of_the_family(
         climb(broken, config(), problem=broken.family.problem("N=256", "cpu"), device=device, folder=tmp_path)
 
 
-def test_a_large_reference_has_longer_than_one_candidate() -> None:
+def test_large_reference_has_a_longer_time_limit_than_a_candidate() -> None:
     assert open_limit_s(Policy(verify_timeout_s=1.0)) == 60.0
     assert open_limit_s(Policy(verify_timeout_s=100.0)) == 400.0
 
 
-def test_the_runner_serves_good_trials_and_is_replaced_after_a_fault(workshop: Workshop) -> None:
+def test_runner_serves_good_trials_and_is_replaced_after_a_fault(workshop: Workshop) -> None:
     pids = []
     for fault in ("none", "none", "syntax", "none", "nan", "none"):
         workshop.report(fault)
@@ -371,7 +371,7 @@ def test_the_runner_serves_good_trials_and_is_replaced_after_a_fault(workshop: W
     assert pids[5] not in {pids[0], None}
 
 
-def test_a_runner_retires_after_many_trials(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runner_retires_after_many_trials(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workers.runner.pool.MAX_TRIALS", 2)
     pids = []
     for _ in range(4):
@@ -380,7 +380,7 @@ def test_a_runner_retires_after_many_trials(workshop: Workshop, monkeypatch: pyt
     assert pids[0] == pids[1] != pids[2] == pids[3]
 
 
-def test_a_runner_killed_between_trials_is_simply_replaced(workshop: Workshop) -> None:
+def test_runner_killed_between_trials_is_replaced(workshop: Workshop) -> None:
     workshop.report()
     (runner,) = [child for child in psutil.Process().children() if "workers.runner.guardian" in child.cmdline()]
     os.kill(runner.pid, signal.SIGKILL)
@@ -405,7 +405,7 @@ def test_baselines_are_timed_or_named_with_the_reason(workshop: Workshop) -> Non
     assert "its result is off the reference" in report.unavailable["wrong"]
 
 
-def test_a_confirmation_interleaves_challenger_incumbent_and_baselines(workshop: Workshop) -> None:
+def test_confirmation_interleaves_challenger_incumbent_and_baselines(workshop: Workshop) -> None:
     job = Confirm(challenger=config(unroll=2), incumbent=config(), seed=5)
     work = workshop.work()
     report = workshop.ladder.perform(work, job, workshop.ladder.prepare(work, job))
@@ -418,7 +418,7 @@ def test_a_confirmation_interleaves_challenger_incumbent_and_baselines(workshop:
     assert "baseline absent" in report.environment
 
 
-def test_a_winner_is_sanitized_and_compared_again_in_further_processes(
+def test_winner_is_sanitized_and_compared_again_in_further_processes(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workers.jobs.confirmation.promising", lambda *_: True)
@@ -441,7 +441,7 @@ def test_a_winner_is_sanitized_and_compared_again_in_further_processes(
     assert prediction.speedup.low <= prediction.speedup.estimate <= prediction.speedup.high
 
 
-def test_a_loser_is_spared_what_only_a_winner_needs(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loser_skips_the_checks_of_a_winner(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workers.jobs.confirmation.promising", lambda *_: False)
     work, job = workshop.work(), Confirm(challenger=config(), incumbent=config(unroll=2), seed=5)
     report = workshop.ladder.perform(work, job, workshop.ladder.prepare(work, job))
@@ -449,7 +449,7 @@ def test_a_loser_is_spared_what_only_a_winner_needs(workshop: Workshop, monkeypa
     assert report.repeats == ()
 
 
-def test_what_only_a_sanitizer_sees_is_found_on_the_smallest_case(workshop: Workshop) -> None:
+def test_sanitizer_only_fault_is_found_on_the_smallest_case(workshop: Workshop) -> None:
     job = Confirm(challenger=config("undefined"), incumbent=None, seed=5)
     work = workshop.work()
     report = workshop.ladder.perform(work, job, workshop.ladder.prepare(work, job))
@@ -468,7 +468,7 @@ def test_what_only_a_sanitizer_sees_is_found_on_the_smallest_case(workshop: Work
         ("none", "render", "incumbent", InvalidConfig),
     ],
 )
-def test_a_failed_confirmation_says_who_and_how(
+def test_failed_confirmation_names_the_kernel_and_the_fault(
     workshop: Workshop, challenger: str, incumbent: str, failed: str, kind: type
 ) -> None:
     job = Confirm(challenger=config(challenger), incumbent=config(incumbent), seed=5)
@@ -491,7 +491,7 @@ def test_without_an_incumbent_there_are_two_series(workshop: Workshop) -> None:
 
 
 def test_kernel_that_skips_work_where_outputs_hold_the_answer_is_not_promoted(workshop: Workshop) -> None:
-    """It is right whenever it is judged, and in a timed loop several times as fast as one that does its work."""
+    """It is correct in every check, and in a timed loop several times as fast as a kernel that does its work."""
     problem = faulty().family.problem("N=65536", "cpu")
     work = workshop.work(problem=problem, objective=Objective(cache="cold"))
     job = Confirm(challenger=config("lazy"), incumbent=None, seed=5)
@@ -512,8 +512,8 @@ def test_kernel_that_is_fast_only_where_a_call_is_repeated_is_wrong(workshop: Wo
     assert "where each has outputs of its own" in report.failure.reason
 
 
-def test_a_kernel_that_is_wrong_now_and_then_is_not_promoted(workshop: Workshop) -> None:
-    """Once in 97 calls, and never while it is verified."""
+def test_occasionally_wrong_kernel_is_not_promoted(workshop: Workshop) -> None:
+    """Wrong once in 97 calls, and never during verification."""
     work, job = workshop.work(), Confirm(challenger=config("rare"), incumbent=None, seed=5)
     report = workshop.ladder.perform(work, job, workshop.ladder.prepare(work, job))
     assert report.failure is None and report.answers is not None
@@ -528,8 +528,8 @@ def test_a_kernel_that_is_wrong_now_and_then_is_not_promoted(workshop: Workshop)
     assert (report.failed, type(report.failure)) == ("incumbent", WrongAnswer)
 
 
-def test_changes_are_timed_beside_the_champion_and_a_bad_one_spoils_no_other(workshop: Workshop) -> None:
-    """One is wrong only after it was verified, one does not compile, one is the champion's own binary."""
+def test_changes_are_timed_with_the_champion_and_a_bad_one_affects_no_other(workshop: Workshop) -> None:
+    """One is wrong only after verification, one does not compile, one is the champion's own binary."""
     changed = (config("late"), config(unroll=4), config("syntax"), config("nan"), config())
     job, work = Ablate(champion=config(), changed=changed, seed=3), workshop.work()
     report = workshop.ladder.ablate(work, job, workshop.ladder.prepare(work, job))
@@ -546,7 +546,7 @@ def test_changes_are_timed_beside_the_champion_and_a_bad_one_spoils_no_other(wor
     assert min(report.stages.verify_s, report.stages.measure_s) > 0
 
 
-def test_without_its_champion_there_is_nothing_to_ablate(workshop: Workshop) -> None:
+def test_ablation_fails_without_its_champion(workshop: Workshop) -> None:
     job, work = Ablate(champion=config("nan"), changed=(config(),), seed=3), workshop.work()
     report = workshop.ladder.ablate(work, job, workshop.ladder.prepare(work, job))
     assert (report.changes, report.failure and report.failure.kind) == ((), "wrong_answer")

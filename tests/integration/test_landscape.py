@@ -1,4 +1,4 @@
-"""What plots and pages of a trial read, on every engine."""
+"""Queries of plots and trial pages, on every engine."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -20,9 +20,9 @@ from tests.integration.stage import Stage, timing, toy_time_us
 
 
 def played(stage: Stage) -> int:
-    """A search of the whole space, in which one trial failed and the others told their registers.
+    """A search of the whole space in which one trial failed and the others reported registers.
 
-    For a while another one runs beside it: what the two store is interleaved.
+    Another search runs concurrently for a while, so that their rows are interleaved.
     """
     search = stage.submit()
     stage.submit(seed=9, budget={"trials": 5})
@@ -39,7 +39,7 @@ def played(stage: Stage) -> int:
     return search
 
 
-def test_a_search_is_read_in_few_rows(stage: Stage) -> None:
+def test_search_is_read_in_few_rows(stage: Stage) -> None:
     search = played(stage)
     timed = [(each.number, each.time_us) for each in stage.trials(search) if each.time_us is not None]
     records = [(number, us) for number, us in timed if all(us < other for before, other in timed if before < number)]
@@ -65,7 +65,7 @@ def test_a_search_is_read_in_few_rows(stage: Stage) -> None:
         assert (nothing.extent(), nothing.records(), nothing.outcomes(3), nothing.work(3)) == (0, [], [], [])
 
 
-def test_a_trial_knows_its_place_and_a_champion_its_history(stage: Stage, tmp_path: Path) -> None:
+def test_trial_has_its_rank_and_champion_its_history(stage: Stage, tmp_path: Path) -> None:
     search = played(stage)
     with stage.database.read() as session:
         genealogy = Genealogy(session, search)
@@ -80,12 +80,12 @@ def test_a_trial_knows_its_place_and_a_champion_its_history(stage: Stage, tmp_pa
             bundle_of(session, Artefacts(tmp_path), champion.id, stage.now)
 
 
-def test_what_ended_and_what_it_took(stage: Stage) -> None:
-    """All of a short search; of a longer one the fastest and an even choice. Stages are added up by kind of job."""
+def test_outcomes_and_durations_are_read(stage: Stage) -> None:
+    """All of a short search; of a longer one the fastest and an even sample. Stages are added up by kind of job."""
     search = stage.submit(budget={"trials": 14})
     list(stage.play())
     with stage.database.write() as session:
-        for attempt in session.scalars(select(AttemptRow).limit(2)):  # as no report may say any more
+        for attempt in session.scalars(select(AttemptRow).limit(2)):  # values that reports may no longer contain
             assert attempt.result is not None
             attempt.result = replace(attempt.result, stages=replace(attempt.result.stages, measure_s=1e308))
     with stage.database.read() as session:

@@ -1,4 +1,4 @@
-"""The leaderboard against brute force: every order, filter and page, as rows, over REST and as files."""
+"""Leaderboard compared with brute force: every order, filter and page, in rows, REST and files."""
 
 import csv
 import io
@@ -69,7 +69,7 @@ def selected(stage: Stage, **words: Any) -> Selection:
 
 
 def numbers(stage: Stage, selection: Selection, limit: int = 5) -> list[int]:
-    """The whole list: by pages, which must be the same as going on behind the last one."""
+    """Return the whole list by pages, and check that cursors give the same."""
     with stage.database.read() as session:
         board, paged, followed, place = Leaderboard(session), [], [], None
         for offset in itertools.count(0, limit):
@@ -104,7 +104,7 @@ KEY_OF: dict[str, Callable[[TrialView], Any]] = {
 
 
 @pytest.mark.parametrize("key", [*KEYS, *TUNABLES])
-def test_every_order_is_what_sorting_gives(stage: Stage, key: str) -> None:
+def test_every_order_equals_sorting(stage: Stage, key: str) -> None:
     trials, key_of = stage.trials(SEARCH), KEY_OF[key]
     keyed = [trial for trial in trials if key_of(trial) is not None]
     rest = [trial.number for trial in trials if key_of(trial) is None]
@@ -115,7 +115,7 @@ def test_every_order_is_what_sorting_gives(stage: Stage, key: str) -> None:
 
 @pytest.mark.parametrize("nearby", [2, 7, 1000])
 @pytest.mark.parametrize("limit", [1, 3])
-def test_pages_by_a_tunable_are_the_same_however_few_trials_are_looked_through(
+def test_pages_by_a_tunable_are_independent_of_the_scan_size(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, nearby: int, limit: int
 ) -> None:
     monkeypatch.setattr(leaderboard, "NEARBY", nearby)
@@ -164,7 +164,7 @@ def rowed(trial: TrialView) -> bool:
         ({"text": "LAYOUT=col, wide"}, lambda trial: trial.config["LAYOUT"] == "col"),
     ],
 )
-def test_filters_keep_what_meets_them(stage: Stage, words: dict[str, Any], meets: Callable[[TrialView], bool]) -> None:
+def test_filters_keep_matching_trials(stage: Stage, words: dict[str, Any], meets: Callable[[TrialView], bool]) -> None:
     found = numbers(stage, selected(stage, **words))
     assert sorted(found) == [trial.number for trial in stage.trials(SEARCH) if meets(trial)]
 
@@ -180,13 +180,13 @@ def test_filters_keep_what_meets_them(stage: Stage, words: dict[str, Any], meets
         ({"sort": "tempo"}, "sort", "there is no `tempo`"),
     ],
 )
-def test_what_cannot_be_understood_is_named(stage: Stage, words: dict[str, str], field: str, reason: str) -> None:
+def test_invalid_filters_are_named(stage: Stage, words: dict[str, str], field: str, reason: str) -> None:
     with pytest.raises(InvalidInput, match=reason) as caught:
         selected(stage, **words)
     assert caught.value.field == field
 
 
-def test_ranks_and_measurers_are_those_of_the_whole_search(stage: Stage) -> None:
+def test_ranks_and_workers_are_those_of_the_whole_search(stage: Stage) -> None:
     trials = stage.trials(SEARCH)
     ranked = sorted(
         (trial for trial in trials if trial.time_us is not None), key=lambda trial: (trial.time_us, trial.id)
@@ -224,7 +224,7 @@ def test_rest_lists_in_pages_and_refuses_a_cursor_of_another_order(stage: Stage,
     assert (refused.status_code, refused.json()["field"]) == (422, "where")
 
 
-def test_exports_hold_every_trial_that_matches(stage: Stage, http: httpx.Client) -> None:
+def test_exports_contain_every_matching_trial(stage: Stage, http: httpx.Client) -> None:
     path = f"/searches/{SEARCH}/trials"
     everything = http.get(path, params={"limit": 500}).json()["items"]
     assert http.get(f"{path}.json").json() == everything

@@ -1,4 +1,4 @@
-"""Leases: one outcome each, whoever dies when; restarts lose nothing and change nothing."""
+"""Leases: exactly one outcome per trial under all failures; restarts lose and change nothing."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,7 +21,7 @@ from evo.trial.outcome import Abandoned, Measured
 from tests.integration.stage import DEVICE, DIGEST, VALID, Stage, answer, policy
 
 
-def test_a_report_is_taken_once_and_repeated_with_the_same_answer(stage: Stage) -> None:
+def test_report_is_taken_once_and_repeated_with_the_same_answer(stage: Stage) -> None:
     search = stage.submit()
     stage.hand_in(stage.one())
     lease = stage.one()
@@ -31,7 +31,7 @@ def test_a_report_is_taken_once_and_repeated_with_the_same_answer(stage: Stage) 
     assert stage.view(search).finished == 1
 
 
-def test_another_token_is_stale(stage: Stage) -> None:
+def test_other_token_is_stale(stage: Stage) -> None:
     stage.submit()
     lease = stage.one()
     with pytest.raises(StaleLease):
@@ -40,7 +40,7 @@ def test_another_token_is_stale(stage: Stage) -> None:
         stage.conductor.report(999, lease.token, answer(lease))
 
 
-def test_an_expired_lease_goes_to_the_next_worker_and_the_late_report_is_refused(stage: Stage) -> None:
+def test_expired_lease_goes_to_the_next_worker_and_the_late_report_is_refused(stage: Stage) -> None:
     search = stage.submit()
     stage.hand_in(stage.one())
     late = stage.one()
@@ -61,7 +61,7 @@ def test_an_expired_lease_goes_to_the_next_worker_and_the_late_report_is_refused
     assert isinstance(trial.outcome, Measured)
 
 
-def test_what_was_measured_while_no_service_ran_is_taken_when_one_does_again(stage: Stage) -> None:
+def test_results_measured_during_an_outage_are_accepted_afterwards(stage: Stage) -> None:
     search = stage.submit()
     stage.hand_in(stage.one())
     lease = stage.one()
@@ -88,7 +88,7 @@ def test_heartbeats_keep_a_lease(stage: Stage) -> None:
     stage.hand_in(lease)
 
 
-def test_a_heartbeat_names_what_to_drop(stage: Stage) -> None:
+def test_heartbeat_answer_lists_leases_to_drop(stage: Stage) -> None:
     stage.submit()
     lease = stage.one()
     stage.wait(61)
@@ -98,7 +98,7 @@ def test_a_heartbeat_names_what_to_drop(stage: Stage) -> None:
         stage.conductor.heartbeat("stranger", [])
 
 
-def test_a_restarted_worker_loses_its_leases_at_once(stage: Stage) -> None:
+def test_restarted_worker_loses_its_leases_at_once(stage: Stage) -> None:
     stage.submit()
     stage.hand_in(stage.one())
     lost = stage.one()
@@ -124,13 +124,13 @@ def test_lost_workers_are_no_fault_of_the_config(stage: Stage) -> None:
     assert stage.view(search).finished == VALID
 
 
-def test_an_abandoned_confirmation_lets_the_next_challenge(stage: Stage) -> None:
+def test_abandoned_confirmation_lets_the_next_trial_challenge(stage: Stage) -> None:
     search = stage.submit(policy=policy(max_worker_losses=1))
     challengers: list[Config] = []
     while leases := stage.claim():
         if isinstance(leases[0].job, Confirm) and not challengers:
             challengers.append(leases[0].job.challenger)
-            stage.register_worker()  # it died with this one
+            stage.register_worker()  # it died with this job
         else:
             stage.hand_in(leases[0])
     view = stage.view(search)
@@ -157,7 +157,7 @@ def test_search_shows_why_no_worker_can_do_its_work_until_one_does(stage: Stage)
     assert stage.view(search).obstacle is None
 
 
-def test_a_released_lease_blames_no_one(stage: Stage) -> None:
+def test_released_lease_blames_no_one(stage: Stage) -> None:
     stage.submit(policy=policy(max_worker_losses=1))
     stage.hand_in(stage.one())
     lease = stage.one()
@@ -189,7 +189,7 @@ def test_only_the_pinned_model_and_unit_get_work(stage: Stage) -> None:
     assert len(stage.claim("w1")) == 1
 
 
-def test_a_confirmation_prefers_another_unit_of_the_same_model_and_does_not_wait_for_long(stage: Stage) -> None:
+def test_confirmation_prefers_another_unit_for_a_limited_time(stage: Stage) -> None:
     stage.submit(budget={"trials": 1})
     for lease in (stage.one(), stage.one()):
         stage.hand_in(lease)
@@ -207,8 +207,8 @@ def test_a_confirmation_prefers_another_unit_of_the_same_model_and_does_not_wait
     assert other.job == lease.job
 
 
-def test_only_devices_that_have_what_is_required_get_work(stage: Stage) -> None:
-    """Memory and toolkit, beside the model; one that lacks them is no other unit to wait for either."""
+def test_only_devices_that_meet_the_requirements_get_work(stage: Stage) -> None:
+    """Memory and toolkit besides the model; a device without them is no other unit to wait for either."""
     large = replace(DEVICE, memory_bytes=24 * GB, software={"compiler": "gcc 12.2.0"})
     small, old = replace(large, uuid="cpu-1", memory_bytes=8 * GB), replace(large, uuid="cpu-2", software={"gcc": "9"})
     stage.register_family()
@@ -229,7 +229,7 @@ def test_only_devices_that_have_what_is_required_get_work(stage: Stage) -> None:
     assert stage.view(search).requirements.memory_gb == 16
 
 
-def test_a_confirmation_does_not_wait_where_there_is_no_other_unit(stage: Stage) -> None:
+def test_confirmation_does_not_wait_without_another_unit(stage: Stage) -> None:
     stage.submit(budget={"trials": 1})
     for lease in (stage.one(), stage.one()):
         stage.hand_in(lease)
@@ -271,8 +271,8 @@ def test_work_in_flight_survives_a_restart(stage: Stage) -> None:
     assert (view.state, view.finished) == ("finished", VALID)
 
 
-def test_a_claim_that_was_never_heard_of_expires(stage: Stage) -> None:
-    """The service died after its commit, before the worker got the answer; and the worker died, too."""
+def test_claim_with_a_lost_answer_expires(stage: Stage) -> None:
+    """The service died after its commit, before the worker got the answer, and the worker died as well."""
     search = stage.submit()
     stage.hand_in(stage.one())
     stage.one()
@@ -283,7 +283,7 @@ def test_a_claim_that_was_never_heard_of_expires(stage: Stage) -> None:
     assert all(isinstance(trial.outcome, Measured) for trial in stage.trials(search))
 
 
-def test_a_lease_whose_answer_got_lost_comes_again(stage: Stage) -> None:
+def test_lease_with_a_lost_answer_is_returned_again(stage: Stage) -> None:
     stage.submit()
     heard = stage.one()
     lost = stage.one()
@@ -293,7 +293,7 @@ def test_a_lease_whose_answer_got_lost_comes_again(stage: Stage) -> None:
     assert again == lost
     stage.wait(50)
     stage.conductor.heartbeat("w1", [heard.attempt_id])
-    stage.conductor.sweep()  # it was renewed when it was given again
+    stage.conductor.sweep()  # returning it again renewed it
     stage.hand_in(again)
     (fresh,) = stage.conductor.claim("w1", DEVICE.uuid, 1, holding=[heard.attempt_id]).leases
     assert fresh.job != lost.job
@@ -311,7 +311,7 @@ def ask(stage: Stage, incarnation: str | None, *holding: Lease, count: int = 1) 
     return list(stage.conductor.claim("w1", DEVICE.uuid, count, holding=held, incarnation=incarnation).leases)
 
 
-def test_an_earlier_process_of_a_worker_is_refused_and_people_are_told(stage: Stage) -> None:
+def test_superseded_process_of_a_worker_is_refused_and_shown_to_people(stage: Stage) -> None:
     stage.submit()
     register(stage, "first")
     stage.hand_in(*ask(stage, "first"))
@@ -338,7 +338,7 @@ def test_an_earlier_process_of_a_worker_is_refused_and_people_are_told(stage: St
         assert Fleet(session).worker("w1").contested_at is None
 
 
-def test_a_process_that_registers_again_keeps_its_leases(stage: Stage) -> None:
+def test_process_that_registers_again_keeps_its_leases(stage: Stage) -> None:
     stage.submit()
     register(stage, "first")
     (held,) = ask(stage, "first")
@@ -346,13 +346,13 @@ def test_a_process_that_registers_again_keeps_its_leases(stage: Stage) -> None:
     stage.hand_in(held)
 
 
-def test_a_process_that_never_heard_of_its_lease_gets_it_again(stage: Stage) -> None:
+def test_process_that_missed_its_lease_gets_it_again(stage: Stage) -> None:
     stage.submit()
     register(stage, "first")
     assert ask(stage, "first") == ask(stage, "first")
 
 
-def test_nameless_processes_of_one_identity_never_share_a_lease(stage: Stage) -> None:
+def test_processes_without_incarnation_never_share_a_lease(stage: Stage) -> None:
     stage.submit()
     register(stage, None)
     stage.hand_in(*ask(stage, None))
@@ -364,14 +364,14 @@ def test_nameless_processes_of_one_identity_never_share_a_lease(stage: Stage) ->
     assert len(set(attempts)) == len(attempts)
 
 
-def test_a_worker_gets_no_work_of_searches_it_is_unable_to_serve(stage: Stage) -> None:
+def test_worker_gets_no_work_of_searches_it_cannot_serve(stage: Stage) -> None:
     first, second = stage.submit(), stage.submit()
     (lease,) = stage.conductor.claim("w1", DEVICE.uuid, 1, unable=[first]).leases
     assert lease.terms.search_id == second
     assert stage.conductor.claim("w1", DEVICE.uuid, 1, unable=[first, second]).leases == []
 
 
-def test_a_restart_does_not_count_the_time_nobody_ran_it(stage: Stage) -> None:
+def test_restart_excludes_the_time_no_service_ran(stage: Stage) -> None:
     search = stage.submit()
     list(stage.play(2))
     stage.wait(10)
@@ -382,7 +382,7 @@ def test_a_restart_does_not_count_the_time_nobody_ran_it(stage: Stage) -> None:
     assert stage.view(search).elapsed_s == pytest.approx(10)
 
 
-def test_a_restart_carries_out_what_was_due(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_restart_carries_out_what_was_due(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """The service dies between taking the last report and queueing the challenge."""
     search = stage.submit(budget={"trials": 1})
     stage.hand_in(stage.one())
@@ -400,7 +400,7 @@ def test_a_restart_carries_out_what_was_due(stage: Stage, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("failing", ["begin", "end_trial"])
-def test_a_failed_commit_leaves_memory_and_database_agreed(
+def test_failed_commit_leaves_memory_and_database_consistent(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:
     search = stage.submit()
@@ -423,8 +423,8 @@ def test_a_failed_commit_leaves_memory_and_database_agreed(
     assert all(isinstance(trial.outcome, Measured) for trial in trials)
 
 
-def test_a_lost_race_on_a_config_is_settled_by_the_database(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another process stored the same config first: this one's view is dropped, and rebuilt with it."""
+def test_race_for_a_config_is_decided_by_the_database(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process stored the same config first; this process drops its copy and rebuilds it."""
     search = stage.submit()
     stage.hand_in(stage.one())
     lose, real = [True], claims.proposed
@@ -439,7 +439,7 @@ def test_a_lost_race_on_a_config_is_settled_by_the_database(stage: Stage, monkey
     assert stage.view(search).finished == VALID
 
 
-def test_a_strategy_that_raises_ends_its_search_and_no_other(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_strategy_ends_only_its_search(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = stage.submit()
     stage.hand_in(stage.one())
     with monkeypatch.context() as context:
@@ -452,7 +452,7 @@ def test_a_strategy_that_raises_ends_its_search_and_no_other(stage: Stage, monke
     assert stage.view(sound).state == "finished"
 
 
-def test_a_family_that_no_longer_builds_fails_its_search(stage: Stage) -> None:
+def test_family_that_no_longer_builds_fails_its_search(stage: Stage) -> None:
     search = stage.submit()
     with stage.database.write() as session:
         from db.repositories.archive import Archive

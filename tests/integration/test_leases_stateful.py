@@ -1,4 +1,4 @@
-"""Any sequence of claims, reports, losses, commands and restarts: every trial ends once, and nothing is lost."""
+"""Random sequences of claims, reports, losses, commands and restarts: every trial ends once, nothing is lost."""
 
 import os
 from itertools import count, cycle
@@ -34,9 +34,9 @@ WORKERS = st.sampled_from(["w1", "w2"])
 
 
 class Leasing(RuleBasedStateMachine):
-    """Two workers that may do anything at any time, on services that may be killed at any time.
+    """Two workers with random actions on services that may be killed at any time.
 
-    Of several service processes on one database each does the next thing.
+    With several service processes on one database, each carries out the next action in turn.
     """
 
     leases = Bundle("leases")
@@ -68,7 +68,7 @@ class Leasing(RuleBasedStateMachine):
 
     @rule(lease=leases, crashed=st.booleans())
     def hand_in(self, lease: Lease, crashed: bool) -> None:
-        """The same lease may be handed in again and again, early or late."""
+        """Deliver a lease's result any number of times, early or late."""
         outcome = Crashed(stage="verify", reason="SIGSEGV") if crashed else None
         try:
             self.stage.hand_in(lease, outcome)
@@ -150,7 +150,7 @@ class Leasing(RuleBasedStateMachine):
 
 EXAMPLES = int(os.environ.get("KERNEL_EVO_FUZZ_EXAMPLES", "8"))
 pytestmark = pytest.mark.timeout(3600 if "KERNEL_EVO_FUZZ_EXAMPLES" in os.environ else 300)
-"""Sequences to try; half as many where several processes take part (`make fuzz` tries more, and others each time)."""
+"""Number of sequences; half as many with several processes (`make fuzz` tries more, with other seeds)."""
 
 ANYTHING = settings(
     max_examples=EXAMPLES,
@@ -161,12 +161,12 @@ ANYTHING = settings(
 )
 
 
-def test_whatever_is_done_in_whatever_order_on_a_file(tmp_path: Path) -> None:
+def test_random_actions_on_a_file(tmp_path: Path) -> None:
     numbers = count()
     run_state_machine_as_test(lambda: Leasing(Location.of(tmp_path / f"{next(numbers)}.db"), 1), settings=ANYTHING)
 
 
-def test_whatever_is_done_in_whatever_order_by_several_processes(postgresql: Server) -> None:
+def test_random_actions_by_several_processes(postgresql: Server) -> None:
     location = postgresql.lend()
 
     def empty() -> Leasing:
@@ -177,7 +177,7 @@ def test_whatever_is_done_in_whatever_order_by_several_processes(postgresql: Ser
     postgresql.take_back(location)
 
 
-def test_whatever_happened_an_honest_worker_ends_it(stage: Stage) -> None:
+def test_honest_worker_finishes_after_random_actions(stage: Stage) -> None:
     """After losses, faults and restarts of all kinds the search still tries every config once."""
     search = stage.submit()
     for place, lease in enumerate(stage.play(10)):

@@ -1,6 +1,6 @@
-"""The service does what its OpenAPI document says, whatever is sent and whoever sends it.
+"""The service behaves as its OpenAPI document states, for all requests and roles.
 
-``make fuzz`` runs many more examples than the few of ``make test``.
+``make fuzz`` runs many more examples than ``make test``.
 """
 
 import os
@@ -30,10 +30,10 @@ from tests.integration.test_access import House
 from tests.integration.test_api import Rest
 
 EXAMPLES = int(os.environ.get("KERNEL_EVO_FUZZ_EXAMPLES", "0"))
-"""Of each operation for each role; 0: a few for the owner, who may do everything, and one for all others."""
+"""Examples of each operation for each role; 0: a few for the owner, who may do everything, and one for others."""
 OWNERS = 4
 NUMBERED = ("search_id", "trial_id", "champion_id", "attempt_id")
-"""Half of the owner's requests are about the first one, which is there."""
+"""Id of the first object; half of the owner's requests use it because it exists."""
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 
 schemathesis.serializer.alias("application/zip", "application/octet-stream")
@@ -41,7 +41,7 @@ schemathesis.serializer.alias("application/zip", "application/octet-stream")
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    """A service where something has happened: searches, trials, a champion, leases."""
+    """A service with some history: searches, trials, a champion, leases."""
     database = tmp_path_factory.mktemp("fuzz") / "evo.db"
     with serving(database, requests_per_s=1e6, allow_family_upload=True) as service:
         rest = Rest(service.client(base=f"{HOME}/api/v1"))
@@ -70,7 +70,7 @@ def test_every_operation_for_every_role(house: House) -> None:
 
 
 class Interview:
-    """Questions made from the document, and what was wrong with the answers."""
+    """Sends requests generated from the document and collects faults of the answers."""
 
     def __init__(self, house: House) -> None:
         self.house = house
@@ -92,12 +92,12 @@ class Interview:
         def each(case: Any) -> None:
             self._ask(case, role)
 
-        with suppress(Unsatisfiable):  # nothing of this operation can be wrong
+        with suppress(Unsatisfiable):  # no part of this operation can be invalid
             each()
 
     def _ask(self, case: Any, role: str) -> None:
         if isinstance(case.body, dict) and isinstance(case.body.get("wait_s"), int | float):
-            case.body["wait_s"] = min(case.body["wait_s"], 0)  # this test waits for nobody's work
+            case.body["wait_s"] = min(case.body["wait_s"], 0)  # this test must not wait for work
         if role == "owner" and self.answers.total() % 2:
             case.path_parameters |= {name: 1 for name in case.path_parameters if name in NUMBERED}
         sent = requests.Request(**_as_request(case)).prepare()
@@ -120,7 +120,7 @@ def _as_request(case: Any) -> dict[str, Any]:
 
 
 def _headers(sent: requests.PreparedRequest) -> dict[str, str]:
-    """Without what the client adds itself."""
+    """Return the headers without those the client adds."""
     kept = {name: value for name, value in sent.headers.items() if name.lower() != "authorization"}
     return {name: value if isinstance(value, str) else value.decode("latin-1") for name, value in kept.items()}
 

@@ -1,4 +1,4 @@
-"""The addresses of the pages: people name trials by their numbers, and what a page does not know it says so."""
+"""Addresses of pages: trials are named by number, and unknown parameters are refused by name."""
 
 import csv
 import io
@@ -19,7 +19,7 @@ from tests.integration.test_api_pages import text_of
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """Two finished searches: numbers and ids differ in both."""
+    """Two finished searches whose numbers and ids differ."""
     stage = Stage(tmp_path_factory.mktemp("addresses") / "evo.db", lease_s=1e9)
     for problem in ("N=64", "N=32"):
         stage.submit(problem=problem, budget={"trials": 4})
@@ -35,7 +35,7 @@ def page(stage: Stage) -> Iterator[httpx.Client]:
 
 
 def routes() -> list[str]:
-    """An address of every page that can be asked for."""
+    """Return an address of every page."""
     gets = [route for page in PAGES for route in page.router.routes if isinstance(route, APIRoute)]
     places = {
         "search_id": "2",
@@ -52,7 +52,7 @@ def routes() -> list[str]:
     return [route.path.format(**places, **others) for route in gets if route.methods == {"GET"}]
 
 
-def test_a_parameter_that_a_page_does_not_know_is_named(page: httpx.Client) -> None:
+def test_unknown_parameter_of_a_page_is_named(page: httpx.Client) -> None:
     for path in routes():
         refused = page.get(path, params={"familly": "zz"})
         assert refused.status_code == 422, path
@@ -103,7 +103,7 @@ def test_a_parameter_that_a_page_does_not_know_is_named(page: httpx.Client) -> N
         ("/searches/1/plots", 200, "its figures as a table"),
     ],
 )
-def test_what_an_address_asks_for_in_vain_is_said(page: httpx.Client, path: str, status: int, words: str) -> None:
+def test_unsatisfiable_parameter_is_reported(page: httpx.Client, path: str, status: int, words: str) -> None:
     answer = page.get(path)
     assert answer.status_code == status
     text = text_of(answer.text).replace("&#39;", "'")
@@ -111,7 +111,7 @@ def test_what_an_address_asks_for_in_vain_is_said(page: httpx.Client, path: str,
     assert not re.search(r"GET /|/api/|Bearer", text), "pages speak of pages"
 
 
-def test_rest_names_a_parameter_that_is_given_twice(page: httpx.Client) -> None:
+def test_rest_names_a_repeated_parameter(page: httpx.Client) -> None:
     for path in ("searches?sort=newest&sort=oldest", "searches/1/trials?limit=1&limit=2", "workers?limit=1&limit=1"):
         refused = page.get(f"/api/v1/{path}")
         assert refused.status_code == 422
@@ -122,7 +122,7 @@ def test_rest_names_a_parameter_that_is_given_twice(page: httpx.Client) -> None:
     assert "GET /searches lists them" in page.get("/api/v1/searches/99").json()["detail"]
 
 
-def test_a_trial_has_one_address_and_the_old_ones_lead_there(stage: Stage, page: httpx.Client) -> None:
+def test_trial_has_one_address_and_old_ones_redirect_to_it(stage: Stage, page: httpx.Client) -> None:
     trial = stage.trials(2)[3]
     assert trial.id != trial.number
     old = page.get(f"/trials/{trial.id}?view=split")
@@ -157,7 +157,7 @@ def test_searches_and_champions_are_filtered_as_over_rest(page: httpx.Client) ->
     assert "N=32" not in champions
 
 
-def test_the_trials_of_every_search_that_competes_are_exported(page: httpx.Client) -> None:
+def test_trials_of_every_competing_search_are_exported(page: httpx.Client) -> None:
     contest = unescape(re.findall(r'<th scope="row"><a href="(/leaderboard[^"]*)"', page.get("/champions").text)[0])
     shown = page.get(contest).text
     (csv_address,) = re.findall(r'id="csv" href="([^"]*)"', shown)

@@ -1,4 +1,4 @@
-"""One item of a loop that fails: the others go on, and it is given up where people look."""
+"""A failing item of a loop: the others continue, and its failure is shown to people."""
 
 import ipaddress
 import socket
@@ -28,7 +28,7 @@ from tests.integration.stage import DEVICE, DIGEST, QUICK, Stage
 
 
 def poison(stage: Stage, search: int, column: str = "policy") -> None:
-    """Make a search's document one that cannot be read, and let the service forget what it remembers."""
+    """Make a search's document unreadable, and clear the service's memory."""
     with stage.database.write() as session:
         session.execute(text(f"UPDATE searches SET {column} = '[7]' WHERE id = {search}"))
     stage.restart()
@@ -37,7 +37,7 @@ def poison(stage: Stage, search: int, column: str = "policy") -> None:
 # Searches
 
 
-def test_a_search_that_cannot_be_read_is_given_up_and_the_others_are_served(stage: Stage) -> None:
+def test_unreadable_search_is_given_up_and_the_others_are_served(stage: Stage) -> None:
     poisoned, sound = stage.submit(priority=5), stage.submit(seed=1, budget={"trials": 4})
     stage.hand_in(stage.one())
     poison(stage, poisoned)
@@ -57,7 +57,7 @@ def state(stage: Stage, search: int) -> tuple[str, str | None]:
 
 
 @pytest.mark.parametrize("loss", ["sweep", "register", "leave"])
-def test_a_lease_that_cannot_be_ended_keeps_no_other_from_ending(stage: Stage, loss: str) -> None:
+def test_lease_that_cannot_be_ended_blocks_no_other(stage: Stage, loss: str) -> None:
     poisoned, sound = stage.submit(priority=5), stage.submit(seed=1)
     assert stage.one().terms.search_id == poisoned
     assert len(stage.conductor.claim("w1", DEVICE.uuid, unable=[poisoned]).leases) == 1
@@ -74,7 +74,7 @@ def test_a_lease_that_cannot_be_ended_keeps_no_other_from_ending(stage: Stage, l
     assert (again.terms.search_id, again.job.kind) == (sound, "baseline")
 
 
-def test_a_hearer_that_fails_keeps_no_other_from_hearing(stage: Stage) -> None:
+def test_failing_listener_blocks_no_other(stage: Stage) -> None:
     heard: list[str] = []
 
     def fail(_: str) -> None:
@@ -86,7 +86,7 @@ def test_a_hearer_that_fails_keeps_no_other_from_hearing(stage: Stage) -> None:
     assert "work" in heard
 
 
-def test_an_event_that_cannot_be_told_keeps_no_other_from_being_told(stage: Stage) -> None:
+def test_unreadable_event_blocks_no_other(stage: Stage) -> None:
     poisoned, sound = stage.submit(priority=5, budget={"trials": 3}), stage.submit(seed=1, budget={"trials": 3})
     list(stage.play())
     with stage.database.write() as session:
@@ -121,7 +121,7 @@ FAILURES = (UnicodeEncodeError("ascii", "ｌ", 0, 1, "no"), httpx.InvalidURL("no
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-def test_a_message_that_fails_in_any_way_keeps_no_other_from_leaving(stage: Stage, failure: Exception) -> None:
+def test_failing_message_blocks_no_other(stage: Stage, failure: Exception) -> None:
     told: list[str] = []
 
     def send(target: Target, *_: Any) -> int:
@@ -139,7 +139,7 @@ def test_a_message_that_fails_in_any_way_keeps_no_other_from_leaving(stage: Stag
     assert delivered.delivered_at is not None
 
 
-def test_a_message_that_cannot_be_written_is_given_up_and_the_others_leave(
+def test_message_that_cannot_be_written_is_given_up_and_the_others_are_sent(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad, good = submit_with_hook(stage, "http://8.8.8.8/"), submit_with_hook(stage, "http://8.8.8.8/")
@@ -154,7 +154,7 @@ def test_a_message_that_cannot_be_written_is_given_up_and_the_others_leave(
     assert rows[good].delivered_at is not None
 
 
-def test_a_slow_receiver_holds_up_no_other(stage: Stage) -> None:
+def test_slow_receiver_delays_no_other(stage: Stage) -> None:
     fast = threading.Event()
 
     def send(target: Target, *_: Any) -> int:
@@ -170,8 +170,8 @@ def test_a_slow_receiver_holds_up_no_other(stage: Stage) -> None:
     assert fast.is_set()
 
 
-def test_a_receiver_that_answers_for_ever_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each byte comes in time, the answer never does."""
+def test_endless_answer_of_a_receiver_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte comes in time, but the answer never ends."""
     monkeypatch.setattr(outbound, "LONGEST_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -203,7 +203,7 @@ def test_a_receiver_that_answers_for_ever_is_given_up(monkeypatch: pytest.Monkey
         ("http://a\u200bb.example/x", None),
     ],
 )
-def test_a_name_beyond_ascii_is_sent_encoded_or_refused_when_it_is_given(url: str, host: str | None) -> None:
+def test_non_ascii_name_is_encoded_or_refused_on_input(url: str, host: str | None) -> None:
 
     address = ipaddress.ip_address("8.8.8.8")
     if host is None:
@@ -216,7 +216,7 @@ def test_a_name_beyond_ascii_is_sent_encoded_or_refused_when_it_is_given(url: st
 # Lists
 
 
-def test_a_row_that_cannot_be_read_keeps_no_other_from_being_listed(tmp_path: Path) -> None:
+def test_unreadable_row_blocks_no_list(tmp_path: Path) -> None:
     with local(tmp_path / "evo.db") as rest:
         rest.prepare()
         rest.submit()
@@ -231,7 +231,7 @@ def test_a_row_that_cannot_be_read_keeps_no_other_from_being_listed(tmp_path: Pa
             assert any('"id":2' in line for line in stream.iter_lines() if line.startswith("data: "))
 
 
-def test_a_search_that_cannot_be_read_can_be_deleted_once_it_was_given_up(stage: Stage) -> None:
+def test_unreadable_search_can_be_deleted_once_given_up(stage: Stage) -> None:
     poisoned = stage.submit()
     poison(stage, poisoned)
     with stage.database.write() as session, pytest.raises(Conflict, match="is running: cancel it"):
@@ -273,8 +273,8 @@ def test_two_processes_that_notice_one_lost_worker_count_one_loss(stage: Stage) 
     other.database.close()
 
 
-def test_a_server_that_swallows_everything_is_noticed(stage: Stage) -> None:
-    """Keepalives are sent on idle connections only: a statement on its way would wait for a quarter of an hour."""
+def test_unresponsive_server_is_detected(stage: Stage) -> None:
+    """Keepalives are sent only on idle connections; without a timeout a statement waits a quarter of an hour."""
     if not stage.database.shared:
         pytest.skip("SQLite has no server")
     with stage.database.read() as session:

@@ -40,13 +40,13 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 def kind(address: str) -> str:
-    """What addresses of one page have in common: one trial, family or plot stands for all."""
+    """Return the kind of an address: one trial, family or plot represents all."""
     path = re.sub(r"/(plotly|families|plots)/[^/]+", r"/\1/*", address.partition("?")[0])
     return re.sub(r"[0-9a-f]{64}|\d+", "N", path)
 
 
-def test_every_address_of_every_page_leads_somewhere_below_the_path(database: Any) -> None:
-    """The proxy here is a few lines: it serves `/evo/`, removes that from the path and says so."""
+def test_every_address_of_every_page_works_below_the_path(database: Any) -> None:
+    """The proxy here is a few lines: it serves `/evo/`, removes the prefix and sends it in a header."""
     with serving(database) as service, service.client() as client:
         waiting = ["/evo/", "/evo/compare?left=1.0&right=1.1", "/evo/nowhere"]
         seen = {kind(address) for address in waiting}
@@ -80,8 +80,8 @@ def admin_of(service: Serving, database: Path) -> str:
 
 
 @pytest.mark.parametrize("passed_on", ["", "/evo"])
-def test_the_public_url_alone_is_enough(tmp_path: Path, passed_on: str) -> None:
-    """The proxy sends no header of its own; `passed_on` is what it leaves of the path."""
+def test_public_url_alone_is_enough(tmp_path: Path, passed_on: str) -> None:
+    """The proxy sends no header; `passed_on` is the part of the path it forwards."""
     with serving(tmp_path / "evo.db", public_url="https://tools.example.org/evo") as service:
         browser = service.client()
         assert browser.get(f"{passed_on}{API}/searches").status_code == 401, "nobody is let in without a token"
@@ -110,7 +110,7 @@ def test_the_public_url_alone_is_enough(tmp_path: Path, passed_on: str) -> None:
         assert document["servers"] == [{"url": "https://tools.example.org/evo"}]
 
 
-def test_the_name_of_a_trusted_proxy_is_the_services_own(tmp_path: Path) -> None:
+def test_host_name_of_a_trusted_proxy_belongs_to_the_service(tmp_path: Path) -> None:
     said = {"X-Forwarded-Host": "evo.example.org", "X-Forwarded-Proto": "https"}
     with serving(tmp_path / "evo.db", trusted_proxies="127.0.0.1") as service:
         token = admin_of(service, tmp_path / "evo.db")
@@ -125,7 +125,7 @@ def test_the_name_of_a_trusted_proxy_is_the_services_own(tmp_path: Path) -> None
         assert (refused.status_code, "--public-url" in refused.text) == (403, True)
 
 
-def test_two_services_on_one_host_keep_their_cookies_apart(tmp_path: Path) -> None:
+def test_two_services_on_one_host_have_separate_cookies(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
     with serving(tmp_path / "one" / "evo.db") as one, serving(tmp_path / "two" / "evo.db") as two:
@@ -157,7 +157,7 @@ def snippet(language: str) -> str:
 def nginx(service: str, port: int, folder: Path) -> list[str]:
     inside = snippet("nginx").replace("http://127.0.0.1:8765", service)
     temporary = " ".join(f"{name}_temp_path {folder}/{name};" for name in ("proxy", "fastcgi", "uwsgi", "scgi"))
-    user = "user root;" if os.geteuid() == 0 else ""  # else its processes may not write below the test's folder
+    user = "user root;" if os.geteuid() == 0 else ""  # otherwise its processes cannot write below the test's folder
     (folder / "nginx.conf").write_text(
         f"{user} daemon off; pid {folder}/pid; error_log {folder}/log; worker_processes 1; events {{}}\n"
         f"http {{ access_log off; client_body_temp_path {folder}/body; {temporary}\n"
@@ -179,7 +179,7 @@ Configuration = Callable[[str, int, Path], list[str]]
 
 @contextmanager
 def running(configuration: Configuration, service: str, folder: Path) -> Iterator[int]:
-    """The port of a proxy that runs in a process of its own."""
+    """Yield the port of a proxy that runs in its own process."""
     child, port = started(configuration, service, folder)
     try:
         yield port
@@ -189,7 +189,7 @@ def running(configuration: Configuration, service: str, folder: Path) -> Iterato
 
 
 def started(configuration: Configuration, service: str, folder: Path) -> tuple[subprocess.Popen[bytes], int]:
-    """A proxy that listens; another program may take the port first, so several are tried."""
+    """Start a proxy. Another program may take the port first, so several ports are tried."""
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/bin", "HOME": str(folder)}
     for _ in range(5):
         port = free_port()
@@ -205,7 +205,7 @@ def started(configuration: Configuration, service: str, folder: Path) -> tuple[s
 
 
 @pytest.mark.parametrize("proxy", [nginx, caddy])
-def test_the_configurations_of_the_guide_work(tmp_path: Path, proxy: Any) -> None:
+def test_configurations_of_the_guide_work(tmp_path: Path, proxy: Any) -> None:
     if shutil.which(proxy.__name__) is None:
         pytest.skip(f"{proxy.__name__} is not installed")
     settings = Settings(db=prepared(tmp_path / "evo.db"), trusted_proxies="127.0.0.1")  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The client as its page shows it to users, on a service with a worker that pretends."""
+"""The Python client as documented, on a service with a fake worker."""
 
 import re
 import threading
@@ -14,7 +14,7 @@ from tests.integration.serving import wait_until
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "python-client.md"
 
 
-def test_the_example_runs_as_it_stands(
+def test_example_runs_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
@@ -23,7 +23,7 @@ def test_the_example_runs_as_it_stands(
         rest.prepare()
 
         def work() -> None:
-            """Only once the example listens: what ended before, it does not hear."""
+            """Start only once the example listens, because it does not receive earlier events."""
             wait_until(lambda: rest.service.feed._listeners or ended.is_set())
             while not ended.is_set():
                 for lease in rest.claim(wait_s=0.2):

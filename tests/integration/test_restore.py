@@ -1,4 +1,4 @@
-"""The way back for a champion that was rolled back: REST, page, command line, and what is refused."""
+"""Restoring a rolled-back champion: REST, page, CLI, and refusals."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -26,7 +26,7 @@ def page_of(rest: Local, path: str) -> str:
     return rest.http.get(f"{root}{path}", headers=BROWSER).text
 
 
-def test_a_rolled_back_champion_is_restored_and_its_history_kept(rest: Local) -> None:
+def test_rolled_back_champion_is_restored_and_its_history_kept(rest: Local) -> None:
     rolled = rest.http.post("/champions/1/rollback", json={"reason": "slower under load"})
     assert rolled.status_code == 200
     assert [each["reason"] for each in rolled.json()["decisions"]] == ["rolled back: slower under load"]
@@ -43,7 +43,7 @@ def test_a_rolled_back_champion_is_restored_and_its_history_kept(rest: Local) ->
     assert current["id"] == 1
 
 
-def test_the_champion_in_its_place_is_retired_and_rollbacks_put_back_with_history(rest: Local) -> None:
+def test_replaced_champion_is_retired_and_rollback_restores_it_with_history(rest: Local) -> None:
     ended(rest, seed=1, budget={"trials": 14})
     assert "Champion 2" in page_of(rest, "/champions/1/restore")
     rest.http.post("/champions/2/rollback", json={"reason": "noisy"})

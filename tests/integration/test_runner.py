@@ -1,4 +1,4 @@
-"""The runner as a process: its pipes, its limits, its death, and its parent's."""
+"""The runner process: pipes, limits, its death, and its parent's."""
 
 import os
 import signal
@@ -45,7 +45,7 @@ def prove(child: Child, device: Device, folder: Path) -> Reply:
 
 
 def runner_of(child: Child) -> psutil.Process:
-    """The process below the guardian."""
+    """Return the process below the guardian."""
     (runner,) = psutil.Process(child.pid).children()
     return runner
 
@@ -55,13 +55,13 @@ def request(tmp_path: Path, device: Device, folder: Path, **changes: object) -> 
     return open_request(Assignment(terms=these, copy=Families(tmp_path).add(faulty())), folder)
 
 
-def test_it_opens_and_runs_in_a_session_of_its_own(child: Child, tmp_path: Path, device: Device, folder: Path) -> None:
+def test_runner_has_its_own_process_session(child: Child, tmp_path: Path, device: Device, folder: Path) -> None:
     assert prove(child, device, folder) == Ready()
     assert child.ask(request(tmp_path, device, folder), 60) == Ready()
     assert os.getsid(runner_of(child).pid) == child.pid != os.getsid(0)
 
 
-def test_it_leaves_no_temporary_folder(
+def test_runner_leaves_no_temporary_folder(
     tmp_path: Path, device: Device, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -74,13 +74,13 @@ def test_it_leaves_no_temporary_folder(
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system does not pin processes")
-def test_it_is_pinned_to_as_many_cores_as_threads(child: Child, tmp_path: Path, device: Device, folder: Path) -> None:
+def test_runner_is_pinned_to_one_core_per_thread(child: Child, tmp_path: Path, device: Device, folder: Path) -> None:
     prove(child, device, folder)
     assert len(os.sched_getaffinity(runner_of(child).pid)) == 1
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of another process are read on Linux only")
-def test_its_limits_are_set_before_any_candidate(child: Child, tmp_path: Path, device: Device, folder: Path) -> None:
+def test_limits_are_set_before_any_candidate(child: Child, tmp_path: Path, device: Device, folder: Path) -> None:
     prove(child, device, folder)
     child.ask(request(tmp_path, device, folder), 60)
     process = runner_of(child)
@@ -89,16 +89,16 @@ def test_its_limits_are_set_before_any_candidate(child: Child, tmp_path: Path, d
     assert process.rlimit(psutil.RLIMIT_FSIZE)[0] == 4 << 30
 
 
-def test_numeric_libraries_get_as_many_threads_as_the_objective_allows() -> None:
+def test_numeric_libraries_get_the_threads_of_the_objective() -> None:
     child = Child(threads=3)
     environment: dict[str, str] = {}
-    while "OMP_NUM_THREADS" not in environment:  # the system shows none in the moment the program is loaded
+    while "OMP_NUM_THREADS" not in environment:  # it is empty while the program is being loaded
         environment = psutil.Process(child.pid).environ()
     child.kill()
     assert {environment[name] for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")} == {"3"}
 
 
-def test_a_device_that_gets_a_known_kernel_wrong_is_unfit(
+def test_device_that_computes_a_known_kernel_wrong_is_unfit(
     device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiler = tmp_path / "cc"
@@ -112,11 +112,11 @@ def test_a_device_that_gets_a_known_kernel_wrong_is_unfit(
     assert "a known kernel got" in reply.reason
 
 
-def test_asked_too_early_it_says_so(child: Child) -> None:
+def test_early_request_is_refused(child: Child) -> None:
     assert isinstance(child.ask(Measure(candidate="a", samples=1, other_samples=1), 60), Trouble)
 
 
-def test_an_answer_that_does_not_come_in_time_costs_the_runner(child: Child, device: Device, folder: Path) -> None:
+def test_late_answer_costs_the_runner(child: Child, device: Device, folder: Path) -> None:
     prove(child, device, folder)
     runner_of(child).suspend()
     with pytest.raises(ChildTimeoutError, match=r"no answer within 0\.2 s"):
@@ -125,7 +125,9 @@ def test_an_answer_that_does_not_come_in_time_costs_the_runner(child: Child, dev
 
 
 @pytest.mark.parametrize("guardian", [False, True])
-def test_killed_from_outside_it_is_reported_dead(child: Child, device: Device, folder: Path, guardian: bool) -> None:
+def test_runner_killed_from_outside_is_reported_dead(
+    child: Child, device: Device, folder: Path, guardian: bool
+) -> None:
     prove(child, device, folder)
     runner = runner_of(child)
     os.kill(child.pid if guardian else runner.pid, signal.SIGKILL)
@@ -135,13 +137,13 @@ def test_killed_from_outside_it_is_reported_dead(child: Child, device: Device, f
     assert not child.usable
 
 
-def test_interrupted_it_is_not_usable_even_before_it_is_gone(child: Child) -> None:
+def test_interrupted_runner_is_unusable_at_once(child: Child) -> None:
     assert child.usable
     child.interrupt()
     assert not child.usable
 
 
-def test_a_problem_too_large_for_the_machine_is_no_candidates_fault(
+def test_problem_too_large_for_the_machine_is_no_candidates_fault(
     child: Child, tmp_path: Path, device: Device, folder: Path
 ) -> None:
     (tmp_path / "reference.py").write_text("import numpy\ndef inputs(*_): return {'x': numpy.empty(1 << 60)}")
@@ -152,7 +154,7 @@ def test_a_problem_too_large_for_the_machine_is_no_candidates_fault(
     assert "inputs() (line 2): " in reply.reason
 
 
-def test_it_dies_with_its_parent_however_that_ends(tmp_path: Path) -> None:
+def test_runner_ends_with_its_parent_however_that_ends(tmp_path: Path) -> None:
     program = """
         import psutil, time
         from workers.runner.child import Child
@@ -192,7 +194,7 @@ def inputs(*_):
     "how",
     [("time.sleep(60)", ChildTimeoutError), ("os.kill(os.getpid(), signal.SIGKILL)", ChildDiedError)],
 )
-def test_what_it_detached_ends_with_it_killed_or_crashed(
+def test_detached_processes_end_with_a_killed_or_crashed_runner(
     child: Child, tmp_path: Path, device: Device, folder: Path, how: tuple[str, type[Exception]]
 ) -> None:
     pid, (ending, error) = tmp_path / "pid", how
@@ -206,9 +208,7 @@ def test_what_it_detached_ends_with_it_killed_or_crashed(
         detached.wait(timeout=5)
 
 
-def test_a_package_beside_the_callers_directory_is_not_mistaken_for_ours(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_package_next_to_the_callers_directory_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "workers").mkdir()
     (tmp_path / "workers" / "__init__.py").write_text("raise SystemExit(3)")
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""The scripts of the pages, without a browser."""
+"""Scripts of the pages, without a browser."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The report of a search, from nothing but the database: what it claims, and that it can be made at any time."""
+"""Search report from the database alone: its claims, at any time."""
 
 import re
 import shutil
@@ -30,7 +30,7 @@ TERMS = {"cost_per_hour": 3.6, "calls_per_second": 1000, "targets": TARGETS}
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The database of one search over the whole space: all of BLOCK=16 is wrong, one config does not compile."""
+    """The database of a search over the whole space: all of BLOCK=16 is wrong, one config does not compile."""
     database = tmp_path_factory.mktemp("report") / "evo.db"
     stage = Stage(database)
     stage.submit(budget={"trials": 14}, notes=HOSTILE)
@@ -62,7 +62,7 @@ def section(text: str, title: str) -> str:
     return text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
-def test_the_report_says_what_was_found_and_what_follows(rest: httpx.Client) -> None:
+def test_report_states_findings_and_consequences(rest: httpx.Client) -> None:
     response = rest.get("/report.md", params=TERMS)
     assert response.status_code == 200, response.text
     text = response.text
@@ -86,7 +86,7 @@ def test_the_report_says_what_was_found_and_what_follows(rest: httpx.Client) -> 
 
 
 def test_valid_negatives_have_their_figures(rest: httpx.Client) -> None:
-    """UNROLL=1 costs 3 µs wherever BLOCK is; BLOCK=16 never computed the right thing."""
+    """UNROLL=1 costs 3 µs for every BLOCK; BLOCK=16 was never correct."""
     negatives = section(rest.get("/report.md").text, "Valid negatives")
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in negatives.splitlines() if "|" in line]
     named = {(row[0], row[1]): row for row in rows}
@@ -102,7 +102,7 @@ def test_valid_negatives_have_their_figures(rest: httpx.Client) -> None:
 
 
 def test_each_change_of_the_champion_has_its_interval(rest: httpx.Client) -> None:
-    """Kept in a table of its own, with the samples."""
+    """Stored in its own table, with the samples."""
     (block, *others) = rest.get("/ablation").json()
     assert block["change"]["config"] == {"BLOCK": 4, "UNROLL": 2}
     assert len(block["ablated"]["changed"]["samples_us"]) == 10
@@ -115,7 +115,7 @@ def test_each_change_of_the_champion_has_its_interval(rest: httpx.Client) -> Non
     assert "nothing is promoted by it" in told
 
 
-def test_the_page_stands_alone_and_runs_nothing(rest: httpx.Client) -> None:
+def test_page_is_self_contained_and_runs_nothing(rest: httpx.Client) -> None:
     html = rest.get("/report.html", params=TERMS).text
     outline = Outline(html)
     assert HOSTILE not in html
@@ -137,14 +137,14 @@ def test_the_page_stands_alone_and_runs_nothing(rest: httpx.Client) -> None:
         ({"calls_per_second": "inf"}, "calls_per_second"),
     ],
 )
-def test_terms_that_mean_nothing_are_refused_by_name(rest: httpx.Client, terms: dict[str, str], field: str) -> None:
+def test_meaningless_terms_are_refused_by_name(rest: httpx.Client, terms: dict[str, str], field: str) -> None:
     refused = rest.get("/report.md", params=terms)
     assert refused.status_code == 422
     assert refused.json()["field"] == field
 
 
-def test_verdicts_and_effects_follow_again_from_the_samples_that_are_kept(place: Path, tmp_path: Path) -> None:
-    """Nothing that was decided rests on anything but what the database holds."""
+def test_verdicts_and_effects_follow_from_the_stored_samples(place: Path, tmp_path: Path) -> None:
+    """No decision depends on anything outside the database."""
     shutil.copy(place, tmp_path / "evo.db")
     database = Database.open(Location(file=tmp_path / "evo.db"))
     with database.read() as session:
@@ -166,10 +166,10 @@ def test_verdicts_and_effects_follow_again_from_the_samples_that_are_kept(place:
     database.close()
 
 
-def test_the_command_writes_both_files_when_every_worker_is_gone(
+def test_command_writes_both_files_without_any_worker(
     place: Path, rest: httpx.Client, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Only the database comes along, and what is made of it there is the same to the letter."""
+    """On a copy of the database alone the result is identical."""
     line = CommandLine.fresh(tmp_path_factory)
     kept = line.home / "kept"
     kept.mkdir()

@@ -1,4 +1,4 @@
-"""Searches aimed at a GPU that is not at hand: whose champion comes of it, and that estimates never meet times."""
+"""Searches with a target GPU that is not available: their champions, and the separation of estimates and times."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,7 +46,7 @@ def submit(stage: Stage, **terms: Any) -> int:
 
 
 def play(stage: Stage, device: Device, outcome: Outcome | None = None) -> list[Lease]:
-    """What a worker does on one device until nothing is left."""
+    """Act as a worker on one device until no job is left."""
     done: list[Lease] = []
     while leases := stage.conductor.claim("w1", device.uuid).leases:
         (lease,) = leases
@@ -58,7 +58,7 @@ def play(stage: Stage, device: Device, outcome: Outcome | None = None) -> list[L
     return done
 
 
-def test_a_target_makes_a_smaller_space_and_a_champion_of_its_own(stage: Stage) -> None:
+def test_target_gives_a_smaller_space_and_its_own_champion(stage: Stage) -> None:
     plain = submit(stage, device=H100.model)
     play(stage, GPU)
     aimed = submit(stage, device=H100.model, objective=FOR_L4)
@@ -75,9 +75,9 @@ def test_a_target_makes_a_smaller_space_and_a_champion_of_its_own(stage: Stage) 
     assert {champion.device_model for champion in stage.champions()} == {H100.model}, "never a champion of an L4"
 
 
-def test_the_roofline_is_that_of_what_is_timed_or_estimated(stage: Stage) -> None:
+def test_roofline_is_that_of_the_timed_or_estimated_device(stage: Stage) -> None:
     cold = {**FOR_L4, "cache": "cold"}
-    large = {"N": 4096}  # tiny problems stay in the cache even when many buffer sets are rotated
+    large = {"N": 4096}  # tiny problems stay in the cache even with many buffer sets
     timed = stage.view(submit(stage, device=H100.model, objective=cold, problem=large)).roofline
     guessed = stage.view(submit(stage, device="estimate", objective=cold, problem=large)).roofline
     assert timed is not None
@@ -85,11 +85,11 @@ def test_the_roofline_is_that_of_what_is_timed_or_estimated(stage: Stage) -> Non
     assert guessed.floor_us / timed.floor_us == pytest.approx(3352 / 300, rel=0.01)
 
 
-def test_a_gpu_that_is_the_target_aims_at_itself(stage: Stage) -> None:
+def test_gpu_that_is_the_target_is_its_own_target(stage: Stage) -> None:
     assert stage.view(submit(stage, device=H100.model, objective={"target": "sm_90"})).objective.target is None
 
 
-def test_estimates_rank_and_nothing_comes_of_them(stage: Stage) -> None:
+def test_estimates_rank_and_are_never_promoted(stage: Stage) -> None:
     search = submit(stage, device="estimate", objective=FOR_L4)
     jobs = [lease.job.kind for lease in play(stage, STAND_IN, Estimated(time_us=7.5, resources={"registers": 40.0}))]
     view = stage.view(search)
@@ -100,7 +100,7 @@ def test_estimates_rank_and_nothing_comes_of_them(stage: Stage) -> None:
     assert view.place == "estimated for NVIDIA L4 (sm_89), never run"
 
 
-def test_estimates_and_times_never_meet(stage: Stage) -> None:
+def test_estimates_and_times_never_mix(stage: Stage) -> None:
     submit(stage, device="estimate", objective=FOR_L4)
     (baseline,) = stage.conductor.claim("w1", "e").leases
     with pytest.raises(InvalidInput, match="nothing is timed"):
@@ -147,14 +147,14 @@ def test_estimates_and_times_never_meet(stage: Stage) -> None:
         ),
     ],
 )
-def test_wrong_aims_are_refused_with_the_reason(
+def test_invalid_targets_are_refused_with_the_reason(
     stage: Stage, terms: dict[str, Any], error: type[Exception], text: str
 ) -> None:
     with pytest.raises(error, match=text):
         submit(stage, **terms)
 
 
-def test_what_the_family_tells_of_a_device_goes_with_its_search_and_champion(stage: Stage) -> None:
+def test_device_facts_of_the_family_are_stored_with_search_and_champion(stage: Stage) -> None:
     search = submit(stage, device=H100.model, problem="N=2048")
     play(stage, GPU)
     view = stage.view(search)
@@ -165,7 +165,7 @@ def test_what_the_family_tells_of_a_device_goes_with_its_search_and_champion(sta
     assert "emulated" not in estimated.place, "it is for the target, which needs no emulation"
 
 
-def test_estimates_are_never_what_auto_means(stage: Stage) -> None:
+def test_auto_never_selects_estimates(stage: Stage) -> None:
     stage.register_worker("w1", STAND_IN)
     with pytest.raises(Conflict, match="no connected worker offers toy a device"):
         submit(stage)

@@ -1,4 +1,4 @@
-"""Tokens and sessions as they are stored, on every engine."""
+"""Stored tokens and sessions, on every engine."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -49,7 +49,7 @@ def test_tokens_and_sessions(session: Session) -> None:
         tokens.revoke("nobody", NOW)
 
 
-def test_a_join_token_is_taken_once_and_a_worker_has_one_token(session: Session) -> None:
+def test_join_token_is_used_once_and_a_worker_has_one_token(session: Session) -> None:
     tokens = Tokens(session)
     joins = [tokens.issue(Terms(name=f"join {n}", join=True), by="me", now=NOW)[1] for n in range(3)]
     first, _ = tokens.admit(joins[0], worker_id="w1", name="w1", now=NOW)

@@ -1,4 +1,4 @@
-"""The forms of the pages: the same checks as over REST, told at the field, and nothing lost of what was typed."""
+"""Forms of pages: checked like REST, faults at their fields, input kept."""
 
 import re
 from collections.abc import Iterator
@@ -35,13 +35,13 @@ def page(stage: Stage) -> Iterator[httpx.Client]:
 
 
 def typed(**fields: str) -> dict[str, str]:
-    """The form filled in, dots written as two underlines."""
+    """Return the filled-in form; two underscores stand for a dot."""
     usual = {"family": "toy", "problem.N": "32", "device": "auto", "budget.minutes": "", "budget.trials": "4"}
     return {**usual, **{name.replace("__", "."): value for name, value in fields.items()}}
 
 
 def value_of(html: str, name: str) -> str:
-    """What stands in a field of the form."""
+    """Return the value of a form field."""
     (found,) = re.findall(rf'<input[^>]* name="{re.escape(name)}"[^>]*? value="([^"]*)"', html)
     return unescape(found)
 
@@ -50,7 +50,7 @@ def wrong(html: str) -> dict[str, str]:
     return {name: unescape(text) for name, text in re.findall(r'<p class="wrong" id="wrong-([^"]*)">([^<]*)</p>', html)}
 
 
-def test_the_form_starts_what_rest_would(page: httpx.Client) -> None:
+def test_form_starts_the_same_search_as_rest(page: httpx.Client) -> None:
     offered = page.get("/start", params={"family": "toy"}).text
     assert value_of(offered, "problem.N") == "64"
     assert "Toy CPU (cpu)" in offered
@@ -106,7 +106,7 @@ def test_the_form_starts_what_rest_would(page: httpx.Client) -> None:
         ({"device": "NVIDIA L4", "seed": "x"}, {"device": "no connected worker", "seed": "not a whole number"}),
     ],
 )
-def test_all_that_is_wrong_is_told_at_once_and_its_address_survives_going_back(
+def test_all_faults_are_shown_at_once_and_the_address_keeps_the_input(
     page: httpx.Client, fields: dict[str, str], reasons: dict[str, str]
 ) -> None:
     given = typed(**{"problem__N": "48", "budget__stagnation": "17"} | fields)
@@ -126,7 +126,7 @@ def test_all_that_is_wrong_is_told_at_once_and_its_address_survives_going_back(
         assert kept == {"budget.stagnation": "17", "problem.N": given["problem.N"], "seed": given.get("seed", "0")}
 
 
-def test_another_family_keeps_what_was_typed(page: httpx.Client) -> None:
+def test_another_family_keeps_the_input(page: httpx.Client) -> None:
     other = page.post("/start/family", data=typed(chosen="sdpa", seed="7", notes="a\nb", problem__N="48"))
     assert other.headers["location"] == "/start?family=sdpa&budget.minutes=&budget.trials=4&seed=7&notes=a%0Ab"
     assert page.post("/start/family", data=typed(chosen="none")).headers["location"].startswith("/start?family=toy")
@@ -137,7 +137,7 @@ def test_another_family_keeps_what_was_typed(page: httpx.Client) -> None:
     )
 
 
-def test_an_address_fills_in_the_form(page: httpx.Client) -> None:
+def test_address_fills_in_the_form(page: httpx.Client) -> None:
     shown = page.get("/start?family=toy&problem.N=48&requirements.toolkit=gcc>%3D12&notes=a%0Ab&device_uuid=cpu-0")
     assert shown.status_code == 200
     assert "nothing is wrong with it" in shown.text
@@ -149,7 +149,7 @@ def test_an_address_fills_in_the_form(page: httpx.Client) -> None:
     assert "y" * 9000 in long.text
 
 
-def test_what_a_device_must_have_is_shown_with_the_search(page: httpx.Client) -> None:
+def test_requirements_are_shown_with_the_search(page: httpx.Client) -> None:
     must = {"requirements__toolkit": "gcc>=12", "device_uuid": "cpu-0", "notes": "only there", "priority": "3"}
     search = page.post("/start", data=typed(problem__N="24", **must)).headers["location"]
     view = page.get(f"/api/v1{search}").json()
@@ -160,7 +160,7 @@ def test_what_a_device_must_have_is_shown_with_the_search(page: httpx.Client) ->
     assert page.post(f"{search}/cancel").status_code == 303
 
 
-def test_a_search_is_commanded_by_its_buttons(page: httpx.Client) -> None:
+def test_search_is_commanded_by_its_buttons(page: httpx.Client) -> None:
     search = page.post("/start", data=typed(problem__N="16")).headers["location"]
     asked = page.get(f"{search}/cancel").text
     assert "The search ends now, for good" in asked
@@ -177,7 +177,7 @@ def test_a_search_is_commanded_by_its_buttons(page: httpx.Client) -> None:
     assert page.get(f"/api/v1{other}").json()["state"] == "finished", "nobody had begun with it"
 
 
-def test_a_champion_is_rolled_back_with_a_reason(page: httpx.Client) -> None:
+def test_champion_is_rolled_back_with_a_reason(page: httpx.Client) -> None:
     asked = page.get("/champions/1/rollback").text
     assert "There is no earlier champion" in asked
     refused = page.post("/champions/1/rollback", data={"reason": " "}, follow_redirects=True)
@@ -207,7 +207,7 @@ def test_a_champion_is_rolled_back_with_a_reason(page: httpx.Client) -> None:
     assert "restored: &lt;i&gt;quiet" in history and "rolled back: &lt;i&gt;noisy" in history
 
 
-def test_workers_are_drained_and_devices_set_aside(page: httpx.Client) -> None:
+def test_workers_are_drained_and_devices_quarantined(page: httpx.Client) -> None:
     assert page.post("/workers/w1/drain").status_code == 303
     assert "draining" in page.get("/workers").text
     assert "No connected worker offers a device" in page.get("/start?family=toy").text
@@ -232,9 +232,7 @@ def test_families_are_explained(page: httpx.Client) -> None:
     assert page.get("/families/tox").status_code == 404
 
 
-def test_a_family_that_cannot_be_read_hides_no_other(
-    page: httpx.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_family_hides_no_other(page: httpx.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folders = registry._builtin_folders()
     (tmp_path / "torn").mkdir()
     (tmp_path / "torn" / "family.toml").write_text("name = ")

@@ -1,4 +1,4 @@
-"""The worker against a real service: every trial ends once, whatever the kernels do and whoever dies."""
+"""Workers against a real service: every trial ends once, under all kernel faults and process deaths."""
 
 import hashlib
 import os
@@ -47,7 +47,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Bench:
-    """A client of a service, and the workers that are started for it."""
+    """A client of a service, and its workers."""
 
     def __init__(self, url: str, folder: Path, cache: Path) -> None:
         self.url = url
@@ -57,7 +57,7 @@ class Bench:
 
     @contextmanager
     def working(self, kind: DeviceKind = "cpu") -> Iterator[None]:
-        """A worker in a thread of the test."""
+        """Run a worker in a thread of the test."""
         stopping = threading.Event()
         settings = Settings(url=self.url, data=self._folder / "data", cache=self._cache, kinds=[kind], worker_id="w")
         thread = threading.Thread(target=serve, args=(settings,), kwargs={"stopping": stopping})
@@ -72,7 +72,7 @@ class Bench:
 
     @contextmanager
     def worker_process(self) -> Iterator["subprocess.Popen[bytes]"]:
-        """A worker in a process of its own."""
+        """Run a worker in its own process."""
         folders = ["--data", str(self._folder / "data"), "--cache", str(self._cache)]
         command = [sys.executable, "-m", "evo", "worker", "--url", self.url, "--kind", "cpu", "--id", "w", *folders]
         with (self._folder / "worker.log").open("ab") as log, subprocess.Popen(command, stderr=log) as process:
@@ -108,7 +108,7 @@ class Bench:
 
 @pytest.fixture(autouse=True)
 def _own_device_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever else measures on this machine shall not hold up these tests."""
+    """Use a separate device lock, so that other measurements on this machine do not block these tests."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
 
@@ -123,12 +123,12 @@ def bench(tmp_path: Path, cache: Path) -> Iterator[Bench]:
 
 @pytest.fixture
 def mixed(tmp_path: Path) -> Package:
-    """12 configs: good, wrong, or not to be compiled."""
+    """Return 12 configs: correct, wrong, or impossible to compile."""
     return edited(tmp_path, FAULT=["none", "nan", "syntax"])
 
 
 def edited(folder: Path, **tunables: list[object]) -> Package:
-    """The faulty family with only some values of its tunables."""
+    """Return the faulty family with only some values of its tunables."""
     copy = folder / "faulty"
     shutil.copytree(FAMILIES / "faulty", copy)
     spec = (copy / "family.toml").read_text()
@@ -140,9 +140,9 @@ def edited(folder: Path, **tunables: list[object]) -> Package:
     return find(str(copy))
 
 
-def test_a_search_survives_every_fault_and_keeps_what_matters(bench: Bench, tmp_path: Path) -> None:
+def test_search_survives_every_fault_and_keeps_its_evidence(bench: Bench, tmp_path: Path) -> None:
     document = tomllib.loads((FAMILIES / "faulty" / "family.toml").read_text())
-    faults = [each for each in document["cpu"]["tunables"]["FAULT"]["values"] if each != "rare"]  # seen by luck alone
+    faults = [each for each in document["cpu"]["tunables"]["FAULT"]["values"] if each != "rare"]  # found only by chance
     package = edited(tmp_path, UNROLL=[1], FAULT=faults)
     with bench.working():
         search = bench.ended(bench.search(package, problem="N=16384"))
@@ -150,12 +150,12 @@ def test_a_search_survives_every_fault_and_keeps_what_matters(bench: Bench, tmp_
     kinds = {
         "none": "measured",
         "print": "measured",
-        "lazy": "measured",  # only a comparison of its own sees it, and then it is no champion
-        "undefined": "measured",  # only a sanitizer sees it, and then it is no champion
+        "lazy": "measured",  # only a special comparison finds it, so it becomes no champion
+        "undefined": "measured",  # only a sanitizer finds it, so it becomes no champion
         "crash": "crashed",
         "exit": "crashed",
         "abort": "crashed",
-        "parent": "launch_failed",  # its imports reach beyond computing
+        "parent": "launch_failed",  # its imports are forbidden
         "group": "launch_failed",
         "allocate": "crashed",
         "hang": "timed_out",
@@ -175,7 +175,7 @@ def test_a_search_survives_every_fault_and_keeps_what_matters(bench: Bench, tmp_
     assert set(search.champion.artefacts) >= {"source", "binary"}
 
 
-def test_with_enough_cores_compiling_runs_ahead_of_the_device(
+def test_compiling_runs_ahead_of_the_device_with_enough_cores(
     bench: Bench, mixed: Package, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workers.daemon.pipeline.FEW_CORES", 1)
@@ -184,7 +184,7 @@ def test_with_enough_cores_compiling_runs_ahead_of_the_device(
     assert search.counts == {"measured": 4, "wrong_answer": 4, "compile_failed": 4}
 
 
-def test_candidates_that_compile_to_the_same_binary_are_measured_once(bench: Bench, tmp_path: Path) -> None:
+def test_candidates_with_the_same_binary_are_measured_once(bench: Bench, tmp_path: Path) -> None:
     package = edited(tmp_path, FAULT=["none"])
     template = package.path / "kernel.c.j2"
     template.write_text(template.read_text().replace("{{ UNROLL }}", "1").replace("range(UNROLL)", "range(1)"))
@@ -195,7 +195,7 @@ def test_candidates_that_compile_to_the_same_binary_are_measured_once(bench: Ben
     assert len({trial.outcome.timing.samples_us for trial in trials if trial.outcome}) == 1
 
 
-def test_a_recorded_space_is_searched_the_same_way_twice(tmp_path: Path, cache: Path) -> None:
+def test_recorded_space_is_searched_deterministically(tmp_path: Path, cache: Path) -> None:
     logs = []
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
@@ -209,7 +209,7 @@ def test_a_recorded_space_is_searched_the_same_way_twice(tmp_path: Path, cache: 
     assert logs[0] == logs[1]
 
 
-def test_told_to_end_it_gives_its_leases_back_and_leaves_nobody_behind(bench: Bench, mixed: Package) -> None:
+def test_stopped_worker_returns_its_leases_and_leaves_no_process(bench: Bench, mixed: Package) -> None:
     with bench.worker_process() as process:
         search = bench.search(mixed, problem="N=4096", budget={"trials": 9})
         bench.begun(search)
@@ -224,7 +224,7 @@ def test_told_to_end_it_gives_its_leases_back_and_leaves_nobody_behind(bench: Be
     assert "abandoned" not in search.counts
 
 
-def test_killed_it_is_replaced_and_no_trial_is_lost_or_counted_twice(bench: Bench, mixed: Package) -> None:
+def test_killed_worker_is_replaced_and_no_trial_is_lost_or_counted_twice(bench: Bench, mixed: Package) -> None:
     search = None
     for finished in (1, 4, 7):
         with bench.worker_process() as process:
@@ -241,7 +241,7 @@ def test_killed_it_is_replaced_and_no_trial_is_lost_or_counted_twice(bench: Benc
     assert [trial.number for trial in bench.trials(search)] == list(range(9))
 
 
-def test_a_runner_killed_by_somebody_else_costs_at_most_its_trial(bench: Bench, mixed: Package) -> None:
+def test_runner_killed_from_outside_costs_at_most_its_trial(bench: Bench, mixed: Package) -> None:
     with bench.working():
         search = bench.search(mixed, problem="N=4096", budget={"trials": 9})
         for finished in (1, 5):
@@ -253,7 +253,7 @@ def test_a_runner_killed_by_somebody_else_costs_at_most_its_trial(bench: Bench, 
     assert (search.state, search.finished) == ("finished", 9)
 
 
-def test_results_wait_while_the_service_is_away(tmp_path: Path, cache: Path, mixed: Package) -> None:
+def test_results_wait_while_the_service_is_unavailable(tmp_path: Path, cache: Path, mixed: Package) -> None:
     database = tmp_path / "kernel-evo.db"
     with process_of(database) as service:
         url = announced(database)
@@ -270,7 +270,7 @@ def test_results_wait_while_the_service_is_away(tmp_path: Path, cache: Path, mix
     assert (search.state, search.asked, search.finished) == ("finished", 9, 9), (search.reason, search.counts)
 
 
-def test_a_cancelled_search_stops_a_hanging_kernel_at_once(bench: Bench, tmp_path: Path) -> None:
+def test_cancelled_search_stops_a_hanging_kernel_at_once(bench: Bench, tmp_path: Path) -> None:
     package = edited(tmp_path, FAULT=["hang"])
     with bench.working():
         patient = {**POLICY, "verify_timeout_s": 300.0}

@@ -1,4 +1,4 @@
-"""A CPU to measure on, and the fixture families, for tests that compile and run real kernels."""
+"""A CPU and fixture families for tests that compile and run real kernels."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -27,12 +27,12 @@ QUICK = Policy(
 
 @cache
 def faulty() -> Package:
-    """The family whose tunable FAULT chooses what goes wrong."""
+    """Return the family whose tunable FAULT selects a fault."""
     return find(str(FAMILIES / "faulty"))
 
 
 def cpu(folder: Path) -> Device:
-    """This machine's CPU; what is measured once is kept in `folder`."""
+    """Return this machine's CPU; `folder` caches its measurements."""
     (device,) = driver("cpu").discover(folder)
     return device
 
@@ -42,7 +42,7 @@ def config(fault: str = "none", unroll: int = 1) -> Config:
 
 
 def terms(device: Device, package: Package, search_id: int = 1, **changes: Any) -> SearchTerms:
-    """Terms of a quick search; keyword arguments replace problem, objective, policy or seed."""
+    """Return terms of a quick search; keyword arguments replace problem, objective, policy or seed."""
     problem: Mapping[str, Value] = changes.pop("problem", None) or package.family.problem("N=256", "cpu")
     return SearchTerms(
         search_id=search_id,

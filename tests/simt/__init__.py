@@ -1,1 +1,1 @@
-"""CUDA kernels executed on the host, one fiber for each thread: what they compute is known without a GPU."""
+"""CUDA kernels executed on the host, one fiber per thread, to check their results without a GPU."""

@@ -1,4 +1,4 @@
-"""Renders a CUDA kernel with stand-ins for PTX, compiles it for the host, and runs it."""
+"""Renders a CUDA kernel with replacements for PTX, compiles it for the host, and runs it."""
 
 import ctypes
 import hashlib
@@ -38,7 +38,7 @@ extern "C" const char* run(
 }
 """
 ORDERS = ((False, False), (True, True))
-"""(last thread first, copies at once): what runs ahead of whom differs most between these two."""
+"""Orders of execution: (last thread first, copies at once). These two differ most."""
 
 
 def compiler() -> str | None:
@@ -56,10 +56,10 @@ class HostKernel:
     def __call__(
         self, inputs: Mapping[str, NDArray[Any]], *, descending: bool = False, eager: bool = False
     ) -> dict[str, NDArray[Any]]:
-        """The outputs' numbers, by name.
+        """Return the outputs' values by name.
 
         Raises:
-            AssertionError: a thread did what no GPU bears, or damaged memory that is not its own.
+            AssertionError: a thread did something a GPU does not allow, or damaged foreign memory.
         """
         arguments = [
             Argument(name=each.name, role=each.role, dtype=each.dtype, shape=each.shape) for each in self.operands
@@ -100,7 +100,7 @@ def build(package: Package, config: Config, problem: Problem, device: Device, fo
 
 
 def described(tensor_map: TensorMap, address: int) -> NDArray[Any]:
-    """What the stand-in for a tensor map knows, in the place of what the driver would make of it."""
+    """Return the description that the fake tensor map uses in place of the driver's encoding."""
     shape, box = (tuple(reversed(each)) for each in (tensor_map.shape, tensor_map.box))
     words = np.zeros(32, np.uint32)
     words[:2].view(np.uint64)[0] = address
@@ -110,7 +110,7 @@ def described(tensor_map: TensorMap, address: int) -> NDArray[Any]:
 
 
 def error(outputs: Mapping[str, NDArray[Any]], exact: Mapping[str, NDArray[Any]]) -> float:
-    """Relative L2 of the output that is furthest off, NaN where a number of it is."""
+    """Return the largest relative L2 error of the outputs; NaN if any value is NaN."""
     errors = [
         np.linalg.norm(outputs[name].astype(np.float64) - exact[name]) / np.linalg.norm(exact[name]) for name in exact
     ]

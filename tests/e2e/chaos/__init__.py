@@ -1,1 +1,1 @@
-"""Random faults at a running fleet, and what must hold afterwards: ``make chaos``."""
+"""Random faults in a running fleet, and an audit of the result: ``make chaos``."""

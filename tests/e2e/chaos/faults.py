@@ -1,4 +1,4 @@
-"""What happens to a fleet: each fault is done, or says that there was nothing to do it to."""
+"""Faults of a fleet. Each is carried out, or reports that it had no target."""
 
 import random
 import signal
@@ -13,18 +13,18 @@ from tests.e2e.chaos.fleet import LEASE_S, Fleet, end
 
 JUMPS_S = (-86_400.0, -300.0, -LEASE_S, LEASE_S, 300.0, 86_400.0)
 RUNNER_S = 20.0
-"""How long a runner is waited for: at the moment its worker may be compiling, or starting."""
+"""Seconds to wait for a runner. Its worker may be compiling or starting."""
 
 
 class Faults:
-    """Chance decides what is hit, and when."""
+    """Chooses targets and times at random."""
 
     def __init__(self, fleet: Fleet, rng: random.Random) -> None:
         self.fleet = fleet
         self.rng = rng
 
     def do(self, count: int) -> Counter[str]:
-        """So many faults, one after the other, each kind once before chance has its way; what they were."""
+        """Carry out this many faults in turn, each kind at least once; return their names."""
         kinds: Sequence[tuple[Callable[[], bool], int]] = (
             (self.kill_worker, 4),
             (self.pause_worker, 2),
@@ -48,7 +48,7 @@ class Faults:
         return done
 
     def kill_worker(self) -> bool:
-        """Its successor has the same identity."""
+        """Kill a worker; its successor has the same identity."""
         place = self.rng.randrange(len(self.fleet.simulated) + len(self.fleet.real))
         if place < len(self.fleet.real):
             self.fleet.real[place].restart()
@@ -59,12 +59,12 @@ class Faults:
         return True
 
     def pause_worker(self) -> bool:
-        """Past its lease; what it hands in afterwards is late."""
+        """Pause a worker beyond its lease, so that its results come late."""
         processes = [*self.fleet.simulated, *(worker.process for worker in self.fleet.real)]
         return _paused(self.rng.choice(processes), LEASE_S + 1.5)
 
     def kill_runner(self) -> bool:
-        """The child that touches the device, not its worker."""
+        """Kill the child process that touches the device, not its worker."""
         deadline = time.monotonic() + RUNNER_S
         while time.monotonic() < deadline:
             runners = [runner for worker in self.fleet.real for runner in worker.runners]
@@ -78,7 +78,7 @@ class Faults:
         return False
 
     def fill_disk(self) -> bool:
-        """No result fits on a worker's disk for a while; the worker itself may die meanwhile, too."""
+        """Fill a worker's disk for a while, so that no result fits. The worker may also die during that time."""
         worker = self.rng.choice(self.fleet.real)
         worker.machine.fill_disk()
         time.sleep(self.rng.uniform(0.5, 3.0))
@@ -88,7 +88,7 @@ class Faults:
         return True
 
     def jump_clock(self) -> bool:
-        """The wall clock of a worker jumps, up to a day back or ahead, while it works."""
+        """Move a worker's wall clock up to a day back or ahead while it works."""
         self.rng.choice(self.fleet.real).machine.jump(self.rng.choice(JUMPS_S))
         return True
 
@@ -97,7 +97,7 @@ class Faults:
         return True
 
     def delay_connections(self) -> bool:
-        """Up to beyond a lease, so that even heartbeats come too late."""
+        """Delay connections up to beyond a lease, so that even heartbeats come too late."""
         self.fleet.network.hold(self.rng.uniform(0.2, 1.5 * LEASE_S))
         return True
 

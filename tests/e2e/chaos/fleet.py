@@ -1,4 +1,4 @@
-"""Service processes, simulated and real workers, the network between, and the database server."""
+"""The fleet: service processes, simulated and real workers, the network between them, and the database server."""
 
 import asyncio
 import subprocess
@@ -27,15 +27,15 @@ from workers.system.machine import processor_model
 T = TypeVar("T")
 LEASE_S = 3.0
 SHORT = {"quick_samples": 5, "confirm_samples": 10, "challenge_every": 200}
-"""Few samples, so that many trials meet a fault. What decides about faults is that of the default policy."""
+"""A policy with few samples, so that many trials meet a fault. Its treatment of faults is the default one."""
 PATIENCE_S = 600.0
 RECORDING = Path(__file__).resolve().parents[2] / "data" / "spaces" / "convolution-RTX_3090.json.gz"
 KINDS = ("cpu", "replay")
-"""Of the real workers, one each: the first has runners, the second answers fast enough to be hit often."""
+"""Real workers, one of each kind: the first has runners, the second answers fast and is hit often."""
 
 
 class Fleet:
-    """Each part may be hurt by `tests.e2e.chaos.faults`."""
+    """Parts of a fleet that `tests.e2e.chaos.faults` damages."""
 
     def __init__(self, server: postgresql.Server, folder: Path, stack: ExitStack, *, services: int, seed: int) -> None:
         self.server = server
@@ -50,7 +50,7 @@ class Fleet:
         stack.callback(self.network.close)
 
     def begin(self, simulated: int) -> None:
-        """Start the workers, and a search for each kind of them."""
+        """Start the workers, and a search for each kind of worker."""
         for service in self.services:
             service.ready()
         shim = built_shim(self.folder)
@@ -80,12 +80,12 @@ class Fleet:
                 try:
                     request.submit(client)
                     return
-                except Conflict:  # its worker has not registered yet
+                except Conflict:  # the worker has not registered yet
                     assert time.monotonic() < deadline, f"no worker offers {device}"
                     time.sleep(0.5)
 
     def simulated_worker(self, number: int) -> "subprocess.Popen[bytes]":
-        """One with a bad network of its own; its successors have the same name."""
+        """Start a simulated worker with its own bad network; its successors have the same name."""
         urls = [service.url for service in self.services]
         command = [sys.executable, "-m", "tests.bench.fleet.process", str(number), str(self._seed), *urls]
         self._seed += 1
@@ -93,15 +93,15 @@ class Fleet:
             return subprocess.Popen(command, stdout=answers, stderr=log)
 
     def replace_service(self, place: int) -> None:
-        """kill -9, and another one at the same address."""
+        """Kill a service with kill -9 and start another one at its address."""
         old = self.services[place]
         end(old.process)
         self.services[place] = Service(self.location, self.folder, lease_s=LEASE_S, port=_port(old))
 
     def look_after(self) -> None:
-        """What a person and a machine's own watchdog do: clear devices that were set aside, start what ended.
+        """Do what an operator and a watchdog do: clear quarantined devices, restart ended processes.
 
-        A service ends by itself when it finds no database while it starts.
+        A service exits if it finds no database at its start.
         """
         for worker in self.real:
             worker.look_after()
@@ -116,11 +116,11 @@ class Fleet:
                     for slot in seen.slots:
                         if slot.quarantine_reason is not None:
                             client.clear(seen.id, slot.device_uuid)
-        except (ServiceUnreachable, ServiceError, NotFound):  # next time
+        except (ServiceUnreachable, ServiceError, NotFound):  # retried at the next call
             return
 
     def finish(self) -> None:
-        """Let what was begun end, and wait for that."""
+        """Let the searches end, and wait for that."""
         for row in self.rows("SELECT id FROM searches"):
             self._stop(row.id)
         deadline = time.monotonic() + PATIENCE_S
@@ -136,7 +136,7 @@ class Fleet:
                 try:
                     client.command(search_id, "stop")
                     return
-                except Conflict:  # it has ended
+                except Conflict:  # the search has ended
                     return
                 except (ServiceUnreachable, ServiceError) as error:  # the service may still be starting
                     assert time.monotonic() < deadline, f"search {search_id} cannot be stopped: {error}"
@@ -147,7 +147,7 @@ class Fleet:
         return self.asked(lambda connection: connection.execute(text(query)).fetchall())
 
     def asked(self, question: Callable[[Connection], T]) -> T:
-        """An answer of the database, which may just be coming up again."""
+        """Return an answer of the database, which may still be starting."""
         for _ in range(100):
             try:
                 database = Database.open(self.location)

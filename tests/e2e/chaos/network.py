@@ -1,4 +1,4 @@
-"""The network between real workers and the services: connections go to each service in turn, and may be cut or held."""
+"""Network between real workers and services: distributes connections, and can cut or delay them."""
 
 import asyncio
 import threading
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Network:
-    """A relay in a thread of its own; what a worker takes for the service."""
+    """A TCP relay in its own thread, at the address that workers use for the service."""
 
     def __init__(self, ports: Sequence[int]) -> None:
         self._ports = list(ports)
@@ -24,11 +24,11 @@ class Network:
         self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     def cut(self) -> None:
-        """Every connection breaks off, whatever is on its way."""
+        """Drop every connection with all data in flight."""
         self._run(self._cut())
 
     def hold(self, seconds: float) -> None:
-        """Nothing arrives for so long; returns at the end of it."""
+        """Deliver nothing for this many seconds; return at the end."""
         self._run(self._hold(seconds))
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""One run: begin, hurt, let end, and look into the books."""
+"""A chaos run: start a fleet, inject faults, let it end, audit the database."""
 
 import json
 import random
@@ -17,7 +17,7 @@ from tests.e2e.chaos.faults import Faults
 from tests.e2e.chaos.fleet import RECORDING, Fleet
 
 SETTINGS = {"fsync": "off"}
-"""Killing processes loses nothing that was written; only a power cut would."""
+"""Killed processes lose nothing that was written; only a power failure would, so the server need not sync."""
 _ENDED = """
 SELECT name, proposal, outcome_kind, (
     SELECT max(worker_losses) FROM jobs WHERE jobs.trial_id = trials.id AND jobs.kind = 'evaluate'
@@ -26,7 +26,7 @@ JOIN searches ON searches.id = search_id JOIN families ON digest = family_digest
 
 
 def run(faults: int, *, services: int, workers: int, seed: int) -> tuple[Counter[str], Counter[str]]:
-    """The faults that were done, and what came of it; raises when something does not add up."""
+    """Return the injected faults and the audit. Raises if the audit fails."""
     with postgresql.server(SETTINGS) as server, tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         fleet = Fleet(server, Path(folder), stack, services=services, seed=seed)
         fleet.begin(workers)
@@ -36,7 +36,7 @@ def run(faults: int, *, services: int, workers: int, seed: int) -> tuple[Counter
 
 
 def audited(fleet: Fleet) -> Counter[str]:
-    """Fail unless every trial ended exactly once; what workers were answered, by status, and how trials ended."""
+    """Check that every trial ended exactly once. Return the answers to workers by status, and the outcomes."""
     answers = [json.loads(line) for line in (fleet.folder / "answers").read_text().splitlines()]
     accepted = [attempt for attempt, status in answers if status == "accepted"]
     assert len(set(accepted)) == len(accepted), "a report was taken twice"
@@ -56,9 +56,9 @@ def audited(fleet: Fleet) -> Counter[str]:
 
 
 def _rightful(trial: Any) -> tuple[str, ...]:
-    """How a trial may end when nothing but its config decides: as it was recorded, or measured.
+    """Return the outcomes that a trial may have apart from faults: recorded, or measured.
 
-    Under the default policy a trial that lost its worker three times ends without a word on its config.
+    With the default policy a trial whose worker was lost three times ends without an outcome for its config.
     """
     if trial.outcome_kind == "abandoned" and trial.losses >= Policy().max_worker_losses:
         return ("abandoned",)

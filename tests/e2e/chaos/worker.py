@@ -1,4 +1,4 @@
-"""The real worker program, on a machine whose disk and clock can be tampered with (`shim.c`)."""
+"""Real workers on machines whose disk and clock can be manipulated (`shim.c`)."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ NS = 10**9
 
 
 def built_shim(folder: Path) -> Path:
-    """The shim as a library."""
+    """Build the shim as a shared library."""
     compiler = shutil.which("gcc") or shutil.which("cc") or shutil.which("clang")
     assert compiler is not None, "chaos needs a C compiler"
     library = folder / "shim.so"
@@ -24,7 +24,7 @@ def built_shim(folder: Path) -> Path:
 
 
 class Machine:
-    """Where one worker lives: its folders outlive it, as a machine's do."""
+    """Machine of one worker. Its folders survive the worker."""
 
     def __init__(self, folder: Path, shim: Path | None) -> None:
         self.data = folder / "data"
@@ -37,14 +37,14 @@ class Machine:
         self.jump(0.0)
 
     def jump(self, seconds: float) -> None:
-        """Set the wall clock so far from the true time."""
+        """Set the wall clock to this difference from the true time."""
         if not self._clock.exists():
             self._clock.write_bytes(bytes(8))
         with self._clock.open("r+b") as file:
             file.write(struct.pack("q", int(seconds * NS)))
 
     def fill_disk(self) -> None:
-        """Nothing fits into the folder of results any more."""
+        """Let nothing more fit into the folder of results."""
         (self.data / "full").touch()
 
     def free_disk(self) -> None:
@@ -52,7 +52,7 @@ class Machine:
 
     @property
     def environment(self) -> dict[str, str]:
-        """A machine of its own has its own locks, too: nobody else's measuring keeps it waiting."""
+        """Return the environment. A separate lock folder keeps other measurements from blocking this worker."""
         own = {"HOME": str(self._folder), "TMPDIR": str(self._folder / "tmp")}
         if self._shim is not None:
             own |= {"LD_PRELOAD": str(self._shim), "SHIM_CLOCK": str(self._clock), "SHIM_FULL": str(self.data)}
@@ -60,10 +60,10 @@ class Machine:
 
 
 class RealWorker:
-    """``kernel-evo worker`` on a machine; whoever kills it starts its successor.
+    """``kernel-evo worker`` on a machine. After a kill, call `restart`.
 
     Args:
-        kind: of device it offers: `cpu` compiles, proves and times in runners; `replay` answers from a recording.
+        kind: device it offers: `cpu` compiles, verifies and measures in runners; `replay` answers from a recording.
     """
 
     def __init__(self, url: str, machine: Machine, kind: str) -> None:
@@ -81,7 +81,7 @@ class RealWorker:
 
     @property
     def runners(self) -> list[psutil.Process]:
-        """Its disposable children, which touch the device."""
+        """Return its child processes that touch the device."""
         try:
             below = psutil.Process(self.process.pid).children(recursive=True)
             return [each for each in below if "workers.runner.guardian" in each.cmdline()]
@@ -89,18 +89,18 @@ class RealWorker:
             return []
 
     def restart(self) -> None:
-        """kill -9, and whatever looks after the machine starts it again."""
+        """Kill it with kill -9 and start it again, as a watchdog would."""
         self.process.kill()
         self.process.wait()
         self.process = self._started()
 
     def look_after(self) -> None:
-        """Start it again if it ended by itself."""
+        """Start it again if it ended."""
         if self.process.poll() is not None:
             self.process = self._started()
 
     def end(self) -> None:
-        """With everything below it."""
+        """End it with all child processes."""
         below = psutil.Process(self.process.pid).children(recursive=True) if self.process.poll() is None else []
         self.process.send_signal(signal.SIGCONT)
         self.process.kill()

@@ -1,4 +1,4 @@
-"""A real browser, and a watcher over what a page does in it."""
+"""A real browser, with a watcher that records violations of a page."""
 
 import shutil
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ WIDE, NARROW, SMALL = (1280, 900), (390, 844), (360, 740)
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """The system's Chromium, else Playwright's own; skips, saying how to get one, where there is neither."""
+    """Launch the system's Chromium or Playwright's own; skip with instructions if there is neither."""
     expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
         path = executable(playwright)
@@ -42,14 +42,14 @@ def chromium() -> Iterator[Browser]:
 
 
 def executable(playwright: Playwright) -> str | None:
-    """Where a Chromium is."""
+    """Return the path of a Chromium."""
     found = next(filter(None, map(shutil.which, INSTALLED)), None)
     own = playwright.chromium.executable_path
     return found or (own if Path(own).exists() else None)
 
 
 class Watcher:
-    """Notes what no page of ours may do: ask anybody else for anything, complain, or break its own policy."""
+    """Records requests to other hosts, console errors, and violations of the security policy."""
 
     def __init__(self, context: BrowserContext, url: str) -> None:
         self.complaints: list[str] = []
@@ -64,7 +64,7 @@ class Watcher:
             self.complaints.append(f"external request: {request.url}")
 
     def _on_console(self, message: ConsoleMessage) -> None:
-        refused_form = "status of 422" in message.text  # a page that says what is wrong with what was typed
+        refused_form = "status of 422" in message.text  # the form shown again with its faults
         if message.type == "error" and not refused_form:  # a violated policy is reported here, too
             self.complaints.append(f"console: {message.text} ({message.location.get('url')})")
 
@@ -73,7 +73,7 @@ class Watcher:
 def reading(
     browser: Browser, url: str, *, size: tuple[int, int] = WIDE, dark: bool = False, strict: bool = True
 ) -> Iterator[Page]:
-    """A page in a browser profile of its own; fails when it did what none of ours may do, if `strict`."""
+    """Open a page in a new browser profile. With `strict`, fail on recorded violations."""
     width, height = size
     context = browser.new_context(
         base_url=url,
@@ -91,10 +91,10 @@ def reading(
 
 
 def assert_accessible(page: Page, *, leaving_out: str | None = None) -> None:
-    """No serious or critical finding of axe-core.
+    """Check that axe-core has no serious or critical finding.
 
     Args:
-        leaving_out: a selector of what is not looked into, e.g. drawings that are hidden from whoever cannot see them.
+        leaving_out: selector of elements not checked, e.g. drawings hidden from screen readers.
     """
     context = None if leaving_out is None else {"exclude": [[leaving_out]]}
     found = Axe().run(page, context, options={"resultTypes": ["violations"]}).response["violations"]

@@ -1,4 +1,4 @@
-"""One service and one browser for every test of the pages; a profile of its own for each."""
+"""One service and one browser for all page tests; each test has its own profile."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="package")
 def site(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """The service; it asks for the browser first, so that nothing is measured where there is none."""
+    """Return the service. The browser is requested first, so that nothing is measured without one."""
     configure("console", "error")
     with sites.site(tmp_path_factory.mktemp("site")) as made:
         yield made

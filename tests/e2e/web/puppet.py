@@ -1,4 +1,4 @@
-"""A search that goes on only when a test says so: the pages see trials end exactly then."""
+"""A search that advances only when a test says so, so that trials end at known moments."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,14 +17,14 @@ WORKER = "puppeteer"
 
 @dataclass(frozen=True, kw_only=True)
 class Puppet:
-    """A running search, and the worker that serves it by hand."""
+    """A running search, with a worker controlled by the test."""
 
     client: Client
     search_id: int
 
     @classmethod
     def on(cls, client: Client) -> "Puppet":
-        """A fresh search of a made-up family on a made-up device."""
+        """Start a search of a synthetic family on a synthetic device."""
         device = replace(DEVICE, model="Puppet CPU", uuid="puppet-0")
         client.register_worker(WORKER, name=WORKER, host="here", devices=[device])
         client.register_family(DIGEST, name=FAMILY["name"], document=FAMILY, location=None)
@@ -34,7 +34,7 @@ class Puppet:
         return made
 
     def serve(self, jobs: int, outcome: Callable[[Config], Outcome] | None = None) -> None:
-        """End so many jobs, now."""
+        """End this many jobs now."""
         for _ in range(jobs):
             (lease,) = self.client.lease(WORKER, "puppet-0", count=1, wait_s=20.0).leases
             self.client.report(lease.attempt_id, lease.token, self._report(lease, outcome))
@@ -50,5 +50,5 @@ class Puppet:
 
 
 def faster(step: int) -> Callable[[Config], Outcome]:
-    """Each step is faster than the one before: its trial comes first."""
+    """Make each trial faster than the one before, so that it ranks first."""
     return lambda _: Measured(timing=timing(10.0 - step))

@@ -1,7 +1,7 @@
-"""Every page as a picture, light and dark, wide and narrow: `make screenshots`.
+"""Screenshots of every page, light and dark, wide and narrow: `make screenshots`.
 
-Look at them. The good ones are kept in docs/images: what they show is a real search of attention on this machine's CPU.
-Names after the folder take only those pages; `--whole` takes a page from top to bottom.
+Look at them. Good ones are kept in docs/images; they show a real search of attention on this machine's CPU.
+Names after the folder select pages; `--whole` captures pages from top to bottom.
 """
 
 import sys
@@ -23,7 +23,7 @@ BUDGET = {"trials": 60, "minutes": 2.0}
 
 
 def paths(made: Site, search: int) -> dict[str, str]:
-    """Name of the picture → path of the page."""
+    """Return picture name → path of the page."""
     champion = made.client.champions().items[0].id
     trial, other = (each.number for each in made.client.trials(search, sort="rank", limit=2).items)
     return {
@@ -58,7 +58,7 @@ def take(browser: Browser, url: str, pages: Mapping[str, str], folder: Path, *, 
 
 
 def draw(page: Page) -> None:
-    """Bring every plot of the page into view, which is when it is drawn."""
+    """Scroll every plot into view, which draws it."""
     for section in page.locator(".exhibit").all():
         section.scroll_into_view_if_needed()
         expect(section).to_have_attribute("aria-busy", "false", timeout=PATIENCE_MS)

@@ -1,4 +1,4 @@
-"""A real service with a real worker on this machine's CPU and a recorded space, for browsers to visit."""
+"""A real service with a worker on this machine's CPU and a recorded space, for browser tests."""
 
 import threading
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ QUICK = {
     "measure_timeout_s": 10.0,
     "seeds": 1,
 }
-"""A policy with few samples: these tests are about pages."""
+"""A policy with few samples, because these tests are about pages."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class Site:
 
     Attributes:
         measured: a finished search on the real CPU, with a champion.
-        recorded: a finished search of a recorded space, with failures in it.
+        recorded: a finished search of a recorded space, with failures.
     """
 
     url: str
@@ -48,13 +48,13 @@ class Site:
     recorded: int
 
     def finished(self, search_id: int) -> SearchView:
-        """The search, once it has ended."""
+        """Return the search once it has ended."""
         wait_until(lambda: self.client.search(search_id).state in TERMINAL)
         return self.client.search(search_id)
 
 
 def register(client: Client, family: Path | str) -> str:
-    """The digest under which the service now knows a family."""
+    """Register a family and return its digest."""
     package = find(str(family))
     client.register_family(
         package.digest, name=package.family.name, document=package.family.document, location=package.location
@@ -69,7 +69,7 @@ def submit(client: Client, family: Path | str, **terms: Any) -> int:
 
 @contextmanager
 def site(folder: Path, *, trials: int = 60) -> Iterator[Site]:
-    """Ready when both its searches have ended; `trials` of the recorded one, and as many as that takes on the CPU."""
+    """Yield the site once both searches have ended; `trials` limits the recorded one."""
     database = folder / "evo.db"
     with _own_device_lock(folder), served(database) as url, Client(url) as client, _working(url, folder):
         wait_until(lambda: len({device.kind for row in client.workers().items for device in row.devices}) == 2)
@@ -87,7 +87,7 @@ def site(folder: Path, *, trials: int = 60) -> Iterator[Site]:
 
 @contextmanager
 def _own_device_lock(folder: Path) -> Iterator[None]:
-    """Whoever else measures on this machine shall not hold up these tests."""
+    """Use a separate device lock, so that other measurements on this machine do not block these tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(folder))
         patch.setattr("tempfile.tempdir", None)

@@ -1,4 +1,4 @@
-"""Plots, a trial, two trials and the evidence of a champion, as a reader uses them."""
+"""Plots, trial, comparison and evidence pages in a browser."""
 
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -14,15 +14,15 @@ SECTIONS = ("best", "parallel", "importances", "outcomes", "slices", "contour", 
 
 
 def drawn(page: Page, name: str) -> None:
-    """Wait until a plot has come into view and was drawn."""
+    """Scroll a plot into view and wait until it is drawn."""
     section = page.locator(f"#{name}")
     section.scroll_into_view_if_needed()
     expect(section).to_have_attribute("aria-busy", "false", timeout=PATIENCE_MS)
     expect(section.locator(".said")).not_to_have_text("Drawing…")
 
 
-def test_every_plot_is_drawn_within_the_policy(site: Site, page: Page) -> None:
-    """The watcher behind `page` fails on any violation of the policy, any error and any external request."""
+def test_every_plot_is_drawn_within_the_security_policy(site: Site, page: Page) -> None:
+    """The watcher of `page` fails on any policy violation, error or external request."""
     page.goto(f"/searches/{site.recorded}")
     page.get_by_role("link", name="All plots").click()
     for name in SECTIONS:
@@ -37,7 +37,7 @@ def test_every_plot_is_drawn_within_the_policy(site: Site, page: Page) -> None:
     assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
 
 
-def test_the_brush_filters_the_table_and_stands_in_the_address(site: Site, page: Page) -> None:
+def test_brush_filters_the_table_and_is_kept_in_the_address(site: Site, page: Page) -> None:
     page.goto(f"/searches/{site.recorded}/plots#parallel")
     drawn(page, "parallel")
     axis = page.locator("#parallel .grip").first
@@ -70,12 +70,12 @@ def test_the_brush_filters_the_table_and_stands_in_the_address(site: Site, page:
 
 
 def all_values(page: Page) -> list[str]:
-    """What stands beside the first axis, lowest first."""
+    """Return the labels of the first axis, lowest first."""
     found: list[str] = page.locator("#parallel g").first.locator("text:not(.name)").all_text_contents()
     return found
 
 
-def test_a_trial_is_compared_with_another(site: Site, page: Page) -> None:
+def test_trial_is_compared_with_another(site: Site, page: Page) -> None:
     page.goto(f"/searches/{site.measured}/trials/2")
     expect(page.get_by_role("heading", level=1)).to_have_text("Trial 2")
     expect(page.get_by_role("region", name="Hot samples in the order taken")).to_be_visible()
@@ -90,7 +90,7 @@ def test_a_trial_is_compared_with_another(site: Site, page: Page) -> None:
     assert_accessible(page)
 
 
-def test_the_evidence_holds_every_rule_and_goes_with_the_reader(site: Site, browser: Browser) -> None:
+def test_evidence_page_shows_every_rule_and_offers_downloads(site: Site, browser: Browser) -> None:
     champion = site.finished(site.measured).champion
     assert champion is not None and champion.verdict is not None
     with reading(browser, site.url, size=NARROW, dark=True) as page:

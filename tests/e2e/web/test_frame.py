@@ -1,4 +1,4 @@
-"""Every page: reachable, readable by everybody, asking nobody else for anything."""
+"""Every page is reachable, accessible, and requests nothing from other hosts."""
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -11,13 +11,13 @@ SIDEWAYS = """
   .filter((each) => each.scrollWidth > each.clientWidth + 1)
   .map((each) => each.getAttribute("aria-label") ?? each.id)
 """
-"""Tables, other than of code, that a reader would have to push aside to see all of."""
+"""Tables, except of code, that are wider than the window."""
 
 pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.mark.parametrize(("size", "dark"), [(WIDE, False), (SMALL, True)], ids=["wide-light", "small-dark"])
-def test_every_page_is_for_everybody(site: Site, browser: Browser, size: tuple[int, int], dark: bool) -> None:
+def test_every_page_is_accessible(site: Site, browser: Browser, size: tuple[int, int], dark: bool) -> None:
     with reading(browser, site.url, size=size, dark=dark) as page:
         for name in ("Searches", "Champions", "Workers", "Families"):
             page.goto("/")

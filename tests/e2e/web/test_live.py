@@ -1,4 +1,4 @@
-"""Watching a search: what is new appears by itself, and never moves what the reader looks at."""
+"""Live updates: new content appears, and nothing the reader looks at moves."""
 
 import time
 from collections.abc import Iterator
@@ -15,15 +15,15 @@ from tests.integration.serving import served
 pytestmark = pytest.mark.timeout(180)
 
 SLOW_MS = 60_000
-"""A page asks a slow service less often: after an answer that took long, the next request waits up to 10 s."""
+"""Longest pause in milliseconds. After a slow answer, a page waits up to 10 s before its next request."""
 
 TOP = "row => row.getBoundingClientRect().top"
-"""Where a row stands in the window."""
+"""Script that returns the position of a row in the window."""
 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A service on which nothing happens but by hand."""
+    """Return the URL of a service on which only the test changes anything."""
     with served(tmp_path_factory.mktemp("live") / "evo.db") as url:
         yield url
 
@@ -64,7 +64,7 @@ def test_new_trials_appear_and_nothing_moves(puppet: Puppet, url: str, browser: 
         page.evaluate("getSelection().selectAllChildren(document.getElementById('progress'))")
         with page.expect_response("**/live", timeout=SLOW_MS):
             puppet.serve(1, faster(2))
-        expect(ended).to_have_text("4")  # what is under a pressed pointer waits
+        expect(ended).to_have_text("4")  # content under a pressed pointer is not updated
         page.mouse.move(0, 0)
         page.mouse.up()
         expect(ended).to_have_text("5", timeout=SLOW_MS)
@@ -101,7 +101,7 @@ def test_plots_and_their_lead_follow_the_trials(puppet: Puppet, url: str, browse
 
 
 def run_until(page: Page, place: Locator, text: str) -> None:
-    """Let the page's own clock run until it says so: news reach it in real time, which that clock does not see."""
+    """Advance the page's clock until the condition holds. Events arrive in real time, unseen by that clock."""
     for _ in range(200):
         page.clock.run_for(2000)
         if text in place.inner_text():
@@ -110,8 +110,8 @@ def run_until(page: Page, place: Locator, text: str) -> None:
     expect(place).to_contain_text(text)
 
 
-def test_the_page_says_why_it_is_old_and_goes_on_by_itself(puppet: Puppet, url: str, browser: Browser) -> None:
-    with wire_to(url) as wire, reading(browser, wire.url, strict=False) as page:  # a browser notes what it cannot load
+def test_page_says_why_it_is_out_of_date_and_recovers(puppet: Puppet, url: str, browser: Browser) -> None:
+    with wire_to(url) as wire, reading(browser, wire.url, strict=False) as page:  # a browser logs failed requests
         page.goto(f"/searches/{puppet.search_id}")
         puppet.serve(1, faster(0))
         expect(page.locator("a.trial")).to_have_count(1)
@@ -129,7 +129,7 @@ def test_the_page_says_why_it_is_old_and_goes_on_by_itself(puppet: Puppet, url: 
 
         page.clock.install()
         page.goto(f"/searches/{puppet.search_id}")
-        page.route("**/live", lambda route: None)  # it hangs
+        page.route("**/live", lambda route: None)  # the request hangs
         puppet.serve(1, faster(2))
         run_until(page, status, "does not answer")
         page.unroute("**/live")

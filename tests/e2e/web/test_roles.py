@@ -1,4 +1,4 @@
-"""Signed in as each role: who sees which button, and the way back from a champion."""
+"""Roles in a browser: who sees which button, and how a champion is rolled back."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def sign_in(page: Page, secret: str) -> None:
     page.wait_for_url("**/workers")
 
 
-def test_each_role_sees_what_it_may_do(browser: Browser, tmp_path: Path) -> None:
+def test_each_role_sees_only_permitted_actions(browser: Browser, tmp_path: Path) -> None:
     stage = Stage(tmp_path / "evo.db")
     stage.submit(budget={"trials": 4})
     list(stage.play())

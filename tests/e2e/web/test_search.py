@@ -1,4 +1,4 @@
-"""From the form to the ranking: start a search on the real CPU, watch it, sort and filter, send the link."""
+"""From form to ranking: start a search on the real CPU, watch it, sort, filter, share the link."""
 
 import re
 
@@ -11,7 +11,7 @@ from tests.e2e.web.site import Site
 pytestmark = pytest.mark.timeout(180)
 
 
-def test_a_search_is_started_from_the_form_and_watched(site: Site, page: Page) -> None:
+def test_search_is_started_from_the_form_and_watched(site: Site, page: Page) -> None:
     page.goto("/")
     page.get_by_role("link", name="New search").click()
     page.get_by_label("Family").select_option("saxpy")
@@ -41,7 +41,7 @@ def test_a_search_is_started_from_the_form_and_watched(site: Site, page: Page) -
     assert len(site.client.searches().items) == before + 1, "two clicks start one search"
 
 
-def test_the_address_says_what_is_shown(site: Site, page: Page) -> None:
+def test_address_holds_the_view(site: Site, page: Page) -> None:
     page.goto(f"/searches/{site.recorded}")
     rows = page.locator("#rows a.trial")
     page.locator("#by-number").click()
@@ -59,7 +59,7 @@ def test_the_address_says_what_is_shown(site: Site, page: Page) -> None:
     assert shown
     assert "where=" in str(page.locator("#csv").get_attribute("href"))
 
-    page.goto(page.url)  # the link, sent to somebody else
+    page.goto(page.url)  # another user opens the link
     assert rows.all_text_contents() == shown
     page.get_by_label("Tunables").fill("tile_q=1")
     page.get_by_label("Tunables").press("Enter")
@@ -87,7 +87,7 @@ def test_two_trials_are_ticked_and_compared(site: Site, page: Page) -> None:
     places = [str(box.get_attribute("value")) for box in boxes.all()[:3]]
     for box in boxes.all()[:3]:
         box.check()
-    expect(boxes.first).not_to_be_checked()  # the third one took its place
+    expect(boxes.first).not_to_be_checked()  # the third one replaced it
     page.get_by_label("Sort").select_option("-number")
     page.wait_for_url("**sort=-number*")
     page.get_by_role("button", name=f"Compare {places[1]} and {places[2]}").click()
@@ -109,7 +109,7 @@ def test_two_trials_are_ticked_and_compared(site: Site, page: Page) -> None:
     page.wait_for_url("**/compare?left=*")
 
 
-def test_a_reader_without_scripts_sorts_and_compares(site: Site, browser: Browser) -> None:
+def test_sorting_and_comparing_work_without_scripts(site: Site, browser: Browser) -> None:
     context = browser.new_context(base_url=site.url, java_script_enabled=False)
     try:
         page = context.new_page()

@@ -1,4 +1,4 @@
-"""Many tabs of one browser: they share one stream of events, and hidden ones take no part in it."""
+"""Tabs of one browser share one event stream, and hidden tabs do not use it."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -20,7 +20,7 @@ from tests.integration.serving import listening, wait_until
 pytestmark = pytest.mark.timeout(240)
 
 CONNECTIONS = 6
-"""That a browser opens to one service over HTTP/1.1."""
+"""Connections that a browser opens to one service over HTTP/1.1."""
 
 RECORD = """
 async ({ filters }) => {
@@ -40,11 +40,11 @@ HIDDEN = """
   document.dispatchEvent(new Event("visibilitychange"));
 }
 """
-"""What a browser does when another tab is chosen; a headless one takes every tab for visible."""
+"""Script that simulates a tab switch; a headless browser treats every tab as visible."""
 
 
 class Streams:
-    """Counts the streams of events that are open."""
+    """Counts the open event streams."""
 
     def __init__(self, app: ASGIApp, count: list[int]) -> None:
         self._app = app
@@ -61,7 +61,7 @@ class Streams:
 
 @contextmanager
 def counting(database: Path) -> Iterator[tuple[str, list[int]]]:
-    """A service, and the number of its open streams."""
+    """Yield a service and the counter of its open streams."""
     app, count = create_app(Settings(db=prepared(database))), [0]
     app.add_middleware(Streams, count=count)
     with listening(app) as url:
@@ -69,7 +69,7 @@ def counting(database: Path) -> Iterator[tuple[str, list[int]]]:
 
 
 def names_seen(page: Page) -> list[str]:
-    """Names of the events that `RECORD` has recorded."""
+    """Return the names of the events that `RECORD` has recorded."""
     found: list[str] = page.evaluate("window.seen.map((event) => event.name)")
     return found
 

@@ -1,4 +1,4 @@
-"""A wire between browser and service that a test can cut."""
+"""A connection between browser and service that a test can cut."""
 
 import contextlib
 import socket
