@@ -1,1 +1,1 @@
-"""kernel-evo: the search for fast kernels. No I/O, no SQL, no HTTP and no device here, except in `evo.cli`."""
+"""kernel-evo: a search for fast kernels. Only `evo.cli` does I/O or uses SQL, an HTTP server or a device."""

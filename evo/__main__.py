@@ -1,4 +1,4 @@
-"""``python -m evo`` is ``kernel-evo``."""
+"""Run ``kernel-evo`` as ``python -m evo``."""
 
 from evo.cli.main import run
 

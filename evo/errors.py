@@ -1,16 +1,16 @@
-"""The root of every error this project raises on purpose; a leaf also inherits the builtin it resembles."""
+"""Base classes of the errors that this project raises on purpose. Each subclass also inherits the matching builtin."""
 
 
 class EvoError(Exception):
-    """Something the caller can understand and act on: the message says what is wrong and the way out."""
+    """An error the caller can act on: the message says what is wrong and how to correct it."""
 
 
 class InvalidInput(EvoError, ValueError):
-    """A value from outside is not acceptable.
+    """A value given by the user or by a client is not acceptable.
 
     Args:
-        field: the name of the offending field as the user wrote it, e.g. ``problem.S``.
-        reason: what is wrong and what would be accepted.
+        field: name of the offending field as the user wrote it, e.g. ``problem.S``.
+        reason: what is wrong, and what would be accepted.
     """
 
     def __init__(self, field: str, reason: str) -> None:
@@ -20,12 +20,12 @@ class InvalidInput(EvoError, ValueError):
 
 
 class NotFound(EvoError, LookupError):
-    """A named thing does not exist; the message lists what does."""
+    """A named thing does not exist; the message lists the names that do."""
 
 
 class Conflict(EvoError, RuntimeError):
-    """The request does not fit the present state; the message says which state and what to do."""
+    """The request does not fit the current state; the message names the state and what to do."""
 
 
 class CannotJudge(EvoError):
-    """No config can be judged, because the family's own reference.py fails or breaks its contract."""
+    """No config can be judged because the family's reference.py fails or breaks its contract."""

@@ -1,4 +1,4 @@
-"""Values of the keys that were used last; the others are forgotten."""
+"""A small cache that evicts the least recently used value."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -9,11 +9,11 @@ V = TypeVar("V")
 
 
 class Latest(Generic[K, V]):
-    """At most so many values, for processes that run for months. Not safe to share between threads.
+    """Cache with least-recently-used eviction, for processes that run for months. Not thread-safe.
 
     Args:
-        most: values kept.
-        dropped: is told of each value that is forgotten.
+        most: number of values kept.
+        dropped: called with each evicted value.
     """
 
     def __init__(self, most: int, dropped: Callable[[V], object] = lambda _: None) -> None:
@@ -25,7 +25,7 @@ class Latest(Generic[K, V]):
         return len(self._values)
 
     def get(self, key: K, make: Callable[[], V]) -> V:
-        """Return the value of a key, made now if it is not there."""
+        """Return the value of `key`; call `make` and store its result if the key is absent."""
         if key in self._values:
             self._values.move_to_end(key)
             return self._values[key]

@@ -134,7 +134,7 @@ def _why_none(turn: Turn, to_beat: Bar) -> str | None:
     """
     search = turn.active.search
     _, _, challenged = search.events
-    others = (trial for trial in search.history.kernels(2, besides=to_beat.binaries) if trial is not to_beat.again)
+    others = (trial for trial in search.history.kernels(2, excluding=to_beat.binaries) if trial is not to_beat.again)
     best = next(others, None)
     if best is None or best in search.challengers:
         return None

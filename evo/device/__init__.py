@@ -33,14 +33,14 @@ class Device:
     """One device of one machine, as a worker discovered it.
 
     Attributes:
-        model: what must be equal for two times to be comparable, e.g. ``NVIDIA L4`` or the CPU's model name.
-        architecture: what the compiler targets: ``sm_89``, ``x86_64+avx512``; of kinds that run nothing just a name.
-        uuid: this very unit; one measuring process at a time holds its OS lock.
-        limits: numbers that constraints may name, all in base units: ``cores``, ``simd_bytes``, ``l1_bytes``,
-            ``l2_bytes``; for CUDA ``sm_count``, ``shared_memory_bytes`` (per block), ``max_threads`` (per block) …
-        software: compiler, driver and library versions, recorded with every measurement.
-        memory_bytes: all of the device's own memory; None where it does not say.
-        note: in a search's copy, what its family tells of times taken here; goes wherever the device is shown.
+        model: name that must be equal for two times to be comparable, e.g. ``NVIDIA L4`` or the CPU's model name.
+        architecture: compiler target: ``sm_89``, ``x86_64+avx512``; only a name for kinds that run nothing.
+        uuid: identifies this unit; one measuring process at a time holds its OS lock.
+        limits: numbers that constraints may name, in base units: ``cores``, ``simd_bytes``, ``l1_bytes``, ``l2_bytes``;
+            for CUDA ``sm_count``, ``shared_memory_bytes`` (per block), ``max_threads`` (per block) …
+        software: versions of compiler, driver and libraries, recorded with every measurement.
+        memory_bytes: total memory of the device; None where it does not report it.
+        note: in a search's copy of the device, the family's note on times taken here; shown wherever the device is.
     """
 
     kind: DeviceKind
@@ -59,7 +59,7 @@ class Device:
         return kind_of(self.kind).runs
 
     def copying_at(self, bytes_per_s: float) -> "Device":
-        """The same, its copy bandwidth measured; of one without ceilings nothing else is known."""
+        """Return a copy with a measured copy bandwidth. A device without ceilings is returned unchanged."""
         if self.ceilings is None:
             return self
         return replace(self, ceilings=replace(self.ceilings, bytes_per_s=bytes_per_s, bytes_source="measured"))

@@ -1,4 +1,4 @@
-"""What is counted of a kernel: our names, how people read each figure, and how Nsight Compute calls it."""
+"""Hardware counters of a kernel: our names, their titles and units, and the names in Nsight Compute."""
 
 import math
 from collections.abc import Mapping
@@ -10,27 +10,27 @@ from evo.text.wording import percent_text, significant, time_text
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """How Nsight Compute calls a figure.
+    """A metric of Nsight Compute.
 
     Attributes:
-        scale: what its base unit is multiplied with.
-        most: what it can truly be. A rate whose parts are counted in different replays may come out higher.
-        beside: further names for other instructions of the kind; the worst of those that were issued at all counts.
+        scale: factor from its base unit to ours.
+        most: largest value that is possible. Rates whose parts are counted in different replays may come out higher.
+        alternatives: metrics of similar instructions; the worst one among those that were issued counts.
     """
 
     name: str
     scale: float = 1.0
     most: float = math.inf
-    beside: tuple[str, ...] = ()
+    alternatives: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
-        return (self.name, *self.beside)
+        return (self.name, *self.alternatives)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """One thing that is counted.
+    """One counted quantity.
 
     Attributes:
         unit: ``fraction`` (of 1), ``us``, ``bytes`` or a bare ``number``.
@@ -91,7 +91,10 @@ FIGURES: Mapping[str, Figure] = {
         title="bytes used of each sector loaded or copied",
         unit="fraction",
         metric=Metric(
-            name=_USED_OF_SECTORS.format("ld"), scale=_PERCENT, most=1.0, beside=(_USED_OF_SECTORS.format("ldgsts"),)
+            name=_USED_OF_SECTORS.format("ld"),
+            scale=_PERCENT,
+            most=1.0,
+            alternatives=(_USED_OF_SECTORS.format("ldgsts"),),
         ),
     ),
     "sectors_per_load": Figure(
@@ -139,4 +142,4 @@ FIGURES: Mapping[str, Figure] = {
         title="ready but not selected, cycles per instruction", metric=Metric(name=_STALLED.format("not_selected"))
     ),
 }
-"""In the order of a summary. An older or newer GPU may lack some: those are left out."""
+"""In the order of a summary. Figures that a GPU does not have are omitted."""

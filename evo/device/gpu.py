@@ -1,4 +1,4 @@
-"""What a GPU's attributes mean for constraints and for the roofline."""
+"""Device limits and peak rates of a GPU, from its driver attributes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,15 +19,15 @@ _PER_CLOCK: Mapping[int, Mapping[str, int]] = {
 
 
 _CACHE_BYTES_PER_CLOCK = 32
-"""What each multiprocessor takes from the L2 cache in one clock: a coarse value between two known ones.
+"""Bytes that each multiprocessor reads from the L2 cache per clock: a coarse value between two known ones.
 
-Reads of 37 MB on an H100 took 17, time between launches included; none takes more than 64 (NVIDIA's white papers).
+Reads of 37 MB on an H100 reached 17, launch gaps included; no GPU reaches more than 64 (NVIDIA's white papers).
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rates:
-    """Datasheet ceilings of one GPU."""
+    """Peak rates of one GPU, as in its datasheet."""
 
     flops_per_s: Mapping[str, float]
     bytes_per_s: float
@@ -35,13 +35,13 @@ class Rates:
 
 
 def limits(attributes: Mapping[str, int]) -> dict[str, float]:
-    """`Device.limits` of a GPU; `evo.family.LIMITS` lists them."""
+    """Return `Device.limits` of a GPU; `evo.family.LIMITS` lists their names."""
     found = {name: float(value) for name, value in attributes.items() if name not in _NO_LIMITS}
     return {**found, "compute_capability": float(capability(attributes))}
 
 
 def ceilings(attributes: Mapping[str, int]) -> Rates:
-    """Peak rates from clocks and widths, as a datasheet has them; an unknown architecture states no arithmetic rate."""
+    """Return peak rates computed from clocks and widths; an unknown architecture has no arithmetic rates."""
     known = [each for each in _PER_CLOCK if each <= capability(attributes)]
     per_clock = _PER_CLOCK[max(known)] if known else {}
     clocks_per_s = attributes["clock_khz"] * 1e3 * attributes["sm_count"]
@@ -54,5 +54,5 @@ def ceilings(attributes: Mapping[str, int]) -> Rates:
 
 
 def capability(attributes: Mapping[str, int]) -> int:
-    """E.g. 89 for sm_89."""
+    """Return the compute capability as one number, e.g. 89 for sm_89."""
     return attributes["capability_major"] * 10 + attributes["capability_minor"]

@@ -1,4 +1,4 @@
-"""What a device must have, beyond being of a search's model, to be given work of it."""
+"""What a device must have, in addition to the right model, to receive work of a search."""
 
 import re
 from collections.abc import Mapping
@@ -14,14 +14,14 @@ GB = 10**9
 
 @dataclass(frozen=True, kw_only=True)
 class Requirements:
-    """None and nothing require nothing.
+    """Requirements of a search on devices; the defaults require nothing.
 
     Attributes:
-        memory_gb: of the device's own memory, at least; gigabytes of 10^9 bytes, as the device itself reports it.
+        memory_gb: least memory of the device, in gigabytes of 10^9 bytes, as the device reports it.
         toolkit: least versions by name: ``cuda`` (the toolkit that compiles), ``cuda_driver``, ``gcc`` …
 
     Raises:
-        InvalidInput: a version is none, or the memory is not above 0.
+        InvalidInput: a version is malformed, or the memory is not above 0.
     """
 
     memory_gb: float | None = None
@@ -36,12 +36,12 @@ class Requirements:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Each thing that is required: ``22 GB of memory``, ``cuda 12.4 or newer``."""
+        """Each requirement in words: ``22 GB of memory``, ``cuda 12.4 or newer``."""
         memory = () if self.memory_gb is None else (f"{self.memory_gb:g} GB of memory",)
         return (*memory, *(f"{name} {version} or newer" for name, version in self.toolkit.items()))
 
     def lacking(self, device: Device) -> str | None:
-        """What a device lacks, in words; None when it has everything."""
+        """Return what a device lacks, in words; None when it meets all requirements."""
         if self.memory_gb is not None:
             if device.memory_bytes is None:
                 return f"does not say how much memory it has ({self.memory_gb:g} GB are required)"
@@ -57,7 +57,7 @@ class Requirements:
 
 
 def version_of(device: Device, name: str) -> str | None:
-    """The version of one of a device's pieces of software; a compiler goes by its own name: ``gcc``, ``clang``."""
+    """Return the version of a device's software by name; compilers have their own names: ``gcc``, ``clang``."""
     given = device.software.get(name, "")
     compiler, _, version = device.software.get("compiler", "").partition(" ")
     if not given and compiler.lower() == name.lower():
@@ -67,10 +67,10 @@ def version_of(device: Device, name: str) -> str | None:
 
 
 def parse_toolkit(text: str) -> tuple[str, str]:
-    """Name and least version of ``cuda>=13``.
+    """Return name and least version from ``cuda>=13``.
 
     Raises:
-        InvalidInput: it is written otherwise.
+        InvalidInput: the text has another form.
     """
     if (found := _TERM.fullmatch(text)) is None:
         raise InvalidInput("--toolkit", f"{text!r:.100} is not of the form NAME>=VERSION, e.g. cuda>=13")

@@ -1,4 +1,4 @@
-"""How far a candidate's process is kept apart from the judge, as levels that a policy can demand."""
+"""Levels of isolation between a candidate's process and the judge, which a policy can demand."""
 
 from typing import Literal, TypeAlias, get_args
 
@@ -8,20 +8,21 @@ OTHER_USER, LANDLOCK, SECCOMP = "another user", "Landlock", "seccomp"
 
 LEVELS: tuple[Separation, ...] = get_args(Separation)
 """From the weakest to the strongest: ``none`` is an ordinary process of the same user; ``confined`` has Landlock or
-seccomp; ``user`` runs as another user; ``full`` has all three."""
+seccomp; ``user`` runs as another user; ``full`` has all three.
+"""
 
 
 def level(held: str) -> Separation:
-    """Return the level that some parts amount to; of several processes, that of the weakest.
+    """Return the isolation level of the given parts; for several processes, that of the weakest.
 
     Args:
-        held: as measurements record it: parts separated by commas, processes by semicolons; empty: nothing is known.
+        held: parts as measurements record them, separated by commas, processes by semicolons; empty: nothing is known.
     """
     return min((_level(each) for each in held.split(";")), key=LEVELS.index)
 
 
 def missing(held: str) -> tuple[str, ...]:
-    """Return the parts that some process lacks."""
+    """Return the parts that at least one process lacks."""
     parts = [_parts(each) for each in held.split(";")]
     return tuple(part for part in (OTHER_USER, LANDLOCK, SECCOMP) if not all(part in each for each in parts))
 

@@ -1,4 +1,4 @@
-"""What a family document declares, checked and ready to be asked: problems, spaces, cases, candidates, work."""
+"""Kernel families: validated documents that define problems, arguments, cases, spaces, launches and work."""
 
 from evo.family.argument import DTYPES, Argument, Operand
 from evo.family.case import Case, CaseProblem

@@ -1,4 +1,4 @@
-"""The parameters of a kernel: declared with expressions, resolved for one problem."""
+"""Parameters of a kernel: declared with expressions, and resolved for one problem."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -38,13 +38,13 @@ IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
 @dataclass(frozen=True, kw_only=True)
 class Operand:
-    """An argument of one problem (and config, for workspaces and scalars).
+    """An argument with its values for one problem (and for one config, if it is a workspace or scalar).
 
     Attributes:
-        shape: elements; empty for a scalar.
-        value: of a scalar; None for a buffer.
-        tolerance: of an output.
-        alignment: in bytes, of the address that every caller passes.
+        shape: extents, in elements; empty for a scalar.
+        value: value of a scalar; None for a buffer.
+        tolerance: accepted error, for an output.
+        alignment: guaranteed alignment of the buffer's address, in bytes.
     """
 
     name: str
@@ -58,14 +58,14 @@ class Operand:
 
 @dataclass(frozen=True, kw_only=True)
 class Argument:
-    """A parameter as the family declares it, in the order of the call.
+    """A parameter as the family declares it. Parameters are in the order of the call.
 
     Attributes:
         dtype: a dtype name, or the name of the choice field that holds one.
-        shape: over problem fields; a workspace's also over tunables, derived values and limits.
-        value: of a scalar, over the same names as a workspace's shape.
-        tolerance: of an output: ``rel_l2``, ``max_abs``, ``max_abs_ratio`` → expression over problem fields.
-        alignment: in bytes, a power of two that callers keep to beyond what the dtype demands; 1: nothing beyond it.
+        shape: expressions over problem fields; for a workspace also over tunables, derived values and limits.
+        value: value of a scalar, over the same names as a workspace's shape.
+        tolerance: for an output: ``rel_l2``, ``max_abs``, ``max_abs_ratio`` → expression over problem fields.
+        alignment: alignment that callers guarantee beyond the dtype's own, in bytes, a power of two; 1: none.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Argument:
 
     @property
     def local(self) -> bool:
-        """Whether it belongs to the implementation: its expressions may use the implementation's names."""
+        """True if the argument belongs to the implementation: its expressions may use the implementation's names."""
         return self.role in ("workspace", "scalar")
 
     @property
@@ -86,15 +86,15 @@ class Argument:
         return self.shape if self.value is None else (*self.shape, self.value)
 
     def inline(self, definitions: Mapping[str, Expression]) -> "Argument":
-        """The same with derived values replaced by their definitions."""
+        """Return a copy with derived values replaced by their definitions."""
         value = None if self.value is None else self.value.inline(definitions)
         return replace(self, shape=tuple(extent.inline(definitions) for extent in self.shape), value=value)
 
     def resolve(self, scope: Mapping[str, Value]) -> Operand:
-        """Its shape, dtype, value and tolerance in a scope that has all its names.
+        """Return shape, dtype, value and tolerance in a scope that defines all names used.
 
         Raises:
-            InvalidInput: an extent below 1, or an expression without a value; names the expression.
+            InvalidInput: an extent is below 1, or an expression has no value; names the expression.
         """
         return Operand(
             name=self.name,
@@ -112,7 +112,7 @@ class Argument:
 
 
 def read_arguments(tables: Sequence[Table], fields: Sequence[Field]) -> tuple[Argument, ...]:
-    """The ``[[arguments]]`` of a document."""
+    """Read the ``[[arguments]]`` of a document."""
     arguments: list[Argument] = []
     for table in tables:
         argument = _read_argument(table, fields)
@@ -123,7 +123,7 @@ def read_arguments(tables: Sequence[Table], fields: Sequence[Field]) -> tuple[Ar
 
 
 def read_dtype(table: Table, fields: Sequence[Field]) -> str:
-    """A dtype name, or the name of a choice field all of whose choices are dtype names."""
+    """Read a dtype name, or the name of a choice field whose choices are all dtype names."""
     dtype = table.text("dtype", what="a dtype, or the name of a choice field")
     choices = {field.name: field.choices for field in fields if field.type == "choice"}
     if dtype in choices:
@@ -173,7 +173,7 @@ def _read_alignment(table: Table) -> int:
 
 
 _ALIGNMENTS = tuple(1 << power for power in range(13))
-"""Up to that of a page, on which buffers are timed."""
+"""Alignments up to that of a page; timed buffers are aligned to pages."""
 
 _IN_PLACE = (
     "No argument is read and written in place, since each call must find the same inputs: for a kernel that works in "
@@ -197,10 +197,10 @@ def _read_tolerance(table: Table, names: Scope) -> dict[str, Expression]:
 
 
 def _limit(name: str, expression: Expression, scope: Mapping[str, Value]) -> float:
-    """The value of a tolerance, which some wrong output must exceed.
+    """Return the value of a tolerance, checked to reject at least some wrong outputs.
 
     Raises:
-        InvalidInput: it is negative, or a relative error of 1, that of zeros, is within it.
+        InvalidInput: it is negative, or it is a relative error of 1 or more, which an output of zeros would satisfy.
     """
     value = _at_least(0, expression, expression.number(scope))
     if name == "rel_l2" and value >= 1:

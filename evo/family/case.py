@@ -1,4 +1,4 @@
-"""The correctness cases of a family: the searched problem and its variations, as data."""
+"""Correctness cases of a family: the searched problem and its variations, as data."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -17,11 +17,11 @@ class Case:
     """A correctness case.
 
     Attributes:
-        inputs: a distribution that ``inputs()`` of reference.py knows.
-        changes: field → expression over the searched problem.
-        hidden: a shape the search never times.
-        instead_of: an earlier case that this one stands in for, with configs that break a constraint there; None: none.
-        mixed: whether its elements and rows may be exchanged for those of other cases of the same problem.
+        inputs: name of a distribution that ``inputs()`` of reference.py implements.
+        changes: problem field → expression over the searched problem.
+        hidden: True for a shape that the search never times.
+        instead_of: an earlier case that this one replaces for configs that break a constraint there; None: none.
+        mixed: True if its elements and rows may be exchanged with those of other cases of the same problem.
     """
 
     name: str
@@ -34,10 +34,11 @@ class Case:
 
 @dataclass(frozen=True, kw_only=True)
 class CaseProblem:
-    """A case of one searched problem.
+    """A case applied to one searched problem.
 
     Attributes:
-        problem: None, with the reason in `refusal`, when it does not exist here (out of a field's limits, …).
+        problem: None when the case does not exist here, e.g. because a field is out of its limits; see `refusal`.
+        refusal: why the case does not exist here.
     """
 
     case: Case
@@ -54,8 +55,8 @@ def read_cases(table: Table, fields: Sequence[Field]) -> tuple[Case, ...]:
             raise InvalidInput(entry.field("name"), f"`{case.name}` is declared before: rename one of the two")
         cases.append(case)
     if not cases or cases[0].changes:
-        way_out = "the first case is the searched problem itself, which is timed: put one without `problem` first"
-        raise InvalidInput(table.field("cases"), way_out)
+        reason = "the first case is the searched problem itself, which is timed: put one without `problem` first"
+        raise InvalidInput(table.field("cases"), reason)
     return tuple(cases)
 
 

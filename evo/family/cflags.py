@@ -1,4 +1,4 @@
-"""Command-line arguments of C and C++ compilers: for a worker, and for rebuilding an exported champion."""
+"""Command-line arguments of C and C++ compilers, for workers and for rebuilding an exported champion."""
 
 from collections.abc import Sequence
 
@@ -8,17 +8,19 @@ from evo.family.language import Language
 ARM = ("arm64", "aarch64")
 
 _MODE_FLAGS = frozenset({"-mpc32", "-mpc64", "-mpc80", "-mdaz-ftz"})
-"""Linked, they add code that sets the floating-point mode of the whole process when the library is loaded."""
+"""Flags that at link time add code which changes the floating-point mode of the process when the library is loaded."""
 
 _MODE_OFF = ("-O3", "-fno-fast-math", "-fno-unsafe-math-optimizations")
-"""After a family's flags: keeps gcc and clang from linking ``crtfastmath.o``, for which -ffast-math and -Ofast ask."""
+"""Added after a family's flags: stops gcc and clang from linking ``crtfastmath.o``, which -ffast-math and -Ofast
+request.
+"""
 
 _LIBRARIES = ("-l", "--library", "")
-"""Options that name libraries; without a name, object files."""
+"""Options that name libraries; an empty name is an object file."""
 
 
 def native_flag(machine: str) -> str:
-    """What makes a compiler use all that the processor has.
+    """Return the flag that makes a compiler use all instructions of the processor.
 
     Args:
         machine: the processor's name as `platform.machine` gives it, or a device's architecture, which begins with it.
@@ -27,13 +29,13 @@ def native_flag(machine: str) -> str:
 
 
 def c_flags(machine: str, language: Language = "c") -> tuple[str, ...]:
-    """Flags of every C compiler, before those of the family."""
+    """Return the flags given to every C or C++ compiler, before those of the family."""
     standard = "-std=gnu++17" if language == "c++" else "-std=gnu11"
     return "-O3", native_flag(machine), "-ffp-contract=fast", "-fPIC", standard
 
 
 def without_libraries(flags: Sequence[str], language: Language, system: str) -> tuple[list[str], list[str]]:
-    """The flags that go in front of a source, and the libraries and objects that go behind what needs them."""
+    """Split the flags into those placed before a source, and the libraries and objects placed after it."""
     own = [flag for option in options(flags) if option.name not in _LIBRARIES for flag in option.flags]
     behind = [flag for option in options(flags) if option.name in _LIBRARIES for flag in option.flags]
     if language == "c++":
@@ -44,16 +46,17 @@ def without_libraries(flags: Sequence[str], language: Language, system: str) -> 
 def c_steps(
     machine: str, flags: Sequence[str], *, source: str, library: str, system: str = "Linux"
 ) -> tuple[list[str], list[str]]:
-    """Arguments that compile a source to an object file, and that link this to a shared library.
+    """Return the arguments that compile a source to an object file, and those that link it to a shared library.
 
-    The steps are separate because fast-math flags mean two things: compiled, they allow the compiler to reorder
-    arithmetic in this source; linked, they add start-up code that makes the whole process that loads the library
-    take subnormal numbers for zero. Only the first is wanted.
+    The steps are separate because fast-math flags have two effects. At compile time they allow the compiler to reorder
+    arithmetic in this source. At link time they add start-up code that makes the whole process treat subnormal numbers
+    as
+    zero. Only the first effect is wanted.
 
     Args:
-        flags: of the family; the libraries and objects among them go behind the object file, which needs them.
-        source: ends in ``.c``, or in ``.cpp`` for C++.
-        system: as `platform.system` names it; Apple's C++ library has a name of its own.
+        flags: flags of the family; libraries and objects among them are placed after the object file that needs them.
+        source: file name that ends in ``.c``, or in ``.cpp`` for C++.
+        system: name as `platform.system` gives it; Apple's C++ library has a different name.
     """
     made = f"{source.rpartition('.')[0]}.o"
     language: Language = "c++" if source.endswith(".cpp") else "c"

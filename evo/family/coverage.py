@@ -1,4 +1,4 @@
-"""Which cases a config has kernels for."""
+"""Sort the correctness cases into those that a config can run and those it cannot."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ class Coverage:
     """The cases of one config, sorted.
 
     Attributes:
-        covered: those it has a kernel for and whose turn it is, in their order.
-        uncovered: the others by name, with the reason.
+        covered: cases that apply and that the config can run, in order.
+        uncovered: the other cases by name, with the reason.
     """
 
     covered: Sequence[tuple[str, Problem]]
@@ -23,10 +23,10 @@ class Coverage:
 def coverage(cases: Sequence[CaseProblem], unfit: Callable[[Problem], str | None]) -> Coverage:
     """Sort the cases of a searched problem.
 
-    A case that stands in for another has its turn only where that one is not covered, and covers it.
+    A case that replaces another (`Case.instead_of`) applies only if the other is not covered, and then covers it.
 
     Args:
-        unfit: why the config does not suit a problem, or None.
+        unfit: returns why the config does not fit a problem; None if it does.
     """
     covered: list[tuple[str, Problem]] = []
     uncovered: dict[str, str] = {}

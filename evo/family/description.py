@@ -1,4 +1,4 @@
-"""What a family declares, as plain data for the command line and REST."""
+"""Describe a family as plain data for the command line and REST."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from evo.space import Constraint, Tunable
 
 
 def describe_field(field: Field) -> dict[str, Any]:
-    """Name, type, default (None: must be given), what is accepted, and the author's help."""
+    """Return name, type, default (None: must be given), accepted values, and the author's help."""
     described = {"name": field.name, "type": field.type, "default": field.default, "accepts": field.accepts}
     return described | {"help": field.help}
 

@@ -1,4 +1,4 @@
-"""An empty space, in the words of whoever gave the problem."""
+"""Report an empty space in terms of the problem that the user gave."""
 
 from collections.abc import Sequence
 
@@ -8,10 +8,11 @@ from evo.space import Constraint, EmptySpace
 ELSEWHERE = "choose another problem or device"
 
 
-def told_of(problem: Problem, constraints: Sequence[Constraint], error: EmptySpace) -> EmptySpace:
-    """The same error of ``problem.<field>``, if the blamed constraint asks for fields of the problem.
+def in_problem_terms(problem: Problem, constraints: Sequence[Constraint], error: EmptySpace) -> EmptySpace:
+    """Return the same error for ``problem.<field>`` if the blamed constraint uses fields of the problem.
 
-    Who searches can change these, and only who wrote the family the constraint, whose place is named, too.
+    A user of the search can change the problem but not the constraint; the error still names the constraint for the
+    family's author.
     """
     remedies = (*error.remedies, ELSEWHERE)
     asked = {name for each in constraints if each.expression.field == error.field for name in each.expression.names}

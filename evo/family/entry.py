@@ -1,4 +1,4 @@
-"""The function that an implementation calls, by the name it has in the binary."""
+"""The function that an implementation calls, by its symbol in the binary."""
 
 import re
 from collections.abc import Sequence
@@ -33,10 +33,10 @@ _CUDA_TYPES = {
 
 
 def read_entry(table: Table, kind: DeviceKind, call: Sequence[Argument]) -> str:
-    """The ``entry`` of an implementation.
+    """Read the ``entry`` of an implementation.
 
     Raises:
-        InvalidInput: it is no identifier. Of a C++ name the error gives the lines that make one.
+        InvalidInput: it is not an identifier. For a C++ name the error gives source lines that make it callable.
     """
     entry = table.text("entry", what="the name of the function to call")
     if IDENTIFIER.fullmatch(entry):
@@ -75,7 +75,7 @@ def _of_cuda(name: str, arguments: str, call: Sequence[Argument]) -> str:
 
 
 def _parameters(call: Sequence[Argument], types: dict[str, str], *, named: bool = True) -> str:
-    """The parameters of a call in C; a dtype that is a field's choice, or has no C type, stays as it is."""
+    """Return the parameters of a call in C. A dtype that is chosen by a field, or has no C type, is left as it is."""
     parts = []
     for each in call:
         c_type = types.get(each.dtype, each.dtype)

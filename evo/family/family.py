@@ -10,7 +10,7 @@ from evo.errors import InvalidInput
 from evo.family.argument import Argument, Operand, read_arguments
 from evo.family.case import Case, CaseProblem, read_cases
 from evo.family.description import describe_argument, describe_field, describe_implementation
-from evo.family.emptiness import told_of
+from evo.family.emptiness import in_problem_terms
 from evo.family.fields import read_fields
 from evo.family.geometry import Launch
 from evo.family.implementation import Implementation, read_implementation, read_recording
@@ -27,16 +27,16 @@ from evo.trial.objective import Objective
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A config with all that follows from it: what rendering, compiling and launching need.
+    """A config with everything derived from it that rendering, compiling and launching need.
 
     Attributes:
         derived: the implementation's derived values.
-        operands: the call's arguments, in order.
+        operands: arguments of the call, in order.
         launch: None for a plain function call.
-        items: pieces of work that the blocks share out among themselves; None where each block is one.
-        effort: how many times the arithmetic that [work] states this config takes, at the rate of its dtype.
-        computing: threads of a block that compute, where others only copy; None where all do.
-        specific: the kernel is for one architecture alone.
+        items: number of work items that the blocks share; None where each block is one item.
+        effort: arithmetic of this config as a multiple of that in [work], at the rate of its dtype.
+        computing: threads of a block that compute, where the others only copy; None where all do.
+        specific: True if the kernel is compiled for one architecture alone.
     """
 
     config: Config
@@ -50,7 +50,7 @@ class Candidate:
     specific: bool = False
 
     def target(self, architecture: str) -> str:
-        """What the compiler is told for a device's architecture: ``sm_90a`` in place of ``sm_90`` where need be."""
+        """Return the compiler's name of a device's architecture: ``sm_90a`` instead of ``sm_90`` if `specific`."""
         return f"{architecture}a" if self.specific else architecture
 
 
@@ -59,11 +59,11 @@ class Family:
     """A validated family document.
 
     Attributes:
-        fields: of its problems, in order.
-        arguments: of the kernel; an implementation may take some of them in another order.
-        cases: the first is the searched problem itself, the one that is timed.
-        implementations: by device kind.
-        document: what it was read from.
+        fields: fields of a problem, in order.
+        arguments: arguments of the kernel; an implementation may take a subset in another order.
+        cases: correctness cases; the first is the searched problem itself, which is timed.
+        implementations: implementations by device kind.
+        document: the document it was read from.
     """
 
     name: str
@@ -81,10 +81,10 @@ class Family:
         """Read and check a whole document.
 
         Args:
-            where: its name in errors.
+            where: the document's name in error messages.
 
         Raises:
-            InvalidInput: names the dotted path of the first thing wrong, and what belongs there.
+            InvalidInput: names the dotted path of the first error, and what is accepted there.
         """
         table = Table(document, where)
         name = table.text("name", pattern=WORD, what="a name: letters, digits, `_`, `-`, `.`, `+`")
@@ -118,10 +118,10 @@ class Family:
         return family
 
     def implementation(self, kind: DeviceKind) -> Implementation:
-        """How it runs on that kind of device.
+        """Return the implementation for a device kind.
 
         Raises:
-            InvalidInput: it does not; lists the kinds it runs on.
+            InvalidInput: there is none; lists the kinds that have one.
         """
         if kind not in self.implementations:
             hint = (
@@ -135,10 +135,10 @@ class Family:
         return self.implementations[kind]
 
     def problem(self, given: str | Mapping[str, object] = "", kind: DeviceKind | None = None) -> dict[str, Value]:
-        """A complete problem, with the defaults and requirements of a device kind if one is named.
+        """Return a complete problem, with the defaults and requirements of a device kind if one is given.
 
         Raises:
-            InvalidInput: names ``problem.<field>``, or the requirement the problem breaks.
+            InvalidInput: names ``problem.<field>``, or the requirement that the problem breaks.
         """
         if kind is None:
             return parse_problem(self.fields, given)
@@ -148,10 +148,10 @@ class Family:
         return problem
 
     def check_device(self, problem: Problem, device: Device) -> None:
-        """Nothing, for a device that can compute this problem; kinds that run nothing can compute any.
+        """Check that a device can compute this problem. Kinds that run nothing accept every problem.
 
         Raises:
-            InvalidInput: names the requirement the device does not meet, and its reason; or says what memory it takes.
+            InvalidInput: names the requirement that the device does not meet, or the memory that the problem needs.
         """
         if device.runs == "kernels":
             check_memory(self.operands(problem), device)
@@ -160,11 +160,11 @@ class Family:
             self.implementation(device.kind).check_problem(problem, device)
 
     def note(self, problem: Problem, device: Device) -> str:
-        """What goes with every time of this problem taken on this device; empty where there is nothing to tell."""
+        """Return the note shown with every time of this problem on this device; empty if there is none."""
         return self.implementation(device.kind).note(problem, device) if device.runs == "kernels" else ""
 
     def begin(self, problem: Problem, device: Device) -> list[Config]:
-        """What its author would try first for this problem on this device: parts of configs, the best guess first."""
+        """Return the author's initial configs for this problem and device, best guess first; they may be partial."""
         return self.implementation(device.kind).begin(problem, device)
 
     def space(
@@ -175,13 +175,14 @@ class Family:
         *,
         kept: Mapping[str, Sequence[Value]] | None = None,
     ) -> Space:
-        """What can be searched for this problem on this device.
+        """Return the space that can be searched for this problem on this device.
 
         Args:
-            kept: values by tunable, to search a part of the space; tunables that are not named keep all values.
+            kept: tunable → values, to search a part of the space; tunables that are not named keep all values.
 
         Raises:
-            EmptySpace: nothing; names the constraint that removed the last points, and the problem's part in it.
+            EmptySpace: no config is valid; names the constraint that removed the last ones, and the problem fields it
+                uses.
             InvalidInput: `kept` names an unknown tunable or value.
         """
         implementation = self.implementation(device.kind)
@@ -192,20 +193,20 @@ class Family:
         try:
             return Space(tunables, constraints, constants, valid_keys=implementation.valid_keys)
         except EmptySpace as error:
-            raise told_of(problem, constraints, error) from None
+            raise in_problem_terms(problem, constraints, error) from None
 
     def violations(self, config: Config, problem: Problem, device: Device, objective: Objective) -> list[Constraint]:
-        """The constraints a config breaks on a problem, without building the space."""
+        """Return the constraints that a config breaks on a problem, without building the space."""
         scope = self._constants(problem, device, objective) | dict(config)
         constraints = self.implementation(device.kind).constraints
         return [constraint for constraint in constraints if not constraint.expression.truth(scope)]
 
     def unfit(self, config: Config, problem: Problem, device: Device, objective: Objective) -> str | None:
-        """Why a config does not suit a problem: the constraints it breaks there; None if it does."""
+        """Return why a config does not fit a problem (the constraints it breaks there); None if it does."""
         return "; ".join(map(str, self.violations(config, problem, device, objective))) or None
 
     def candidate(self, config: Config, problem: Problem, device: Device, objective: Objective) -> Candidate:
-        """Everything a config means on a problem and device; the config is taken to be valid.
+        """Return everything a config implies on a problem and device; the config must be valid.
 
         Raises:
             InvalidInput: an expression has no value here; names it.
@@ -225,19 +226,19 @@ class Family:
         )
 
     def operands(self, problem: Problem) -> tuple[Operand, ...]:
-        """Inputs and outputs: the arguments that depend on the problem alone."""
+        """Return inputs and outputs: the arguments that depend on the problem alone."""
         return tuple(argument.resolve(problem) for argument in self.arguments if not argument.local)
 
     def work(self, problem: Problem) -> Work | None:
-        """What the problem needs at least; None when the family does not say (no ``[work]``)."""
+        """Return the least work the problem needs; None when the family does not state it (no ``[work]``)."""
         return None if self.work_formula is None else self.work_formula.of(problem)
 
     def case_problems(self, problem: Problem, kind: DeviceKind) -> tuple[CaseProblem, ...]:
-        """Every case for a searched problem, the searched problem itself first."""
+        """Return every case for a searched problem, the searched problem itself first."""
         return tuple(self._case_problem(case, problem, kind) for case in self.cases)
 
     def describe(self) -> dict[str, Any]:
-        """Everything a user may want to know before searching, as plain data: fields, cases, tunables, constraints …"""
+        """Return the family as plain data for users: fields, arguments, cases, tunables, constraints, …"""
         return {
             "name": self.name,
             "title": self.title,
@@ -266,7 +267,7 @@ class Family:
             return CaseProblem(case=case, problem=None, refusal=str(error))
 
     def _check_cases(self, problem: Problem, kind: DeviceKind) -> None:
-        """Raises InvalidInput where a shape or a tolerance has no valid value on the problem of a case."""
+        """Raise InvalidInput if a shape or a tolerance has no valid value on the problem of a case."""
         for each in self.case_problems(problem, kind):
             if each.problem is not None:
                 self.operands(each.problem)
@@ -279,7 +280,7 @@ class Family:
 
     def _known_limits(self, device: Device) -> None:
         for name in sorted(self.implementation(device.kind).limits.difference(device.limits)):
-            raise InvalidInput("device", f"{device.model} does not tell its `{name}`, which {self.name} needs")
+            raise InvalidInput("device", f"{device.model} does not report its `{name}`, which {self.name} needs")
 
 
 def _keeping(tunables: Sequence[Tunable], kept: Mapping[str, Sequence[Value]]) -> tuple[Tunable, ...]:

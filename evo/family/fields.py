@@ -1,4 +1,4 @@
-"""Reading the ``[problem.*]`` tables of a document."""
+"""Read the ``[problem.*]`` tables of a document."""
 
 from dataclasses import replace
 from typing import cast

@@ -1,7 +1,7 @@
-"""The compiler flags of a family: which ones are refused, and which files and folders they name.
+"""Compiler flags of a family: which ones are refused, and which files and folders they name.
 
-A flag that decides what the product itself decides (the output, the language, the target, how far a compilation goes)
-would make a result that is not what its record says. Such flags are refused when the document is read.
+A flag that overrides what kernel-evo decides (the output, the language, the target, the compilation stage) would give a
+result that does not match its record. Such flags are refused when the document is read.
 """
 
 import re
@@ -26,7 +26,7 @@ _FOLDERS = (
     "-I",
     "-L",
 )
-"""Options whose value is a folder, longest first; the value follows directly, after ``=``, or as the next flag."""
+"""Options whose value is a folder, longest first. The value follows directly, after ``=``, or as the next flag."""
 
 _HEADERS = frozenset(_FOLDERS) - {"--library-directory", "--library-path", "-L"}
 _VALUED = (
@@ -38,7 +38,7 @@ _VALUED = (
     *("--diag-error", "-diag-error", "--diag-warn", "-diag-warn", "-default-device", "-split-compile"),
     *("--split-compile", "-ftz", "--ftz", "-prec-sqrt", "--prec-sqrt", "-prec-div", "--prec-div", "-fmad", "--fmad"),
 )
-"""Options whose value may be the next flag, which is then no option and no file to compile."""
+"""Options whose value may be the next flag. That flag is then neither an option nor a file to compile."""
 
 _OUTPUT = "the output is kernel-evo's to name"
 _STAGE = "kernel-evo needs a linked binary, and this stops before it or writes something else"
@@ -90,7 +90,7 @@ _INNER: Mapping[str, Mapping[str, str]] = {
     "assembler": {r"-o.*": _OUTPUT, r"--32|--x32": _MACHINE},
     "ptxas": {r"-arch.*|--gpu-name.*": _TARGET, r"-o.*|--output-file.*": _OUTPUT, r"-c|--compile-only": _NO_CUBIN},
 }
-"""Patterns of options handed on to a later stage, and why they are refused."""
+"""Patterns of options passed on to a later stage, and why they are refused."""
 
 _STAGES: Mapping[str, str] = {
     "-Wl,": "linker",
@@ -114,9 +114,9 @@ class Option:
 
     Attributes:
         name: e.g. ``-I``; empty for a bare file name.
-        value: what follows it, joined or as the next flag; empty where it takes none.
-        place: of its first flag.
-        flags: the option spelled with another value.
+        value: its value, whether joined or given as the next flag; empty if it takes none.
+        place: index of its first flag.
+        flags: the option as it was written.
     """
 
     name: str
@@ -125,14 +125,14 @@ class Option:
     flags: tuple[str, ...]
 
     def with_value(self, value: str) -> tuple[str, ...]:
-        """The same option with another value, in the same spelling."""
+        """Return the flags of this option with another value, in the same spelling."""
         if len(self.flags) == 2:
             return self.flags[0], value
         return (self.flags[0].removesuffix(self.value) + value,)
 
 
 def options(flags: Sequence[str]) -> Iterator[Option]:
-    """The flags as options with their values."""
+    """Yield the flags as options with their values."""
     place = 0
     while place < len(flags):
         flag = flags[place]
@@ -147,20 +147,20 @@ def options(flags: Sequence[str]) -> Iterator[Option]:
 
 
 def _joins(flag: str, option: str) -> bool:
-    """Whether a flag is this option with its value behind it: ``-Idir``, ``--include-path=dir``."""
+    """True if `flag` is this option joined with its value: ``-Idir``, ``--include-path=dir``."""
     if not flag.startswith(option):
         return False
     return flag[len(option)] == "=" or option in ("-I", "-L", "-l", "-D", "-U", "-include", "-imacros", *_FOLDERS)
 
 
 def check_flags(flags: Sequence[str], kind: DeviceKind, where: str) -> None:
-    """Refuse flags that decide what the product decides.
+    """Refuse flags that override what kernel-evo decides.
 
     Args:
         where: the key of the document, e.g. ``family.toml: cpu.flags``.
 
     Raises:
-        InvalidInput: names the flag, and why it cannot be one of a family.
+        InvalidInput: names the flag, and why a family cannot set it.
     """
     for option in options(flags):
         field = f"{where}[{option.place}]"
@@ -206,16 +206,16 @@ def _check_later_stages(option: Option, field: str) -> None:
 
 @lru_cache(maxsize=64)
 def anchored(flags: tuple[str, ...], folder: str) -> tuple[str, ...]:
-    """The flags with relative folders and object files made absolute, as the family's folder has them."""
+    """Return the flags with relative folders and object files made absolute, relative to the family's folder."""
     return relocated(flags, folder, {})
 
 
 def relocated(flags: Sequence[str], family: str, carried: Mapping[str, str]) -> tuple[str, ...]:
-    """The flags for another place.
+    """Return the flags for another place.
 
     Args:
-        family: the folder in which relative paths lie.
-        carried: where a folder of headers is now, by its number among `options_of_headers`, as text.
+        family: the folder that contains relative paths.
+        carried: new place of each folder of headers, by its index in `options_of_headers`, as text.
     """
     moved = {option.place: carried.get(str(number)) for number, option in enumerate(options_of_headers(flags))}
     found: list[str] = []
@@ -229,17 +229,17 @@ def relocated(flags: Sequence[str], family: str, carried: Mapping[str, str]) -> 
 
 
 def options_of_headers(flags: Sequence[str]) -> tuple[Option, ...]:
-    """The options that name a folder to look for headers in."""
+    """Return the options that name a folder of headers."""
     return tuple(option for option in options(flags) if option.name in _HEADERS)
 
 
 def header_folders(flags: Sequence[str]) -> tuple[str, ...]:
-    """The folders that the flags have the compiler look for headers in."""
+    """Return the folders in which the flags make the compiler look for headers."""
     return tuple(option.value for option in options_of_headers(flags))
 
 
 def linked_files(flags: Sequence[str]) -> tuple[str, ...]:
-    """Every file that the linker or optimiser may take in because of the flags; some of them may not exist."""
+    """Return every file that the linker or optimiser may read because of the flags; some may not exist."""
     found, folders, libraries = [], [], []
     for option in options(flags):
         if not option.name:

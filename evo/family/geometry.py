@@ -1,4 +1,4 @@
-"""How a CUDA kernel is started: expressions over a config, and what they come to."""
+"""Launch geometry of a CUDA kernel: expressions over a config, and their values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from evo.trial import Value
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """How often a CUDA kernel is started at once.
+    """Grid, block and shared memory of a CUDA kernel launch.
 
     Attributes:
-        grid, block: blocks and threads, (x, y, z).
+        grid, block: number of blocks and threads, (x, y, z).
         shared_memory_bytes: dynamic shared memory of a block.
-        tensor_maps: passed behind the arguments of the call.
+        tensor_maps: tensor maps passed after the arguments of the call.
     """
 
     grid: tuple[int, int, int]
@@ -32,9 +32,9 @@ class Geometry:
     """A launch as expressions.
 
     Attributes:
-        items: pieces of work, where blocks share them out among themselves.
-        effort: how many times the stated arithmetic it takes.
-        computing: threads of a block that compute, where others only copy.
+        items: number of work items, where blocks share them.
+        effort: arithmetic as a multiple of the stated arithmetic.
+        computing: threads of a block that compute, where the others only copy.
     """
 
     grid: tuple[Expression, ...]

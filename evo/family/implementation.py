@@ -1,4 +1,4 @@
-"""How a family runs on one kind of device: a template, its tunables, and what must hold between them."""
+"""How a family runs on one kind of device: a template, its tunables and their constraints."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -28,24 +28,24 @@ C_TEXT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, kw_only=True)
 class Implementation:
-    """A family on one kind of device.
+    """A family's implementation for one kind of device.
 
-    All expressions are free of derived names: these are replaced by their definitions when the document is read.
+    Expressions contain no derived names: these are replaced by their definitions when the document is read.
 
     Attributes:
-        mode: ``template``: rendered by Jinja2; ``source``: used as it is, tunables and problem fields become macros.
-        file: of the template or source, relative to the family's folder.
-        language: of the source.
-        entry: the function to call.
-        arguments: of the call, in order.
-        flags: for the compiler, after its own defaults; relative folders are relative to the family's.
-        macros: of a source, the fields, tunables and derived values that become macros; None: all of them.
+        mode: ``template``: rendered by Jinja2; ``source``: used unchanged, tunables and problem fields become macros.
+        file: path of the template or source, relative to the family's folder.
+        language: language of the source.
+        entry: name of the function to call.
+        arguments: arguments of the call, in order.
+        flags: compiler flags, added after the default ones; relative folders are relative to the family's folder.
+        macros: for a source, the fields, tunables and derived values that become macros; None: all of them.
         specific: true where the kernel is for one architecture alone (sm_90a, not sm_90); None: never.
-        requires: what the problem must satisfy, alone or together with limits of the device.
-        notes: what is told with times taken on some devices.
-        defaults: problem defaults for this kind.
-        starts: what a search tries first.
-        valid_keys: of a recording, all its configs.
+        requires: conditions on the problem, alone or together with limits of the device.
+        notes: notes shown with times taken on some devices.
+        defaults: problem defaults for this device kind.
+        starts: configs that a search tries first.
+        valid_keys: for a recording, the keys of all its configs.
     """
 
     kind: DeviceKind
@@ -68,56 +68,56 @@ class Implementation:
     valid_keys: tuple[str, ...] | None = None
 
     def check_problem(self, problem: Problem, device: Device | None = None) -> None:
-        """Nothing, for a problem it can run.
+        """Check that this implementation can run a problem.
 
         Args:
-            device: None leaves out what depends on the device.
+            device: the device to check; None skips requirements that depend on the device.
 
         Raises:
             InvalidInput: names the requirement and its reason.
         """
         scope = dict(problem) if device is None else {**device_limits(device), **problem}
-        who = self.kind if device is None else f"{device.model} ({device.architecture})"
+        place = self.kind if device is None else f"{device.model} ({device.architecture})"
         for requirement in self.requires:
             if device is None and kind_of(self.kind).limits & requirement.expression.names:
                 continue
             if not requirement.expression.truth(scope):
-                raise InvalidInput("problem", f"{problem_key(problem)} is not for {who}: it needs {requirement}")
+                raise InvalidInput("problem", f"{problem_key(problem)} is not for {place}: it needs {requirement}")
 
     def note(self, problem: Problem, device: Device) -> str:
-        """What is told with times of this problem on this device; empty where there is nothing to tell."""
+        """Return the note shown with times of this problem on this device; empty if there is none."""
         scope = {**device_limits(device), **problem}
         return "; ".join(note.text for note in self.notes if note.expression.truth(scope))
 
     def begin(self, problem: Problem, device: Device) -> list[Config]:
-        """What its author would try first for this problem on this device: parts of configs."""
+        """Return the author's initial configs for this problem and device; they may be partial."""
         scope = {**device_limits(device), **problem}
         return [start.config for start in self.starts if start.expression.truth(scope)]
 
     def derive(self, scope: Mapping[str, Value]) -> dict[str, Value]:
-        """The derived values by name, for a scope with everything but them."""
+        """Return the derived values by name; `scope` has every other name."""
         return {name: expression.evaluate(scope) for name, expression in self.derived.items()}
 
     def operands(self, scope: Mapping[str, Value]) -> tuple[Operand, ...]:
-        """The call's arguments, resolved."""
+        """Return the call's arguments, resolved in `scope`."""
         return tuple(argument.resolve(scope) for argument in self.arguments)
 
     def launch(self, scope: Mapping[str, Value]) -> Launch | None:
-        """How to start the kernel; None for a plain function call."""
+        """Return the launch of the kernel; None for a plain function call."""
         return None if self.geometry is None else self.geometry.resolve(scope, self.operands(scope))
 
     def items(self, scope: Mapping[str, Value]) -> int | None:
-        """Pieces of work that the blocks share out among themselves; None where each block is one."""
+        """Return the number of work items that the blocks share; None where each block is one item."""
         items = None if self.geometry is None else self.geometry.items
         return None if items is None else items.whole(scope)
 
     def effort(self, scope: Mapping[str, Value]) -> float:
-        """How many times the arithmetic that the family states a config takes."""
+        """Return the arithmetic of a config as a multiple of what the family states."""
         effort = None if self.geometry is None else self.geometry.effort
         return 1.0 if effort is None else effort.number(scope)
 
     def computing(self, scope: Mapping[str, Value]) -> int | None:
-        """Threads of a block that compute, where others only copy; None where all do."""
+        """Return the threads of a block that compute, where the others only copy; None where all do."""
         computing = None if self.geometry is None else self.geometry.computing
         return None if computing is None else computing.whole(scope)
 
@@ -129,7 +129,7 @@ class Implementation:
         return self.specific is not None and self.specific.truth(scope)
 
     def reach(self, used: Collection[str]) -> frozenset[str]:
-        """The names that matter through the launch, the arguments, or one of the derived values in `used`."""
+        """Return the names that affect the launch, the arguments, or a derived value in `used`."""
         arguments = [expression for argument in self.arguments for expression in argument.expressions]
         derived = [expression for name, expression in self.derived.items() if name in used]
         launch = self.geometry.expressions if self.geometry else ()
@@ -137,12 +137,12 @@ class Implementation:
 
     @property
     def programmatic(self) -> bool:
-        """Whether its kernels know of programmatic dependent launch: others would not wait for what they read."""
+        """True if its kernels support programmatic dependent launch; others would not wait for their inputs."""
         return "programmatic" in self.reach(self.derived)
 
     @property
     def limits(self) -> frozenset[str]:
-        """The device limits its expressions use."""
+        """Device limits that its expressions use."""
         conditions = [each.expression for each in (*self.constraints, *self.requires)]
         conditions += [note.expression for note in self.notes]
         conditions += [start.expression for start in self.starts]
@@ -153,7 +153,7 @@ class Implementation:
 def read_implementation(
     kind: DeviceKind, table: Table, fields: Sequence[Field], arguments: Sequence[Argument]
 ) -> Implementation:
-    """The table of a document that is named after a device kind, e.g. ``[cpu]`` or ``[cuda]``."""
+    """Read the table that is named after a device kind, e.g. ``[cpu]`` or ``[cuda]``."""
     if ("template" in table) == ("source" in table):
         raise InvalidInput(table.field("template"), "give one of template (Jinja2) and source (used as it is)")
     mode: Literal["template", "source"] = "template" if "template" in table else "source"
@@ -193,7 +193,7 @@ def read_implementation(
 
 
 def read_recording(table: Table) -> Implementation:
-    """The ``replay`` table of a recording's document."""
+    """Read the ``replay`` table of a recording's document."""
     tunables = read_tunables(table.table("tunables"), (), "replay")
     keys = table.raw("valid_keys", "the keys of the recorded configs")
     if not isinstance(keys, list | tuple) or not all(isinstance(key, str) for key in keys):
@@ -203,7 +203,7 @@ def read_recording(table: Table) -> Implementation:
 
 
 def read_tunables(table: Table, taken: Sequence[str], kind: DeviceKind) -> tuple[Tunable, ...]:
-    """The ``tunables`` table: a table for each, or just its list of values."""
+    """Read the ``tunables`` table. Each tunable is a table, or only a list of values."""
     tunables = [_read_tunable(name, table, taken, kind) for name in table.names()]
     if not tunables:
         raise InvalidInput(table.field(), "is missing or empty: give at least one tunable with its values")

@@ -1,4 +1,4 @@
-"""The language of a kernel's source, by the suffix of its file."""
+"""Language of a kernel's source, by the suffix of its file."""
 
 from collections.abc import Mapping
 from pathlib import PurePosixPath
@@ -59,10 +59,10 @@ def is_keyword(name: str, language: Language) -> bool:
 
 
 def language_of(kind: DeviceKind, file: str, where: str) -> Language:
-    """Return the language that a device kind's compiler takes `file` for.
+    """Return the language in which a device kind's compiler compiles `file`.
 
     Args:
-        file: of a template or source; a trailing ``.j2`` does not count.
+        file: path of a template or source; a trailing ``.j2`` is ignored.
         where: the key of the document that names the file.
 
     Raises:

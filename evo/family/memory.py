@@ -1,4 +1,4 @@
-"""Whether a problem fits a device at all."""
+"""Check that a problem fits the memory of a device."""
 
 import math
 from collections.abc import Iterable
@@ -10,14 +10,15 @@ from evo.family.argument import Operand
 from evo.reference.encoding import stored
 
 _REFERENCE_BYTES = 8
-"""Of an element of a result in float64, what it is judged by."""
+"""Bytes of one element of a float64 reference result."""
 
 
 def check_memory(operands: Iterable[Operand], device: Device) -> None:
-    """Nothing, where inputs, outputs and references fit the device's memory, or it does not say how much it has.
+    """Check that inputs, outputs and references fit the device's memory. A device that does not report its memory
+    passes.
 
     Raises:
-        InvalidInput: they do not; says what they need.
+        InvalidInput: they do not fit; says how much they need.
     """
     needed = sum(_bytes(each) for each in operands)
     if device.memory_bytes is not None and needed > device.memory_bytes:

@@ -1,4 +1,4 @@
-"""What a family tells of some devices, wherever a time taken on one of them is shown."""
+"""Notes that a family shows with every time taken on some devices."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from evo.family.table import Table
 
 @dataclass(frozen=True, kw_only=True)
 class Note:
-    """Told where the expression, over problem fields and device limits, is true."""
+    """A text shown where the expression, over problem fields and device limits, is true."""
 
     expression: Expression
     text: str

@@ -1,4 +1,4 @@
-"""One instance of a family: the fields a family declares, and the problem a user asks for."""
+"""One instance of a family: the fields that a family declares, and the problem that a user gives."""
 
 import math
 import re
@@ -21,10 +21,10 @@ BOOLS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no":
 WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 HUGE = re.compile(r"[+-]?[0-9]{20,}")
 MOST_SHAPES = 100
-"""Problems that one command searches."""
+"""Largest number of problems that one command searches."""
 
 MAX_TEXT, MAX_FIELDS = 2_000, 100
-"""Characters and fields in one text: each field of a filter is a condition of a query."""
+"""Largest number of characters and fields in one text. Each field of a filter becomes a condition of a query."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,9 +32,9 @@ class Field:
     """One field of a family's problems.
 
     Attributes:
-        default: None: the user must give it.
-        min, max: of an ``int``, both allowed.
-        choices: of a ``choice``.
+        default: value used when none is given; None: the user must give one.
+        min, max: limits of an ``int``, inclusive.
+        choices: allowed values of a ``choice``.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Field:
     help: str = ""
 
     def parse(self, given: object, where: str) -> Value:
-        """The value of this field that a text or a typed value stands for.
+        """Return the value of this field from a text or a typed value.
 
         Raises:
             InvalidInput: wrong type, outside the limits, or not a choice; names `where` and what is accepted.
@@ -66,12 +66,12 @@ class Field:
 
     @property
     def values(self) -> tuple[Value, ...]:
-        """All values, where they can be listed; empty for an ``int``."""
+        """All values, if they can be listed; empty for an ``int``."""
         return (False, True) if self.type == "bool" else self.choices
 
     @property
     def accepts(self) -> str:
-        """What may be given, for people: ``1 … 64``, ``true or false``, ``float32, float16``."""
+        """Describe the accepted values: ``1 … 64``, ``true or false``, ``float32, float16``."""
         match self.type:
             case "int":
                 low = "" if self.min <= 1 - INTEGER_LIMIT else f"{self.min} "
@@ -96,11 +96,11 @@ class Field:
 def parse_problem(
     fields: Sequence[Field], given: str | Mapping[str, object], defaults: Mapping[str, Value] | None = None
 ) -> dict[str, Value]:
-    """A complete problem in field order.
+    """Return a complete problem in field order.
 
     Args:
-        given: ``B=1,H=8,causal=true``, or field name → value (typed or as text); may leave out what has a default.
-        defaults: take precedence over the fields' own.
+        given: ``B=1,H=8,causal=true``, or field name → value (typed or as text); fields with defaults may be omitted.
+        defaults: defaults that take precedence over the fields' own.
 
     Raises:
         InvalidInput: names ``problem.<field>``: unknown, given twice, missing without default, or not accepted.
@@ -121,14 +121,14 @@ def parse_problem(
 
 
 def problem_key(problem: Problem) -> str:
-    """The canonical text of a complete problem, e.g. ``B=1,H=8,causal=false``; `parse_problem` reads it back."""
+    """Return the canonical text of a complete problem, e.g. ``B=1,H=8,causal=false``; `parse_problem` reads it back."""
     return ",".join(
         f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in problem.items()
     )
 
 
 def split_shapes(text: str) -> list[str]:
-    """The problems that ``B=2,S=128,256`` stands for, each as a text of its own: every combination once, in that order.
+    """Return the problems that ``B=2,S=128,256`` stands for, one text per combination, each combination once, in order.
 
     Raises:
         InvalidInput: a value without a name before it, or more than `MOST_SHAPES` problems.
@@ -148,10 +148,10 @@ def split_shapes(text: str) -> list[str]:
 
 
 def split_assignments(text: str, what: str) -> dict[str, str]:
-    """``A=1, B=x`` as name → text; nothing for a blank text.
+    """Return ``A=1, B=x`` as name → text; empty for a blank text.
 
     Raises:
-        InvalidInput: a piece without ``=``, a name given twice, or too much of it.
+        InvalidInput: a piece without ``=``, a name given twice, or a text that is too long.
     """
     if len(text) > MAX_TEXT:
         raise InvalidInput(what, f"is {len(text)} characters long, of at most {MAX_TEXT}")
@@ -170,7 +170,7 @@ def split_assignments(text: str, what: str) -> dict[str, str]:
 
 
 def _pieces(text: str, what: str) -> list[str]:
-    """What stands between commas; one after the last piece does no harm."""
+    """Split at commas; a comma after the last piece is allowed."""
     pieces = [piece.strip() for piece in text.split(",")]
     if not pieces[-1]:
         pieces.pop()

@@ -1,4 +1,4 @@
-"""Whether a confirmed challenger becomes champion, by rules each of which tells its figure and its threshold."""
+"""Decide whether a confirmed challenger becomes champion. Every rule reports its figure and its threshold."""
 
 from evo.promotion.evidence import RequiredEvidence, decide, required
 from evo.promotion.judgement import judge, promising, undecided

@@ -1,4 +1,4 @@
-"""What each switch of a champion is worth: turned by itself, and measured beside the champion round by round."""
+"""Ablation: the effect of each switch of a champion, changed one at a time and timed alongside the champion."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,11 +17,11 @@ Finding: TypeAlias = Literal["pays", "hurts", "nothing", "unclear"]
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """One tunable of a champion at another value.
+    """One tunable of a champion with another value.
 
     Attributes:
-        config: the whole config; None where no valid one has this value within one further change.
-        also: what had to change with it, since a constraint ties the two.
+        config: the complete config; None where no config with this value is valid after at most one further change.
+        also: the further change that a constraint makes necessary.
         reason: the constraint that the change alone breaks; empty where it breaks none.
     """
 
@@ -35,13 +35,13 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class Effect:
-    """What a change came to.
+    """Measured effect of a change.
 
     Attributes:
-        ratio: time with the change over the champion's, paired by round: above 1 the champion's own value is better.
+        ratio: time with the change over the champion's, paired by round; above 1 the champion's own value is better.
         noise: the largest relative difference between two series of the champion in the same rounds.
-        finding: ``nothing``: less than the policy's least gain either way; ``pays`` and ``hurts`` say what the
-            champion's own value does, beyond the noise; ``unclear``: the rounds do not tell.
+        finding: ``nothing``: less than the policy's least gain either way; ``pays`` and ``hurts``: the champion's own
+            value is better or worse, beyond the noise; ``unclear``: the rounds do not decide.
     """
 
     ratio: Interval
@@ -50,12 +50,12 @@ class Effect:
 
 
 def changes(space: Space, champion: Config, *, values: bool = False) -> list[Change]:
-    """Every switch of a config turned, one at a time, in the order of the tunables.
+    """Return the changes of an ablation, one switch at a time, in the order of the tunables.
 
-    A switch is a tunable without an order (true or false, one of several texts), or with two values only.
+    A switch is a tunable without an order (true or false, one of several texts), or one with only two values.
 
     Args:
-        values: the neighbouring values of the other tunables, too.
+        values: True also tries the adjacent values of the other tunables.
     """
     return [
         _change(space, champion, tunable, rank)
@@ -65,7 +65,7 @@ def changes(space: Space, champion: Config, *, values: bool = False) -> list[Cha
 
 
 def weigh(ablated: Ablated, policy: Policy, rng: np.random.Generator) -> Effect | None:
-    """What the samples say; None where there are none."""
+    """Return the effect that the samples show; None where there are no samples."""
     champion, changed, again = ablated.champion, ablated.changed, ablated.champion_again
     if champion is None or changed is None or again is None:
         return None
@@ -75,12 +75,12 @@ def weigh(ablated: Ablated, policy: Policy, rng: np.random.Generator) -> Effect 
 
 
 def finding(ratio: Interval, *, least: float, noise: float = 0.0) -> Finding:
-    """What an interval says, wherever a value is held against the winner's own.
+    """Classify an interval of the time ratio between another value and the winner's.
 
     Args:
         ratio: time with the other value over that with the winner's.
-        least: the gain that is worth a promotion: an interval that lies nearer to 1 says that the two are as good.
-        noise: what two series of the same kernel differ by, where that is known.
+        least: the gain that is worth a promotion; an interval closer to 1 means that both values are equally good.
+        noise: relative difference between two series of the same kernel, where it is known.
     """
     if ratio.reach(1.0) < least:
         return "nothing"
@@ -90,7 +90,7 @@ def finding(ratio: Interval, *, least: float, noise: float = 0.0) -> Finding:
 
 
 def _others(tunable: Tunable, own: int, values: bool) -> Iterator[int]:
-    """Ranks to try in place of its own."""
+    """Yield the ranks to try instead of the champion's own."""
     count = len(tunable.values)
     if not tunable.ordinal or count == 2:
         yield from (rank for rank in range(count) if rank != own)
@@ -113,7 +113,7 @@ def _change(space: Space, champion: Config, tunable: Tunable, rank: int) -> Chan
 
 
 def _tied(space: Space, row: Indices, kept: int) -> Config | None:
-    """The nearest valid config that differs from an invalid one in one value, but not in the place `kept`."""
+    """Return the nearest valid config that differs from an invalid one in one tunable other than `kept`."""
     near = [
         _with(row, place, rank)
         for place, tunable in enumerate(space.tunables)

@@ -1,4 +1,4 @@
-"""What a trial must look faster than to challenge the champion, by quick times alone."""
+"""The quick time that a trial must beat to challenge the champion."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,12 +12,13 @@ from evo.trial.timing import Timing
 
 @dataclass(frozen=True, kw_only=True)
 class Incumbent:
-    """The champion of today as a search sees it.
+    """The current champion, as a search sees it.
 
     Attributes:
-        time_us: of its confirmation, in another session.
-        here_us: the same as quick samples compare with it, where this very search confirmed it; else None.
-        binary_digest: of its trial; None where that is not known.
+        time_us: confirmed time, measured in another session.
+        here_us: confirmed time made comparable with this search's quick samples, if this search confirmed it; else
+            None.
+        binary_digest: digest of its binary; None where that is not known.
     """
 
     id: int
@@ -29,12 +30,12 @@ class Incumbent:
 
 @dataclass(frozen=True, kw_only=True)
 class Bar:
-    """What is to beat.
+    """The limit that a challenger must beat.
 
     Attributes:
-        below_us: a challenger's quick time has to be less.
-        binaries: of the incumbent itself, which is not to challenge itself.
-        again: the trial of this search that measured the incumbent once more; None: none did.
+        below_us: a challenger's quick time must be less than this.
+        binaries: binaries of the incumbent, which must not challenge itself.
+        again: the trial of this search that measured the incumbent again; None: there is none.
     """
 
     below_us: float
@@ -47,7 +48,7 @@ class Bar:
         return None if self.again is None else self.again.time_us
 
     def missed_by(self, best: Trial) -> str:
-        """Why the fastest of the others did not challenge."""
+        """Explain why the fastest of the other trials did not challenge."""
         champion = f"champion {self.incumbent.id}"
         known = f"{champion} took {time_text(self.incumbent.time_us)} when it was confirmed"
         if self.incumbent.here_us is not None and self.incumbent.here_us > (self.again_us or 0.0):
@@ -59,13 +60,13 @@ class Bar:
 
 
 def comparable_us(verdict: Verdict | None, baselines: Mapping[str, Timing]) -> float | None:
-    """A confirmed time as the quick samples of its search compare with it; None: nothing was measured.
+    """Return a confirmed time that is comparable with the quick samples of its search; None: nothing was measured.
 
-    A device may run slower in a confirmation than it did for the samples before: warm, at its power limit, or shared.
-    The fastest baseline does, too, so what the two lost together is no sign of a lucky time.
+    A device may run slower in a confirmation than during the search: warm, at its power limit, or shared. The fastest
+    baseline then runs slower, too, so a loss shared by both does not mean that the quick time was lucky.
 
     Args:
-        baselines: as they were timed when the search began.
+        baselines: timings of the baselines when the search began.
     """
     if verdict is None or verdict.challenger is None:
         return None
@@ -76,9 +77,11 @@ def comparable_us(verdict: Verdict | None, baselines: Mapping[str, Timing]) -> f
 
 
 def bar(incumbent: Incumbent, finished: Sequence[Trial], policy: Policy) -> Bar:
-    """Quick times of one search compare with each other; with a confirmation of another day only loosely.
+    """Return the limit for challengers of an incumbent.
 
-    What this search confirmed was its fastest by quick samples, which flatter it: the confirmed time counts, too.
+    Quick times of one search are comparable with each other, but only loosely with a confirmation of another day. If
+    this
+    search confirmed the incumbent, quick samples flatter it, so its confirmed time counts as well.
     """
     own = [trial for trial in finished if is_incumbent(incumbent, trial)]
     again = next((trial for trial in own if trial.time_us is not None), None)
@@ -93,6 +96,6 @@ def bar(incumbent: Incumbent, finished: Sequence[Trial], policy: Policy) -> Bar:
 
 
 def is_incumbent(incumbent: Incumbent, trial: Trial) -> bool:
-    """The same config, or another one that compiles to the same kernel."""
+    """True for the same config, and for another config that compiles to the same kernel."""
     same = trial.binary_digest is not None and trial.binary_digest == incumbent.binary_digest
     return same or trial.config == incumbent.config

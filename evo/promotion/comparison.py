@@ -1,4 +1,4 @@
-"""Rules about the samples: whether the challenger beats the incumbent, and by more than noise."""
+"""Rules about the samples: does the challenger beat the incumbent by more than noise?"""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ def intervals_rule(ours: Samples, theirs: Samples, policy: Policy) -> Rule:
     apart = "lie apart" if passed else "lie apart, but the incumbent is ahead"
     relation = "overlap" if challenger.overlaps(incumbent) else apart
     spans = f"challenger {_span(challenger)}, incumbent {_span(incumbent)}"
-    text = f"Without what both suffered together, the {policy.confidence:.0%} intervals {relation}: {spans}."
+    text = f"After removing variation that both share, the {policy.confidence:.0%} intervals {relation}: {spans}."
     return Rule(name="intervals", passed=passed, figure=challenger.high, threshold=incumbent.low, text=text)
 
 
@@ -39,7 +39,7 @@ def effect_rule(challenger: Samples, incumbent: Samples, policy: Policy) -> Rule
 
 
 def significance_rule(challenger: Timing, incumbent: Timing, policy: Policy, challengers: int) -> Rule:
-    """Bonferroni, which unlike Holm needs no knowledge of the challengers still to come."""
+    """Bonferroni correction, which unlike Holm's does not need the number of later challengers."""
     p_value = min(1.0, paired_p_value(challenger.samples_us, incumbent.samples_us) * max(1, challengers))
     counted = f"corrected for {challengers} challengers" if challengers > 1 else "one challenger"
     text = f"The paired test gives p = {p_value:.2g} ({counted}); at most {policy.significance:g} is allowed."
@@ -56,11 +56,11 @@ def gain_rule(gain: float, policy: Policy, prediction: Prediction | None) -> Rul
 
 @dataclass(frozen=True, kw_only=True)
 class Noise:
-    """Two series of one kernel beside each other.
+    """Difference between two series of one kernel, taken in the same rounds.
 
     Attributes:
         differ: the largest relative difference, round by round, that the session's interval admits.
-        medians: by how much the two medians differ, each taken by itself.
+        medians: relative difference of the two medians.
     """
 
     differ: float
@@ -68,8 +68,8 @@ class Noise:
 
     @property
     def words(self) -> str:
-        beside = f", while their medians differ by {self.medians:.1%}" if self.medians > self.differ else ""
-        return f"{self.differ:.1%}, compared round by round{beside}"
+        medians = f", while their medians differ by {self.medians:.1%}" if self.medians > self.differ else ""
+        return f"{self.differ:.1%}, compared round by round{medians}"
 
 
 def noise_between(one: Timing, again: Timing | None, policy: Policy, rng: np.random.Generator) -> Noise | None:
@@ -80,10 +80,10 @@ def noise_between(one: Timing, again: Timing | None, policy: Policy, rng: np.ran
 
 
 def incumbent_rule(report: ConfirmReport, before: Timing | None, policy: Policy) -> tuple[Rule, ...]:
-    """An incumbent that something slows is easily beaten: the slowest of its processes decides.
+    """Refuse a promotion over an incumbent that is being slowed down; its slowest process decides.
 
     Args:
-        before: the incumbent's own confirmation; None where nothing of it is known.
+        before: the incumbent's own confirmation; None where it is not known.
     """
     if before is None or report.incumbent is None:
         return ()
@@ -97,8 +97,8 @@ def incumbent_rule(report: ConfirmReport, before: Timing | None, policy: Policy)
     )
     if not passed:
         text += (
-            ", for a gain over a kernel that something slows says nothing: search again once nothing does, or roll it "
-            "back if it stays that slow"
+            ": something slows it, so a gain over it proves nothing. Search again on an idle device, or roll it back "
+            "if it stays that slow"
         )
     return (Rule(name="incumbent", passed=passed, figure=slower, threshold=limit, text=f"{text}.", conclusive=passed),)
 

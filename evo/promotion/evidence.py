@@ -18,13 +18,14 @@ from evo.trial.timing import Timing
 
 @dataclass(frozen=True, kw_only=True)
 class RequiredEvidence:
-    """Parts of a confirmation report without which a kind of device promotes nothing.
+    """Parts of a confirmation report that a device kind needs for a promotion.
 
     Attributes:
         proof: correctness cases, judged answers of timed calls, the comparison of calls on answered and poisoned
-            outputs, and what the sanitizers found or why they did not run.
-        processes: the further fresh processes that the policy asks for.
-        environment: names that the environment of the measurement must state.
+            outputs,
+            and sanitizer findings or the reason why no sanitizer ran.
+        processes: the further fresh processes that the policy demands.
+        environment: keys that the environment of the measurement must contain.
     """
 
     proof: bool
@@ -33,9 +34,9 @@ class RequiredEvidence:
 
 
 def required(kind: DeviceKind) -> RequiredEvidence:
-    """What a device kind must deliver.
+    """Return the evidence that a device kind must deliver.
 
-    A recording has samples only. Estimates run nothing, so their confirmations never have what is required.
+    A recording has samples only. Estimates run nothing, so their confirmations always lack required evidence.
     """
     declared = kind_of(kind)
     runs = declared.runs != "recordings"
@@ -53,10 +54,10 @@ def decide(
     before: Timing | None = None,
     quick: Quick | None = None,
 ) -> Verdict:
-    """Return the verdict on a reported confirmation: the rules of `judge`, and that all required evidence is there.
+    """Return the verdict on a reported confirmation: the rules of `judge`, and the rule that all evidence is there.
 
     Args:
-        kind: of the device that measured it; see `required`. The other arguments are those of `judge`.
+        kind: kind of the device that measured; see `required`. The other arguments are those of `judge`.
     """
     verdict = judge(report, policy, challengers, rng, rolled_back=rolled_back, before=before, quick=quick)
     if report.failure is not None or report.challenger is None:
@@ -73,7 +74,7 @@ def decide(
 
 
 def _separation_rule(report: ConfirmReport, policy: Policy, kind: DeviceKind) -> Iterator[Rule]:
-    """Kinds of devices that run no machine code of a candidate beside the judge state no separation."""
+    """Device kinds that run no machine code of a candidate on the judge's machine state no separation."""
     if policy.min_separation == "none" or "separation" not in required(kind).environment:
         return
     held = report.environment.get("separation", "")

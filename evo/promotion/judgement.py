@@ -1,4 +1,4 @@
-"""Whether a confirmed challenger becomes champion: every rule with its figure, its threshold and a sentence."""
+"""Judge a confirmation: every rule with its figure, its threshold and a sentence."""
 
 from dataclasses import replace
 
@@ -17,25 +17,25 @@ from evo.trial.explain import detail_text, first_lines
 from evo.trial.timing import Timing
 
 _WITHOUT_SPEED = ("rolled back", "correct", "answers", "wrong calls", "work", "sanitizers", "profile", "incumbent")
-"""Rules that no speed makes up for: where one is not met, there is nothing else to say."""
+"""Rules that speed cannot outweigh; if one fails, the summary reports it alone."""
 
 _ADVICE = (
-    "Search again while less else runs on the machine, or let the policy have more processes (`most_processes`) or "
-    "rounds (`process_samples`, `confirm_samples`)."
+    "Search again while fewer other programs run on the machine, or set more processes (`most_processes`) or rounds "
+    "(`process_samples`, `confirm_samples`)."
 )
 
 
 def promising(report: ConfirmReport, policy: Policy) -> bool:
-    """Return whether the samples of the first process alone would make a champion.
+    """True if the samples of the first process alone would lead to a promotion.
 
-    Then sanitizers, a profile and further processes, which judge further calls as well, are worth their time.
+    Sanitizers, a profile and further processes, which judge further calls, are then worth their time.
     """
     lenient = replace(policy, require_sanitizers=False, require_profile=False, min_calls_per_error=None)
     return judge(report, lenient, 1, np.random.default_rng(0)).promote
 
 
 def undecided(report: ConfirmReport, policy: Policy) -> bool:
-    """Whether one more process is needed: to decide on a promotion, or, without an incumbent, for a prediction."""
+    """True if one more process is needed to decide on a promotion, or for a prediction if there is no incumbent."""
     prediction = predict(report, policy)
     if prediction is None or prediction.against != "incumbent":
         return len(report.repeats) + 1 < policy.confirm_processes
@@ -127,7 +127,7 @@ def _gain(speedup: Interval) -> float:
 
 
 def _overall(prediction: Prediction | None, against: str, alone: Interval) -> Interval:
-    """The speed-up over all processes where several compared these two, else that of the one there is."""
+    """Return the speed-up over all processes if several compared these two, else that of the first process."""
     if prediction is None or prediction.against != against or prediction.overall is None:
         return alone
     return prediction.overall
@@ -140,7 +140,7 @@ def _expected(prediction: Prediction | None, policy: Policy) -> float | None:
 
 
 def _cannot_tell(rules: tuple[Rule, ...]) -> bool:
-    """Whether nothing but noise forbids the promotion."""
+    """True if only noise prevents the promotion."""
     unmet = [rule for rule in rules if rule.required and not rule.passed]
     return bool(unmet) and not any(rule.conclusive for rule in unmet)
 
@@ -177,7 +177,7 @@ def _summary(promote: bool, rules: tuple[Rule, ...], speedup: Interval | None, e
 
 
 def _corrected(speedup: Interval, expected: float | None) -> str:
-    """What further measurements are expected to find, where that differs from what was found."""
+    """Say what further measurements are expected to find, if it differs from the measured speed-up."""
     if expected is None:
         return ""
     found, again = (change_text(1.0 - 1.0 / value) for value in (speedup.estimate, expected))

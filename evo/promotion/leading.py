@@ -1,7 +1,7 @@
-"""Which figure of a candidate is shown first: the confirmed one where there is one, else the quick one.
+"""The figure of a candidate that is shown first: the confirmed one if there is one, else the quick one.
 
-Quick samples rank trials while a search runs. A confirmation measures again, in fresh processes and on fresh inputs,
-so its figures replace the quick ones in every table, page, report and document.
+Quick samples rank trials while a search runs. A confirmation measures again, in fresh processes and on fresh inputs, so
+its figures replace the quick ones in every table, page, report and document.
 """
 
 from collections.abc import Mapping
@@ -38,19 +38,19 @@ class Figure:
 
     @property
     def words(self) -> str:
-        """The source as a table or a sentence names it: ``quick, not confirmed``."""
+        """The source as tables and sentences show it: ``quick, not confirmed``."""
         return {"quick": "quick, not confirmed", "estimated": "estimate, not run"}.get(self.source, self.source)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Confirmation:
-    """What a confirmation measured of a challenger, whether or not it was promoted.
+    """Result of a challenger's confirmation, promoted or not.
 
     Attributes:
-        time: median in µs with its interval, of the first fresh process.
+        time: median in µs with its interval, from the first fresh process.
         baseline: the fastest baseline of that session; `speedup` is over it. None where no baseline ran.
-        processes: fresh processes that the speed-up is from.
-        refuted: why the kernel is not valid, whatever its time; None where nothing says so.
+        processes: number of fresh processes behind the speed-up.
+        refuted: why the kernel is not valid; None if nothing refutes it.
     """
 
     time: Interval
@@ -61,7 +61,7 @@ class Confirmation:
 
 
 def confirmation_of(verdict: Verdict | None) -> Confirmation | None:
-    """The figures of a verdict; None where the challenger was not measured."""
+    """Return the figures of a verdict; None where the challenger was not measured."""
     if verdict is None or verdict.challenger is None:
         return None
     return Confirmation(
@@ -74,7 +74,7 @@ def confirmation_of(verdict: Verdict | None) -> Confirmation | None:
 
 
 def leading_time(time_us: float | None, confirmation: Confirmation | None, *, estimated: bool = False) -> Figure | None:
-    """The time to show first; None where a candidate has no time.
+    """Return the time to show first; None where a candidate has no time.
 
     Args:
         time_us: median of the quick samples, or an estimate.
@@ -95,10 +95,10 @@ def leading_speedup(
     *,
     estimated: bool = False,
 ) -> Figure | None:
-    """The speed-up over the fastest baseline to show first; None without a time or a baseline.
+    """Return the speed-up over the fastest baseline to show first; None without a time or a baseline.
 
-    A confirmed speed-up is the ratio within its session. The confirmed time of a session is never divided by the time
-    that a baseline had in another one.
+    A confirmed speed-up is the ratio within its session. A confirmed time is never divided by a baseline's time from
+    another session.
     """
     if confirmation is not None:
         if confirmation.speedup is None:
@@ -118,5 +118,5 @@ def leading_speedup(
 
 
 def fastest_of(baselines: Mapping[str, Timing]) -> str | None:
-    """The name of the baseline with the lowest median."""
+    """Return the name of the baseline with the lowest median."""
     return min(baselines, key=lambda name: baselines[name].median_us, default=None)

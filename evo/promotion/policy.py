@@ -17,71 +17,82 @@ class Policy:
     Attributes:
         quick_samples: samples of the quick gate, for every trial that may be among the fastest.
         confirm_samples: interleaved rounds of a confirmation.
-        confirm_processes: fresh processes in which a winner is compared, the first included, before a promotion is
-            decided for the first time; 1: one process is all, and what kernels owe to their process is not judged.
-        most_processes: up to how many more are added while they leave open whether the challenger is faster.
-        process_looks: at how many numbers of processes a promotion is decided, evenly spaced: 5, 8, 11 and 15.
-        process_samples: rounds of each of them that count over processes; at most `confirm_samples`.
+        confirm_processes: number of fresh processes, the first included, after which a promotion is first decided; 1: a
+            single process decides, and effects of the process on the kernel are not judged.
+        most_processes: largest number of processes; they are added while the result is open.
+        process_looks: number of times a promotion is decided, at evenly spaced numbers of processes: 5, 8, 11 and 15.
+        process_samples: rounds of each process that count over processes; at most `confirm_samples`.
         false_promotion: probability of promoting a kernel that is no faster than the incumbent, over all looks.
         futility: a challenger whose mean over processes reaches the minimum gain with less than this probability gets
-            no further processes.
-        prune_ratio: after a fifth of the quick samples, a candidate whose median is this many times slower than the
-            slowest elite is stopped early (outcome Pruned); None never prunes.
-        shorten_ratio: after a fifth of the quick samples, a candidate whose lower quartile is this many times slower
-            than the slowest elite gets one more sample and no further ones: it ranks, but among the elites it will
-            not be; None takes all samples of every candidate.
+            no
+            further processes.
+        prune_ratio: after a fifth of the quick samples, a candidate whose median is more than this factor slower than
+            the
+            slowest elite is stopped (outcome Pruned); None never prunes.
+        shorten_ratio: after a fifth of the quick samples, a candidate whose lower quartile is more than this factor
+            slower
+            than the slowest elite gets only one more sample: it ranks, but not among the elites; None takes all samples
+            of
+            every candidate.
         minimum_gain: smallest relative gain over the incumbent worth a promotion (0.02 = 2 % less time).
         minimum_effect: smallest Hedges' g.
-        effect_trim: share of the smallest and of the largest samples that the effect size leaves out: on a shared
-            machine a few interrupted samples would hide any gain.
-        least_rounds: fewest rounds of one process that promote anything, and that are taken however little time there
-            is.
-        judged_calls: calls of a confirmation of which each meets other inputs than the call before; as many of them as
-            fit the time, and 16 at least. So many right answers exclude one wrong call in a third of their number.
-        judged_inputs: inputs that the further processes of a confirmation draw and judge one call on, all together; as
-            many of them as fit the time.
-        min_calls_per_error: judged calls have to exclude, with `confidence`, that one call in so many is wrong; None:
-            the verdict states what they exclude, whatever it is.
-        max_ring_ratio: how many times as long a call on outputs of its own may take as one that is repeated on the
-            same outputs.
-        max_ring_ratio_of_caches: the same where a faster cache holds the one set of buffers than holds all of them.
-        maximum_quick_gap: largest relative difference between the confirmed time and the quick one that is not reported
+        effect_trim: fraction of the smallest and of the largest samples that the effect size ignores; on a shared
+            machine
+            a few interrupted samples would hide any gain.
+        least_rounds: least number of rounds of a process that can promote; taken even if time is short.
+        judged_calls: calls of a confirmation that are judged, each on other inputs than the call before; as many as fit
+            the time, at least 16. N right answers exclude that one call in N/3 is wrong.
+        judged_inputs: inputs that the further processes of a confirmation draw and judge one call on, in total; as many
+            as
+            fit the time.
+        min_calls_per_error: judged calls must exclude, with `confidence`, that one call in this many is wrong; None:
+            the
+            verdict states what they exclude, but demands nothing.
+        max_ring_ratio: longest time of a call on separate outputs, relative to repeated calls on the same outputs.
+        max_ring_ratio_of_caches: the same where one set of buffers fits a faster cache than all sets together.
+        maximum_quick_gap: largest relative difference between the confirmed and the quick time that is not reported
             (0.25 = a quarter more or less time); it only warns. None reports none.
-        session_share: share of that difference, on a logarithmic scale, that the fastest baseline has to show as well
-            for the device, and not the kernel, to be named as its cause.
-        confidence: of the bootstrap intervals.
-        significance: of the paired test, before the correction for the number of challengers.
-        max_skipped, skip_confidence: a kernel whose calls take longer by more than this share on outputs that hold
-            nothing yet than on those that hold the answer, with this confidence, skips work.
-        max_rework: how many times as long they may take where that is not sure; the rest is room for noise.
-        max_rework_bound: what noise may leave open of it; more cannot tell a sound kernel from one that skips a third.
-        max_incumbent_slowdown: how many times as long the incumbent may take, in any process, as in its own
-            confirmation; more means that something slows it, and nothing is promoted over it.
-        suspect_speedup: a trial that is this many times as fast as the fastest baseline is marked for a person to look
-            at.
-        session_drift: by how much a machine may be slower than when a champion was confirmed, for trials to challenge
-            it where no trial of the search measured the champion.
-        challengers: how many of the elites may challenge, so that a lucky time at the top does not shut out the next.
-        final_challengers: how many challenge once all trials have ended, at most.
-        confirming_share: of the time a search has been running, what confirmations may take before it ends.
-        other_unit_s: how long a confirmation waits for another device than the one that measured the challenger, where
+        session_share: fraction of that difference, on a logarithmic scale, that the fastest baseline must share for the
+            device, and not the kernel, to be named as its cause.
+        confidence: confidence of the bootstrap intervals.
+        significance: level of the paired test, before the correction for the number of challengers.
+        max_skipped, skip_confidence: a kernel skips work if its calls take longer by more than this fraction, with this
+            confidence, on outputs that hold no result than on outputs that hold the right result.
+        max_rework: largest ratio of the two times where that is not certain; the rest is allowance for noise.
+        max_rework_bound: upper end of the ratio's interval that is allowed; a wider interval cannot exclude a kernel
+            that
+            skips a third of its work.
+        max_incumbent_slowdown: largest time of the incumbent, in any process, relative to its own confirmation; if it
+            is
+            exceeded, something slows the incumbent, and nothing is promoted over it.
+        suspect_speedup: a trial at least this many times as fast as the fastest baseline is marked for review.
+        session_drift: relative slowdown of a machine since a champion's confirmation up to which trials may challenge
+            it,
+            where no trial of the search measured the champion.
+        challengers: number of elites that may challenge, so that one lucky time at the top does not block the next.
+        final_challengers: largest number of challenges after all trials have ended.
+        confirming_share: fraction of a search's running time that confirmations may take before it ends.
+        other_unit_s: seconds that a confirmation waits for another device than the one that measured the challenger,
+            where
             there is one.
-        challenge_every: trials between two challenges of the incumbent, at least, while a search runs (one always ends
-            it).
-        max_registers, max_shared_memory_bytes, min_occupancy: gates beyond what the target itself enforces; None: none.
-        max_stack_bytes, max_spill_bytes: a stack frame or spills reject by default; None: no gate.
+        challenge_every: least number of trials between two challenges of the incumbent while a search runs (a challenge
+            always ends it).
+        max_registers, max_shared_memory_bytes, min_occupancy: limits in addition to those of the target; None: none.
+        max_stack_bytes, max_spill_bytes: a stack frame or spills reject by default; None: no limit.
         compile_timeout_s, verify_timeout_s, measure_timeout_s: hard limits of one stage of one trial.
-        memory_limit_bytes: what a runner may allocate beyond what it holds when it starts.
-        require_sanitizers: refuse a promotion where a sanitizer did not run; what one finds always forbids it.
-        require_profile: refuse a promotion where no profile could be taken; else its gates count only where one was.
-        min_separation: how far candidates of a CPU are kept apart from the judge: a level of `evo.device.separation`.
-        min_tensor_active, min_achieved_occupancy, min_sector_efficiency: of the winner's profile, as fractions.
-        min_fp8_operations: of its profile; 1 for a family that is to use them.
-        min_l2_hit_gain, min_dram_drop: against the incumbent's profile: 0.08 is 8 percentage points.
-        max_candidate_faults: crashes and time-outs of one trial before it is final (a fault may be the machine's).
+        memory_limit_bytes: memory that a runner may allocate in addition to what it holds when it starts.
+        require_sanitizers: refuse a promotion where a sanitizer did not run; a finding always forbids it.
+        require_profile: refuse a promotion where no profile could be taken; otherwise profile gates count only where
+            one
+            was taken.
+        min_separation: isolation between CPU candidates and the judge: a level of `evo.device.separation`.
+        min_tensor_active, min_achieved_occupancy, min_sector_efficiency: limits for the winner's profile, as fractions.
+        min_fp8_operations: limit for the winner's profile; 1 for a family that must use them.
+        min_l2_hit_gain, min_dram_drop: change from the incumbent's profile: 0.08 is 8 percentage points.
+        max_candidate_faults: crashes and time-outs of one trial before it is final (the machine may cause a fault).
         max_worker_losses: lost workers before a trial is Abandoned.
-        reference_failures: a search ends when reference.py failed on each of its first trials, this many.
-        seeds: input seeds each nominal correctness case is repeated with.
+        reference_failures: a search ends when reference.py failed on each of this many first trials.
+        seeds: number of input seeds with which each nominal correctness case is repeated.
     """
 
     name: str = "default"
@@ -154,23 +165,24 @@ _L4_NOTES = Policy(
     min_achieved_occupancy=0.25,
     min_sector_efficiency=0.70,
 )
-"""The user's own gates for the L4 (KERNELS and USER notes): stricter than what makes a kernel fast."""
+"""Gates of a user for the L4: stricter than what makes a kernel fast."""
 
 POLICIES: dict[str, Policy] = {
     "default": Policy(),
     "l4-notes": _L4_NOTES,
-    # What the same notes ask of a final champion over the earlier one.
+    # The same user's gates for a final champion over the previous one.
     "l4-final": replace(_L4_NOTES, name="l4-final", minimum_gain=0.20, min_l2_hit_gain=0.08, min_dram_drop=0.10),
 }
 """Policies known by name; a file may override any field of one."""
 
 
 def policy_from(document: str | Mapping[str, Any]) -> Policy:
-    """A policy by name, or from a document that overrides some fields of one.
+    """Return a policy by name, or from a document that overrides some fields of one.
 
     Args:
-        document: ``"default"``; or e.g. ``{"base": "l4-notes", "minimum_gain": 0.03}``, `base` being ``default`` where
-            it is left out. A policy with overrides is called ``custom`` unless the document names it.
+        document: ``"default"``; or e.g. ``{"base": "l4-notes", "minimum_gain": 0.03}``; `base` is ``default`` if
+            omitted.
+            A policy with overrides is called ``custom`` unless the document names it.
 
     Raises:
         InvalidInput: unknown name or field (with the nearest known one), wrong type, or a value out of its range.
@@ -254,7 +266,7 @@ _MOST = {
     "reference_failures": 1_000,
     "seeds": 1_000,
 }
-"""More than any search has use for, and few enough for clocks, memory and whoever waits; of all else 10^18."""
+"""Upper limits: more than any search can use, and small enough for clocks, memory and waiting; else 10^18."""
 _FRACTIONS = {
     "minimum_gain",
     "false_promotion",

@@ -1,4 +1,4 @@
-"""How many times as fast over several fresh processes: the speed-up, how sure it is, and what one more will find."""
+"""Speed-up over several fresh processes: its estimate, its uncertainty, and a prediction for one more process."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,20 +20,20 @@ from evo.results import ConfirmReport
 from evo.trial.timing import Timing
 
 BY_ROUND = "the median of the rounds' ratios, which is not the ratio of the medians"
-"""What `times_as_fast` is, for a reader."""
+"""Explanation of `times_as_fast` for readers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prediction:
-    """What the fresh processes tried so far found, and what further ones will find.
+    """Speed-ups found in the fresh processes so far, and a prediction for further ones.
 
     Attributes:
         against: ``incumbent``, or the name of a baseline.
-        speedup: its time over the challenger's: where one more process will find it, with this confidence.
-        found: the speed-up in each process so far, the median of its rounds' ratios.
-        rounds: that count in each process, the same number in all, so that all know their speed-up equally well.
-        overall: geometric mean of what was found, with its interval over processes; None in verdicts of before.
-        others: where the other processes by themselves predict the first; None where there are too few of them.
+        speedup: its time over the challenger's; the interval predicts one more process with `confidence`.
+        found: speed-up in each process so far, the median of its rounds' ratios.
+        rounds: rounds counted in each process, the same number in all, so that all figures are equally precise.
+        overall: geometric mean of `found` with its interval over processes; None in verdicts of older versions.
+        others: interval that the other processes predict for the first; None where there are too few of them.
     """
 
     against: str
@@ -46,19 +46,19 @@ class Prediction:
 
     @property
     def agrees(self) -> bool:
-        """Whether the first process is one of those that the others predict."""
+        """True if the first process lies within the prediction of the others."""
         return self.others is None or self.others.low <= self.found[0] <= self.others.high
 
 
 def predict(report: ConfirmReport, policy: Policy) -> Prediction | None:
-    """The speed-up over processes; every process counts by the median ratio of equally many rounds, its first."""
+    """Predict the speed-up over processes. Each process counts by the median ratio of equally many rounds."""
     first, against = report.challenger, report.repeated_against
     other = report.incumbent if against == "incumbent" else report.baselines.get(against or "")
     if not report.repeats or first is None or against is None or other is None:
         return None
     pairs = [(first, other), *((each.challenger, each.other) for each in report.repeats if each.other is not None)]
     rounds = min(len(own.samples_us) for own, _ in pairs)
-    ratios = [rounds_ratio(beside.samples_us[:rounds], own.samples_us[:rounds]) for own, beside in pairs]
+    ratios = [rounds_ratio(theirs.samples_us[:rounds], own.samples_us[:rounds]) for own, theirs in pairs]
     found = tuple(float(np.median(each)) for each in ratios)
     next_one = partial(prediction_interval, least_spread=_within(ratios))
     return Prediction(
@@ -73,21 +73,24 @@ def predict(report: ConfirmReport, policy: Policy) -> Prediction | None:
 
 
 def _within(ratios: Sequence[Samples]) -> float:
-    """By how much one process's figure varies with its rounds alone, which is the least that processes differ by.
+    """Return the variation of one process's figure due to its rounds alone: the least spread between processes.
 
-    Five processes may agree better than that by chance; a prediction that rests on their spread alone is too narrow on
-    machines that are disturbed now and then (decision 74).
+    Five processes may agree better than that by chance. A prediction from their spread alone is too narrow on machines
+    that
+    are disturbed occasionally (decision 74).
     """
     return float(np.sqrt(np.mean([median_error(np.log(each)) ** 2 for each in ratios])))
 
 
 def predict_us(report: ConfirmReport, policy: Policy) -> Interval | None:
-    """Where one more process will find the challenger's time; None where a speed-up is told, or one process is all."""
+    """Predict the challenger's time in one more process; None if a speed-up is reported instead, or only one process
+    ran.
+    """
     return None if report.repeated_against is not None else predict_time(report, policy.confidence)
 
 
 def predict_time(report: ConfirmReport | None, confidence: float) -> Interval | None:
-    """Where one more process will find the challenger's median, in µs; None where it was timed in one alone."""
+    """Predict the challenger's median in one more process, in µs; None where only one process timed it."""
     if report is None or report.challenger is None or not report.repeats:
         return None
     medians_us = [report.challenger.median_us, *(each.challenger.median_us for each in report.repeats)]
@@ -95,12 +98,12 @@ def predict_time(report: ConfirmReport | None, confidence: float) -> Interval | 
 
 
 def times_as_fast(one: Timing, other: Timing) -> float:
-    """How many times as fast the first kernel is in the rounds both were timed in."""
+    """Return how many times as fast the first kernel is, in rounds that timed both."""
     return paired_ratio(other.samples_us, one.samples_us)
 
 
 def fastest_baseline(report: ConfirmReport) -> str | None:
-    """The one the challenger gains least on, round by round."""
+    """Return the baseline over which the challenger gains least, round by round."""
     challenger = report.challenger
     if challenger is None:
         return None
@@ -108,7 +111,7 @@ def fastest_baseline(report: ConfirmReport) -> str | None:
 
 
 def _of_logarithms(interval: Callable[[Samples, float], Interval], values: Samples, confidence: float) -> Interval:
-    """An interval of ratios: those of 2 and of a half lie equally far from 1."""
+    """Return an interval computed on logarithms, so that ratios of 2 and ½ are equally far from 1."""
     made = interval(np.log(values), confidence)
     low, estimate, high = (float(np.exp(each)) for each in (made.low, made.estimate, made.high))
     return Interval(low=low, estimate=estimate, high=high)

@@ -1,4 +1,4 @@
-"""Rules about what further processes found, and about the baselines that were timed beside the challenger."""
+"""Rules about the results of further processes, and about the baselines timed with the challenger."""
 
 from evo.promotion.policy import Policy
 from evo.promotion.prediction import Prediction, predict_us
@@ -10,7 +10,7 @@ from evo.text.wording import time_text
 
 
 def prediction_rule(report: ConfirmReport, prediction: Prediction | None, policy: Policy) -> tuple[Rule, ...]:
-    """Only a challenger that is surely faster on average over fresh processes replaces an incumbent."""
+    """Require that the challenger is certainly faster on average over fresh processes."""
     if report.incumbent is not None and report.repeats and (prediction is None or prediction.against != "incumbent"):
         text = "Further processes did not compare the challenger with the incumbent."
         return (Rule(name="processes", passed=False, figure=0.0, threshold=1.0, text=text),)
@@ -30,7 +30,7 @@ def prediction_rule(report: ConfirmReport, prediction: Prediction | None, policy
 
 
 def _decided(at: Standing, policy: Policy, found: str) -> Rule:
-    """The rule that the sequential test decides."""
+    """Return the rule that the sequential test decides."""
     figure, threshold = at.low or at.mean, 1.0
     if at.decision == "too little":
         figure, threshold = at.high or at.mean, at.needed
@@ -56,7 +56,9 @@ def _decided(at: Standing, policy: Policy, found: str) -> Rule:
 
 
 def agreement_rule(prediction: Prediction | None) -> tuple[Rule, ...]:
-    """Warns only: of sound challengers, too, one in twenty lies outside a 95 % interval (decision 51)."""
+    """Warn if the first process disagrees with the others. Sound challengers do so in one of twenty cases (decision
+    51).
+    """
     if prediction is None or prediction.others is None:
         return ()
     first, others, count = prediction.found[0], prediction.others, len(prediction.found) - 1
@@ -81,7 +83,7 @@ def baseline_rule(fastest: str | None, against: dict[str, Interval], prediction:
 
 
 def alone_rule(report: ConfirmReport, policy: Policy) -> tuple[Rule, ...]:
-    """Says that nothing was compared with, and why. A recording has no baselines, and no cases."""
+    """Report that nothing was compared with, and why. Recordings have neither baselines nor cases."""
     if report.baselines or not report.cases:
         return ()
     missing = {name: why for name, why in report.environment.items() if name.startswith("baseline ")}

@@ -1,4 +1,4 @@
-"""What a policy may ask of what a profiler counted of a kernel, and a table of it."""
+"""Gates of a policy on profiler counters, and a table of the counters."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from evo.results import Profiled
 
 @dataclass(frozen=True, kw_only=True)
 class Gate:
-    """A policy's least value of a figure, or of its change against the incumbent.
+    """A policy's limit for a counter, or for its change from the incumbent.
 
     Attributes:
-        better: +1 or −1: which change counts as a gain; 0: the value itself is meant.
+        better: +1 or −1: direction of a gain; 0: the limit is for the value itself.
     """
 
     field: str
@@ -32,9 +32,9 @@ GATES = (
 
 
 def unmet_gates(profiles: Mapping[str, Profiled], policy: Policy) -> tuple[str, ...] | None:
-    """What of the policy's demands the challenger's profile does not meet; None where it demands nothing.
+    """Return the policy's demands that the challenger's profile does not meet; None where it demands nothing.
 
-    A change is demanded only where there is an incumbent to change from; a figure that was not counted is not met.
+    A change is demanded only where there is an incumbent; a counter that was not measured does not meet a demand.
     """
     demands = [(gate, getattr(policy, gate.field)) for gate in GATES if getattr(policy, gate.field) is not None]
     if not demands:
@@ -60,7 +60,7 @@ def _miss(gate: Gate, least: float, challenger: Profiled | None, incumbent: Prof
 
 
 def profile_rows(profiles: Mapping[str, Profiled]) -> list[tuple[str, str, str, str]]:
-    """Title, challenger, incumbent and change of every figure that either of them has."""
+    """Return title, challenger, incumbent and change of every counter that either of them has."""
     sides = [profiles[side].figures if side in profiles else {} for side in ("challenger", "incumbent")]
     rows = []
     for name, figure in FIGURES.items():

@@ -1,4 +1,4 @@
-"""The rule that reports a confirmed time which differs much from the quick one."""
+"""The rule that reports a large difference between the confirmed and the quick time."""
 
 import math
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ from evo.trial.timing import Timing
 
 @dataclass(frozen=True, kw_only=True)
 class Quick:
-    """What the search measured of a challenger and of the baselines before the confirmation.
+    """The search's measurements of a challenger and of the baselines before the confirmation.
 
     Attributes:
-        timing: the quick samples of the trial.
-        baselines: as they were timed when the search began, by name.
+        timing: quick samples of the trial.
+        baselines: timings when the search began, by name.
     """
 
     timing: Timing
@@ -26,9 +26,9 @@ class Quick:
 
 
 def quick_rule(quick: Quick | None, report: ConfirmReport, policy: Policy) -> tuple[Rule, ...]:
-    """Compare the confirmed median with the quick one; reports only, and counts what noise explains as no difference.
+    """Compare the confirmed median with the quick one. The rule only warns.
 
-    The difference is reported where it is larger than `Policy.maximum_quick_gap` and the two intervals lie apart.
+    It fails where the difference is larger than `Policy.maximum_quick_gap` and the two intervals do not overlap.
     """
     challenger, most = report.challenger, policy.maximum_quick_gap
     if quick is None or challenger is None or most is None:
@@ -52,19 +52,19 @@ def _change(ratio: float) -> str:
 
 
 def _reason(ratio: float, quick: Quick, report: ConfirmReport, policy: Policy) -> str:
-    """Likely causes and advice, by whether the baselines changed in the same way."""
+    """Return likely causes and advice, depending on whether the baselines changed in the same way."""
     shift = _shift(quick, report)
     if shift is None:
         return f"No baseline ran in both sessions, so the cause is open. {_own(ratio)}"
     name, changed = shift
-    beside = f"{name} took {factor_text(changed)} the time that it had taken before"
+    changed_text = f"{name} took {factor_text(changed)} its earlier time"
     if math.log(changed) / math.log(ratio) >= policy.session_share:
         return (
-            f"{beside}, so the whole device changed: other programs, its temperature, its power limit or its clocks. "
-            "The speed-up within the confirmation still holds. Repeat the search on an idle device before you quote "
-            "a time."
+            f"{changed_text}, so the whole device changed: other programs, temperature, power limit or "
+            "clocks. The speed-up within the confirmation still holds. Repeat the search on an idle device before you "
+            "quote a time."
         )
-    return f"{beside}, so the device does not explain it. {_own(ratio)}"
+    return f"{changed_text}, so the device does not explain it. {_own(ratio)}"
 
 
 def _own(ratio: float) -> str:
@@ -81,7 +81,7 @@ def _own(ratio: float) -> str:
 
 
 def _shift(quick: Quick, report: ConfirmReport) -> tuple[str, float] | None:
-    """The fastest baseline of the confirmation that ran before as well, and its time now over its time then."""
+    """Return the fastest baseline of the confirmation that the search timed as well, and the ratio of its times."""
     both = [name for name in report.baselines if name in quick.baselines]
     name = min(both, key=lambda each: report.baselines[each].median_us, default=None)
     return None if name is None else (name, report.baselines[name].median_us / quick.baselines[name].median_us)

@@ -1,7 +1,8 @@
-"""Sequential test over processes: whether the challenger is faster, and whether further processes may still tell.
+"""Sequential test over processes: is the challenger faster, and can further processes still decide it?
 
-What a kernel owes to its process (where code, stack and pages lie) is the same in all rounds of that process, so rounds
-cannot average it out. Processes can: the test rests on one speed-up per process, and adds processes while it is open.
+Effects of the process on a kernel (the addresses of code, stack and pages) are the same in all rounds of that process,
+so rounds do not average them out. The test therefore uses one speed-up per process, and adds processes while it is
+open.
 """
 
 import math
@@ -19,18 +20,19 @@ Decision: TypeAlias = Literal["faster", "too little", "open", "cannot tell"]
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """What the processes so far say about the speed-up.
+    """State of the sequential test after some processes.
 
     Attributes:
-        decision: ``faster``: the bound lies above 1 and the mean reaches `needed`. ``too little``: the mean will not
-            reach it. ``open``: the next look may tell. ``cannot tell``: the last look did not.
-        processes: how many there are.
+        decision: ``faster``: the bound is above 1 and the mean reaches `needed`. ``too little``: the mean will not
+            reach
+            it. ``open``: a later look may decide. ``cannot tell``: the last look did not decide.
+        processes: number of processes.
         mean: geometric mean of their speed-ups.
-        low: one-sided bound of the mean at this look; None where no decision is due at this number of processes.
-        high: one-sided bound on the other side, at the level `Policy.futility`; None of a single process.
-        needed: the least mean, by `Policy.minimum_gain`.
-        level: probability that `low` lies above the true mean; None where `low` is.
-        spread: standard deviation of the logarithms over processes; 0 of a single one.
+        low: one-sided lower bound of the mean at this look; None where no decision is due at this number of processes.
+        high: one-sided upper bound at the level `Policy.futility`; None for a single process.
+        needed: least mean, from `Policy.minimum_gain`.
+        level: probability that `low` is above the true mean; None where `low` is None.
+        spread: standard deviation of the logarithms over processes; 0 for a single one.
     """
 
     decision: Decision
@@ -44,7 +46,7 @@ class Standing:
 
 
 def looks(policy: Policy) -> tuple[int, ...]:
-    """Numbers of processes at which a promotion is decided, e.g. 5, 8, 11 and 15; a single look is the last one."""
+    """Return the numbers of processes at which a promotion is decided, e.g. 5, 8, 11 and 15."""
     first, last = policy.confirm_processes, max(policy.confirm_processes, policy.most_processes)
     if first == 1:
         return (1,)
@@ -54,10 +56,11 @@ def looks(policy: Policy) -> tuple[int, ...]:
 
 
 def levels(policy: Policy) -> tuple[float, ...]:
-    """Error probability that each look may spend; together `Policy.false_promotion` (Bonferroni).
+    """Return the error probability of each look; together they are `Policy.false_promotion` (Bonferroni).
 
-    The k-th look gets a share proportional to k²: of few processes the spread is hardly known, and where it is not
-    normal their t bound errs most.
+    The k-th look gets a share proportional to k²: with few processes the spread is hardly known, and the t bound errs
+    most
+    if the speed-ups are not normal.
     """
     weights = [float(number**2) for number in range(1, len(looks(policy)) + 1)]
     return tuple(policy.false_promotion * weight / sum(weights) for weight in weights)
@@ -94,11 +97,13 @@ def standing(speedups: Sequence[float], policy: Policy) -> Standing:
 
 
 def shrunk(at: Standing, policy: Policy) -> float:
-    """The speed-up of a promoted challenger, corrected for half of what the selection added to it.
+    """Return the speed-up of a promoted challenger, corrected for half of the selection bias.
 
-    A mean is promoted only above a limit: the minimum gain, and what the bound asks for at the last look. Promoted
-    means are therefore too large on average. The conditional maximum of the likelihood, given that the mean lies above
-    its limit, corrects for that and overshoots; the midpoint of it and the mean errs least.
+    A mean is promoted only above a limit: the minimum gain, and the bound at the last look. Promoted means are
+    therefore too
+    large on average. The conditional maximum-likelihood estimate, given that the mean is above its limit, corrects for
+    that
+    but overshoots; the midpoint between it and the mean has the least error.
 
     Source: Zhong and Prentice, Biostatistics 9 (2008), 621-634, who combine the same two estimates.
     """
@@ -112,7 +117,7 @@ def shrunk(at: Standing, policy: Policy) -> float:
 
 
 def _conditional(mean: float, limit: float, error: float) -> float:
-    """The θ ≥ 0 whose normal values above the limit are `mean` on average; 0 where no such θ is."""
+    """Return θ ≥ 0 such that a normal variable above `limit` has the mean `mean`; 0 if there is none."""
     from scipy.optimize import brentq
     from scipy.stats import norm
 
@@ -124,7 +129,7 @@ def _conditional(mean: float, limit: float, error: float) -> float:
 
 
 def _level(count: int, policy: Policy) -> float | None:
-    """What may be spent at this number of processes; beyond the last look, what that one may."""
+    """Return the error probability at this number of processes; beyond the last look, that of the last look."""
     due = dict(zip(looks(policy), levels(policy), strict=True))
     return due.get(min(count, looks(policy)[-1]))
 

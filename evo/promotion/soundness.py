@@ -1,4 +1,4 @@
-"""Rules that no speed makes up for: the challenger is correct, does nothing forbidden, and uses the device as asked."""
+"""Rules that speed cannot outweigh: correctness, sanitizers, and use of the device as demanded."""
 
 from evo.promotion.policy import Policy
 from evo.promotion.profile import unmet_gates
@@ -9,7 +9,7 @@ from evo.text.wording import count_text
 
 
 def rolled_back_rule(rolled_back: str | None) -> tuple[Rule, ...]:
-    """What a person took back, for a reason that samples may not show, only a person gives again."""
+    """Refuse a kernel that a person rolled back: samples may not show the reason, so only a person can restore it."""
     if rolled_back is None:
         return ()
     text = (
@@ -31,12 +31,12 @@ def correctness_rule(report: ConfirmReport) -> tuple[Rule, ...]:
 
 
 def answers_rule(report: ConfirmReport, policy: Policy) -> tuple[Rule, ...]:
-    """A kernel that is wrong now and then is wrong; the rule states how seldom it may still be so.
+    """Refuse a kernel that gave a wrong answer, and state how rare wrong answers may still be.
 
-    A recording has no answers, and no cases.
+    A recording has neither answers nor cases.
     """
     if report.answers is None:
-        text = "Whether timed calls gave right answers was not looked at."
+        text = "Whether timed calls gave right answers was not checked."
         return (Rule(name="answers", passed=False, figure=0.0, threshold=0.0, text=text),) if report.cases else ()
     wrong, calls = report.answers.wrong, f"{report.answers.judged:,} timed calls that were judged gave"
     if wrong:
@@ -47,7 +47,7 @@ def answers_rule(report: ConfirmReport, policy: Policy) -> tuple[Rule, ...]:
 
 
 def _right_text(answers: Answers, policy: Policy) -> str:
-    """All answers were right, and what that excludes."""
+    """State that all answers were right, and what error rate that excludes."""
     calls = at_most_one_in(answers.judged, policy.confidence)
     text = f"All {answers.judged:,} timed calls that were judged gave the right answer: fewer than 1 call in {calls:,}"
     if answers.inputs:
@@ -58,7 +58,7 @@ def _right_text(answers: Answers, policy: Policy) -> str:
 
 
 def _bound_rule(answers: Answers, policy: Policy) -> tuple[Rule, ...]:
-    """The policy may demand that wrong calls are rarer than judging them can exclude by default."""
+    """Apply the policy's limit on the error rate, which may be stricter than the default number of calls can show."""
     needed = policy.min_calls_per_error
     if needed is None:
         return ()

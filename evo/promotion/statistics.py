@@ -1,6 +1,6 @@
-"""What samples can and cannot say: intervals, effect size, and a paired test, all deterministic given a generator.
+"""Statistics of samples: intervals, effect size and a paired test. All are deterministic for a given generator.
 
-SciPy is imported where it is used: it takes a second to load, and most who read an `Interval` compute none.
+SciPy is imported inside the functions: it takes a second to load, and most users of `Interval` do not need it.
 """
 
 import math
@@ -18,26 +18,26 @@ RESAMPLES = 2000
 """Bootstrap resamples: an interval's ends move by less than a tenth of its width from one seed to the next."""
 
 BATCH = 10
-"""Samples in a row that are judged together where neighbours may be alike."""
+"""Number of consecutive samples per batch where neighbouring samples are correlated."""
 
 EFFECT_CAP = 1e6
-"""Stands for an infinite effect size (two constant series that differ): verdicts become JSON, which has no inf."""
+"""Replaces an infinite effect size (two different constant series), because JSON has no infinity."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
-    """An estimate with the interval it was estimated to lie in."""
+    """An estimate with its interval."""
 
     low: float
     estimate: float
     high: float
 
     def overlaps(self, other: "Interval") -> bool:
-        """Whether the two share a point; touching ends count as shared."""
+        """True if the two share a point; touching ends count."""
         return self.low <= other.high and other.low <= self.high
 
     def reach(self, around: float) -> float:
-        """How far from `around` its farther end lies."""
+        """Return the distance of the farther end from `around`."""
         return max(abs(around - self.low), abs(self.high - around))
 
 
@@ -58,7 +58,7 @@ def bootstrap_interval(samples: Samples, confidence: float, rng: np.random.Gener
 
 
 CONFIDENCE = 0.95
-"""Of the interval beside a median, wherever no policy asks for another."""
+"""Confidence of the interval shown with a median, unless a policy sets another."""
 
 
 def at_most_one_in(right: int, confidence: float) -> int:
@@ -95,7 +95,7 @@ def order_interval(samples: Samples, confidence: float) -> Interval:
 
 @cache
 def _outside(count: int, confidence: float) -> int:
-    """How many of the smallest samples, and of the largest, an interval of this confidence may leave out."""
+    """Return how many of the smallest and of the largest samples an interval of this confidence may leave out."""
     cut, below = 0, 0.5**count
     while below <= (1.0 - confidence) / 2.0 and cut < (count - 1) // 2:
         cut += 1
@@ -104,7 +104,7 @@ def _outside(count: int, confidence: float) -> int:
 
 
 def ratio_interval(a: Samples, b: Samples, confidence: float, rng: np.random.Generator) -> Interval:
-    """Interval of the median of a / b over rounds: what both series suffered together cancels in each round.
+    """Interval of the median of a / b over rounds; disturbances that affect both series cancel in each round.
 
     Args:
         a, b: equally long; entry i of both was taken in round i.
@@ -113,7 +113,7 @@ def ratio_interval(a: Samples, b: Samples, confidence: float, rng: np.random.Gen
 
 
 def paired_ratio(a: Samples, b: Samples) -> float:
-    """Median of a / b over rounds: the one estimate of how many times as fast a kernel is beside another.
+    """Median of a / b over rounds: the estimate of a speed-up used everywhere.
 
     Args:
         a, b: equally long; entry i of both was taken in round i.
@@ -128,10 +128,11 @@ def rounds_ratio(a: Samples, b: Samples) -> NDArray[np.float64]:
 
 
 def unshared(a: Samples, b: Samples) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Two series as they would have been without what both suffered together (drift, a neighbour on the machine).
+    """Return two series without the variation they share (drift, other programs on the machine).
 
-    Their medians are in the ratio that rounds have in the median. Each varies around its own as the rounds' ratio does,
-    by a factor √½ less: as much as each series would vary by itself if nothing were shared.
+    Their medians have the ratio that rounds have in the median. Each varies as the rounds' ratio does, divided by √2:
+    as
+    much as each series would vary alone if nothing were shared.
 
     Args:
         a, b: equally long; entry i of both was taken in round i.
@@ -144,18 +145,18 @@ def unshared(a: Samples, b: Samples) -> tuple[NDArray[np.float64], NDArray[np.fl
 
 
 def independent_ratio_interval(a: Samples, b: Samples, confidence: float, rng: np.random.Generator) -> Interval:
-    """Interval of median(a) / median(b) for two series taken apart from each other, each resampled by itself."""
+    """Interval of median(a) / median(b) for two series measured separately, each resampled independently."""
     series = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     return _resampled(series, _median_ratio, confidence, rng, paired=False)
 
 
 def prediction_interval(values: Samples, confidence: float, *, least_spread: float = 0.0) -> Interval:
-    """Where one more value will lie, if it comes about as these did: normal values, mean and spread unknown.
+    """Prediction interval for one more value from the same normal distribution, mean and spread unknown.
 
     Args:
         values: at least two.
-        least_spread: standard deviation that the values have at least, for a reason of their own; few values may lie
-            closer together by chance.
+        least_spread: lower limit of the standard deviation, known for other reasons; few values may lie closer together
+            by chance.
 
     Source: Hahn and Meeker, Statistical Intervals (1991), section 4.6.
     """
@@ -178,7 +179,7 @@ def median_error(series: Samples) -> float:
 
 
 def mean_interval(values: Samples, confidence: float) -> Interval:
-    """Where the mean lies that these values scatter around: normal values, mean and spread unknown.
+    """Confidence interval of the mean of normal values, mean and spread unknown.
 
     Args:
         values: at least two.
@@ -197,7 +198,7 @@ def upper_quantile(level: float, freedom: int) -> float:
 
 
 def _student(values: Samples, widening: float, confidence: float, *, least_spread: float = 0.0) -> Interval:
-    """Mean ± so many standard deviations, times Student's t."""
+    """Return mean ± `widening` standard deviations, times Student's t."""
     known = np.asarray(values, dtype=np.float64)
     mean, spread = float(known.mean()), max(float(known.std(ddof=1)), least_spread)
     reach = upper_quantile(0.5 - confidence / 2.0, len(known) - 1) * spread * widening

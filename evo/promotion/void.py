@@ -1,14 +1,14 @@
-"""Whether the evidence of an earlier champion still holds, so that the champion can be restored."""
+"""Check whether the evidence of an earlier champion still holds, so that it can be restored."""
 
 from evo.promotion.verdict import Verdict
 from evo.trial.objective import PROTOCOL_VERSION, Objective
 
 
 def void_reason(verdict: Verdict | None, objective: Objective, *, refuted: str | None = None) -> str | None:
-    """Why the evidence of a champion is void; None where it still holds.
+    """Return why the evidence of a champion is void; None where it still holds.
 
     Args:
-        refuted: what a later confirmation found wrong with this kernel.
+        refuted: why a later confirmation found this kernel wrong.
     """
     if refuted is not None:
         return f"a later confirmation refuted its kernel: {refuted}"

@@ -1,4 +1,4 @@
-"""The rule that every timed call has to do all its work, whatever its outputs hold."""
+"""The rule that every timed call must do all its work, whatever its outputs hold."""
 
 from evo.promotion.policy import Policy
 from evo.promotion.statistics import CONFIDENCE, Interval, order_interval, rounds_ratio
@@ -7,20 +7,22 @@ from evo.results import ConfirmReport, Witness
 
 
 def rework(witness: Witness, confidence: float = CONFIDENCE) -> Interval:
-    """How many times as long a call takes on poisoned outputs: the median of the rounds' ratios with its interval."""
+    """Return the time of a call on poisoned outputs relative to answered ones: median ratio of the rounds, with
+    interval.
+    """
     return order_interval(rounds_ratio(witness.poisoned.samples_us, witness.answered.samples_us), confidence)
 
 
 def straddles(witness: Witness, policy: Policy) -> bool:
-    """Whether more rounds are worth their time: it is open whether calls skip more work than is allowed."""
+    """True if more rounds are needed: it is open whether calls skip more work than allowed."""
     most = 1.0 + policy.max_skipped
     return rework(witness, policy.skip_confidence).low <= most < rework(witness).high
 
 
 def work_rule(report: ConfirmReport, policy: Policy) -> tuple[Rule, ...]:
-    """What noise leaves open is not met. A recording has no such samples, and no cases."""
+    """Judge whether calls skip work; an undecided result does not pass. Recordings have neither samples nor cases."""
     if report.witness is None:
-        text = "Whether calls do less work where their outputs hold the answer already was not looked at."
+        text = "Whether calls do less work where their outputs hold the answer already was not checked."
         return (
             (Rule(name="work", passed=False, figure=0.0, threshold=policy.max_rework, text=text),)
             if report.cases
@@ -43,7 +45,7 @@ def work_rule(report: ConfirmReport, policy: Policy) -> tuple[Rule, ...]:
 
 
 def rework_rule(report: ConfirmReport, policy: Policy, speedup: Interval) -> tuple[Rule, ...]:
-    """What calls may save because their outputs hold the answer already is no gain over the incumbent."""
+    """Require that the gain over the incumbent remains without the work that calls may skip."""
     if report.witness is None:
         return ()
     again = max(1.0, rework(report.witness, policy.confidence).estimate)

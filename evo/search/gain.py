@@ -1,7 +1,7 @@
-"""What a search was worth: its best config beside the default one and beside the median random one.
+"""Gain of a search: its best config compared with the default config and with the median random config.
 
-Both comparisons rest on trials of the search itself. The default config is among the first; the opening tries random
-configs before anything is known, and those blind trials are a small sample of what a random config takes.
+Both comparisons use trials of the search itself. The default config is among the first trials. The initial design
+tries random configs before any result is known; these blind trials are a small sample of random configs.
 """
 
 import math
@@ -15,10 +15,10 @@ from evo.text.wording import count_text, factor_interval_text, percent_text
 from evo.trial.timing import Timing
 
 BLIND = ("design", "random")
-"""Origins of blind trials: what the opening spreads over the space, and what is drawn at random."""
+"""Origins of blind trials: the initial design, and random draws."""
 
 LEAST_BLIND = 3
-"""Fewer blind trials say nothing of a median: the range of two covers it with a probability of 50 %."""
+"""Least number of blind trials for a median: the range of two covers the median with a probability of only 50 %."""
 
 Reference: TypeAlias = Literal["default", "random"]
 
@@ -29,7 +29,7 @@ class Tried:
 
     Attributes:
         timing: its quick samples; None where it was not timed.
-        default: its config is the default one of the space, whatever suggested it.
+        default: True if its config is the default one of the space, whatever proposed it.
     """
 
     number: int
@@ -54,13 +54,13 @@ class Best:
 
 @dataclass(frozen=True, kw_only=True)
 class Gain:
-    """How many times as fast the best config is as a reference config.
+    """Speed of the best config relative to a reference config.
 
     Attributes:
-        ratio: with its interval; None where `words` says why there is none.
+        ratio: the factor with its interval; None where `words` says why there is none.
         confidence: of the interval, as a fraction.
-        trials: how many timed trials the reference is made of.
-        words: the figure with what it rests on, in one sentence.
+        trials: number of timed trials behind the reference.
+        words: the figure and what it is based on, in one sentence.
     """
 
     over: Reference
@@ -71,11 +71,11 @@ class Gain:
 
 
 def gains(best: Best | None, tried: Sequence[Tried], baselines: Mapping[str, Timing]) -> tuple[Gain, ...]:
-    """The gain over the default config and over the median random one; empty where nothing was measured.
+    """Return the gains over the default config and over the median random one; empty where nothing was measured.
 
     Args:
-        tried: the first trials of the search, those without a time included.
-        baselines: as they were timed when the search began.
+        tried: the first trials of the search, including those without a time.
+        baselines: timings of the baselines when the search began.
     """
     if best is None:
         return ()
@@ -121,7 +121,7 @@ def _over_random(time: Interval, basis: str, tried: Sequence[Tried]) -> Gain:
 
 
 def coverage(count: int) -> float:
-    """Confidence of `order_interval` at `CONFIDENCE`: less than asked for where the whole range is too short.
+    """Return the confidence of `order_interval`: `CONFIDENCE`, or less where even the whole range covers less.
 
     Source: Conover, Practical Nonparametric Statistics, 3rd ed. (1999), section 3.2.
     """
@@ -129,10 +129,11 @@ def coverage(count: int) -> float:
 
 
 def _comparable(best: Best, baselines: Mapping[str, Timing]) -> tuple[Interval, str]:
-    """The best config's time as the quick samples of its search compare with it, and what it rests on.
+    """Return the best config's time, comparable with the search's quick samples, and what it is based on.
 
-    A confirmation is another session. The fastest baseline ran in both, so the confirmed speed-up over it and its quick
-    time give the time that the kernel would have had then. Quick samples of the best of many flatter it.
+    A confirmation runs in another session. The fastest baseline runs in both, so the confirmed speed-up over it and its
+    quick time give the time the kernel would have had in the search. Quick samples of the best of many trials flatter
+    it.
     """
     found = best.confirmation
     if found is None:
@@ -145,7 +146,7 @@ def _comparable(best: Best, baselines: Mapping[str, Timing]) -> tuple[Interval, 
 
 
 def _ratio(over: Interval, under: Interval) -> Interval:
-    """Interval of the ratio of two independent estimates: their relative errors add up as squares."""
+    """Return the interval of the ratio of two independent estimates: their relative errors add as squares."""
     estimate = over.estimate / under.estimate
     up = math.hypot(math.log(over.high / over.estimate), math.log(under.estimate / under.low))
     down = math.hypot(math.log(over.estimate / over.low), math.log(under.high / under.estimate))

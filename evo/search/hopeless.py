@@ -1,4 +1,4 @@
-"""A fault of the source that every config meets: recognised after a few trials, told once."""
+"""Detect a fault of the source that makes every config fail with the same compile error."""
 
 import re
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from evo.trial import Trial
 from evo.trial.outcome import CompileFailed
 
 ALIKE = 6
-"""Trials in a row, from the first one on, with the same compile error that say it is not their configs'."""
+"""Number of first trials that must fail with the same compile error before the source is blamed."""
 
 _ERROR = re.compile(r"\berror\b\s*(?:#?[A-Z]*\d+(?:-D)?)?\s*:\s*(?P<what>.+)", re.IGNORECASE)
 _BY_CONFIG = re.compile(
@@ -15,12 +15,11 @@ _BY_CONFIG = re.compile(
     r"must be|timed? ?out|ran past",
     re.IGNORECASE,
 )
-"""What depends on the config: a limit that it breaks, or a check that the author wrote."""
+"""Errors that depend on the config: an exceeded limit, or a check written by the author."""
 
 
 def same_error(ended: Sequence[Trial]) -> str | None:
-    """The compile error that all of the first `ALIKE` trials have in common; None: it is another one, or may depend on
-    the config."""
+    """Return the compile error of all the first `ALIKE` trials; None if they differ or depend on the config."""
     if len(ended) < ALIKE or (first := _error(ended[0])) is None:
         return None
     outcome = ended[0].outcome
@@ -29,7 +28,7 @@ def same_error(ended: Sequence[Trial]) -> str | None:
 
 
 def _error(trial: Trial) -> str | None:
-    """What makes two errors alike: their words, without numbers; None of one that the config may cause."""
+    """Return the text that identifies an error, without its numbers; None for an error that the config may cause."""
     if not isinstance(trial.outcome, CompileFailed):
         return None
     error = _first_error(trial.outcome.log)

@@ -1,4 +1,4 @@
-"""The states of a search and the commands that lead from one to another."""
+"""States of a search, and the commands that change them."""
 
 from typing import Literal, TypeAlias
 
@@ -8,7 +8,7 @@ State: TypeAlias = Literal["running", "paused", "stopping", "finished", "cancell
 Command: TypeAlias = Literal["pause", "resume", "stop", "cancel", "finish", "fail", "ablate"]
 
 TERMINAL: frozenset[State] = frozenset({"finished", "cancelled", "failed"})
-"""States that nothing leaves, but a finished search for an ablation of its champion, from which it comes back."""
+"""Final states. A finished search can still run an ablation of its champion, after which it is finished again."""
 
 _TARGET: dict[Command, State] = {
     "pause": "paused",
@@ -21,7 +21,7 @@ _TARGET: dict[Command, State] = {
 }
 
 _OWN: frozenset[Command] = frozenset({"finish", "fail"})
-"""What the service alone does."""
+"""Commands that only the service issues."""
 
 _LEGAL: dict[State, frozenset[Command]] = {
     "running": frozenset({"pause", "stop", "cancel", "finish", "fail"}),
@@ -35,10 +35,10 @@ _LEGAL: dict[State, frozenset[Command]] = {
 
 
 def transition(state: State, command: Command) -> State:
-    """The state after a command. Asking for the present state again changes nothing, so commands may be repeated.
+    """Return the state after a command. A command that asks for the current state changes nothing and may be repeated.
 
-    ``pause`` and ``stop`` let running trials end; ``stop`` asks for no more and then finishes, ``cancel`` drops them.
-    However an ablation ends, its search is as finished as it was before.
+    ``pause`` and ``stop`` let running trials end; ``stop`` proposes no more trials and then finishes the search;
+    ``cancel`` drops running trials. A search whose ablation ends in any way is finished, as it was before.
 
     Raises:
         Conflict: the command does not fit the state.

@@ -1,4 +1,4 @@
-"""One search in memory: what to try next, what was learned, when to challenge and when to stop."""
+"""State of one search in memory: proposes trials, records results, issues challenges, and decides when to stop."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,14 +22,14 @@ StopReason: TypeAlias = Literal["trials", "minutes", "cost", "exhausted", "stagn
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """When a search stops by itself; None is no limit.
+    """Limits that end a search; None is no limit.
 
     Attributes:
-        trials: trials asked for, however they end.
-        minutes: of running, by the clock of whoever owns the search.
-        stagnation: trials that ended since the best one did.
-        cost: of running, in whatever money `cost_per_hour` is in; needs that rate.
-        cost_per_hour: what the machines that work for the search cost together.
+        trials: number of proposed trials, whatever their outcome.
+        minutes: running time, by the clock of the search's owner.
+        stagnation: number of trials that ended since the best one did.
+        cost: money spent while running, in the currency of `cost_per_hour`; needs that rate.
+        cost_per_hour: cost of all machines that work for the search together.
     """
 
     trials: int | None = None
@@ -49,17 +49,17 @@ class Budget:
             raise InvalidInput("budget.cost_per_hour", "is needed for a budget in money: give it with cost")
 
     def spent(self, elapsed_s: float) -> float | None:
-        """What so many seconds of running cost; None where no rate is known."""
+        """Return the cost of `elapsed_s` seconds of running; None when no rate is known."""
         return None if self.cost_per_hour is None else self.cost_per_hour * elapsed_s / 3600.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Logged:
-    """One stored trial with its place in the order of events, which is all a restart needs.
+    """One stored trial with its place in the order of events: all that a restart needs.
 
     Attributes:
-        seen: how many trials had ended when this one was asked.
-        position: its place among the ended ones, from 0; None while it is pending.
+        seen: how many trials had ended when this one was proposed.
+        position: index among the ended trials, from 0; None while the trial is pending.
     """
 
     trial: Trial
@@ -70,8 +70,9 @@ class Logged:
 class Search:
     """Asks a strategy for trials within a budget, and keeps the history.
 
-    The generator of trial *n* is seeded with (seed, n), and a strategy is a pure function of the history: a `Search`
-    rebuilt from its log continues with the same trials as one that was never interrupted. Not thread-safe.
+    The generator of trial *n* is seeded with (seed, n), and a strategy is a pure function of the history. A `Search`
+    that
+    is rebuilt from its log therefore continues with the same trials as one that was never interrupted. Not thread-safe.
     """
 
     def __init__(self, *, space: Space, strategy: Strategy, budget: Budget, policy: Policy, seed: int) -> None:
@@ -85,9 +86,9 @@ class Search:
         self.challengers = Challengers(self.history, policy)
 
     def ask(self) -> Trial | None:
-        """The next trial to evaluate, or None when the space holds no config that was not asked yet.
+        """Propose the next trial, or return None when every config of the space was proposed.
 
-        The caller looks at `stop_reason` first; several trials may be pending at once.
+        Callers check `stop_reason` first. Several trials may be pending at once.
         """
         rng = np.random.default_rng((self.seed, len(self.history.asked)))
         proposal = self._strategy.propose(self.history, rng)
@@ -98,34 +99,34 @@ class Search:
 
     @property
     def most_pending(self) -> int | None:
-        """How many trials should be under way at once for now; None: as many as there are workers for."""
+        """Largest useful number of pending trials at present; None if there is no limit."""
         return self._strategy.most_pending(self.history) if isinstance(self._strategy, Patient) else None
 
     @property
     def full(self) -> bool:
-        """Whether whoever wants a new trial had better wait for a result. `ask` gives one all the same."""
+        """True while new proposals should wait for pending results. `ask` still returns a trial if called."""
         most = self.most_pending
         return most is not None and len(self.history.pending) >= most
 
     def tell(self, trial: Trial) -> Logged:
-        """Record how a trial ended and return what to store of it.
+        """Record how a trial ended, and return the entry to store.
 
         Raises:
-            Conflict: the trial is not pending: never asked, or told before.
+            Conflict: the trial is not pending: it was never proposed, or has ended already.
         """
         if trial.outcome is None:
-            raise EvoError(f"trial {trial.number} has no outcome to tell")
+            raise EvoError(f"trial {trial.number} has no outcome to record")
         if trial.number not in self.history.pending:
             raise Conflict(f"trial {trial.number} is not pending: it was never asked, or has ended before")
         self._end(trial)
         return Logged(trial=trial, seen=self.history.seen[trial.number], position=self.history.position[trial.number])
 
     def restore(self, log: Iterable[Logged], challenges: Iterable[Challenge] = ()) -> None:
-        """Rebuild a fresh search from what was stored; nothing is proposed again.
+        """Rebuild a fresh search from its stored log; no trial is proposed again.
 
         Args:
             log: every stored trial, in any order.
-            challenges: all so far, in their order.
+            challenges: all challenges so far, in order.
 
         Raises:
             EvoError: the log has gaps or contradicts itself.
@@ -139,14 +140,14 @@ class Search:
         self.follow(log, challenges)
 
     def follow(self, news: Iterable[Logged], challenges: Iterable[Challenge] = ()) -> None:
-        """Learn what others asked and told since; the search is then as if it had done so itself.
+        """Apply trials and challenges that other processes recorded since the last call.
 
         Args:
-            news: every trial that was asked or has ended since, in any order; others are passed over.
-            challenges: each one since, in their order; earlier ones do no harm.
+            news: every trial that was proposed or has ended since, in any order; trials known already are ignored.
+            challenges: every challenge since, in order; challenges known already are ignored.
 
         Raises:
-            EvoError: something is missing among the news.
+            EvoError: an entry is missing from `news`.
         """
         history, log = self.history, list(news)
         asked = sorted((each for each in log if each.trial.number >= len(history.asked)), key=_number)
@@ -154,14 +155,14 @@ class Search:
             (each for each in log if each.position is not None and each.position >= len(history.finished)),
             key=_position,
         )
-        told = iter(ended)
+        ended_in_order = iter(ended)
         for entry in asked:
             while len(history.finished) < entry.seen:
-                self._follow_end(next(told, None))
+                self._follow_end(next(ended_in_order, None))
             if entry.trial.number != len(history.asked):
                 raise EvoError("the stored trials are not numbered 0, 1, 2, … without gaps")
             history.ask(entry.trial.proposal)
-        for entry in told:
+        for entry in ended_in_order:
             self._follow_end(entry)
         for each in challenges:
             self.challengers.learn(each)
@@ -177,11 +178,11 @@ class Search:
 
     @property
     def events(self) -> tuple[int, int, int]:
-        """How many trials were asked, how many have ended, and how many challenged the incumbent."""
+        """Number of proposed trials, of ended trials, and of challenges."""
         return len(self.history.asked), len(self.history.finished), len(self.challengers)
 
     def stop_reason(self, elapsed_s: float) -> StopReason | None:
-        """Why no further trial should be asked, or None to go on.
+        """Return why no further trial should be proposed; None to go on.
 
         Args:
             elapsed_s: seconds the search has been running.
@@ -201,17 +202,17 @@ class Search:
 
     @property
     def stagnant(self) -> int:
-        """How many trials have ended since the best one did; all of them while none has a time."""
+        """Number of trials that ended since the best one did; all ended trials while none has a time."""
         best = self.history.elites(1)
         return len(self.history.finished) - (self.history.position[best[0].number] + 1 if best else 0)
 
     @property
     def best(self) -> Trial | None:
-        """The fastest measured trial so far."""
+        """Fastest measured trial so far."""
         return next(iter(self.history.elites(1)), None)
 
     def bars(self) -> Bars:
-        """What a candidate has to be faster than to be worth all samples; nothing until there are enough kernels."""
+        """Return the times above which sampling stops early; no limits until enough kernels are known."""
         elites = self.history.kernels(ELITES)
         if len(elites) < ELITES:
             return Bars()

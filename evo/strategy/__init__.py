@@ -1,4 +1,4 @@
-"""What to try next: strategies by name, behind the contract of `evo.strategy.base`.
+"""Search strategies by name. All implement the contract of `evo.strategy.base`.
 
 A strategy is a module of this package whose class is marked with `@strategy("name")`, or a class that another package
 names under the entry points ``kernel_evo.strategies``.
@@ -42,11 +42,11 @@ def _discovered() -> dict[str, Callable[[Context], Strategy]]:
 
 
 STRATEGIES = _discovered()
-"""By name, the default first."""
+"""Strategies by name; the default one is first."""
 
 
 def build(name: str, context: Context) -> Strategy:
-    """A strategy for one search, which begins with the configs that the context gives.
+    """Build a strategy for one search. It begins with the warm starts and advice of the context.
 
     Raises:
         NotFound: no strategy has this name.

@@ -1,4 +1,4 @@
-"""The contract between a search and whatever proposes its configs."""
+"""Contract between a search and the strategies that propose its configs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,14 +13,16 @@ from evo.trial.history import History
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """What a strategy is built from.
+    """The input that a strategy is built from.
 
     Attributes:
-        space: where to search.
-        warm_starts: configs worth trying first (defaults, champions of nearby problems on this device, what a family's
-            author measured), best guess first; valid ones. All the search builds on them.
-        advice: configs that were fast elsewhere (on another device, by another tool's account), best guess first; valid
-            ones. Two are tried first, the others unless they are refuted; what the search loses by them is bounded.
+        space: the space to search.
+        warm_starts: configs worth trying first (defaults, champions of similar problems on this device, the author's
+            measured configs), best guess first; all valid. The search builds on all of them.
+        advice: configs that were fast elsewhere (on another device, or according to another tool), best guess first;
+            all
+            valid. Two are tried first, the others unless they are refuted. The trials that advice can waste are
+            bounded.
     """
 
     space: Space
@@ -29,31 +31,31 @@ class Context:
 
 
 class Strategy(Protocol):
-    """Proposes configs: the *ask* of ask/tell; the *tell* is the history growing.
+    """Proposes configs: the *ask* of ask/tell. Results arrive through the growing history.
 
     Contract, enforced for each strategy by ``tests/unit/test_strategy_conformance.py``:
-      * every proposal is valid and was never asked before; `propose` returns None only when no such config is left;
-      * same context, same history and same generator state give the same proposal, also from a fresh instance that
-        sees the history for the first time (caches are allowed, memory is not);
-      * an outcome that is not a measurement is information about the config, never a time; Abandoned, Cancelled
-        and ReferenceFailed are no information at all;
-      * not thread-safe; never keeps or changes the history it is handed.
+      * every proposal is valid and was never proposed before; `propose` returns None only when no such config is left;
+      * the same context, history and generator state give the same proposal, also from a fresh instance that reads the
+        history for the first time (caches are allowed, state is not);
+      * an outcome without a measurement is information about the config, never a time; Abandoned, Cancelled and
+        ReferenceFailed are no information;
+      * not thread-safe; never keeps or changes the history it is given.
     """
 
     def propose(self, history: History, rng: np.random.Generator) -> Proposal | None:
-        """The next config to try, or None when the space is exhausted."""
+        """Return the next config to try, or None when the space is exhausted."""
         ...
 
 
 @runtime_checkable
 class Patient(Protocol):
-    """A strategy that would rather have some of many workers wait than say blindly what they should try.
+    """A strategy that limits the number of pending trials, because it learns little from many uninformed ones.
 
-    Contract: a pure function of the history, at least 1; it may only grow, or go, as trials end.
+    Contract: a pure function of the history, at least 1; as trials end, the limit may only grow or disappear.
     """
 
     def most_pending(self, history: History) -> int | None:
-        """How many trials it wants under way at once for now; None: as many as there are workers for."""
+        """Return the largest useful number of pending trials at present; None: no limit."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Elite-preserving evolution in a steady state: every trial that ends may become a parent of the very next."""
+"""Steady-state evolution that keeps its elites: every ended trial may be a parent of the next one."""
 
 from dataclasses import replace
 
@@ -13,12 +13,12 @@ from evo.trial import Proposal
 from evo.trial.history import History
 
 BROOD = 32
-"""Children bred at once, of which the first that is new is taken."""
+"""Number of children bred at once; the first new one is proposed."""
 
 
 @strategy("evolution")
 class Evolution:
-    """No generations, hence no barrier to wait at: the elites are simply the best trials of the history."""
+    """Evolution without generations, so workers never wait for one to end: the elites are the best trials so far."""
 
     def __init__(self, context: Context) -> None:
         self._space = context.space
@@ -37,7 +37,7 @@ class Evolution:
         return self._repaired(brood, rng) or self._opening.spread(self._seen, rng)
 
     def _repaired(self, brood: Suggestions, rng: np.random.Generator) -> Proposal | None:
-        """The first child, moved to the nearest valid config, unless that is known."""
+        """Return the first child, repaired to the nearest valid config; None if that was proposed before."""
         config = self._space.repair(brood.rows[0], rng)
         if self._space.key(config) in self._seen.keys:
             return None

@@ -1,6 +1,6 @@
-"""The idea of TPE over the valid set: drawn from the density of the good, picked by how unlike the bad.
+"""TPE on the valid set: configs are drawn from the density of good ones, and chosen by the density ratio.
 
-Unlike Optuna's own sampler (`evo.strategy.tpe`) it knows the constraints, and asking does not grow with the log.
+Unlike Optuna's sampler (`evo.strategy.tpe`) it uses the constraints, and its cost does not grow with the history.
 """
 
 import numpy as np
@@ -14,12 +14,12 @@ from evo.trial.history import History
 
 DRAWN = 120
 COMPARED = 24
-"""Configs drawn from the density of the good ones; so many that are valid and new are compared, Optuna's default."""
+"""Number of configs drawn from the density of good ones, and of valid new ones among them that are compared."""
 
 
 @strategy("parzen")
 class ParzenSearch:
-    """Good and bad configs by rank alone; failures are the worst, pending configs count as bad (constant liar)."""
+    """TPE by ranks: failures are the worst results, and pending configs count as bad (constant liar)."""
 
     def __init__(self, context: Context) -> None:
         self._space = context.space

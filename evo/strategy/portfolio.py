@@ -1,4 +1,4 @@
-"""The default: TPE, evolution and the elites' neighbourhoods suggest, and a surrogate picks what promises most."""
+"""The default strategy: several operators suggest configs, and a surrogate model picks the most promising one."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -24,23 +24,23 @@ Arm: TypeAlias = Callable[[Observations, np.random.Generator], Suggestions]
 ARMS = ("tpe", "evolution", "neighbours", "fresh")
 
 STAGNANT = 16
-"""Trials that ended since the best one did, from which on random valid configs are suggested as well."""
+"""Number of trials ended since the best one after which random configs are suggested as well."""
 
 SUGGESTED = 100
-"""Configs that each arm suggests for one proposal."""
+"""Number of configs that each arm suggests per proposal."""
 
 BESIDE = 0.5
-"""Share of the proposals beside the only config that works, of those after the design that nobody can judge yet."""
+"""Fraction of proposals near the working configs after the design, while there are too few times for the surrogate."""
 
 
 @strategy("portfolio")
 class Portfolio:
-    """Each arm has its own idea of where to look; all are judged alike, by what the trials so far say of them.
+    """Suggestions of several arms (TPE, evolution, neighbours, random), all judged by one surrogate model.
 
     Args:
-        arms: those that take part, of `ARMS`.
-        surrogate: who judges.
-        patient: whether many workers wait for the first results instead of trying what nobody judged.
+        arms: names of the arms used, from `ARMS`.
+        surrogate: the model that judges suggestions.
+        patient: True limits pending trials at first, so that later ones can use results.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Portfolio:
         return self._judged(by, rng)
 
     def _explored(self, seen: Observations, lasting: int, rng: np.random.Generator) -> Proposal | None:
-        """What lies far from all that was tried; where hardly anything works, half of the time beside what does."""
+        """Return a config far from all trials or, where hardly any config works, half of the time one near it."""
         if len(seen.keys) >= lasting and seen.measured and rng.random() < BESIDE:
             new = _new([self._neighbours], seen, rng)
             if len(new.rows):
@@ -84,7 +84,7 @@ class Portfolio:
         return self._opening.spread(self._standpoints.independent.seen, rng)
 
     def _judged(self, by: Standpoint, rng: np.random.Generator) -> Proposal | None:
-        """What promises most of all that the arms suggest, or a random config if that is nothing new."""
+        """Return the most promising new suggestion of the arms, or a random config if no suggestion is new."""
         new = _new(self._arms, by.seen, rng)
         if not len(new.rows):
             return self._opening.spread(self._standpoints.independent.seen, rng)
@@ -101,10 +101,11 @@ class Portfolio:
         return self._breeding.brood(seen, SUGGESTED, rng)
 
     def _fresh(self, seen: Observations, rng: np.random.Generator) -> Suggestions:
-        """Random valid configs once the search stagnates: the surrogate may favour a region that no elite leads to.
+        """Suggest random configs once the search stagnates: the surrogate may favour a region that no elite leads to.
 
-        While the elites still lead on, they would cost trials: taking part always lowers P100 of the recorded spaces
-        from 0.879 to 0.860.
+        While the elites still improve they would waste trials: if always used, they lower P100 of the recorded spaces
+        from
+        0.879 to 0.860.
         """
         stagnant = len(seen.rows) - int(seen.order[0]) > STAGNANT
         return Suggestions.orphans(self._space.draw(rng, SUGGESTED if stagnant else 1), "fresh")
@@ -114,6 +115,6 @@ class Portfolio:
 
 
 def _new(arms: Sequence[Arm], seen: Observations, rng: np.random.Generator) -> Suggestions:
-    """What these arms suggest, less what is invalid or was asked before."""
+    """Return the suggestions of these arms that are valid and were not proposed before."""
     suggested = Suggestions.joined([arm(seen, rng) for arm in arms])
     return suggested.take(seen.fresh(suggested.rows))

@@ -1,4 +1,4 @@
-"""Uniform random search without repetition: what every other strategy has to beat."""
+"""Uniform random search without repetition: the baseline for all other strategies."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from evo.trial.history import History
 
 @strategy("random")
 class RandomSearch:
-    """Any valid config that was not asked yet, each equally likely."""
+    """Proposes any valid config that was not proposed yet, each equally likely."""
 
     def __init__(self, context: Context) -> None:
         self._space = context.space

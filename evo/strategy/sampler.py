@@ -1,4 +1,4 @@
-"""Our strategies for anybody's Optuna study."""
+"""An Optuna sampler that uses our strategies in any Optuna study."""
 
 import threading
 import warnings
@@ -24,28 +24,36 @@ from evo.strategy.study.axis import Axis, Distributions, axes_of, space_of
 
 
 class KernelEvoSampler(BaseSampler):
-    """Searches a grid of values: never the same config twice while others are left, and only valid ones.
+    """Searches a grid of values: proposes only valid configs, and none twice while others are left.
 
-    Configs that differ in nothing but what a trial does not suggest are different ones all the same.
+    A parameter that a trial does not suggest still distinguishes configs.
 
-    Trials are told as they end; failed ones (`TrialState.FAIL`) and pruned ones are information. What the space does
-    not declare is sampled independently, at random. May be shared by threads (``n_jobs``), and pickled. With the same
-    seed and one job a study repeats exactly. What a trial was given is kept with it (`GIVEN`), so that a resumed study
-    and processes that share a storage know of it; two which ask at the same moment may try the same config.
+    Results are read as trials end; failed (`TrialState.FAIL`) and pruned trials are information. Parameters that the
+    space
+    does not declare are sampled independently, at random. The sampler may be shared by threads (``n_jobs``), and
+    pickled.
+    With the same seed and one job a study repeats exactly. The proposed config is stored with the trial (`GIVEN`), so
+    resumed studies and processes that share a storage read it; two processes that ask at the same moment may try the
+    same
+    config.
 
     Args:
         space: the parameters that are searched together, as Optuna distributions: choices, ints and floats. Floats
-            without a step, and numbers with over a thousand values, are searched on 1,001 points. What a trial does
-            not suggest of them, as conditional parameters, is taken to have no effect on it. None: the parameters that
-            all completed trials have in common, as Optuna's own samplers do it, 64 at most.
+            without
+            a step, and numbers with over a thousand values, are searched on 1,001 points. Parameters that a trial does
+            not
+            suggest, such as conditional ones, are assumed to have no effect on it. None: the parameters that all
+            completed
+            trials have in common, as in Optuna's own samplers, at most 64.
         constraints: expressions in Python syntax over the parameters, e.g. ``"BLOCK * STAGES <= 256"``.
         strategy: one of `evo.strategy.STRATEGIES`; the default one if None.
         seed: None: a different study each time.
 
     Raises:
-        InvalidInput: (a ValueError) names what is wrong: a parameter that no grid can hold, a constraint that does not
-            parse, names what is not declared, compares what cannot be compared or leaves nothing, an unknown strategy;
-            or when it samples for a study with several objectives.
+        InvalidInput: (a ValueError) names what is wrong: a parameter that no grid can hold; a constraint that does not
+            parse, names an undeclared parameter, compares values that cannot be compared, or leaves no config; an
+            unknown
+            strategy; or, when sampling, a study with several objectives.
     """
 
     _declared: tuple[list[Axis], Space] | None
@@ -72,14 +80,14 @@ class KernelEvoSampler(BaseSampler):
             self._declared = self._laid_out(self._space)
 
     def _forget(self) -> None:
-        """Everything that is made again from the space and a study's trials."""
+        """Reset everything that is rebuilt from the space and a study's trials."""
         self._lock = threading.Lock()
         self._met: tuple[object, ...] | None = None
         self._study: ref[Study] | None = None
         self._declared = None
 
     def _laid_out(self, search_space: Distributions) -> tuple[list[Axis], Space]:
-        """The grid of these parameters; that of the declared ones is made once, which may take seconds."""
+        """Return the grid of these parameters. That of the declared ones is built once, which may take seconds."""
         if self._declared is not None and search_space == self._space:
             return self._declared
         axes = axes_of(search_space)
@@ -121,7 +129,7 @@ class KernelEvoSampler(BaseSampler):
             if config is None and (proposal := self._strategist.propose(history, rng)) is not None:
                 config = proposal.config
             config = config or self._told.unmet()
-            if config is None:  # every config was asked for, but a sampler has to give one
+            if config is None:  # every config was proposed, but a sampler must return one
                 return row_values(self._axes, self._grid.encode(self._grid.sample(rng, 1)[0]))
             self._told.expect(trial.number, config)
             study._storage.set_trial_system_attr(trial._trial_id, GIVEN, self._told.note(config))
@@ -136,26 +144,26 @@ class KernelEvoSampler(BaseSampler):
         return RandomSampler(int(seed[0])).sample_independent(study, trial, param_name, param_distribution)
 
     def _warn_of_strange(self, name: str, suggested: BaseDistribution) -> None:
-        """Once for each parameter that a declared space does not have as it is suggested."""
+        """Warn once for each parameter that is suggested differently from its declaration."""
         if self._space is None or name in self._warned:
             return
         self._warned.add(name)
         declared = self._space.get(name)
         as_what = "is not declared" if declared is None else f"is suggested as {suggested}, but declared as {declared}"
         warnings.warn(
-            f"`{name}` {as_what}: it is sampled at random, and neither search nor constraints know of it",
+            f"`{name}` {as_what}: it is sampled at random, and neither search nor constraints use it",
             stacklevel=2,
         )
 
     def _of_study(self, study: Study) -> IntersectionSearchSpace:
-        """What knows which parameters the trials of this study have in common, without reading all of them again."""
+        """Return the search space shared by the trials of this study, updated without reading all trials again."""
         if self._study is None or self._study() is not study:
             self._common = IntersectionSearchSpace(include_pruned=True)
             self._met, self._study = None, ref(study)
         return self._common
 
     def _meet(self, study: Study, search_space: dict[str, BaseDistribution]) -> None:
-        """Begin anew when it is another study, or another space."""
+        """Start over when the study or the space is another one."""
         self._of_study(study)
         key = (study.direction, *search_space.items())
         if key == self._met:
@@ -172,7 +180,7 @@ def _drawn_seed() -> int:
 
 
 def _check_kinds(space: object, constraints: object, seed: object) -> None:
-    """What types would say, told in words: studies are often set up by hand."""
+    """Check types at run time with clear messages: studies are often set up interactively."""
     if isinstance(constraints, str):
         raise InvalidInput("constraints", f"is one text; give a sequence: [{constraints!r:.100}]")
     if not isinstance(constraints, Sequence) or not all(isinstance(each, str) for each in constraints):

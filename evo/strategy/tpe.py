@@ -1,4 +1,4 @@
-"""Optuna's TPE sampler as it is, made to keep the contract: what it suggests is repaired to a valid, new config."""
+"""Optuna's TPE sampler under our contract: its suggestion is repaired to a valid, new config."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from evo.trial.history import History
 
 @strategy("tpe")
 class Tpe:
-    """Multivariate, with constant liar for what is pending; asking grows with the log, as Optuna's sampler does."""
+    """Multivariate TPE with constant liar for pending trials. Its cost grows with the history, as in Optuna."""
 
     def __init__(self, context: Context) -> None:
         from evo.strategy.study.history import OptunaStudy  # Optuna takes a second to import

@@ -1,4 +1,4 @@
-"""One config in one search."""
+"""Trials: one config of a search, who proposed it, and its outcome."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from evo.trial.outcome import Estimated, Measured, Outcome
 
 Value: TypeAlias = bool | int | float | str
 Config: TypeAlias = Mapping[str, Value]
-"""Tunable name → value; always complete and in the space's tunable order."""
+"""Tunable name → value. A config is complete and keeps the order of the space's tunables."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
-    """What a strategy asks to have measured.
+    """A config that a strategy wants to have measured.
 
     Attributes:
         origin: the operator that made it, e.g. ``random``, ``tpe``, ``crossover``.
@@ -27,10 +27,11 @@ class Proposal:
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """A proposal with its number and, once it has ended, its outcome.
+    """A proposal with its number and, after the trial has ended, its outcome.
 
     Attributes:
-        binary_digest: of what it compiled to, with its launch: trials of equal digest are one kernel. None: not known.
+        binary_digest: digest of the compiled binary and its launch; trials with equal digests are the same kernel. None
+            when it is not known.
     """
 
     number: int
@@ -44,7 +45,9 @@ class Trial:
 
     @property
     def time_us(self) -> float | None:
-        """What ranks: the median of a measurement, or in a search of estimates the estimate; None for all else."""
+        """Time that ranks the trial, in µs: the measured median, or the estimate in a search of estimates; None
+        otherwise.
+        """
         match self.outcome:
             case Measured(timing=timing):
                 return timing.median_us

@@ -1,4 +1,4 @@
-"""How a trial ended, in one line or at length."""
+"""Describe in text how a trial ended."""
 
 from collections.abc import Mapping, Sequence
 
@@ -27,7 +27,7 @@ LOG_LINES = 12
 
 
 def detail_text(outcome: Outcome) -> str:
-    """What there is to know beyond the outcome's name."""
+    """Return the details of an outcome, without its name."""
     text = ""
     match outcome:
         case Measured():
@@ -59,7 +59,7 @@ def detail_text(outcome: Outcome) -> str:
 
 
 def _estimate(outcome: Estimated) -> str:
-    """What an estimate was made from, in one line."""
+    """Describe the parts of an estimate in one line."""
     names = ("floor_us", "balance", "hiding", "spill_us", "launch_us", "bytes", "cached_bytes")
     parts = {name: outcome.parts.get(name) for name in names}
     reasons = [
@@ -73,7 +73,7 @@ def _estimate(outcome: Estimated) -> str:
 
 
 def _cached(parts: Mapping[str, float | None]) -> str:
-    """What an estimate counts on the cache for."""
+    """Say how many of the bytes the estimate expects the L2 cache to serve."""
     moved, cached = parts["bytes"], parts["cached_bytes"]
     if moved is None or cached is None:
         return ""
@@ -84,14 +84,14 @@ def _cached(parts: Mapping[str, float | None]) -> str:
 
 
 def first_lines(text: str, count: int = LOG_LINES) -> str:
-    """The first lines of a log; what a compiler says first is mostly what is wrong."""
+    """Return the first lines of a log: compilers usually report the cause first."""
     lines = text.strip().splitlines()
     rest = f"\n… {len(lines) - count} more lines" if len(lines) > count else ""
     return "\n".join(lines[:count]) + rest
 
 
 def worst_cases(cases: Sequence[CaseError]) -> list[CaseError]:
-    """The worst check of each case and output, in order of appearance: seeds of one case are told by their worst."""
+    """Keep the worst check, over seeds, of each case and output, in order of appearance."""
     worst: dict[tuple[str, str], CaseError] = {}
     for case in cases:
         key = (case.case, case.output)

@@ -1,4 +1,4 @@
-"""The ordered log of a search, which every strategy is a pure function of."""
+"""The ordered log of a search. Every strategy is a pure function of it."""
 
 from bisect import bisect_left, insort
 from collections.abc import Collection
@@ -7,24 +7,25 @@ from evo.trial import Proposal, Trial
 from evo.trial.outcome import Abandoned, Cancelled, ReferenceFailed
 
 ELITES = 8
-"""How many of the fastest trials count as elites."""
+"""Number of fastest trials that count as elites."""
 
 
 class History:
-    """What was asked and how it ended, in order.
+    """Trials of a search in the order in which they were proposed and ended.
 
-    A strategy reads it and keeps nothing that could not be rebuilt from it, so a restarted service continues exactly
-    where it stopped. `asked`, `finished` and `corrected` only ever grow; a caller that keeps a position can consume the
-    news. Not thread-safe: its owner serialises access.
+    A strategy reads the history and keeps no state that could not be rebuilt from it, so a restarted service continues
+    exactly where it stopped. `asked`, `finished` and `corrected` only grow: a caller that remembers a position can read
+    the entries added since. Not thread-safe; the owner serialises access.
 
     Attributes:
-        asked: every trial as it was asked, by number.
+        asked: every trial as it was proposed, by number.
         finished: every ended trial with its outcome, in the order they ended.
-        pending: asked trials that have not ended, by number.
-        seen: for each asked trial, how many had ended when it was asked: with `finished`, the whole interleaving.
-        position: number of an ended trial → its place in `finished`.
-        corrected: number of an ended trial → its time in µs when it was measured again, for those that turned out to be
-            slower than they had seemed; in the order in which that was found. Their outcomes stay as they were.
+        pending: proposed trials that have not ended, by number.
+        seen: for each proposed trial, how many trials had ended when it was proposed. Together with `finished` this
+            gives the complete interleaving.
+        position: number of an ended trial → its index in `finished`.
+        corrected: number of an ended trial → its time in µs from a repeated, longer measurement, for trials that proved
+            slower than first measured; in order of discovery. The trials' outcomes are not changed.
     """
 
     def __init__(self) -> None:
@@ -37,7 +38,7 @@ class History:
         self._ranked: list[tuple[float, int, Trial]] = []
 
     def ask(self, proposal: Proposal) -> Trial:
-        """Append the next trial; its number is its position."""
+        """Append the next trial; its number is its index in `asked`."""
         trial = Trial(number=len(self.asked), proposal=proposal)
         self.asked.append(trial)
         self.seen.append(len(self.finished))
@@ -48,7 +49,7 @@ class History:
         """Record how a pending trial ended.
 
         Raises:
-            KeyError: it is not pending (never asked, or told before).
+            KeyError: the trial is not pending: it was never proposed, or has ended already.
         """
         del self.pending[trial.number]
         self.position[trial.number] = len(self.finished)
@@ -57,7 +58,7 @@ class History:
             insort(self._ranked, (trial.time_us, trial.number, trial))
 
     def correct(self, number: int, time_us: float) -> None:
-        """A trial that has a time was measured again, more thoroughly: it takes this long. The first word counts."""
+        """Replace the time that ranks a trial by that of a longer measurement. Only the first correction counts."""
         if number in self.corrected:
             return
         trial = self.finished[self.position[number]]
@@ -66,16 +67,18 @@ class History:
         self.corrected[number] = time_us
 
     def time_us(self, trial: Trial) -> float | None:
-        """What an ended trial takes as far as is known; None where it has no time."""
+        """Return the best known time of an ended trial in µs: the corrected one if there is one; None if it has no
+        time.
+        """
         return self.corrected.get(trial.number, trial.time_us)
 
     def elites(self, count: int) -> list[Trial]:
-        """The `count` fastest measured trials, fastest first, by corrected times; the earlier one of a tie first."""
+        """Return the `count` fastest measured trials by corrected time, fastest first; the earlier trial wins a tie."""
         return [trial for _, _, trial in self._ranked[:count]]
 
-    def kernels(self, count: int, *, besides: Collection[str] = ()) -> list[Trial]:
-        """Of the `count` fastest different kernels the fastest trial each; binaries in `besides` are passed over."""
-        seen, found = set(besides), list[Trial]()
+    def kernels(self, count: int, *, excluding: Collection[str] = ()) -> list[Trial]:
+        """Return the fastest trial of each of the `count` fastest distinct kernels, without binaries in `excluding`."""
+        seen, found = set(excluding), list[Trial]()
         for _, _, trial in self._ranked:
             if len(found) == count:
                 break
@@ -86,5 +89,5 @@ class History:
 
 
 def informative(trial: Trial) -> bool:
-    """Whether the outcome says anything about the config: a lost worker or a broken reference does not."""
+    """True if the outcome says something about the config; a lost worker or a broken reference does not."""
     return not isinstance(trial.outcome, Abandoned | Cancelled | ReferenceFailed | None)

@@ -1,4 +1,4 @@
-"""What exactly is compared; part of a search and of a champion's key."""
+"""The terms under which times are compared. They are part of a search and of a champion's key."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,7 +6,8 @@ from typing import Literal
 from evo.text.wording import count_text
 
 PROTOCOL_VERSION = 3
-"""Raised whenever the way samples are taken changes: figures of different versions are never ranked together."""
+"""Version of the timing protocol. It is raised whenever sampling changes; times of different versions are not compared.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,12 +15,15 @@ class Objective:
     """The terms of the comparison.
 
     Attributes:
-        cache: ``hot`` times the same buffers again and again, ``cold`` rotates buffer sets past the last-level cache.
+        cache: ``hot`` times the same buffers repeatedly; ``cold`` rotates through buffer sets larger than the
+            last-level
+            cache.
         threads: CPU threads a kernel may use.
         launch: ``plain``, or ``pdl`` (programmatic dependent launch, sm_90).
-        accumulate: the accumulator's dtype, the accuracy class of the result.
-        target: a known GPU (`evo.estimate.target`) other than the device, whose limits a config must keep and
-            whose build the gates judge; for estimates, the GPU that is estimated.
+        accumulate: dtype of the accumulator, which sets the accuracy class of the result.
+        target: a known GPU (`evo.estimate.target`) other than the device. A config must fit its limits, and the
+            resource
+            gates judge the build for it. In a search of estimates, the GPU whose time is estimated.
         deterministic: True refuses a kernel whose output differs between runs on the same input.
         protocol: version of the timing protocol.
     """
@@ -34,14 +38,14 @@ class Objective:
 
     @property
     def key(self) -> str:
-        """A stable, readable identity, e.g. ``hot,threads=1,plain,float32,deterministic,v2``."""
+        """Stable, readable identity, e.g. ``hot,threads=1,plain,float32,deterministic,v2``."""
         order = "deterministic" if self.deterministic else "any-order"
         aim = "" if self.target is None else f",for={self.target}"
         return f"{self.cache},threads={self.threads},{self.launch},{self.accumulate},{order},v{self.protocol}{aim}"
 
 
 def objective_text(objective: Objective) -> str:
-    """What is minimised and under which terms.
+    """Describe what is minimised, and under which terms.
 
     ``least median time of a call, in µs: cache hot, 1 thread, launch plain, accumulator float32, …``.
     """

@@ -1,4 +1,4 @@
-"""How a trial ends: a closed union. A bad candidate is data, never an exception, and never a score of zero."""
+"""How a trial ends: a closed union. A bad candidate is data, never an exception and never a score of zero."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,12 +9,12 @@ from evo.trial.timing import Timing
 
 @dataclass(frozen=True, kw_only=True)
 class CaseError:
-    """How far one output of one correctness case is from the float64 reference.
+    """Error of one output in one correctness case, compared with the float64 reference.
 
     Attributes:
         rel_l2: ``‖out − ref‖ / ‖ref‖``; None when the output holds a NaN or infinity.
-        max_abs: largest absolute difference; None likewise.
-        rel_l2_limit, max_abs_limit: what the family's tolerance allows here.
+        max_abs: largest absolute difference; None when the output holds a NaN or infinity.
+        rel_l2_limit, max_abs_limit: limits set by the family's tolerance.
     """
 
     case: str
@@ -36,7 +36,7 @@ class CaseError:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """Correct on every case, and timed. `timing` is the one the objective ranks by; `other` the other cache mode."""
+    """Correct on every case, and timed. The objective ranks by `timing`; `other` was taken in the other cache mode."""
 
     timing: Timing
     cases: tuple[CaseError, ...] = ()
@@ -47,12 +47,12 @@ class Measured:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimated:
-    """Compiled for a target and never run: neither its answers nor its time are known.
+    """Compiled for a target and never run: neither its results nor its time are known.
 
     Attributes:
         time_us: estimated by `evo.estimate.estimate`; comparable only with estimates of the same problem and target.
-        resources: of the build, as the compiler tells them.
-        parts: what the estimate was made from, by name.
+        resources: registers, shared memory and so on of the build, as the compiler reports them.
+        parts: the quantities the estimate was computed from, by name.
     """
 
     time_us: float
@@ -63,7 +63,7 @@ class Estimated:
 
 @dataclass(frozen=True, kw_only=True)
 class Pruned:
-    """Correct but hopeless: stopped early, with the samples seen so far."""
+    """Correct, but stopped early because it was too slow to matter; holds the samples taken so far."""
 
     timing: Timing
     threshold_us: float
@@ -72,7 +72,7 @@ class Pruned:
 
 @dataclass(frozen=True, kw_only=True)
 class InvalidConfig:
-    """Refused before compiling: a constraint, or the template would not render."""
+    """Refused before compilation: it breaks a constraint, or the template did not render."""
 
     reason: str
     kind: Literal["invalid_config"] = "invalid_config"
@@ -80,7 +80,7 @@ class InvalidConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class CompileFailed:
-    """The compiler refused it, or ran out of its time."""
+    """The compiler rejected the source or ran out of time."""
 
     log: str
     kind: Literal["compile_failed"] = "compile_failed"
@@ -88,7 +88,7 @@ class CompileFailed:
 
 @dataclass(frozen=True, kw_only=True)
 class OverResources:
-    """Compiles, but cannot launch on the target or breaks a resource gate of the policy."""
+    """Compiled, but the target cannot launch it, or it exceeds a resource limit of the policy."""
 
     resource: str
     used: float
@@ -98,7 +98,7 @@ class OverResources:
 
 @dataclass(frozen=True, kw_only=True)
 class WrongAnswer:
-    """A case failed: `reason` names the rule (tolerance, unwritten output, guard band, modified input, …)."""
+    """A case failed. `reason` names the rule: tolerance, unwritten output, guard band, modified input, …"""
 
     reason: str
     cases: tuple[CaseError, ...] = ()
@@ -115,7 +115,7 @@ class LaunchFailed:
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceFailed:
-    """The family's reference.py could not be run, so nothing was judged; says nothing about the config."""
+    """The family's reference.py failed, so nothing was judged. Says nothing about the config."""
 
     reason: str
     kind: Literal["reference_failed"] = "reference_failed"
@@ -123,7 +123,7 @@ class ReferenceFailed:
 
 @dataclass(frozen=True, kw_only=True)
 class TimedOut:
-    """A stage ran past its hard limit and its process was killed."""
+    """A stage exceeded its hard limit and its process was killed."""
 
     stage: str
     limit_s: float
@@ -132,12 +132,13 @@ class TimedOut:
 
 @dataclass(frozen=True, kw_only=True)
 class Crashed:
-    """A process or the device died under the candidate.
+    """A process or the device failed while the candidate ran.
 
     Attributes:
         reason: names the signal or the device's error.
         killed: the process that ended by a signal which other processes send (SIGKILL, SIGTERM, …); None: no such
-            signal. The candidate is then blamed only because several attempts ended so.
+            signal.
+            The candidate is then blamed only because several attempts ended in this way.
     """
 
     stage: str
@@ -173,7 +174,7 @@ class Abandoned:
 
 @dataclass(frozen=True, kw_only=True)
 class Cancelled:
-    """The search was cancelled before this trial ended."""
+    """Its worker was lost as often as the policy allows. Says nothing about the config."""
 
     kind: Literal["cancelled"] = "cancelled"
 

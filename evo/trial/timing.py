@@ -1,4 +1,4 @@
-"""Samples of one kernel under one protocol, the median ranks, the samples are kept; and when fewer say enough."""
+"""Timing samples of one kernel, and the limits that decide how many samples are taken."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,13 +10,13 @@ from evo.trial.objective import PROTOCOL_VERSION
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
-    """Times of one kernel in one session.
+    """Times of one kernel in one session. All samples are kept; the median ranks.
 
     Attributes:
-        samples_us: microseconds per call, one entry a sample, in the order taken.
-        calls_per_sample: calls each sample averages over.
-        anchor_us: median of the anchor kernel timed in the same session, or None where there is none (replay).
-        floor_us: median of an empty call or empty kernel in the same session; shown beside, never subtracted.
+        samples_us: microseconds per call, one entry per sample, in the order taken.
+        calls_per_sample: number of calls that each sample averages.
+        anchor_us: median of the anchor kernel timed in the same session; None where there is none (replay).
+        floor_us: median of an empty call or empty kernel in the same session; reported, never subtracted.
         protocol: version of the timing protocol.
     """
 
@@ -39,11 +39,11 @@ class Timing:
 
 @dataclass(frozen=True, kw_only=True)
 class Bars:
-    """What a candidate has to be faster than to have all samples of the quick gate taken; None: it need not.
+    """Times up to which a candidate gets all samples of the quick gate; None: no limit.
 
     Attributes:
-        prune_us: slower, it is hopeless: it is stopped, and its median does not rank.
-        shorten_us: slower, it is none of the elites: a part of the samples says where it ranks.
+        prune_us: a slower candidate is stopped, and its median does not rank.
+        shorten_us: a slower candidate is not an elite: fewer samples suffice to rank it.
     """
 
     prune_us: float | None = None

@@ -80,7 +80,7 @@ def test_problem_larger_than_the_memory_is_refused_with_its_size() -> None:
 
 def test_device_without_a_needed_limit_is_refused_by_name(family: Family) -> None:
     blind = Device(kind="cpu", model="blind", architecture="x86_64", uuid="u")
-    with pytest.raises(InvalidInput, match="blind does not tell its `l1_bytes`"):
+    with pytest.raises(InvalidInput, match="blind does not report its `l1_bytes`"):
         family.space(family.problem("", "cpu"), blind, OBJECTIVE)
 
 

@@ -28,7 +28,7 @@ def test_much_slower_confirmation_is_reported_with_causes_and_advice() -> None:
     for part in (
         "The confirmed time is 10.48 ms beside 282.6 µs in the quick samples, 37.1× as long",
         "more than 25%",
-        "numpy took 1.31× the time that it had taken before, so the device does not explain it",
+        "numpy took 1.31× its earlier time, so the device does not explain it",
         "fresh process",
         "Use the confirmed time",
     ):

@@ -1,4 +1,4 @@
-"""Who proposes the next trial of a search that was given advice: one that knows of it, or one that does not."""
+"""Limit the influence of advice: one part of the search uses it, another proposes as if it did not exist."""
 
 from copy import copy
 from dataclasses import dataclass, replace
@@ -10,18 +10,18 @@ from evo.strategy.parts.surrogate import Surrogate
 from evo.trial.history import History
 
 ADVISED = "advised"
-"""Origin of the proposals that know of the advice."""
+"""Origin of proposals that use the advice."""
 
 EVERY = 4
-"""Of so many trials one goes to who knows of the advice, as long as that leads."""
+"""While the advice leads, one trial in `EVERY` uses it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Standpoint:
-    """What proposals rest on: the trials that are known, and who judges by them.
+    """The trials and the surrogate that proposals are based on.
 
     Attributes:
-        origin: what the proposals are called; None: by the operator that made them.
+        origin: origin given to the proposals; None: the operator that made them.
     """
 
     seen: Observations
@@ -30,15 +30,17 @@ class Standpoint:
 
 
 class Standpoints:
-    """A search that knows all, and one within it to which the advice and all that came of it is unknown.
+    """A view of the search that uses all trials, and an independent one that ignores the advice and its descendants.
 
-    What was fast elsewhere may be the best of the wrong region, better than all that is found at first, so that
-    a search which knows of it stays there. The independent one finds what it would have found without advice, in 4/3 of
-    the trials at most; once it has found something as fast as the other, all trials are its own.
+    A config that was fast elsewhere may be the best of the wrong region, yet better than everything found at first, so
+    that
+    a search which uses it stays there. The independent view finds what it would have found without advice, in at most
+    4/3
+    of the trials. Once it has found a config as fast, all trials are its own.
 
     Attributes:
-        whole: knows every trial.
-        independent: knows those that owe nothing to the advice; the same as `whole` where there is none.
+        whole: uses every trial.
+        independent: uses the trials that do not descend from the advice; the same as `whole` where there is no advice.
     """
 
     def __init__(self, space: Space, surrogate: Surrogate, *, advised: bool) -> None:
@@ -49,33 +51,33 @@ class Standpoints:
             self.independent = Standpoint(seen=hidden, surrogate=copy(surrogate))
 
     def refresh(self, history: History) -> None:
-        """Take in what was asked and what ended since the last call."""
+        """Read what was proposed and what ended since the last call."""
         self.whole.seen.refresh(history)
         if self.independent is not self.whole:
             self.independent.seen.refresh(history)
 
     @property
     def refuted(self) -> bool:
-        """Whether so much of the advice has ended that no more is wanted, with something as fast found without it."""
+        """True if the advice did not pay: enough of it has ended, and the independent view found a config as fast."""
         return refuted(self.whole.seen, self.independent.seen)
 
     def at(self, trial: int) -> Standpoint:
-        """Whose turn it is, at so many trials from the end of the opening."""
+        """Return the view that proposes this trial, counted from the end of the initial design."""
         return self.whole if _leads(self.whole.seen, self.independent.seen) and trial % EVERY == 0 else self.independent
 
 
 def refuted(whole: Observations, independent: Observations) -> bool:
-    """Whether so much of the advice has ended that no more is wanted, with something as fast found without it.
+    """True if the advice did not pay: enough of it has ended, and the independent view found a config as fast.
 
     Args:
-        whole: sees all trials.
-        independent: sees those that owe nothing to the advice.
+        whole: observations of all trials.
+        independent: observations of the trials that do not descend from the advice.
     """
     ended = len(whole.rows) - len(independent.rows)
     return ended >= BEFORE and independent.measured > 0 and not _leads(whole, independent)
 
 
 def _leads(whole: Observations, independent: Observations) -> bool:
-    """Whether the best so far is owed to the advice."""
+    """True if the best config so far descends from the advice."""
     inf = float("inf")
     return bool(whole.losses.min(initial=inf) < independent.losses.min(initial=inf))

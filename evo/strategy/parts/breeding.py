@@ -1,4 +1,4 @@
-"""Evolution's operators on ranks, vectorised over a brood of children, which need not be valid."""
+"""Operators of evolution on value ranks, vectorised over many children, which need not be valid."""
 
 import numpy as np
 import numpy.typing as npt
@@ -8,17 +8,17 @@ from evo.strategy.parts.observations import Observations, Places
 from evo.strategy.parts.suggestions import Suggestions
 
 MUTATED = 0.5
-"""Chance that a child of two parents is also mutated; a child of one always is."""
+"""Probability that a child of two parents is also mutated; a child of one parent always is."""
 
 SECOND_MUTATION = 0.3
-"""Chance that a mutation changes one more tunable."""
+"""Probability that a mutation changes a second tunable."""
 
 STEP = 0.7
-"""Chance that an ordinal tunable moves to an adjacent value instead of anywhere."""
+"""Probability that an ordinal tunable moves to an adjacent value instead of any value."""
 
 
 class Breeding:
-    """Rank-based selection among the elites, crossover, and mutation to neighbouring values."""
+    """Rank-based selection among the elites, crossover, and mutation to adjacent values."""
 
     def __init__(self, space: Space) -> None:
         self._sizes = np.array([len(tunable.values) for tunable in space.tunables])
@@ -26,7 +26,7 @@ class Breeding:
         self._mutable = np.flatnonzero(self._sizes > 1)
 
     def brood(self, seen: Observations, count: int, rng: np.random.Generator) -> Suggestions:
-        """Children of the elites, of which there must be at least one."""
+        """Return children of the elites; there must be at least one elite."""
         pool = seen.elites
         parents = pool[_by_rank(len(pool), 2 * count, rng)].reshape(count, 2)
         mothers, fathers = seen.rows[parents[:, 0]], seen.rows[parents[:, 1]]
@@ -51,13 +51,13 @@ class Breeding:
 
 
 def _by_rank(count: int, draws: int, rng: np.random.Generator) -> Places:
-    """Positions by linear ranking: the first of `count` is drawn `count` times as often as the last."""
+    """Draw positions by linear ranking: the first of `count` is drawn `count` times as often as the last."""
     weights = np.arange(count, 0, -1, dtype=np.float64)
     return rng.choice(count, size=draws, p=weights / weights.sum())
 
 
 def _crossed(mothers: Indices, fathers: Indices, rng: np.random.Generator) -> Indices:
-    """Each value from either parent: half of the brood at random, the other half up to a random point."""
+    """Cross the parents: uniform crossover for half of the children, single-point for the other half."""
     brood, tunables = mothers.shape
     uniform = rng.random((brood, tunables)) < 0.5
     single: npt.NDArray[np.bool_] = np.arange(tunables) < rng.integers(1, max(2, tunables), size=(brood, 1))

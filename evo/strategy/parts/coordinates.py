@@ -1,4 +1,4 @@
-"""Configs as points whose distance says how alike they are, which is what a Gaussian process needs."""
+"""Map configs to points whose distance reflects their similarity, as a Gaussian process needs."""
 
 import numpy as np
 import numpy.typing as npt
@@ -9,17 +9,17 @@ Points = npt.NDArray[np.float64]
 Floats = npt.NDArray[np.float64]
 
 FEW = 4
-"""Up to so many values their magnitude says all; with more, alignment matters too."""
+"""Up to this many values of a tunable, magnitude is the only coordinate; with more, alignment is added."""
 
 
 class Coordinates:
-    """A positive number goes by its logarithm and, where there are many, by its alignment; others by their rank.
+    """Coordinates of configs: positive numbers by logarithm and, if there are many, alignment; other values by rank.
 
-    Numbers span [0, 1] on each of their axes. What has no order stands for itself: its coordinate is its rank, and any
-    two are 1 apart.
+    Numbers span [0, 1] on each of their axes. Values without an order have their rank as coordinate, and any two are at
+    distance 1.
 
     Attributes:
-        names: for each axis whether it is of that kind.
+        names: for each axis, whether its values have no order.
     """
 
     def __init__(self, space: Space, *, aligned: bool = True) -> None:
@@ -28,13 +28,13 @@ class Coordinates:
         self.names = np.array([not space.tunables[column].ordinal for column, _ in self._axes], dtype=np.bool_)
 
     def of(self, rows: Indices) -> Points:
-        """The points of these rows of ranks, shape (n, axes)."""
+        """Return the points of these rows of ranks, shape (n, axes)."""
         found = [axis[rows[:, column], None] for column, axis in self._axes]
         return np.concatenate([np.zeros((len(rows), 0)), *found], 1)
 
 
 def _axes(tunable: Tunable, aligned: bool) -> list[Floats]:
-    """One or two coordinates of each value."""
+    """Return one or two coordinates of each value."""
     count = len(tunable.values)
     ranks = np.arange(count, dtype=np.float64)
     if not tunable.ordinal:
@@ -42,15 +42,15 @@ def _axes(tunable: Tunable, aligned: bool) -> list[Floats]:
     if not all(isinstance(value, int | float) and value > 0 for value in tunable.values):
         return [_unit(ranks)]
     magnitude = np.log(np.asarray(tunable.values, dtype=np.float64))
-    if magnitude.min() == magnitude.max():  # of numbers so large, and so near, that float64 tells none apart
+    if magnitude.min() == magnitude.max():  # large, close numbers that are equal in float64
         return [_unit(ranks)]
     alignment = _alignment(tunable)
-    told_apart = aligned and count > FEW and len(set(alignment)) > 1
-    return [_unit(magnitude), _unit(alignment)] if told_apart else [_unit(magnitude)]
+    distinct = aligned and count > FEW and len(set(alignment)) > 1
+    return [_unit(magnitude), _unit(alignment)] if distinct else [_unit(magnitude)]
 
 
 def _alignment(tunable: Tunable) -> Floats:
-    """The largest power of two that divides each whole number, by its exponent; 0 for other numbers."""
+    """Return for each whole number the exponent of the largest power of two that divides it; 0 for other numbers."""
     whole = [int(value) if float(value).is_integer() else 1 for value in tunable.values]
     return np.array([(value & -value).bit_length() - 1 for value in whole], dtype=np.float64)
 

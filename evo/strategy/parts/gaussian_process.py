@@ -1,4 +1,4 @@
-"""Gaussian process regression on a few hundred points: a Matérn 5/2 kernel with a length scale for each axis.
+"""Gaussian process regression on a few hundred points: a Matérn 5/2 kernel with one length scale per axis.
 
 Sources: Rasmussen and Williams, *Gaussian Processes for Machine Learning* (2006), algorithm 2.1 and equation 5.9;
 Jones, Schonlau and Welch, *Efficient Global Optimization of Expensive Black-Box Functions* (1998).
@@ -16,24 +16,24 @@ Flags = npt.NDArray[np.bool_]
 
 LOG_WEIGHT = 0.5
 LOG_WEIGHT_SPREAD = 1.5
-"""Normal prior of the logarithm of an axis' weight, the inverse square of its length scale."""
+"""Normal prior on the logarithm of an axis' weight, the inverse square of its length scale."""
 
 NOISE = 1e-3
 LOG_NOISE_SPREAD = 1.5
-"""Likewise of the noise, as a share of the signal's variance."""
+"""Normal prior on the logarithm of the noise, as a fraction of the signal's variance."""
 
 STEPS = 12
-"""Iterations of the maximiser: the posterior hardly depends on the last digits of the scales."""
+"""Iterations of the optimiser; the posterior hardly depends on the last digits of the scales."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """How alike the values at two points are, given the points.
+    """Correlation of the values at two points.
 
     Attributes:
-        weights: of each axis in the squared distance.
-        noise: variance of a value about the function, as a share of the function's own.
-        names: which axes count 1 where two points differ, by however much.
+        weights: weight of each axis in the squared distance.
+        noise: variance of an observation around the function, as a fraction of the function's own variance.
+        names: axes that add 1 if two points differ there, by any amount.
     """
 
     weights: Floats
@@ -41,7 +41,7 @@ class Kernel:
     names: Flags
 
     def between(self, a: Points, b: Points) -> Floats:
-        """Correlations, shape (len(a), len(b))."""
+        """Return correlations, shape (len(a), len(b))."""
         weights = np.where(self.names, 0, self.weights)
         x, y = a * np.sqrt(weights), b * np.sqrt(weights)
         squared = (x * x).sum(axis=1)[:, None] + (y * y).sum(axis=1) - 2 * x @ y.T
@@ -51,20 +51,20 @@ class Kernel:
 
 
 def matern(squared: Floats) -> Floats:
-    """Matérn 5/2 of squared distances."""
+    """Matérn 5/2 function of squared distances."""
     root = np.sqrt(np.maximum(5 * squared, 0))
     return np.asarray((1 + root + root * root / 3) * np.exp(-root))
 
 
 class Posterior:
-    """What observed values say about all others.
+    """Posterior of the function given the observed values.
 
     Args:
         values: standardised, shape (n,).
     """
 
     def __init__(self, kernel: Kernel, points: Points, values: Floats) -> None:
-        from scipy.linalg import cho_solve, cholesky  # half a second to import, so only where it is wanted
+        from scipy.linalg import cho_solve, cholesky  # takes half a second to import
 
         self._kernel, self._points = kernel, points
         covariance = kernel.between(points, points)
@@ -74,11 +74,11 @@ class Posterior:
         self._variance = max(float(values @ self._weights) / len(values), 1e-6)
 
     def mean(self, points: Points) -> Floats:
-        """What to expect at each point."""
+        """Return the expected value at each point."""
         return np.asarray(self._kernel.between(points, self._points) @ self._weights)
 
     def predict(self, points: Points) -> tuple[Floats, Floats]:
-        """Mean and standard deviation at each point."""
+        """Return mean and standard deviation at each point."""
         from scipy.linalg import solve_triangular
 
         cross = self._kernel.between(points, self._points)
@@ -88,11 +88,11 @@ class Posterior:
 
 
 def fit(points: Points, values: Floats, names: Flags) -> Kernel:
-    """The kernel of greatest posterior probability; the signal's variance is maximised out.
+    """Return the kernel with the greatest posterior probability; the signal's variance is maximised analytically.
 
     Args:
         values: standardised, shape (n,).
-        names: of the kernel.
+        names: as in `Kernel`.
     """
     from scipy.optimize import minimize
 
@@ -113,14 +113,14 @@ def fit(points: Points, values: Floats, names: Flags) -> Kernel:
 
 
 def _apart(points: Points, names: Flags) -> Floats:
-    """Squared distances along each axis, shape (axes, n²)."""
+    """Return squared distances along each axis, shape (axes, n²)."""
     squares = (points[:, None, :] - points) ** 2
     squares[:, :, names] = squares[:, :, names] > 0
     return np.stack([squares[:, :, axis].ravel() for axis in range(points.shape[1])])
 
 
 def _misfit(weights: Floats, apart: Floats, values: Floats) -> tuple[float, Floats]:
-    """Negative log marginal likelihood and its slope in the axes' weights and the noise."""
+    """Return the negative log marginal likelihood, and its gradient in the axes' weights and the noise."""
     from scipy.linalg import cho_solve, cholesky
 
     n = len(values)
@@ -139,7 +139,7 @@ def _misfit(weights: Floats, apart: Floats, values: Floats) -> tuple[float, Floa
 
 
 def log_improvement(mean: Floats, deviation: Floats, best: float) -> Floats:
-    """Logarithm of the expected improvement below `best`, accurate where there is next to none.
+    """Return the logarithm of the expected improvement below `best`, accurate also where it is close to zero.
 
     Source: Ament et al., *Unexpected Improvements to Expected Improvement* (2023), without its finer branches.
     """

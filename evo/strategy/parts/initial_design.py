@@ -1,4 +1,4 @@
-"""What to try while nothing is known."""
+"""The first trials of a search: advice, warm starts, and configs spread over the space."""
 
 import numpy as np
 
@@ -8,30 +8,31 @@ from evo.trial import Proposal
 from evo.trial.history import History
 
 DESIGN = 6
-"""Trials before a strategy starts to conclude anything."""
+"""Number of trials before a strategy uses results."""
 
 MIN_MEASURED = 2
-"""Times without which there is nothing to conclude from, however many trials failed."""
+"""Number of timed trials before a strategy uses results, however many trials failed."""
 
 ADVICE = "advice"
 """Origin of a config that was fast elsewhere."""
 
 BEFORE = 2
-"""Pieces of advice that are tried before what is known of this device, whatever comes of them."""
+"""Number of advised configs that are tried before the warm starts."""
 
 FIRST, SHARE = 8, 0.5
-"""Trials under way at once, at most, in the beginning, and then as a share of those that have ended: of those that many
-workers try at once none knows what the others bring, so a search widens as it learns."""
+"""Limit of pending trials: a constant at first, then a fraction of the ended trials. Trials proposed at the same time
+do not learn from each other, so a search widens as it learns.
+"""
 
 CANDIDATES = 16
-"""Random configs of which the one farthest from all earlier ones is taken …"""
+"""Number of random configs of which the one farthest from all earlier trials is proposed."""
 
 LATEST = 1_000
-"""… or from so many of the latest, where nothing works and the opening does not end."""
+"""Number of latest trials to keep a distance from, for searches in which nothing works and the design does not end."""
 
 
 class Opening:
-    """Advice, warm starts, and a design that fills the space."""
+    """Initial design of a search: advice, warm starts, and configs that fill the space."""
 
     def __init__(self, context: Context) -> None:
         space = context.space
@@ -47,18 +48,18 @@ class Opening:
 
     @property
     def advised(self) -> bool:
-        """Whether there is any advice."""
+        """True if there is any advice."""
         return bool(self._advice)
 
     def lasting(self, seen: Observations) -> int:
-        """How many trials the opening takes: the advice that was asked comes on top."""
+        """Return the number of trials of the initial design; advice that was tried is added."""
         return DESIGN + len(self._advice & seen.keys)
 
     def start(self, seen: Observations, *, advice: bool = True) -> Proposal | None:
-        """The first of advice, warm starts and default that was not asked yet.
+        """Return the first of advice, warm starts and default that was not proposed yet; None if there is none.
 
         Args:
-            advice: whether more of it is wanted.
+            advice: False skips the remaining advice.
         """
         for key, config, origin in self._starts:
             if key not in seen.keys and (advice or origin != ADVICE):
@@ -66,7 +67,7 @@ class Opening:
         return None
 
     def spread(self, seen: Observations, rng: np.random.Generator) -> Proposal | None:
-        """A random config far from what was asked, failures included; None when the space is exhausted."""
+        """Return a random config far from all trials, failed ones included; None when the space is exhausted."""
         drawn = self._space.sample(rng, CANDIDATES, exclude=seen.keys)
         if not drawn:
             return None
@@ -79,10 +80,12 @@ class Opening:
 
 
 def most_pending(history: History) -> int:
-    """How many trials may be under way at once for now."""
+    """Return the largest useful number of pending trials at present."""
     return max(FIRST, int(SHARE * len(history.finished)))
 
 
 def learning(seen: Observations, lasting: int = DESIGN) -> bool:
-    """Whether there is too little to conclude from: fewer trials than the opening lasts, or hardly a time."""
+    """True while there are too few results to learn from: the initial design has not ended, or hardly a trial has a
+    time.
+    """
     return len(seen.keys) < lasting or seen.measured < MIN_MEASURED

@@ -1,4 +1,4 @@
-"""Neighbours of the elites: one change away, with whatever else the change demands."""
+"""Neighbours of the elites: one change away, together with the changes that constraints require."""
 
 import numpy as np
 
@@ -8,20 +8,21 @@ from evo.strategy.parts.relinking import Relinking
 from evo.strategy.parts.suggestions import Suggestions
 
 CENTRES = 4
-"""Elites whose neighbours are suggested."""
+"""Number of elites whose neighbours are suggested."""
 
 MOST = 200
-"""Single changes of one config at most; of more, so many random ones."""
+"""Largest number of single changes of one config; if there are more, a random subset."""
 
 REMEMBERED = 64
-"""Configs whose relinked neighbours are kept; finding them takes longer than all else here."""
+"""Number of configs whose relinked neighbours are cached, because finding them is expensive."""
 
 
 class Neighbourhood:
-    """Configs that differ from a given one in a single value, or in one value and in what that value demands.
+    """Configs that differ from a given one in one value, or in one value and the changes it requires.
 
-    Constraints may tie tunables to each other, say that two sizes be equal. No single change leads from one such
-    config to the next: `Relinking` finds what else must change.
+    Constraints may tie tunables together, e.g. require two sizes to be equal. Then no single change leads from one
+    valid
+    config to the next; `Relinking` finds the other changes.
     """
 
     def __init__(self, space: Space) -> None:
@@ -33,7 +34,7 @@ class Neighbourhood:
         self._relinked: dict[bytes, Indices] = {}
 
     def of_elites(self, seen: Observations, rng: np.random.Generator) -> Suggestions:
-        """Neighbours of the fastest trials; the single changes need not be valid."""
+        """Return neighbours of the fastest trials; single changes need not be valid."""
         parts = []
         for centre in seen.elites[:CENTRES]:
             row = seen.rows[centre]
@@ -43,7 +44,7 @@ class Neighbourhood:
         return Suggestions.joined(parts)
 
     def around(self, row: Indices, rng: np.random.Generator) -> Indices:
-        """The rows that differ from this one in a single value."""
+        """Return the rows that differ from this one in a single value."""
         changes: Places = np.flatnonzero(self._values != row[self._columns])
         if len(changes) > MOST:
             changes = rng.choice(changes, size=MOST, replace=False)
@@ -52,7 +53,7 @@ class Neighbourhood:
         return rows
 
     def relinked(self, row: Indices) -> Indices:
-        """Valid rows for the single changes of a valid row that are not valid alone: one each, where one is known."""
+        """Return valid rows for those single changes of a valid row that are invalid alone, at most one per change."""
         key = row.tobytes()
         if key not in self._relinked:
             while len(self._relinked) >= REMEMBERED:

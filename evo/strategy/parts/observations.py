@@ -1,4 +1,4 @@
-"""The history as rows of value ranks, which is what strategies compute with."""
+"""The history as arrays of value ranks, which strategies compute with."""
 
 from bisect import bisect, bisect_left
 from collections.abc import Collection
@@ -17,24 +17,24 @@ Losses = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]
 
 HOPELESS = float(np.finfo(np.float64).max)
-"""Loss of a pruned trial: worse than any time, better than a failure, which is infinite."""
+"""Loss of a pruned trial: worse than any time, better than a failure, whose loss is infinite."""
 
 
 class Observations:
-    """What one history says so far; `refresh` takes in only what is new since the last call.
+    """Observations of one history; `refresh` reads only what is new since the last call.
 
-    A history it has not met before is read from its beginning, so the content never depends on earlier calls.
+    Another history is read from its beginning, so the content never depends on earlier calls.
 
     Args:
-        hidden: origins of trials of which nothing is known but that their configs were asked.
+        hidden: origins of trials whose results are ignored; their configs still count as proposed.
 
     Attributes:
-        keys: of every config that was ever asked.
-        rows: ranks of the configs of ended trials that say something, in the order they ended, shape (n, tunables).
-        losses: time in µs, the corrected one where there is one, `HOPELESS` if pruned, infinite if failed; shape (n,).
-        numbers: of those trials.
-        order: positions in `rows` by loss, best first, the earlier trial of a tie first.
-        log: the same object as long as these are observations of the same history and none was corrected.
+        keys: keys of every config that was proposed.
+        rows: ranks of the configs of informative ended trials, in the order they ended, shape (n, tunables).
+        losses: time in µs (corrected if there is a correction), `HOPELESS` if pruned, infinite if failed; shape (n,).
+        numbers: numbers of those trials.
+        order: positions in `rows` by loss, best first; the earlier trial wins a tie.
+        log: the same object as long as the history is the same and no trial was corrected.
         pending: ranks of the configs still being evaluated, shape (m, tunables).
     """
 
@@ -46,7 +46,7 @@ class Observations:
         self._clear()
 
     def refresh(self, history: History) -> None:
-        """Take in what was asked and what ended since the last call."""
+        """Read what was proposed and what ended since the last call."""
         if self._source is None or self._source() is not history:
             self._clear()
             self._source = ref(history)
@@ -57,9 +57,9 @@ class Observations:
             self.keys.add(self._space.row_key(row))
         news = history.finished[self._read :]
         self._read += len(news)
-        told = [trial for trial in news if informative(trial) and self._shown(trial)]
-        if told:
-            self._append(told)
+        informed = [trial for trial in news if informative(trial) and self._shown(trial)]
+        if informed:
+            self._append(informed)
         for number, time_us in islice(history.corrected.items(), self._corrected, None):
             self._correct(number, time_us)
         self._corrected = len(history.corrected)
@@ -68,12 +68,12 @@ class Observations:
 
     @property
     def measured(self) -> int:
-        """How many trials have a time; they come first in `order`."""
+        """Number of trials with a time; they come first in `order`."""
         return int(np.count_nonzero(self.losses < HOPELESS))
 
     @property
     def worked(self) -> int:
-        """How many did not fail: those with a time and the pruned; they too come first in `order`."""
+        """Number of trials that did not fail (timed or pruned); they come first in `order`, too."""
         return int(np.count_nonzero(np.isfinite(self.losses)))
 
     @property
@@ -82,7 +82,7 @@ class Observations:
         return self.order[: min(ELITES, self.measured)]
 
     def fresh(self, rows: Indices) -> Places:
-        """Positions of the distinct ones among these rows that are valid and were never asked."""
+        """Return positions of the distinct rows that are valid and were never proposed."""
         valid = np.flatnonzero(self._space.valid(rows))
         found: dict[bytes, int] = {}
         for code, place in zip(_codes(rows[valid]), valid.tolist(), strict=True):
@@ -105,15 +105,15 @@ class Observations:
         self.numbers: list[int] = []
         self.order: Places = np.empty(0, dtype=np.intp)
 
-    def _append(self, told: list[Trial]) -> None:
-        for trial in told:
+    def _append(self, trials: list[Trial]) -> None:
+        for trial in trials:
             rank = (_loss(trial), trial.number)
             place = bisect(self._ranked, rank)
             self._ranked.insert(place, rank)
             self.order = np.insert(self.order, place, len(self.numbers))
             self.numbers.append(trial.number)
-        self.losses = np.concatenate([self.losses, [_loss(trial) for trial in told]])
-        self.rows = np.concatenate([self.rows, self._rows([self._asked[trial.number] for trial in told])])
+        self.losses = np.concatenate([self.losses, [_loss(trial) for trial in trials]])
+        self.rows = np.concatenate([self.rows, self._rows([self._asked[trial.number] for trial in trials])])
 
     def _correct(self, number: int, time_us: float) -> None:
         if number not in self.numbers:
@@ -133,7 +133,7 @@ class Observations:
 
 
 def spread(ranked: Places, count: int) -> Places:
-    """At most `count` of these: half are the first, half evenly spread over the rest."""
+    """Return at most `count` of these: half are the first ones, half are evenly spread over the rest."""
     if len(ranked) <= count:
         return ranked
     first = count // 2
@@ -147,6 +147,6 @@ def _loss(trial: Trial) -> float:
 
 
 def _codes(rows: Indices) -> list[bytes]:
-    """Rows as something to look up: a key takes far longer to write."""
+    """Return rows as hashable codes, which are much cheaper to make than keys."""
     codes: list[bytes] = np.ascontiguousarray(rows, dtype=np.int32).view(f"V{4 * rows.shape[1]}").ravel().tolist()
     return codes

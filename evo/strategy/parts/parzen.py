@@ -1,9 +1,9 @@
 """Density of good and bad configs on the grid of value ranks.
 
 The tree-structured Parzen estimator of Bergstra et al., *Algorithms for Hyper-Parameter Optimization* (NIPS 2011), in
-its multivariate form: a kernel around each observation is a product over the tunables, and a candidate is worth
-``log l(x) − log g(x)``, the density of the best share of the observations over that of the others. Here a kernel goes
-over the ranks of a tunable, so a density is a sum of look-ups; and only valid configs are ever scored.
+its multivariate form: the kernel around each observation is a product over the tunables, and the score of a candidate
+is ``log l(x) − log g(x)``: the density of the best observations over that of the others. Kernels are defined on the
+ranks of a tunable, so a density is a sum of look-ups, and only valid configs are scored.
 """
 
 import math
@@ -17,20 +17,20 @@ from evo.strategy.parts.observations import Observations, spread
 Scores = npt.NDArray[np.float64]
 
 ELSEWHERE = 0.1
-"""Share of a kernel spread evenly over all values of a tunable."""
+"""Fraction of a kernel that is spread evenly over all values of a tunable."""
 
 BANDWIDTH = 0.02
-"""Standard deviation of an ordinal kernel as a share of the number of values …"""
+"""Standard deviation of an ordinal kernel as a fraction of the number of values."""
 
 MIN_BANDWIDTH = 0.5
-"""… but at least this many ranks, which gives the adjacent value 12 % of the weight."""
+"""Least standard deviation in ranks, which gives the adjacent value 12 % of the weight."""
 
 GOOD_SHARE = 0.1
 MAX_GOOD = 25
-"""How many observations count as good: a tenth, never more than this (Optuna's defaults)."""
+"""Number of observations that count as good: a tenth, at most `MAX_GOOD` (Optuna's defaults)."""
 
 MAX_BAD = 300
-"""Of the others so many are looked at."""
+"""Largest number of other observations that are used."""
 
 
 class Parzen:
@@ -41,7 +41,7 @@ class Parzen:
         self._log_uniform = -sum(math.log(kernel.size) for kernel in self._kernels)
 
     def draw(self, centres: Indices, count: int, rng: np.random.Generator) -> Indices:
-        """Points of the plain product drawn from the mixture of kernels around the centres and a uniform one."""
+        """Draw points of the full product from the mixture of the kernels around the centres and a uniform one."""
         chosen = rng.integers(len(centres) + 1, size=count)
         rows = np.empty((count, centres.shape[1]), dtype=np.int32)
         quantiles = rng.random(rows.shape)
@@ -56,7 +56,7 @@ class Parzen:
         return rows
 
     def worth(self, rows: Indices, seen: Observations) -> Scores:
-        """``log l − log g`` of each row; pending configs count as bad, so that workers do not crowd together."""
+        """Return ``log l − log g`` of each row. Pending configs count as bad, so that workers try different regions."""
         good = good_count(seen)
         bad = spread(seen.order[good:], MAX_BAD)
         centres = np.concatenate([seen.rows[seen.order[:good]], seen.rows[bad], seen.pending])
@@ -72,15 +72,15 @@ class Parzen:
 
 
 def good_count(seen: Observations) -> int:
-    """How many of the best observations count as good; only measured ones can."""
+    """Return the number of best observations that count as good; only measured ones can."""
     return min(math.ceil(GOOD_SHARE * len(seen.rows)), MAX_GOOD, seen.measured)
 
 
 class RankKernel:
-    """How the weight of an observation is spread over the values of a tunable.
+    """Distribution of an observation's weight over the values of a tunable.
 
     Attributes:
-        size: how many values there are.
+        size: number of values.
     """
 
     def __init__(self, tunable: Tunable) -> None:
@@ -90,13 +90,14 @@ class RankKernel:
             self._falling = np.exp(-0.5 * (apart / max(MIN_BANDWIDTH, BANDWIDTH * self.size)) ** 2)
         else:
             self._falling = (apart == 0).astype(np.float64)
-        beside = self._falling.cumsum()
-        self._total = beside + beside[::-1] - self._falling[0]
+        falling = self._falling.cumsum()
+        self._total = falling + falling[::-1] - self._falling[0]
 
     def weights(self, centres: Indices, ranks: Indices) -> Scores:
-        """Of the values at these ranks around those centres, one broadcast against the other; all of a centre's are 1.
+        """Return the weights of values at `ranks` for kernels at `centres`, broadcast against each other.
 
-        Never as a table of all values around all others, which thousands of values would fill memory with.
+        The weights of a centre sum to 1. No table of all pairs is kept: it would fill the memory for thousands of
+        values.
         """
         near = self._falling[np.abs(centres - ranks)] / self._total[centres]
         return np.asarray((1 - ELSEWHERE) * near + ELSEWHERE / self.size)

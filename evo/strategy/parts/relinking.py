@@ -13,18 +13,20 @@ from evo.strategy.parts.observations import Places
 Flags = npt.NDArray[np.bool_]
 
 POOL = 1_000
-"""Random valid configs that paths may start from."""
+"""Number of random valid configs that paths may start from."""
 
 DRAWS = 40
-"""Calls for random configs at most: a space of rare valid points gives few at a time."""
+"""Largest number of calls for random configs; a space with rare valid points yields few per call."""
 
 
 class Relinking:
-    """Configs that differ from a given one in one value and in what that value demands.
+    """Configs that differ from a given one in one value and in the changes it requires.
 
-    Constraints tie tunables to each other: the copy engine needs a producer warp, which needs other stages. A change of
-    one value is then invalid, and so are most pairs. A path starts at a valid config that has the wanted value and
-    takes over the given config's values one after another, as long as it stays valid.
+    Constraints tie tunables together: e.g. the copy engine needs a producer warp, which needs other stages. A change of
+    one
+    value is then invalid, and so are most pairs of changes. A path starts at a valid config that has the wanted value,
+    and
+    takes over the given config's values one after another while the result stays valid.
     """
 
     def __init__(self, space: Space) -> None:
@@ -32,9 +34,9 @@ class Relinking:
         self._pool: Indices | None = None
 
     def around(self, row: Indices, columns: Places, values: Places) -> Indices:
-        """The ends of the paths for these changes of a valid row, each a column and its new rank.
+        """Return the ends of the paths for these changes of a valid row; a change is a column and its new rank.
 
-        A change whose value no start has is left out. The same row and changes give the same ends.
+        A change is left out if no start has its value. The same row and changes give the same ends.
         """
         pool = self._starts
         having = pool[:, columns] == values
@@ -46,7 +48,7 @@ class Relinking:
         return self.ends(starts, np.broadcast_to(row, starts.shape), kept, np.random.default_rng(row))
 
     def ends(self, starts: Indices, targets: Indices, kept: Flags, rng: np.random.Generator) -> Indices:
-        """The last valid row of each path.
+        """Return the last valid row of each path.
 
         Args:
             starts: valid rows, shape (n, tunables).
@@ -59,7 +61,7 @@ class Relinking:
         return rows
 
     def _take_over(self, rows: Indices, targets: Indices, kept: Flags, rng: np.random.Generator) -> None:
-        """Take over values in random order: twice as many at once after a valid step, half as many after another."""
+        """Take over values in random order; the step doubles after a valid result and halves after an invalid one."""
         count, tunables = rows.shape
         wanted = (rows != targets) & ~kept
         order = np.argsort(np.where(wanted, rng.random(rows.shape), 2.0), axis=1)
@@ -81,14 +83,14 @@ class Relinking:
 
     @property
     def _starts(self) -> Indices:
-        """The same random valid rows in every search of a space, so that a restarted one goes on alike."""
+        """Random valid rows, the same in every search of a space, so that a restarted search continues identically."""
         if self._pool is None:
             self._pool = drawn(self._space, POOL, np.random.default_rng(0))
         return self._pool
 
 
 def drawn(space: Space, count: int, rng: np.random.Generator) -> Indices:
-    """At most `count` random valid rows, at least one; some may be alike."""
+    """Return at most `count` random valid rows, at least one; rows may repeat."""
     found = [space.draw(rng, count)]
     while sum(map(len, found)) < count and len(found) < DRAWS:
         found.append(space.draw(rng, count))

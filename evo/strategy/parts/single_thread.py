@@ -1,4 +1,4 @@
-"""Linear algebra on one thread: matrices of a few hundred rows gain nothing from more, and suffer when these wait."""
+"""Run linear algebra on one thread: small matrices gain nothing from more threads, and lose when threads wait."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
 _ONE_AT_A_TIME = RLock()
-"""The number of threads belongs to the process: who restores it must be the last to leave."""
+"""The number of threads belongs to the process, so only one caller at a time may set and restore it."""
 
 
 @contextmanager
 def single_thread() -> Iterator[None]:
-    """Also makes the last digits, and so the proposals, independent of how many cores there are."""
+    """Limit BLAS to one thread. This also makes proposals independent of the number of cores."""
     with _ONE_AT_A_TIME, _controller().limit(limits=1, user_api="blas"):
         yield
 

@@ -1,4 +1,4 @@
-"""Configs that an operator suggests, of which at most one becomes a trial."""
+"""Configs that an operator suggests; at most one of them becomes a trial."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,13 +13,14 @@ from evo.trial import Proposal
 
 @dataclass(frozen=True, kw_only=True)
 class Suggestions:
-    """Rows of ranks, which need not be valid, and where they come from.
+    """Rows of ranks, which need not be valid, and their origins.
 
     Attributes:
         rows: shape (n, tunables).
-        origins: name of the operator that made each, shape (n,).
-        parents: positions of mother and father among the observations, shape (n, 2); the same one twice for a mutant,
-            −1 for none.
+        origins: name of the operator that made each row, shape (n,).
+        parents: positions of both parents among the observations, shape (n, 2); the same one twice for a mutation, −1
+            for
+            none.
     """
 
     rows: Indices

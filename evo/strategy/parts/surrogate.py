@@ -1,4 +1,4 @@
-"""What the observations say about configs nobody tried: how much faster than the best each may be."""
+"""Surrogate model: predicts from the observations how much faster than the best an untried config may be."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -12,34 +12,35 @@ from evo.strategy.parts.gaussian_process import Floats, Kernel, Posterior, fit, 
 from evo.strategy.parts.observations import HOPELESS, Observations, spread
 
 TRAINED = 160
-"""Observations a prediction rests on: its cost grows with their square …"""
+"""Number of observations in a prediction, whose cost grows with their square."""
 
 FITTED = 80
-"""… and that of a fit with the cube."""
+"""Number of observations in a fit, whose cost grows with their cube."""
 
 BELIEVED = 240
-"""Pending configs that are taken to come out as predicted, the latest ones."""
+"""Number of pending configs, the latest ones, that are assumed to come out as predicted."""
 
 FIRST_FIT = 2
 GROWTH = 1.2
-"""The length scales are fitted when there are so many times, and again each time these have grown by a fifth."""
+"""Length scales are fitted when `FIRST_FIT` trials have times, and again whenever their number has grown by a fifth."""
 
 LEAD = 1.25
-"""A time that is shorter than the next by a larger factor counts as shorter by this one: it may be an error, beside
-which all others would look alike. A true one stays the best, and what is then found near it counts in full."""
+"""Largest speed-up of the best time over the second best that is believed. A larger one may be an error, and would make
+all other times look alike. A true one stays the best, and its neighbours then count in full.
+"""
 
 LABEL_NOISE = 0.1
 LEAST_SUCCESS = 0.02
-"""How loosely the chance of success follows what worked and what failed, and the least that is ever given."""
+"""Noise of the success labels, and the smallest probability of success that is predicted."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """What to expect of some configs, in standardised slowness (less is better), shape (n,) each.
+    """Prediction for some configs, in standardised slowness (less is better), shape (n,) each.
 
     Attributes:
-        best: what is expected of the best observation, which may have been lucky.
-        success: chance to have a time at all.
+        best: prediction for the best observation, which may have been lucky.
+        success: probability of having a time.
     """
 
     mean: Floats
@@ -55,13 +56,13 @@ class Forecast:
 
 @dataclass(frozen=True, kw_only=True)
 class Outlook:
-    """What the observations say about any config.
+    """Predictions of a model trained on the observations.
 
     Attributes:
-        time: standardised slowness, which is speed, turned round.
-        success: chance of a time, less the overall share of those that have one; None if all have.
-        share: that share.
-        best: what is expected of the best observation.
+        time: standardised slowness, the negative of speed.
+        success: probability of a time, minus the overall fraction of trials that have one; None if all have.
+        share: that fraction.
+        best: prediction for the best observation.
     """
 
     coordinates: Coordinates
@@ -71,7 +72,7 @@ class Outlook:
     best: float
 
     def forecast(self, rows: Indices) -> Forecast:
-        """What to expect of each row of ranks."""
+        """Return the prediction for each row of ranks."""
         points = self.coordinates.of(rows)
         mean, deviation = self.time.predict(points)
         return Forecast(mean=mean, deviation=deviation, best=self.best, success=self._chance(points))
@@ -83,15 +84,15 @@ class Outlook:
 
 
 class Surrogate:
-    """A Gaussian process on speed, and a local chance of success.
+    """Gaussian process on speed, and a local probability of success.
 
-    Speed, the inverse of time, tells the fast configs apart and the slow ones hardly.
-
-    Its length scales depend on a prefix of the log alone, so that a restarted search finds the same ones.
+    Speed, the inverse of time, separates fast configs from each other more than slow ones. The length scales depend on
+    a
+    prefix of the history alone, so a restarted search finds the same ones.
 
     Args:
-        aligned: whether numbers are told apart by their alignment too.
-        scale: from losses to what is predicted, standardised, less for the better.
+        aligned: True adds the alignment of numbers as a coordinate.
+        scale: function from losses to standardised predicted values, lower is better.
     """
 
     def __init__(self, space: Space, *, aligned: bool = True, scale: Callable[[Floats], Floats] | None = None) -> None:
@@ -100,9 +101,9 @@ class Surrogate:
         self._kernel: tuple[tuple[object, int], Kernel] | None = None
 
     def learn(self, seen: Observations) -> Outlook:
-        """What follows from the observations, of which at least two must have a time.
+        """Train on the observations, of which at least two must have a time.
 
-        Pending configs are taken to come out as predicted (the kriging believer), so that workers do not crowd.
+        Pending configs are assumed to come out as predicted (kriging believer), so that workers try different regions.
         """
         kernel = self._fitted(seen)
         known = spread(seen.order[: seen.worked], TRAINED)
@@ -121,7 +122,7 @@ class Surrogate:
         )
 
     def _success(self, kernel: Kernel, seen: Observations) -> Posterior | None:
-        """Regression on which of the observations have a time, less the share of them; None if all have."""
+        """Regression on which observations have a time, minus their fraction; None if all have."""
         worked, failed = seen.order[: seen.worked], seen.order[seen.worked :]
         if not len(failed):
             return None
@@ -140,15 +141,16 @@ class Surrogate:
 
 
 def last_fit(worked: int) -> int:
-    """Of how many observations the last fit knew."""
+    """Return the number of observations at the last fit."""
     lengths = accumulate(repeat(GROWTH), lambda length, growth: int(length * growth) + 1, initial=FIRST_FIT)
     return max(takewhile(lambda length: length <= worked, lengths))
 
 
 def slowness(losses: Floats) -> Floats:
-    """The negative of speed, with mean 0 and variance 1; what was pruned is as slow as the slowest.
+    """Return the negative of speed, with mean 0 and variance 1; pruned trials count as slow as the slowest measured
+    one.
 
-    Figures that are no times, because some are not above 0, are used as they are.
+    Figures that are not times, because some are not above 0, are used directly.
     """
     figures = within_measured(losses)
     if figures.min() <= 0:
@@ -159,11 +161,11 @@ def slowness(losses: Floats) -> Floats:
 
 
 def within_measured(losses: Floats) -> Floats:
-    """Losses of which what was pruned is taken to be as slow as the slowest that has a time."""
+    """Return losses with pruned trials set to the slowest measured time."""
     measured = losses[losses < HOPELESS]
     return np.minimum(losses, measured.max()) if len(measured) else np.ones_like(losses)
 
 
 def standardised(figures: Floats) -> Floats:
-    """With mean 0 and variance 1."""
+    """Return values scaled to mean 0 and variance 1."""
     return np.asarray((figures - figures.mean()) / max(float(figures.std()), 1e-9))

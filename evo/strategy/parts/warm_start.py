@@ -1,4 +1,4 @@
-"""A strategy that has no opening of its own, after the configs that a search is given to begin with."""
+"""Initial design for strategies that have none of their own."""
 
 import numpy as np
 
@@ -11,9 +11,9 @@ from evo.trial.history import History
 
 
 class GivenFirst:
-    """Advice, warm starts and the default, then whatever the strategy proposes, which learns from them as from any.
+    """Proposes advice, warm starts and the default, then what the strategy proposes, which learns from these trials.
 
-    Advice that is refuted goes no further.
+    Refuted advice is not continued.
     """
 
     def __init__(self, strategy: Strategy, context: Context) -> None:

@@ -1,4 +1,4 @@
-"""A study's trials as a history, kept up to date as the study grows."""
+"""The trials of an Optuna study as a history, updated as the study grows."""
 
 import hashlib
 import math
@@ -18,16 +18,17 @@ from evo.trial.history import History
 from evo.trial.outcome import Abandoned, Outcome
 
 GIVEN = "kernel_evo:given"
-"""System attribute of a trial: what was proposed for it, of which it may do without some parameters."""
+"""System attribute of a trial: the config proposed for it. The trial may use only some of its parameters."""
 
 
 class Told:
     """The history of one study over one space.
 
-    Values become positive times in the same order (`Ends`), all of them anew once one is not positive. A parameter that
-    a trial did without had no effect: its result is that of what was proposed. Left out is a trial beyond the grid, and
-    all but one of those that repeat a config: its first value counts, or the best one where a point of the grid stands
-    for several.
+    Values become positive times in the same order (`Ends`); all are converted again when the first non-positive value
+    arrives. A parameter that a trial does not use is assumed to have no effect: the result counts for the proposed
+    config.
+    Trials outside the grid are left out. Of trials with the same config one counts: the first with a value, or the best
+    where one grid point represents several values.
     """
 
     def __init__(self, axes: Sequence[Axis], space: Space, direction: StudyDirection) -> None:
@@ -42,7 +43,7 @@ class Told:
         self._clear()
 
     def read(self, trials: Sequence[FrozenTrial]) -> History:
-        """Take in what is new; `trials` are all trials of the study, by number."""
+        """Read new trials; `trials` are all trials of the study, by number."""
         news = [*(trials[number] for number in self._open), *trials[self._read :]]
         if self._ends.positive and any((each.value or 0) <= 0 for each in news if each.state == TrialState.COMPLETE):
             self._ends = replace(self._ends, positive=False)
@@ -57,20 +58,20 @@ class Told:
         return self.history
 
     def _read_again(self, trials: Sequence[FrozenTrial]) -> History:
-        """What was told before cannot be taken back."""
+        """Read all trials again, because recorded results cannot be changed."""
         self._clear()
         return self.read(trials)
 
     def expect(self, number: int, config: Config) -> None:
-        """A trial was given this config and has not ended."""
+        """Record that a trial was given this config and has not ended."""
         self._ask(number, config)
 
     def note(self, config: Config) -> dict[str, Any]:
-        """What to store with a trial that is given this config: ranks mean something on the same grid only."""
+        """Return what to store with a trial that is given this config; ranks are valid on the same grid only."""
         return {"grid": self._grid, "ranks": self._space.encode(config).tolist()}
 
     def unmet(self, *, most: float = math.inf) -> Config | None:
-        """A config that was proposed, `most` times at most, for trials that then chose others."""
+        """Return a config that was proposed, at most `most` times, to trials that then chose other values."""
         return next((config for key, config in self._unmet.items() if self._missed[key] <= most), None)
 
     def _clear(self) -> None:
@@ -109,14 +110,14 @@ class Told:
             self._pending.pop(trial.number, None)
 
     def _miss(self, asked: Trial) -> None:
-        """Its trial chose another config."""
+        """Record that a trial chose another config than the proposed one."""
         key = self._space.key(asked.config)
         self._tell(asked, Abandoned(worker_losses=1))
         self._unmet[key] = asked.config
         self._missed[key] += 1
 
     def _counts(self, config: Config, trial: FrozenTrial) -> bool:
-        """Whether this ended trial is the one that counts of those with this config, as far as they are known."""
+        """True if this ended trial is the one that counts among known trials with this config."""
         key = self._space.key(config)
         so_far = self._counting.setdefault(key, trial)
         if so_far.number != trial.number and self._ends.outdoes(trial, so_far):
@@ -124,7 +125,7 @@ class Told:
         return self._counting[key].number == trial.number
 
     def _noted(self, trial: FrozenTrial) -> Config | None:
-        """What `note` made of the config that it was given, by whichever sampler of this space."""
+        """Return the config that was stored with a trial by `note`, by any sampler of this space."""
         noted = trial.system_attrs.get(GIVEN)
         if noted is None or noted.get("grid") != self._grid:
             return None
@@ -142,7 +143,7 @@ class Told:
         return all(each.name in trial.params for each in self._axes)
 
     def _config(self, trial: FrozenTrial, given: Config | None) -> Config | None:
-        """What the trial tried, None where that is nothing of this space."""
+        """Return the config that the trial tried; None if it is outside this space."""
         if not any(each.name in trial.params for each in self._axes):
             return None
         ranks = [self._rank(each, trial, given) for each in self._axes]
@@ -159,10 +160,10 @@ class Told:
 
 
 def _digest(axes: Sequence[Axis]) -> str:
-    """Of the names and values: equal digests, equal grids."""
+    """Digest of names and values; equal digests mean equal grids."""
     return hashlib.sha256(repr([(each.name, each.values) for each in axes]).encode()).hexdigest()[:16]
 
 
 def row_values(axes: Sequence[Axis], row: Indices) -> dict[str, object]:
-    """What the study calls the values of a row of ranks."""
+    """Return the study's values of a row of ranks."""
     return {each.name: each.values[rank] for each, rank in zip(axes, row.tolist(), strict=True)}

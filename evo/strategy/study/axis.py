@@ -1,4 +1,4 @@
-"""One parameter of an Optuna study as a tunable: its distribution laid out as a grid of values."""
+"""One parameter of an Optuna study as a tunable: its distribution becomes a grid of values."""
 
 import bisect
 import math
@@ -25,7 +25,7 @@ POINTS = 1_001
 MAX_INTS = 1_000
 
 LARGEST_INT = 2**53
-"""Beyond it a float no longer tells whole numbers apart."""
+"""Above this, a float cannot represent every whole number."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +33,8 @@ class Axis:
     """A parameter and its tunable.
 
     Attributes:
-        values: as Optuna knows them, by rank.
-        tunable: over the same values or, where a tunable cannot hold them (mixed types, None), over their ranks.
+        values: Optuna's values, by rank.
+        tunable: over the same values, or over their ranks where a tunable cannot hold them (mixed types, None).
     """
 
     name: str
@@ -43,15 +43,15 @@ class Axis:
 
     @property
     def by_rank(self) -> bool:
-        """Whether the tunable holds the ranks in place of the values, so that no constraint can compare these."""
+        """True if the tunable holds ranks instead of values, so that constraints cannot compare the values."""
         return not all(_same(*pair) for pair in zip(self.values, self.tunable.values, strict=True))
 
     def rank(self, value: Any) -> int | None:
-        """The rank of a value, of the nearest one for numbers; None when the grid does not reach there."""
+        """Return the rank of a value (for numbers the nearest one); None when it is outside the grid."""
         if not self.tunable.ordinal:
             return next((rank for rank, known in enumerate(self.values) if _same(known, value)), None)
         if not isinstance(value, Real):
-            return None  # of a trial that knew a parameter of another kind by this name
+            return None  # the trial used this name for a parameter of another type
         if not self.values[0] <= value <= self.values[-1]:
             return None
         above = bisect.bisect_left(self.values, value)
@@ -60,10 +60,10 @@ class Axis:
 
 
 def axes_of(distributions: Distributions) -> list[Axis]:
-    """A grid of all these parameters.
+    """Return a grid for each of these parameters.
 
     Raises:
-        InvalidInput: names the parameter that cannot be laid out, or there are too many.
+        InvalidInput: names the parameter that cannot become a grid; or there are too many parameters.
     """
     if not distributions:
         raise InvalidInput(
@@ -79,7 +79,7 @@ def axes_of(distributions: Distributions) -> list[Axis]:
 
 
 def _label(name: str, place: int, others: Distributions) -> str:
-    """What the tunable is called: as the parameter, where a tunable may be called so."""
+    """Return the tunable's name: the parameter's own name if it is a valid one."""
     label = name if NAME.fullmatch(name) else f"parameter_{place}"
     while label != name and label in others:
         label += "_"
@@ -87,7 +87,7 @@ def _label(name: str, place: int, others: Distributions) -> str:
 
 
 def axis(name: str, distribution: BaseDistribution, label: str) -> Axis:
-    """Lay a distribution out as a grid.
+    """Turn a distribution into a grid.
 
     Raises:
         InvalidInput: it is none of Optuna's three kinds, or has values that no grid can hold.
@@ -110,7 +110,7 @@ def _check(name: str, distribution: BaseDistribution) -> None:
     field = f"space[{name!r}]"
     if isinstance(distribution, CategoricalDistribution):
         if any(isinstance(choice, float) and math.isnan(choice) for choice in distribution.choices):
-            raise InvalidInput(field, "nan is not equal to itself, so that no result could be told to it: leave it out")
+            raise InvalidInput(field, "nan is not equal to itself, so results cannot be assigned to it: leave it out")
     elif isinstance(distribution, IntDistribution):
         if max(abs(distribution.low), abs(distribution.high)) > LARGEST_INT:
             raise InvalidInput(field, "whole numbers are searched up to 2^53: choose narrower bounds, or a float")
@@ -137,7 +137,7 @@ def _whole(distribution: IntDistribution) -> tuple[int, ...]:
 def _real(distribution: FloatDistribution) -> tuple[float, ...]:
     low, high = distribution.low, distribution.high
     if distribution.step is not None:
-        first, step = Decimal(str(low)), Decimal(str(distribution.step))  # 0.3 is what a constraint calls it
+        first, step = Decimal(str(low)), Decimal(str(distribution.step))  # exact, so that a constraint can write 0.3
         count = round((high - low) / distribution.step) + 1
         most = count if count <= MAX_INTS else POINTS
         steps = np.unique(np.rint(np.linspace(0, count - 1, most)).astype(np.int64)).tolist()
@@ -151,7 +151,7 @@ def _same(known: Any, value: Any) -> bool:
 
 
 def space_of(axes: Sequence[Axis], constraints: Sequence[str]) -> Space:
-    """The space of these axes; constraints that name a parameter which is not among them are left out."""
+    """Return the space of these axes; constraints that name other parameters are left out."""
     names = {each.tunable.name for each in axes}
     parsed = [Expression.parse(text, f"constraints[{place}]") for place, text in enumerate(constraints)]
     return Space(

@@ -1,4 +1,4 @@
-"""How the trials of a study ended, as our strategies understand it."""
+"""Convert results of Optuna trials to the outcomes that our strategies read."""
 
 import math
 from dataclasses import dataclass
@@ -14,18 +14,19 @@ LARGEST = 1e150
 
 @dataclass(frozen=True, kw_only=True)
 class Ends:
-    """Values as positive times in the same order.
+    """Maps objective values to positive times in the same order.
 
     Attributes:
-        maximise: the largest value is the shortest time.
-        positive: all values are, and become times as they are or, maximised, as reciprocals; else by a smooth function.
+        maximise: the largest value becomes the shortest time.
+        positive: all values are positive, and are used as times directly or, if maximised, as reciprocals; otherwise a
+            smooth function maps them.
     """
 
     maximise: bool
     positive: bool = True
 
     def outcome(self, trial: FrozenTrial) -> Outcome:
-        """Of an ended trial."""
+        """Return the outcome of an ended trial."""
         if trial.state == TrialState.COMPLETE and trial.value is not None:
             return Measured(timing=Timing(samples_us=(self.time(trial.value),)))
         if trial.state == TrialState.PRUNED:
@@ -41,7 +42,9 @@ class Ends:
         return (signed + root) / 2 if signed >= 0 else 2 / (root - signed)
 
     def outdoes(self, trial: FrozenTrial, other: FrozenTrial) -> bool:
-        """Whether it is the one to believe of two with one config: a value before none, of two points the better."""
+        """True if `trial` replaces `other` for the same config: a value wins over none, and the better of two grid
+        points wins.
+        """
         if trial.state != TrialState.COMPLETE or trial.value is None:
             return False
         if other.state != TrialState.COMPLETE or other.value is None:

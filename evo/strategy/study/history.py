@@ -1,4 +1,4 @@
-"""A history as an Optuna study, for Optuna's own TPE sampler to ask."""
+"""A history as an Optuna study, for Optuna's own TPE sampler."""
 
 from weakref import ref
 
@@ -14,11 +14,11 @@ from evo.trial import Trial
 from evo.trial.history import History, informative
 
 FAILED = 1.5
-"""A failure is told as so many times the slowest time before it: Optuna's own FAIL would tell its sampler nothing."""
+"""A failure is recorded as this factor times the slowest time before it; Optuna's sampler ignores trials that FAIL."""
 
 
 class OptunaStudy:
-    """One history as an Optuna study; what is new is added, another history starts a new study."""
+    """One history as an Optuna study. New trials are added; another history starts a new study."""
 
     def __init__(self, space: Space) -> None:
         self._space = space
@@ -26,18 +26,18 @@ class OptunaStudy:
         self._source: ref[History] | None = None
 
     def ask(self, history: History, seed: int) -> Indices:
-        """What Optuna suggests, as ranks; it may be invalid, or asked before."""
-        study = self._told(history)
+        """Return Optuna's suggestion as ranks; it may be invalid, or proposed before."""
+        study = self._updated(history)
         sampler = TPESampler(multivariate=True, constant_liar=True, n_startup_trials=0, seed=seed)
         study.ask()
         asking = study.get_trials(deepcopy=False)[-1]
         suggested = sampler.sample_relative(study, asking, self._distributions)
-        study.tell(asking.number, state=TrialState.FAIL)  # the history says what was really asked
+        study.tell(asking.number, state=TrialState.FAIL)  # the real proposal is added from the history
         return np.array([suggested[name] for name in self._space.names], dtype=np.int32)
 
-    def _told(self, history: History) -> Study:
+    def _updated(self, history: History) -> Study:
         if self._source is None or self._source() is not history:
-            optuna.logging.disable_default_handler()  # what it says of its studies is no news of a search
+            optuna.logging.disable_default_handler()  # its messages about studies mean nothing to users
             self._study, self._source = optuna.create_study(), ref(history)
             self._numbers: list[int] = []
             self._ended, self._slowest_us = 0, 1.0
@@ -64,7 +64,7 @@ class OptunaStudy:
 
 
 def _distribution(tunable: Tunable) -> BaseDistribution:
-    """Over the ranks of the values: a grid of powers of two is evenly spaced then."""
+    """Distribution over the ranks of the values, so that a grid of powers of two is evenly spaced."""
     if tunable.ordinal:
         return IntDistribution(0, len(tunable.values) - 1)
     return CategoricalDistribution(tuple(range(len(tunable.values))))

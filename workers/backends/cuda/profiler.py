@@ -83,7 +83,7 @@ def read(log: str) -> Profiled:
 def value_of(metric: Metric, page: Mapping[str, str]) -> float | None:
     """In our unit; None where the page lacks it, or where a rate is of instructions that were never issued."""
     found = [number for name in metric.names if (number := _number(page.get(name))) is not None]
-    if metric.beside:
+    if metric.alternatives:
         found = [number for number in found if number > 0]
     return min(metric.scale * min(found), metric.most) if found else None
 
