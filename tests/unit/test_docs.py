@@ -2,8 +2,10 @@
 
 import re
 import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from urllib.parse import unquote
 
@@ -141,14 +143,19 @@ def test_strategy_of_the_guide_keeps_the_contract(monkeypatch: pytest.MonkeyPatc
     assert {trial.proposal.origin for trial in trials} == {"random", "hill_climb"}
 
 
-def test_route_of_the_guide_is_a_get_of_the_search() -> None:
-    module = next(
-        block for _, block in FENCE.findall((GUIDES / "rest-route.md").read_text()) if "rest_router(" in block
-    )
-    names: dict[str, Any] = {}
-    exec(module, names)
-    (route,) = names["router"].routes
-    assert (route.path, route.methods) == ("/api/v1/searches/{search_id}/outcomes", {"GET"})
+def test_route_and_page_of_the_guide_are_a_get_of_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    guide = (GUIDES / "rest-route.md").read_text()
+    route, page = (block for language, block in FENCE.findall(guide) if language == "python")
+    rest = ModuleType("api.rest.outcomes")
+    exec(route, rest.__dict__)
+    monkeypatch.setitem(sys.modules, rest.__name__, rest)
+    web: dict[str, Any] = {}
+    exec(page, web)
+    for router, path in (
+        (rest.router, "/api/v1/searches/{search_id}/outcomes"),
+        (web["router"], "/searches/{search_id}/outcomes"),
+    ):
+        assert [(each.path, each.methods) for each in router.routes] == [(path, {"GET"})]
 
 
 def test_template_of_the_readme_is_in_the_example_family() -> None:
