@@ -1,7 +1,7 @@
-"""How many of the configs a family calls valid compile within the gates, and how long a build takes; no GPU takes part.
+"""Share of valid configs that compile within the gates, and build times, without a GPU.
 
-``python -m tests.bench.compiling`` or ``make bench-compiling``: configs drawn at random, for every family with a CUDA
-template, at the problems of `PROBLEMS` and for every architecture that takes them.
+``python -m tests.bench.compiling`` or ``make bench-compiling``: random configs of every family with a CUDA template, at
+the problems of `PROBLEMS` and for every architecture that supports them.
 """
 
 import argparse
@@ -59,14 +59,14 @@ WANTED_SHARE, WANTED_S = 0.95, 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class Build:
-    """One config's; `refusal`: why it is none, or None."""
+    """Result of building one config; `refusal`: why it failed, or None."""
 
     seconds: float
     refusal: str | None
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the table; status 1 when a row is below what is wanted."""
+    """Print the table; status 1 if a row is below its limit."""
     options = _parser().parse_args(arguments)
     rows, short = [], []
     with ProcessPoolExecutor(options.jobs) as pool:

@@ -1,4 +1,4 @@
-"""One contest: a real search or what one found, a sample of the space, then everybody in turns in one process."""
+"""A contest: a search or a stored result, a sample of the space, then all contestants interleaved in one process."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -35,25 +35,25 @@ from workers.system.scratch import scratch
 CHAMPION, AGAIN, DEFAULT, TYPICAL = "champion", "champion again", "default", "median of the sample"
 
 SAMPLING = Policy(name="sample", quick_samples=10, seeds=1)
-"""Ranks sampled configs well enough to find the middle one, which is then timed with the others."""
+"""Policy with enough samples to find the median config, which is then timed with the others."""
 
 CONTEST_LIMIT_S = 1200.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Contest:
-    """What came out.
+    """Result of a contest.
 
     Attributes:
         device: that all were timed on.
-        note: what the family says of its times on this device; empty where there is nothing to tell.
-        again: whether its champion was found before, and only compared now.
+        note: the family's note about times on this device; may be empty.
+        again: True if its champion was found earlier and only compared now.
         configs: by contestant.
-        sample_us: of every sampled config that is correct, fastest first; empty where none were drawn.
-        refused: why a contestant did not take part, by its name.
+        sample_us: times of the correct sampled configs, fastest first; empty without a sample.
+        refused: why a contestant did not take part, by name.
         compared: entry i of all timings was taken in round i.
         other: the same in the cache mode that does not rank.
-        copy_us: what a copy takes that moves as many bytes, past the caches; None where that was not asked for.
+        copy_us: time of a copy of as many bytes, with cold caches; None if not requested.
     """
 
     found: Found
@@ -70,10 +70,10 @@ class Contest:
 
 
 def hold(match: Match, effort: Effort, folder: Path) -> Contest:
-    """Search, or take what an earlier search found; sample and compare.
+    """Search, or load an earlier result; then sample and compare.
 
     Raises:
-        BenchError: the search found nothing, what was found before is none of this device and space, or a step failed.
+        BenchError: the search found nothing, the stored result is for another device or space, or a step failed.
     """
     found, again = champion(match, effort, folder)
     package = find(found.family)
@@ -91,7 +91,7 @@ def hold(match: Match, effort: Effort, folder: Path) -> Contest:
         series = {row: name for row, name in turns.items() if name in kernels}
         compared = compare(runners, work, kernels, series, effort.rounds)
         other = compare(runners, _in_other_mode(work), kernels, series, max(effort.rounds // 2, 1))
-    copied_us = _copy_us(work, folder) if match.least_share is not None else None  # which holds the device itself
+    copied_us = _copy_us(work, folder) if match.least_share is not None else None  # which takes the device lock itself
     return Contest(
         found=found,
         device=device,
@@ -108,7 +108,7 @@ def hold(match: Match, effort: Effort, folder: Path) -> Contest:
 
 
 def device_at_hand(found: Found, package: Package, kind: str, folder: Path) -> Device:
-    """The one here, of this kind.
+    """Return the device of this kind on this machine.
 
     Raises:
         BenchError: the champion was found on another model.
@@ -136,7 +136,7 @@ def _in_other_mode(work: Assignment) -> Assignment:
 
 @contextmanager
 def workshop(terms: SearchTerms, package: Package, folder: Path) -> Iterator[tuple[Ladder, Runners, Assignment]]:
-    """What it takes to build and time configs by hand; the device is held meanwhile."""
+    """Yield the means to build and time configs by hand, while holding the device."""
     with scratch() as name, exclusive(terms.device.uuid):
         ladder, runners = Ladder(terms.device.kind, folder, Path(name)), Runners(folder)
         try:
@@ -147,7 +147,7 @@ def workshop(terms: SearchTerms, package: Package, folder: Path) -> Iterator[tup
 
 
 def terms_of(found: Found, device: Device, package: Package, seed: int) -> SearchTerms:
-    """What is asked of configs, as when the champion was found."""
+    """Return the terms under which the champion was found."""
     return SearchTerms(
         search_id=0,
         family=FamilyRef(name=package.family.name, digest=package.digest, location=package.location),
@@ -164,10 +164,10 @@ def _space(work: Assignment) -> Space:
 
 
 def _sample(ladder: Ladder, work: Assignment, effort: Effort) -> list[tuple[float, Config]]:
-    """Correct configs drawn at random, fastest first.
+    """Return the times of correct random configs, fastest first.
 
     Raises:
-        BenchError: some were drawn, and none is correct.
+        BenchError: some were drawn, but none is correct.
     """
     timed: list[tuple[float, Config]] = []
     drawn = _space(work).sample(np.random.default_rng(effort.seed), effort.sample, set())
@@ -192,11 +192,11 @@ def compare(
     series: Mapping[str, str],
     rounds: int,
 ) -> Compared:
-    """Fresh process, fresh inputs, all contestants and baselines in turns.
+    """Compare all contestants and baselines, interleaved, in a new process with new inputs.
 
     Args:
         kernels: by contestant and case; each is verified again.
-        series: what is timed, in the order of the answer → the contestant.
+        series: name of each series → the contestant.
     """
     child = runners.fresh(work, rounds)
     try:

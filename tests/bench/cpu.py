@@ -1,4 +1,4 @@
-"""The figures of docs/results for this machine's CPU: ``python -m tests.bench.cpu``, or ``make bench``."""
+"""Results for this machine's CPU in docs/results: ``python -m tests.bench.cpu``, or ``make bench``."""
 
 import argparse
 import sys
@@ -34,7 +34,7 @@ MATCHES = (
 def main(
     arguments: list[str], matches: Sequence[Match] = MATCHES, *, device: str = "cpu", trials: int = 60, rounds: int = 60
 ) -> int:
-    """Hold the contests, print the tables; status 1 when something that must hold does not, 2 when one was not held."""
+    """Run the contests, print the tables; status 1 if a condition is not met, 2 if a contest did not run."""
     options = _parser(trials, rounds).parse_args(arguments)
     chosen = [each for each in matches if options.family in ("all", each.family)]
     chosen = [each for each in chosen if options.problem in (None, each.problem)][options.first : options.last]

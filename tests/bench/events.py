@@ -1,8 +1,8 @@
-"""What following a search live costs: ``python -m tests.bench.events`` prints the service's CPU share and the delay.
+"""Cost of following a search live: ``python -m tests.bench.events`` prints the service's CPU share and the delay.
 
-Trials end at a steady rate, written as a report writes them, while listeners follow the search through the feed (which
-is all there is of the stream but the writing to a socket). CPU is that of the whole process; what writing the trials
-takes is measured first, without listeners, and stands beside it.
+Trials end at a steady rate, written as reports are, while clients follow the search through the feed, which is the
+whole stream except writing to a socket. CPU is that of the whole process; the cost of writing the trials is measured
+first, without clients, and printed as well.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ SECONDS = 10
 
 
 async def follow(stage: Stage, search: int, listeners: int) -> tuple[float, float, list[float]]:
-    """Trials a second, CPU share of one core, and the delay in seconds of each trial at the last listener."""
+    """Return trials per second, CPU share of one core, and each trial's delay in seconds at the last client."""
     feed = Feed(stage.database, lambda: datetime.now(UTC))
     with stage.database.read() as session:
         start = Events(session).last()
@@ -60,7 +60,7 @@ async def follow(stage: Stage, search: int, listeners: int) -> tuple[float, floa
 
 
 def end_one(stage: Stage, search: int, number: int) -> None:
-    """Ask one trial and end it, as one transaction."""
+    """Propose one trial and end it, in one transaction."""
     now, outcome = datetime.now(UTC), Measured(timing=timing(10.0 + number % 7, count=40))
     row = TrialRow(
         search_id=search,
@@ -82,7 +82,7 @@ def end_one(stage: Stage, search: int, number: int) -> None:
 
 
 def main() -> None:
-    """Print one line for each number of listeners."""
+    """Print one line for each number of clients."""
     configure("console", "error")
     with tempfile.TemporaryDirectory() as folder:
         stage = Stage(Path(folder) / "evo.db")

@@ -1,4 +1,4 @@
-"""What a contest takes of a search: kept in a file, a champion can be compared again without searching."""
+"""Result of a search for a contest. Stored in a file, a champion can be compared again without searching."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,14 +16,14 @@ from tests.bench.searching import BenchError, Effort, Match, search
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """The best config of a search, and how it was come by.
+    """The best config of a search, and how it was found.
 
     Attributes:
-        device_model: what it was searched on.
-        command: that would search again.
-        course: of the search, in words.
-        overhead_ms: of the search's own, a trial (median); None: unknown.
-        verdict: that promoted it; None where the search promoted none, and where nobody kept it.
+        device_model: the device it was searched on.
+        command: command that repeats the search.
+        course: summary of the search in words.
+        overhead_ms: the search's own overhead per trial (median); None: unknown.
+        verdict: that promoted it; None if none did, or if it was not stored.
     """
 
     family: str
@@ -38,7 +38,7 @@ class Found:
     verdict: Verdict | None = None
 
     def whole(self, space: Space) -> Config:
-        """The config with the defaults of tunables that are younger than it."""
+        """Return the config with the defaults of tunables that are newer than it."""
         return {**space.default(), **self.config}
 
 
@@ -46,7 +46,7 @@ _FILE = TypeAdapter(Found)
 
 
 def champion(match: Match, effort: Effort, folder: Path) -> tuple[Found, bool]:
-    """What a search finds, and False; or, with True, what an earlier one found and `effort.champions` kept.
+    """Return a new search's result and False, or the result stored in `effort.champions` and True.
 
     Raises:
         BenchError: the search found nothing, or a file cannot be read.
@@ -62,10 +62,10 @@ def champion(match: Match, effort: Effort, folder: Path) -> tuple[Found, bool]:
 
 
 def kept(path: Path) -> Found:
-    """What a bench kept of a search.
+    """Return the stored result of a search.
 
     Raises:
-        BenchError: the file holds no such thing.
+        BenchError: the file holds no such result.
     """
     try:
         return _FILE.validate_json(path.read_bytes())

@@ -1,4 +1,4 @@
-"""The figures of docs/results for this machine's GPU: ``python -m tests.bench.gpu``, or ``make bench-gpu``."""
+"""Results for this machine's GPU in docs/results: ``python -m tests.bench.gpu``, or ``make bench-gpu``."""
 
 import sys
 
@@ -7,7 +7,7 @@ from tests.bench.searching import Match
 
 
 def _best(least: float) -> dict[str, float]:
-    """Over the two backends of PyTorch that are ever its fastest."""
+    """Required speed-up over the two PyTorch backends that may be the fastest."""
     return {"torch-cudnn": least, "torch-flash": least}
 
 
@@ -16,24 +16,24 @@ def _long(problem: str, flash: float) -> Match:
 
 
 def _row_kernel(family: str) -> Match:
-    """Bound by memory: 128 MiB are read, and as much written by all but a reduction."""
+    """Memory-bound: 128 MiB are read, and as much written except by a reduction."""
     problem = "rows=16384,cols=4096"
     least = {"torch": 1.0, "torch-compile": 1.0}
     return Match(family=family, problem=problem, minutes=1.0, cache="cold", least_share=0.92, least=least)
 
 
 def _decode(problem: str, share: float | None = None) -> Match:
-    """Bound by memory, too: the cache is read once."""
+    """Memory-bound as well: the cache is read once."""
     return Match(family="sdpa_decode", problem=problem, minutes=1.5, cache="cold", least_share=share, least=_best(1.0))
 
 
 def _fp8(problem: str) -> Match:
-    """No measure of an L4 where it is not run on one: see the note of the family."""
+    """Says nothing about an L4 unless it runs on one; see the note of the family."""
     return Match(family="sdpa_fp8", problem=problem, minutes=1.5)
 
 
 def _skinny(m: int, n: int, k: int) -> Match:
-    """Few rows: bound by reading b. At least three of five are to be faster than PyTorch."""
+    """Few rows, bound by reading b. At least three of five must be faster than PyTorch."""
     return Match(family="gemm", problem=f"M={m},N={n},K={k}", minutes=1.0, cache="cold")
 
 

@@ -1,7 +1,7 @@
-"""Configs that differ in a few values, beside each other and the baselines: ``python -m tests.bench.grid FILE``.
+"""Configs that differ in a few values, compared with each other and the baselines: ``python -m tests.bench.grid FILE``.
 
-FILE is what a bench kept of a search (docs/results/champions). Each ``--change`` is one more row, such as
-``"Q_STAGES=2 SCHEDULE=stream_k"``; the champion itself is the first. All are verified and timed in one process.
+FILE is a stored result of a search (docs/results/champions). Each ``--change`` adds a row, such as
+``"Q_STAGES=2 SCHEDULE=stream_k"``; the champion is the first row. All are verified and timed in one process.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from workers.runner.protocol import Compared
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print one table; 2 when there is none."""
+    """Print one table; status 2 if there is none."""
     options = _parser().parse_args(arguments)
     try:
         found = kept(options.file)
@@ -41,10 +41,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _changes(text: str) -> Config:
-    """Numbers and true or false are what they look like, anything else is a word.
+    """Parse changes: numbers, true and false have their types, anything else is a string.
 
     Raises:
-        InvalidInput: a part is no NAME=VALUE.
+        InvalidInput: a part is not NAME=VALUE.
     """
     changes: dict[str, bool | int | float | str] = {}
     for part in text.split():
@@ -82,7 +82,7 @@ def _timed(ladder: Ladder, runners: Runners, work: Assignment, configs: Mapping[
 
 
 def _told(compared: Compared) -> str:
-    """Against each baseline the median of the ratios of one round."""
+    """Return the median of the ratios of each round to each baseline."""
     against = {name: np.array(each.samples_us) for name, each in compared.baselines.items()}
     rows = [
         [

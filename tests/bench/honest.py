@@ -1,7 +1,7 @@
-"""Whether the judge refuses honest kernels: sampled configs of every family that has CPU kernels, proven and timed.
+"""False refusals of honest kernels: sampled configs of every family with CPU kernels, verified and timed.
 
-``make bench-honest`` prints, by family, how many configs were measured and why others were not. The families that come
-with the project are correct, so each `wrong_answer`, `crashed` or `invalid_measurement` is a false refusal.
+``make bench-honest`` prints, by family, how many configs were measured and why others were not. The built-in families
+are correct, so each `wrong_answer`, `crashed` or `invalid_measurement` is a false refusal.
 """
 
 import argparse
@@ -39,7 +39,7 @@ PROBLEMS = {
     "softmax": "rows=128,cols=256",
     "transpose": "rows=128,cols=256",
 }
-"""Small ones: what is judged are rules, not speeds."""
+"""Small problems, because rules are tested, not speed."""
 
 FALSE = ("wrong_answer", "crashed", "invalid_measurement")
 POLICY = Policy(quick_samples=10)
@@ -47,7 +47,7 @@ POLICY = Policy(quick_samples=10)
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """What became of a family's configs."""
+    """Outcomes of a family's configs."""
 
     name: str
     statuses: Counter[str]
@@ -89,7 +89,7 @@ def _reason(outcome: Outcome) -> str:
 
 
 def report(families: Iterator[Family]) -> int:
-    """Print a line for each family; the number of false refusals."""
+    """Print a line for each family; return the number of false refusals."""
     false = 0
     for each in families:
         print(f"{each.name:16s}", ", ".join(f"{status} {count}" for status, count in sorted(each.statuses.items())))

@@ -1,7 +1,7 @@
-"""How much of its time a device works when the network is slow: ``python -m tests.bench.idle``.
+"""Share of time a device works when the network is slow: ``python -m tests.bench.idle``.
 
-A slot with everything around it, but a client that answers late and a device that only sleeps, so that nothing but the
-slot's own waiting is measured, on a busy machine too.
+A complete slot with a client that answers late and a device that only sleeps, so that only the slot's own waiting is
+measured, also on a busy machine.
 """
 
 import tempfile
@@ -31,7 +31,7 @@ JOBS, JOB_S, CORES = 100, 0.1, 8
 
 
 class FarService:
-    """Hands out so many jobs, each request taking a round trip."""
+    """Provides this many jobs; each request takes a round trip."""
 
     def __init__(self, kind: DeviceKind, round_trip_s: float, stopping: threading.Event) -> None:
         self._left = list(range(JOBS))
@@ -74,7 +74,7 @@ class FarService:
 
 
 class Sleeper:
-    """A device whose jobs all last as long; counts the seconds it worked, and when it last did."""
+    """A device whose jobs have a fixed duration. Counts the seconds it worked, and when it last did."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -101,14 +101,14 @@ class Sleeper:
 
 
 class AtHand:
-    """Every family is there."""
+    """Families that are all available."""
 
     def get(self, ref: FamilyRef) -> None:
         return None
 
 
 def working_share(kind: DeviceKind, round_trip_s: float) -> float:
-    """Of the time from the first job's beginning to the last one's end."""
+    """Return the working share of the time from the first job's start to the last one's end."""
     stopping = threading.Event()
     service: Any = FarService(kind, round_trip_s, stopping)
     with tempfile.TemporaryDirectory() as name:
@@ -130,7 +130,7 @@ def working_share(kind: DeviceKind, round_trip_s: float) -> float:
 
 
 def main() -> None:
-    """Print one line for each distance."""
+    """Print one line for each round-trip time."""
     from workers.system import machine
 
     machine.cores = lambda: list(range(CORES))

@@ -1,7 +1,7 @@
-"""Every step of a family's ladder, beside each other and the baselines: ``python -m tests.bench.ladder``.
+"""Every step of a family's ladder, compared with each other and the baselines: ``python -m tests.bench.ladder``.
 
-Each step is proven correct and timed alone; those that pass are then timed in one process, in rounds of random order,
-with fresh inputs. A step that does not help keeps its row, and so does one that fails.
+Each step is verified and timed alone. Valid steps are then timed in one process, in rounds of random order, with new
+inputs. Steps without gain and failed steps keep their rows.
 """
 
 import argparse
@@ -41,10 +41,10 @@ RULE = ("---", "---", *["---:"] * 6)
 
 @dataclass(frozen=True, kw_only=True)
 class Climbed:
-    """One step, as far as it came.
+    """Result of one step.
 
     Attributes:
-        kernels: by case; empty unless it passed.
+        kernels: by case; empty if the step failed.
     """
 
     step: Step
@@ -58,7 +58,7 @@ class Climbed:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Replay the ladder and print it; status 1 when a step fails that should not, 2 when nothing can be measured."""
+    """Replay the ladder and print it; status 1 if a step fails unexpectedly, 2 if nothing can be measured."""
     options = _parser().parse_args(arguments)
     try:
         package = find(options.family)
@@ -76,7 +76,7 @@ def main(arguments: Sequence[str]) -> int:
 def replay(
     package: Package, problem: Problem, device: Device, rounds: int, folder: Path
 ) -> tuple[list[Climbed], Compared]:
-    """Climb, then compare."""
+    """Time each step alone, then compare the valid ones."""
     terms = SearchTerms(
         search_id=0,
         family=FamilyRef(name=package.family.name, digest=package.digest, location=package.location),
@@ -93,7 +93,7 @@ def replay(
 
 
 def _climb(ladder: Ladder, work: Assignment, number: int, step: Step) -> Climbed:
-    """A step that this device does not allow is no failure; the reason is told."""
+    """Verify and time a step. A step that this device does not support is no failure; its reason is shown."""
     print(f"\rstep {number + 1}: {step.name:40}", end="", file=sys.stderr, flush=True)
     built = ladder.build(work, step.config)
     outcome = ladder.evaluate(work, Evaluate(number=number, config=step.config), built).outcome
@@ -102,7 +102,7 @@ def _climb(ladder: Ladder, work: Assignment, number: int, step: Step) -> Climbed
 
 
 def report(package: Package, problem: Problem, device: Device, climbed: Sequence[Climbed], compared: Compared) -> str:
-    """Markdown: every step with its gain over the one before it, then the baselines."""
+    """Return a Markdown table: every step with its gain over the previous one, then the baselines."""
     left_out = [f"Not run: {name}: {reason}." for name, reason in compared.unavailable.items()]
     refused = [
         f"{outcome_text(each.outcome.kind)}: {each.step.name}: {detail_text(each.outcome)}"
@@ -132,7 +132,7 @@ def _baseline_rows(baselines: Mapping[str, Timing]) -> Iterator[Sequence[str]]:
 
 
 def _gain(before: Timing | None, after: Timing | None) -> str:
-    """Of the time before, in percent, with its 95 % interval; negative where a step costs time."""
+    """Return the gain in percent of the previous time, with its 95 % interval; negative for a slower step."""
     if before is None or after is None:
         return ""
     ratio = ratio_interval(after.samples_us, before.samples_us, 0.95, np.random.default_rng(0))

@@ -1,4 +1,4 @@
-"""A finished-looking search with as many trials as wanted, written straight into a database: for measuring pages."""
+"""A large search written directly into a database, to measure pages."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -66,7 +66,7 @@ DEVICE = Device(kind="cuda", model="Imaginary 100", architecture="sm_90", uuid="
 
 
 def fill(database: Database, count: int) -> int:
-    """Write a search that waits to go on and has so many ended trials; returns its id."""
+    """Write a paused search with this many ended trials; return its id."""
     with database.write() as session:
         search = _search(session)
         for batch in _batched(count):
@@ -110,7 +110,7 @@ def _search(session: Session) -> int:
 
 
 def trials(count: int) -> Iterator[Made]:
-    """The first so many trials, always the same."""
+    """Return the first trials of a deterministic sequence."""
     rng = np.random.default_rng(1)
     chosen = rng.permutation(655_360)[:count]
     sizes = [len(values) for values in TUNABLES.values()]
@@ -138,7 +138,7 @@ def _timing(rng: np.random.Generator, time_us: float, count: int = SAMPLES) -> T
 
 
 def write(session: Session, search: int, batch: Sequence[Made]) -> None:
-    """Store trials with the jobs and attempts behind them; the database holds no other search."""
+    """Store trials with their jobs and attempts. The database must hold no other search."""
     rows, jobs, attempts = [], [], []
     for number, config, outcome in batch:
         at = BEGAN + timedelta(milliseconds=36 * number)
@@ -172,7 +172,7 @@ def write(session: Session, search: int, batch: Sequence[Made]) -> None:
 
 
 def made(path: Path, count: int) -> int:
-    """The id of such a search in a fresh database."""
+    """Return the id of such a search in a new database."""
     database = Database.open(path)
     try:
         return fill(database, count)

@@ -1,9 +1,9 @@
-"""What a search costs beside the work, seen from outside: ``make bench-overhead``.
+"""Overhead of a search, measured from outside: ``make bench-overhead``.
 
-A kernel that is compiled already and takes next to no time to verify and measure, searched on a new database: what then
-passes between the first result and the last, less verifying and measuring, is the search's own. That figure needs no
-account of ours, so it also says whether the worker's account (`overhead_ms`) is true. The configs are drawn at random
-by one seed, so that each search after the first finds all of them compiled.
+A cached kernel that takes little time to verify and measure is searched on a new database. The time between the first
+and the last result, minus verifying and measuring, is the search's overhead. This figure does not use the worker's own
+account (`overhead_ms`), so it also checks that account. The configs are drawn at random with one seed, so every search
+after the first finds them all compiled.
 """
 
 import argparse
@@ -21,12 +21,12 @@ from evo.results import EvaluateReport
 
 POLICY = {"quick_samples": 5, "seeds": 1, "challenge_every": 100_000, "confirm_samples": 10, "confirm_processes": 1}
 WARM_UP = 12
-"""Trials at the beginning that are left out: references, runner and modules are loaded then."""
+"""First trials that are excluded, because references, runner and modules are loaded during them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Course:
-    """One search; `lost_ms` is what passed for each trial beside compiling, verifying and measuring."""
+    """One search; `lost_ms` is the time per trial besides compiling, verifying and measuring."""
 
     trials_per_s: float
     lost_ms: float
@@ -36,7 +36,7 @@ class Course:
 
 
 def search(folder: Path, number: int, trials: int) -> Course:
-    """Run a search as a user does, and look at its database."""
+    """Run a search as a user does, and read its database."""
     policy, database = folder / "policy.json", folder / f"{number}.db"
     policy.write_text(json.dumps(POLICY))
     budget = ["--trials", str(trials), "--minutes", "10", "--policy", str(policy), "--db", str(database), "--json"]
@@ -47,7 +47,7 @@ def search(folder: Path, number: int, trials: int) -> Course:
 
 
 def course(database: Path) -> Course:
-    """What the rows of the last search's trials say."""
+    """Compute the figures from the rows of the last search's trials."""
     store = Database.open(database)
     try:
         with store.read() as session:
@@ -70,7 +70,7 @@ def course(database: Path) -> Course:
 
 
 def main(arguments: list[str]) -> None:
-    """Print a line for each search; the first fills the cache and is not counted."""
+    """Print a line for each search; the first only fills the cache."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=150, help="of each search (default: %(default)s)")
     parser.add_argument("--searches", type=int, default=3, help="that count (default: %(default)s)")

@@ -1,7 +1,6 @@
-"""How long the service takes for each page of a long search: `make bench-web`.
+"""Time of the service for each page of a long search: `make bench-web`.
 
-Written as a table for docs/results. Wall time is what a reader waits for; processor time hardly depends on what
-else the machine does.
+Prints a table for docs/results. Wall time is what a reader waits for; processor time hardly depends on other load.
 """
 
 import argparse
@@ -39,7 +38,7 @@ class Row:
 
 
 def paths(search: int, trials: int) -> Iterator[str]:
-    """Every kind of page of a search, with what a reader asks of it."""
+    """Return every kind of page of a search, with typical parameters."""
     middle, last = trials // 2, trials - 1
     yield from ("/", f"/searches/{search}", f"/searches/{search}/leaderboard?where=WARPS%3D8&sort=-number")
     board = f"/searches/{search}/leaderboard"
@@ -60,7 +59,7 @@ def measured(trials: int) -> list[Row]:
 
 
 def _row(client: httpx.Client, state: object, path: str) -> Row:
-    client.get(path)  # what is imported or compiled once is no part of it
+    client.get(path)  # warms up imports and templates
     wall, processor, size = [], [], 0
     for _ in range(REPEATS):
         state.gallery = Gallery()  # type: ignore[attr-defined]  # nothing is remembered

@@ -1,4 +1,4 @@
-"""What a contest says, as a Markdown table that reads well in a terminal too."""
+"""Result of a contest as a Markdown table that is also readable in a terminal."""
 
 import platform
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ OVERHEAD_LIMIT_MS = 20.0
 
 
 def heading(contest: Contest, moment: datetime | None = None) -> str:
-    """Machine, software and protocol: what the figures are worth nothing without."""
+    """Return machine, software and protocol, without which the figures mean nothing."""
     device = contest.device
     return "\n".join(
         [
@@ -41,7 +41,7 @@ def heading(contest: Contest, moment: datetime | None = None) -> str:
 
 
 def section(contest: Contest) -> str:
-    """One table, what searching was worth, and how the search went."""
+    """Return one table, the gain of the search, and a summary of the search."""
     found = contest.found
     return "\n".join(
         [
@@ -60,13 +60,13 @@ def section(contest: Contest) -> str:
 
 
 def _terms(objective: Objective) -> str:
-    """What is unusual about them."""
+    """Return the unusual terms of a contest."""
     unusual = [f", {objective.cache}"] if objective.cache != "hot" else []
     return "".join(unusual + ([", programmatic dependent launch"] if objective.launch == "pdl" else []))
 
 
 def _note(contest: Contest) -> Iterator[str]:
-    """What the family says goes with every time of this problem on this device."""
+    """Return the family's note about times of this problem on this device."""
     if note := contest.note:
         yield f"Note: {note}."
 
@@ -89,7 +89,7 @@ def _beside_a_copy(contest: Contest) -> Iterator[str]:
 
 
 def failures(contest: Contest, match: Match) -> list[str]:
-    """What must hold of this contest and does not."""
+    """Return the conditions of this contest that are not met."""
     found, missed = contest.found, []
     champion_us = contest.compared.series[CHAMPION].median_us
     if match.within_us is not None and champion_us > match.within_us:
@@ -145,7 +145,7 @@ def _table(contest: Contest) -> list[str]:
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
-    """A Markdown table: header, rule (``---``, for figures ``---:``), rows."""
+    """Return an aligned Markdown table: header, rule (``---``, for figures ``---:``), rows."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return ["| " + " | ".join(map(_padded, line, widths)) + " |" for line in lines]
 

@@ -1,4 +1,4 @@
-"""What a contest begins with: the search a user would start, as a command of its own."""
+"""The search of a contest, run as a user's command."""
 
 import os
 import subprocess
@@ -13,19 +13,19 @@ from evo.messages.view import SearchView, TrialView
 
 
 class BenchError(RuntimeError):
-    """The benchmark cannot be run; the message says why."""
+    """The benchmark cannot run; the message says why."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Match:
-    """What is contested, and what must hold of it.
+    """Terms of a contest, and its conditions.
 
     Attributes:
-        minutes: of the search, where the effort names none.
+        minutes: of the search, unless the effort sets them.
         cache, launch: of its objective.
-        least: speed-up of the champion over a baseline, by its name.
-        within_us: the champion's time at most.
-        least_share: of the speed of a copy that moves as many bytes, cold, at least.
+        least: required speed-up of the champion over a baseline, by name.
+        within_us: longest allowed time of the champion.
+        least_share: least share of the speed of a cold copy of as many bytes.
     """
 
     family: str
@@ -39,21 +39,21 @@ class Match:
 
     @property
     def name(self) -> str:
-        """Of its files."""
+        """The name of its files."""
         return f"{self.family}-{self.problem}-{self.cache}-{self.launch}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How much is tried.
+    """Extent of a benchmark.
 
     Attributes:
         trials, minutes: budget of the search.
-        sample: configs drawn from the whole space at random; with 0 the middle one takes no part.
+        sample: random configs of the whole space; with 0 the median config is not compared.
         rounds: interleaved samples of every contestant; half as many in the cache mode that does not rank.
-        device: kind of device, ``cpu`` or ``cuda``.
-        from_default: whether searches begin with the default alone.
-        champions: folder that keeps what searches found; where it has a contest's champion, that is compared again.
+        device: device kind, ``cpu`` or ``cuda``.
+        from_default: True if searches start with the default alone.
+        champions: folder of stored results, which replace searches.
     """
 
     trials: int
@@ -67,7 +67,7 @@ class Effort:
 
 
 def search(match: Match, effort: Effort, folder: Path) -> SearchView:
-    """The command a user would type, on a database of its own and from a cold cache."""
+    """Run the user's command on a new database with an empty cache."""
     place = _place(match, folder)
     place.mkdir()
     budget = ["--trials", str(effort.trials), "--minutes", str(effort.minutes), "--seed", str(effort.seed)]
@@ -83,7 +83,7 @@ def search(match: Match, effort: Effort, folder: Path) -> SearchView:
 
 
 def trials_of(view: SearchView, match: Match, folder: Path) -> list[TrialView]:
-    """Every trial of what `search` returned."""
+    """Return every trial of the result of `search`."""
     command = [sys.executable, "-m", "evo", "trials", str(view.id), "--json", "--limit", "1000000"]
     command += ["--db", str(_place(match, folder) / "bench.db")]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)

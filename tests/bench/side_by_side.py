@@ -1,7 +1,7 @@
-"""Contests side by side, one on each GPU with its share of the cores: ``python -m tests.bench.side_by_side``.
+"""Contests in parallel, one per GPU with a share of the cores: ``python -m tests.bench.side_by_side``.
 
-Whatever else `tests.bench.gpu` takes (``--sample``, ``--append``) is passed on to each. Tables come out whole, each
-when its contest has ended. With ``--within`` no contest begins that would not end in time.
+Other options of `tests.bench.gpu` (``--sample``, ``--append``) are passed on. A table is printed when its contest has
+ended. With ``--within`` no contest starts that would end too late.
 """
 
 import argparse
@@ -18,16 +18,16 @@ from tests.bench.gpu import MATCHES
 from workers.backends.cuda.device import DRIVER
 
 BESIDE_S = 120.0
-"""What a contest takes beyond its search's minutes: the start, confirmations, references and the rounds."""
+"""Seconds of a contest besides its search: start, confirmations, references and rounds."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where contests are held, one after the other.
+    """Resources of one contest at a time.
 
     Attributes:
-        gpu: as ``CUDA_VISIBLE_DEVICES`` has it.
-        cores: of this place alone.
+        gpu: value of ``CUDA_VISIBLE_DEVICES``.
+        cores: exclusive to this place.
     """
 
     gpu: str
@@ -35,17 +35,17 @@ class Place:
 
 
 def places(gpus: Sequence[str], cores: Sequence[int]) -> list[Place]:
-    """Equal shares of neighbouring cores."""
+    """Return equal shares of neighbouring cores."""
     share = max(1, len(cores) // max(1, len(gpus)))
     return [Place(gpu, frozenset(cores[place * share :][:share])) for place, gpu in enumerate(gpus)]
 
 
 class Queue:
-    """Numbers of contests, the longest first, for whoever is free.
+    """Contests by number, the longest first.
 
     Args:
-        seconds: what a contest takes, by its number.
-        ends_at: none that would end later is handed out; by `clock`.
+        seconds: duration of each contest, by its number.
+        ends_at: contests that would end later are not returned; by `clock`.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Queue:
 
 
 def hold(place: Place, number: int, passed_on: Sequence[str]) -> int:
-    """One contest in a process of its own: its exit status, after its output."""
+    """Run one contest in its own process; print its output and return its exit status."""
     command = [sys.executable, "-m", "tests.bench.gpu", "--first", str(number), "--last", str(number + 1), *passed_on]
     done = subprocess.run(
         command,
@@ -84,7 +84,7 @@ def hold(place: Place, number: int, passed_on: Sequence[str]) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Status 1 when something does not hold or was left out."""
+    """Run all contests; status 1 if a condition is not met or a contest was left out."""
     options, passed_on = _parser().parse_known_args(arguments)
     numbers = options.contest or range(len(MATCHES))
     minutes = {number: options.minutes or MATCHES[number].minutes for number in numbers}

@@ -17,10 +17,10 @@ class Step:
     """One step.
 
     Attributes:
-        change: what is another than in `before`.
-        before: the name of the step it is compared with; None for the first.
-        aside: the next step does not build on it.
-        on_l4_us: what a kernel written by hand at this stage took on an L4, where the notes say so.
+        change: settings that differ from `before`.
+        before: name of the step it is compared with; None for the first.
+        aside: True if the next step does not build on it.
+        on_l4_us: time of a hand-written kernel at this stage on an L4, if known.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Step:
 
 
 def steps(package: Package) -> tuple[Step, ...]:
-    """In order.
+    """Return the steps in order.
 
     Raises:
         NotFound: the family has none.

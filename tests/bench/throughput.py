@@ -1,9 +1,9 @@
-"""Configs a minute: a real search beside Kernel Tuner's own loop, same template, same space, same GPU, in turns.
+"""Configs per minute: a real search compared with Kernel Tuner's own loop; same template, space and GPU, in turns.
 
 ``python -m tests.bench.throughput`` or ``make bench-throughput``. A trial of the search is compiled for every case,
-proven correct on all of them and timed hot and cold; Kernel Tuner compiles the one kernel, times it seven
-times, as it does by default, and is asked for no correctness. Both begin with empty caches. Kernel Tuner is given the
-configs that it can launch: those without tensor maps and warpgroups' products.
+verified on all of them and timed hot and cold. Kernel Tuner compiles one kernel and times it seven times, its default,
+without checking correctness. Both start with empty caches. Kernel Tuner gets the configs that it can launch: those
+without tensor maps and warpgroup products.
 """
 
 import argparse
@@ -29,19 +29,19 @@ from tests.bench.searching import BenchError, Effort, Match, search, trials_of
 from workers.backends.cuda.device import DRIVER
 
 DRAWN = 2_000
-"""Configs that Kernel Tuner chooses from: it would list a space of millions before it began."""
+"""Configs that Kernel Tuner chooses from. It would list a space of millions before it starts."""
 
 FAMILY = "sdpa"
 WANTED_A_MINUTE, WANTED_RATIO = 120, 3
 KERNEL_TUNER = (sys.executable, "-m", "tests.bench.throughput", "--kernel-tuner")
 GRACE_S = 600
-"""Beyond its minutes, for drawing configs, listing the space and whatever it waits for."""
+"""Seconds besides its minutes, for drawing configs, listing the space and waiting."""
 
 TELL_EVERY_S = 5.0
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print each rate as soon as it is known; status 1 when one of them fails, or what must hold does not."""
+    """Print each rate as soon as it is known; status 1 if one fails, or a condition is not met."""
     options = _parser().parse_args(arguments)
     if options.turns < 1:
         print(f"bench-throughput: --turns is at least 1, not {options.turns}", file=sys.stderr)
@@ -69,9 +69,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _ours(problem: str, minutes: float, folder: Path) -> tuple[float, float]:
-    """Trials a minute from the first to the last, as Kernel Tuner's are counted, and of the whole command.
+    """Return trials per minute from the first to the last, as for Kernel Tuner, and of the whole command.
 
-    The command also starts a service and a worker, times the baselines and confirms the best in fresh processes.
+    The command also starts a service and a worker, times the baselines and confirms the best in new processes.
     """
     begun = time.monotonic()
     match = Match(family=FAMILY, problem=problem)
@@ -83,13 +83,13 @@ def _ours(problem: str, minutes: float, folder: Path) -> tuple[float, float]:
 
 
 def _theirs(problem: str, minutes: float, folder: Path) -> float:
-    """The same in a process of its own, from the first config on: what comes before is its preparation by us.
+    """Return the same for Kernel Tuner in its own process, from the first config on, without our preparation.
 
     Raises:
         BenchError: it failed, tried nothing, or did not end; the message says why.
     """
     empty = os.environ | {"CUPY_CACHE_DIR": str(folder / "cupy"), "CUDA_CACHE_PATH": str(folder / "driver")}
-    empty["PYTHONFAULTHANDLER"] = "1"  # it once died of a segmentation fault and said nothing
+    empty["PYTHONFAULTHANDLER"] = "1"  # it once ended with a segmentation fault and no message
     command, limit_s = [*KERNEL_TUNER, "--problem", problem, "--minutes", str(minutes)], 60 * minutes + GRACE_S
     try:
         done = subprocess.run(command, env=empty, stdout=subprocess.PIPE, text=True, check=False, timeout=limit_s)
@@ -104,7 +104,7 @@ def _theirs(problem: str, minutes: float, folder: Path) -> float:
 
 
 def _as_kernel_tuner(options: argparse.Namespace) -> None:
-    """What `_theirs` starts: the rate, or why there is none, is the last line of standard output."""
+    """Entry point of the process of `_theirs`; the last line of its output is the rate, or the error."""
     try:
         _say(str(_kernel_tuner(options.problem, 60 * options.minutes)))
     except Exception as error:
@@ -113,12 +113,12 @@ def _as_kernel_tuner(options: argparse.Namespace) -> None:
 
 
 def _say(text: str) -> None:
-    """Now: whatever happens next, this is kept."""
+    """Print at once, so that later failures do not lose it."""
     print(text, flush=True)
 
 
 def _kernel_tuner(problem_text: str, seconds: float) -> float:
-    """Configs a minute of Kernel Tuner's random sampling through its CuPy backend."""
+    """Return configs per minute of Kernel Tuner's random sampling through its CuPy backend."""
     from constraint import FunctionConstraint
     from kernel_tuner import tune_kernel
     from kernel_tuner.backends.cupy import CupyFunctions
@@ -156,14 +156,16 @@ def _kernel_tuner(problem_text: str, seconds: float) -> float:
 
 
 def plain(candidate: Candidate, gpu: Device) -> bool:
-    """Whether a kernel takes arrays alone and runs on any GPU of its architecture: Kernel Tuner passes no tensor maps
-    (the driver then reads beyond its arguments) and compiles for no ``sm_90a``."""
+    """Return True if a kernel takes only arrays and runs on any GPU of its architecture.
+
+    Kernel Tuner passes no tensor maps (the driver then reads beyond its arguments) and cannot compile for ``sm_90a``.
+    """
     return not _launch(candidate).tensor_maps and candidate.target(gpu.architecture) == gpu.architecture
 
 
 @dataclass(kw_only=True)
 class _Course:
-    """How far Kernel Tuner has come, told on standard error now and then."""
+    """Reports Kernel Tuner's progress on standard error."""
 
     begun_s: float | None = None
     told_s: float = 0.0
@@ -192,7 +194,7 @@ def _arguments(candidate: Candidate) -> list[Any]:
 
 
 def _allow_large_shared_memory(backend: Any, gpu: Device) -> None:
-    """Kernel Tuner never asks the driver for more than 48 KB, so that half of the space would not launch."""
+    """Request large shared memory. Kernel Tuner never asks for more than 48 KB, too little for half of the space."""
     most, compile_as_it_is = int(gpu.limits["shared_memory_bytes"]), backend.compile
 
     def compile_and_allow(self: Any, instance: Any) -> Any:

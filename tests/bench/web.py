@@ -1,7 +1,7 @@
-"""Whether the pages keep what they promise: `make bench-web`. Exits with 1 where a limit is missed, after both parts.
+"""Page benchmark: `make bench-web`. Exits with 1 if a limit is missed, after both parts.
 
 First the service's time for each page of a search with 100,000 trials (`tests.bench.pages`), then a watched page while
-a hundred trials end every second (`tests.bench.web_stream`), which needs a Chromium.
+a hundred trials end every second (`tests.bench.web_stream`), which needs Chromium.
 """
 
 import sys

@@ -1,9 +1,9 @@
-"""Whether a page that is watched stays quick while a hundred trials end every second: part of `make bench-web`.
+"""Responsiveness of a watched page while a hundred trials end every second: part of `make bench-web`.
 
-A browser shows a search while trials are written into its database at a steady rate, with the events that tell of them.
-The page's Long Tasks (the browser's own measure of a blocked main thread, from 50 ms on) and the moments at which it
-showed how many trials had ended are read back from it; the browser's trace tells what its tasks took of the processor,
-which says more where other programs want it too.
+A browser shows a search while trials are written into its database at a steady rate, with their events. The page's Long
+Tasks (the browser's measure of a blocked main thread, from 50 ms on) and the moments when it showed new trial counts
+are read back from it. The browser's trace gives the processor time of its tasks, which is more reliable on a busy
+machine.
 """
 
 import itertools
@@ -46,7 +46,7 @@ window.longTasks.length = 0;
 
 
 def stream(database: Database, search: int, written: dict[int, float]) -> None:
-    """Write trials at the rate, each batch in a transaction of its own."""
+    """Write trials at the rate, each batch in its own transaction."""
     made = itertools.islice(trials(BEFORE + PER_S * SECONDS), BEFORE, None)
     began = time.monotonic()
     for place in itertools.count(1):
@@ -60,7 +60,7 @@ def stream(database: Database, search: int, written: dict[int, float]) -> None:
 
 
 def delays_s(written: dict[int, float], shown: list[tuple[float, int]]) -> list[float]:
-    """For each trial that was shown, how long after it was written."""
+    """Return for each shown trial the delay since it was written."""
     found = []
     for number, at in written.items():
         seen = next((moment for moment, ended in shown if ended > number), None)
@@ -69,7 +69,7 @@ def delays_s(written: dict[int, float], shown: list[tuple[float, int]]) -> list[
 
 
 def cpu_ms(trace: bytes) -> list[float]:
-    """Processor time of every task of the page's main thread, the longest first."""
+    """Return the processor time of every task of the page's main thread, the longest first."""
     events = json.loads(trace)["traceEvents"]
     mains = {
         (event["pid"], event["tid"])
@@ -81,7 +81,7 @@ def cpu_ms(trace: bytes) -> list[float]:
 
 
 def watch(page: Page, url: str, search: int, database: Database) -> tuple[list[float], list[float], int]:
-    """(long tasks in ms, delays in s, trials never shown) while the stream lasts."""
+    """Return (long tasks in ms, delays in s, trials never shown) of the stream."""
     page.add_init_script(WATCH)
     page.goto(f"{url}/searches/{search}")
     page.wait_for_timeout(2_000)

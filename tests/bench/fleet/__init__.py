@@ -1,1 +1,1 @@
-"""Many simulated workers at several service processes on PostgreSQL: `make bench-fleet`."""
+"""Many simulated workers with several service processes on PostgreSQL: `make bench-fleet`."""

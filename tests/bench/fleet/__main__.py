@@ -1,6 +1,6 @@
-"""The figures of a fleet: ``python -m tests.bench.fleet [capacity] [latency] [stored] [cores]``.
+"""Fleet benchmark: ``python -m tests.bench.fleet [capacity] [latency] [stored] [cores]``.
 
-Ends with status 1 when one of the limits below does not hold; see docs/results.
+Ends with status 1 if a limit below is missed; see docs/results.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ TRIALS_PER_GPU_MINUTE = 120
 LEAST_JOBS_PER_S = 250.0
 MOST_CLAIM_P99_MS = 250.0
 MOST_GROWTH = 1.5
-"""Of the cost of a claim or a report, beside 10^6 stored trials instead of 10^3."""
+"""Limit of the cost of a claim or a report with 10^6 stored trials, relative to 10^3."""
 
 
 def main() -> int:
@@ -54,7 +54,7 @@ def main() -> int:
 
 
 def _part(part: str, server: postgresql.Server, options: Namespace) -> list[str]:
-    """Measure; the limits that were missed."""
+    """Run one part and return the missed limits."""
     match part:
         case "stored":
             growth = cost_by_stored(server)
@@ -70,7 +70,7 @@ def _part(part: str, server: postgresql.Server, options: Namespace) -> list[str]
 
 
 def _by_cores(cores: Sequence[int], server: postgresql.Server, options: Namespace) -> None:
-    """What each further core adds: everything, the load as well, on one core, on two …"""
+    """Measure everything, the load included, on one core, on two, and so on."""
     rates = []
     for count in range(1, len(cores) + 1):
         _keep_to(cores[:count], server)
@@ -79,7 +79,7 @@ def _by_cores(cores: Sequence[int], server: postgresql.Server, options: Namespac
 
 
 def _keep_to(cores: Sequence[int], server: postgresql.Server) -> None:
-    """Let this process, what it starts from now on, and the database server use these cores only."""
+    """Restrict this process, its future children and the database server to these cores."""
     os.sched_setaffinity(0, cores)
     for process in server.processes():
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -87,7 +87,7 @@ def _keep_to(cores: Sequence[int], server: postgresql.Server) -> None:
 
 
 def _run(measure: Measure, server: postgresql.Server, options: Namespace) -> float:
-    """With a fresh database and fresh services; their books have to be right afterwards."""
+    """Run with a new database and new services, and audit them afterwards."""
     location = server.lend()
     with tempfile.TemporaryDirectory() as folder:
         with services(location, Path(folder), options.services) as running:
@@ -135,7 +135,7 @@ async def _registered(wire: Wire, count: int) -> list[Worker]:
 
 
 async def _capacity(workers: Sequence[Worker], server: postgresql.Server, options: Namespace) -> float:
-    """Jobs a second, all workers at once, each with a batch, without a pause; heartbeats as leases need them."""
+    """Measure jobs per second: all workers at once in batches without pause; heartbeats as leases need them."""
     tally = workers[0].tally
     until_s = time.monotonic() + options.warm_up + options.seconds
     busy = [asyncio.create_task(worker.work(until_s, batch=options.batch)) for worker in workers]
@@ -161,7 +161,7 @@ async def _capacity(workers: Sequence[Worker], server: postgresql.Server, option
 
 
 async def _beat(workers: Sequence[Worker], until_s: float) -> None:
-    """Every worker every 20 seconds, a third of a lease."""
+    """Send a heartbeat of every worker every 20 seconds, a third of a lease."""
     for place in range(10**9):
         if time.monotonic() > until_s:
             return
@@ -171,7 +171,7 @@ async def _beat(workers: Sequence[Worker], until_s: float) -> None:
 
 
 async def _latency(workers: Sequence[Worker], server: postgresql.Server, options: Namespace) -> float:
-    """p99 of so many claims a second, come what may, each of one job that is reported at once."""
+    """Measure the p99 latency at a fixed rate of claims of one job each, reported at once."""
     tally, per_s = workers[0].tally, options.per_second
 
     async def once(worker: Worker) -> None:
@@ -210,7 +210,7 @@ def _audit(location: Location) -> None:
 
 
 def _cpu_s(server: postgresql.Server) -> dict[str, float]:
-    """Processor seconds so far by who took them, of everything that this benchmark runs."""
+    """Return the processor seconds so far of everything in this benchmark, by consumer."""
     groups = {
         "services": psutil.Process().children(recursive=True),
         "postgresql": server.processes(),
@@ -220,7 +220,7 @@ def _cpu_s(server: postgresql.Server) -> dict[str, float]:
 
 
 def _spent_s(process: psutil.Process) -> float:
-    """Also by children that have ended, as connections to PostgreSQL do."""
+    """Return the seconds including children that have ended, as PostgreSQL's connections do."""
     with contextlib.suppress(psutil.NoSuchProcess):
         times = process.cpu_times()
         ended = 0.0 if process.pid == os.getpid() else times.children_user + times.children_system

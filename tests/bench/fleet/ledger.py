@@ -1,4 +1,4 @@
-"""The books of a database: each trial ended once, none twice, none lost."""
+"""Audit of a database: each trial ended once, none twice, none lost."""
 
 from sqlalchemy import Connection, text
 
@@ -33,6 +33,6 @@ CHECKS = {
 
 
 def wrong(connection: Connection) -> dict[str, int]:
-    """How many rows contradict each rule; empty when the books are right."""
+    """Return the number of rows that contradict each rule; empty if none does."""
     found = {rule: len(connection.execute(text(query)).fetchall()) for rule, query in CHECKS.items()}
     return {rule: count for rule, count in found.items() if count}

@@ -1,6 +1,6 @@
 """A simulated worker in its own process, on a bad network: ``python -m tests.bench.fleet.process NUMBER SEED URL…``.
 
-Prints a line of JSON for each result it was answered for: attempt and status.
+Prints a line of JSON for each acknowledged result: attempt and status.
 """
 
 import asyncio
@@ -15,11 +15,11 @@ from tests.bench.fleet.workers import Tally, Worker
 
 BATCH = 3
 DROPPED = 0.05
-"""How many requests lose their answer, and how many more wait before they are sent."""
+"""Share of requests that lose their answer, and of requests that are delayed."""
 
 
 class BadWire(Wire):
-    """Loses and delays what it carries."""
+    """A connection that loses and delays messages."""
 
     def __init__(self, urls: Sequence[str], rng: random.Random) -> None:
         super().__init__(urls)
@@ -38,7 +38,7 @@ class BadWire(Wire):
 
 
 async def main(number: int, seed: int, urls: Sequence[str]) -> None:
-    """Until killed: register, claim, hold what was claimed for a moment, report until it is answered for."""
+    """Until killed: register, claim, wait a moment, report until acknowledged."""
     rng = random.Random(seed)
     worker = Worker(number, BadWire(urls, rng), Tally())
     await patiently(worker.register)
@@ -58,7 +58,7 @@ async def _deliver(worker: Worker, leases: Sequence[dict[str, Any]]) -> None:
 
 
 async def patiently(request: Callable[[], Awaitable[Any]]) -> Any:
-    """The answer, asked for again until there is one."""
+    """Repeat a request until there is an answer."""
     while True:
         try:
             return await request()

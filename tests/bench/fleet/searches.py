@@ -1,4 +1,4 @@
-"""What the simulated workers work for: searches of a large space that nothing has to be compiled for."""
+"""Searches for the simulated workers: a large space without anything to compile."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from tests.integration.stage import TOY
 
 DIGEST = "f1" * 32
 VALUES = 40
-"""Of each of three tunables: 64,000 configs, more than a run asks for."""
+"""Values of each of three tunables: 64,000 configs, more than a run needs."""
 
 FAMILY: dict[str, Any] = {
     **TOY,
@@ -27,7 +27,7 @@ FAMILY: dict[str, Any] = {
 async def begin(
     wire: Wire, count: int, *, strategy: str, trials: int | None = None, policy: Mapping[str, Any] | None = None
 ) -> list[int]:
-    """Start so many searches; a worker must have registered."""
+    """Start this many searches. A worker must have registered."""
     await wire.ask("PUT", f"/families/{DIGEST}", {"name": "simulated", "document": FAMILY, "location": None})
     ids = []
     for seed in range(count):

@@ -1,4 +1,4 @@
-"""Service processes of one database, each a process of its own with a port of its own."""
+"""Service processes on one database, each with its own port."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""What a claim and a report cost beside a thousand stored trials, and beside a million."""
+"""Cost of a claim and a report with a thousand stored trials, and with a million."""
 
 import statistics
 import time
@@ -16,7 +16,7 @@ from tests.postgresql import Server
 STORED = (10**3, 10**6)
 WARM_UP, ROUNDS = 30, 300
 SEARCHES = 100
-"""That the stored trials belong to."""
+"""Family of the stored trials."""
 
 _SEARCHES = """
 INSERT INTO searches (family_digest, problem, problem_key, device, objective, strategy, seed, budget, policy,
@@ -46,10 +46,10 @@ WHERE j.state = 'done' AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.job_id =
 
 
 def cost_by_stored(server: Server) -> float:
-    """Claims and reports beside both, in pairs, so that whatever else the machine does hits both alike.
+    """Measure claims and reports on both databases in pairs, so that other load affects both alike.
 
     Returns:
-        How many times the dearer of claim and report costs beside a million of what it costs beside a thousand.
+        The larger ratio, of claims or of reports, of the cost with a million trials to that with a thousand.
     """
     stages = [_filled(server.lend(), stored) for stored in STORED]
     searches = [_begun(stage) for stage in stages]
@@ -79,7 +79,7 @@ def _begun(stage: Stage) -> int:
 
 
 def _step(stage: Stage) -> tuple[float, float]:
-    """Milliseconds of a claim and of the report on it."""
+    """Return the milliseconds of a claim and of its report."""
     began = time.perf_counter()
     (lease,) = stage.claim()
     claimed = time.perf_counter()
@@ -88,7 +88,7 @@ def _step(stage: Stage) -> tuple[float, float]:
 
 
 def _store(location: Location, trials: int) -> None:
-    """Fill the database with finished searches of that many trials in all."""
+    """Fill the database with finished searches of this many trials in total."""
     stage = Stage(location)
     stage.register_family(FAMILY, DIGEST)
     stage.register_worker()

@@ -1,4 +1,4 @@
-"""A sparing HTTP client, so that a thousand simulated workers cost little beside what they measure."""
+"""A lightweight HTTP client, so that a thousand simulated workers cost little."""
 
 import asyncio
 import json
@@ -8,11 +8,11 @@ from itertools import cycle
 from typing import Any
 
 KEPT_S = 2.0
-"""How long a connection may rest before a service may have closed it."""
+"""Seconds after which the service may have closed an idle connection."""
 
 
 class Refused(Exception):
-    """An answer that is no success."""
+    """An answer with an error status."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(f"{status}: {text[:300]}")
@@ -20,17 +20,17 @@ class Refused(Exception):
 
 
 class Wire:
-    """Keeps connections to several service processes and asks them in turn, as a proxy would: round robin."""
+    """Keeps connections to several service processes and uses them in turn, as a round-robin proxy would."""
 
     def __init__(self, urls: Sequence[str]) -> None:
         self._ports = cycle([int(url.rpartition(":")[2]) for url in urls])
         self._idle: dict[int, list[tuple[asyncio.StreamReader, asyncio.StreamWriter, float]]] = {}
 
     async def ask(self, method: str, path: str, body: object) -> Any:
-        """The answer's JSON.
+        """Return the JSON of an answer.
 
         Raises:
-            Refused, OSError, asyncio.IncompleteReadError: no success, or no answer.
+            Refused, OSError, asyncio.IncompleteReadError: an error status, or no answer.
         """
         port = next(self._ports)
         content = json.dumps(body).encode()

@@ -1,4 +1,4 @@
-"""Simulated workers: they claim in batches, answer at once with times that configs decide, and report in batches."""
+"""Simulated workers: they claim in batches, answer at once with times that depend on configs, report in batches."""
 
 import asyncio
 import time
@@ -15,10 +15,10 @@ SAMPLES = 10
 
 @dataclass
 class Tally:
-    """What the workers saw.
+    """Observations of the workers.
 
     Attributes:
-        claims_ms, reports_ms: how long each answer took; a claim that waited for work is not among them.
+        claims_ms, reports_ms: durations of the answers, without claims that waited for work.
         statuses: of the reported results.
     """
 
@@ -34,7 +34,7 @@ class Tally:
 
 
 def report(job: dict[str, Any]) -> dict[str, Any]:
-    """What a replay device says of a job: the same config always takes the same time."""
+    """Return what a replay device reports of a job: a config always has the same time."""
     if job["kind"] == "evaluate":
         return {"kind": "evaluate", "outcome": {"kind": "measured", "timing": _timing(job["config"])}}
     if job["kind"] == "baseline":
@@ -81,7 +81,7 @@ class Worker:
         return leases
 
     async def hand_in(self, leases: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Report on all of them; the service's answers."""
+        """Report all results; return the service's answers."""
         results = [
             {"attempt_id": lease["attempt_id"], "token": lease["token"], "report": report(lease["job"])}
             for lease in leases
@@ -98,7 +98,7 @@ class Worker:
         await self._wire.ask("POST", f"/workers/{self.id}/heartbeat", body)
 
     async def work(self, until_s: float, *, batch: int) -> None:
-        """As fast as the services allow, until the time is up; what is held is handed in before it ends."""
+        """Work as fast as the services allow until the time is up; held jobs are reported before the end."""
         while time.monotonic() < until_s:
             leases = await self._patiently(self.claim(batch, wait_s=5.0))
             while leases and await self._patiently(self._handed(leases)) is None:
@@ -109,7 +109,7 @@ class Worker:
         return True
 
     async def _patiently(self, request: Any) -> Any:
-        """The answer, or None after an error that passes."""
+        """Return the answer, or None after a transient error."""
         try:
             return await request
         except (Refused, OSError, asyncio.IncompleteReadError) as error:

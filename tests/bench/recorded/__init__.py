@@ -1,1 +1,1 @@
-"""Reduced spaces of our own families, measured in full on a GPU: ``python -m tests.bench.recorded --help``."""
+"""Reduced spaces of built-in families, fully measured on a GPU: ``python -m tests.bench.recorded --help``."""

@@ -1,7 +1,7 @@
-"""Measure reduced spaces of our own families in full: ``python -m tests.bench.recorded --to FOLDER``.
+"""Measure reduced spaces of built-in families completely: ``python -m tests.bench.recorded --to FOLDER``.
 
-An interrupted recording goes on where it stopped when the command is repeated with the same folder. With several GPUs,
-run one command a GPU, each with its spaces and its share of the cores.
+An interrupted recording continues when the command is repeated with the same folder. With several GPUs, run one command
+per GPU, each with its spaces and its share of the cores.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Measures every config of reduced spaces on one device: builds run ahead on all cores, timing never waits for them."""
+"""Measures every config of reduced spaces on one device. Builds run ahead on all cores, so timing never waits."""
 
 import json
 import time
@@ -32,10 +32,10 @@ ROUNDS = 3
 """Samples of a config; each is the lower quartile of several taken within 5 ms, after 10 ms of warming up."""
 
 LONGEST_LOG = 300
-"""Characters that are kept of what a compiler says of a config it refuses."""
+"""Characters kept of a compiler's error message."""
 
 MOST_TROUBLE = 5
-"""Runners in a row that fail on a known kernel before recording ends."""
+"""Consecutive runners that fail on a known kernel before recording ends."""
 
 POLICY = Policy(name="recording", seeds=1, verify_timeout_s=20.0, measure_timeout_s=20.0)
 OUTCOMES: TypeAdapter[Outcome] = TypeAdapter(Outcome)
@@ -43,7 +43,7 @@ OUTCOMES: TypeAdapter[Outcome] = TypeAdapter(Outcome)
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """What is known of one config, as one line of a recording in progress."""
+    """Result of one config, as one line of an unfinished recording."""
 
     config: Config
     outcome: Outcome
@@ -66,11 +66,10 @@ class Line:
 
 
 class Record:
-    """One reduced space in progress, in a file of lines: first what was recorded where, then a line for each config.
+    """One reduced space in progress, in a file of lines: a header about space and device, then a line per config.
 
     Args:
-        seed: of the order in which configs are measured; what an interrupted recording holds is a uniform random
-            subset.
+        seed: of the order in which configs are measured. An interrupted recording is a uniform random subset.
         scratch: for sources and binaries of this process.
         cache: the worker's cache folder.
     """
@@ -93,7 +92,7 @@ class Record:
 
     @cached_property
     def header(self) -> Mapping[str, Any]:
-        """What the lines are about."""
+        """Return the header."""
         return {
             "name": self.reduced.name,
             "family": self.reduced.family,
@@ -110,7 +109,7 @@ class Record:
         }
 
     def due(self) -> list[Config]:
-        """The configs without a line, in random order. Starts the file if there is none."""
+        """Return the configs without a line, in random order. Starts the file if there is none."""
         done: set[str] = set()
         if self.path.exists():
             lines = self.path.read_text().splitlines()[1:]
@@ -122,7 +121,7 @@ class Record:
         return [config for config in configs if self.space.key(config) not in done]
 
     def measure(self, config: Config, built: Built) -> Line:
-        """Prove a config on the timed inputs, time it, and append its line.
+        """Verify a config on the timed inputs, time it, and append its line.
 
         Raises:
             UnfitError: the device fails a known kernel.
@@ -162,9 +161,9 @@ class Record:
 
 
 def record(records: Sequence[Record], builder: Builder, *, jobs: int, until_s: float) -> int:
-    """Measure what is due until a moment of the monotonic clock; returns the number of configs measured.
+    """Measure remaining configs until a moment of the monotonic clock; return the number of configs measured.
 
-    Spaces take turns in proportion to what is due of each, so that all get equally far.
+    Spaces take turns in proportion to their remaining work, so that all advance equally.
     """
     measured, trouble = 0, 0
     ahead: deque[tuple[Record, Config, Future[Built]]] = deque()
@@ -193,7 +192,7 @@ def record(records: Sequence[Record], builder: Builder, *, jobs: int, until_s: f
 
 
 def in_turns(due: Mapping[int, Sequence[Config]]) -> Iterator[tuple[int, Config]]:
-    """(place, config): each place's configs in order, spread evenly over the whole."""
+    """Yield (place, config): each place's configs in order, spread evenly over the whole."""
     shares = [
         ((position + 0.5) / len(configs), place, position)
         for place, configs in due.items()

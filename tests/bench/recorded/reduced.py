@@ -21,8 +21,8 @@ class Reduced:
 
     Attributes:
         name: of the recording; unique.
-        problem: text as the command line takes it.
-        tunables: values by name; a tunable that is not named keeps its default alone.
+        problem: text as on the command line.
+        tunables: values by name; other tunables keep only their defaults.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Reduced:
     tunables: Mapping[str, Sequence[Value]]
 
     def space(self, family: Family, device: Device) -> Space:
-        """The valid configs on a device.
+        """Return the valid configs on a device.
 
         Raises:
             InvalidInput: the family has no such tunable or value; names ``kept.<it>``.
@@ -45,6 +45,6 @@ class Reduced:
 
 
 def definitions(path: Path = DEFINITIONS) -> tuple[Reduced, ...]:
-    """The reduced spaces of a TOML file."""
+    """Return the reduced spaces of a TOML file."""
     tables: list[dict[str, Any]] = tomllib.loads(path.read_text())["spaces"]
     return tuple(Reduced(**table) for table in tables)

@@ -1,6 +1,6 @@
-"""From the lines of a recording to files that others read: ``python -m tests.bench.recorded.write --help``.
+"""Writes the lines of a recording in common formats: ``python -m tests.bench.recorded.write --help``.
 
-Writes a Kernel Tuner cache and T4 results of each space, compressed. Equal lines make equal files.
+Writes a compressed Kernel Tuner cache and T4 results of each space. Equal lines give equal files.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from tests.bench.recorded.reduced import DEFINITIONS, Reduced, definitions
 
 
 def documents(path: Path, reduced: Reduced, *, prefix: str) -> dict[str, dict[str, Any]]:
-    """A file of lines as documents by file name.
+    """Return a file of lines as documents by file name.
 
     Tunables with one value are left out of the configs and stated once, as ``fixed``.
     """
@@ -52,7 +52,7 @@ def documents(path: Path, reduced: Reduced, *, prefix: str) -> dict[str, dict[st
 
 
 def _recorded(name: str, lines: Sequence[Line], reduced: Reduced) -> tuple[Value, ...]:
-    """The values of a tunable that occur, in the order the reduced space gives them."""
+    """Return the recorded values of a tunable, in the order of the reduced space."""
     found = list(dict.fromkeys(line.config[name] for line in lines))
     order = list(reduced.tunables.get(name, found))
     return tuple(sorted(found, key=order.index))
@@ -69,7 +69,7 @@ def _numbers(problem: str) -> list[str]:
 
 
 def write(document: Mapping[str, Any], path: Path) -> None:
-    """One compressed file, the same bytes for the same document."""
+    """Write one compressed file, with the same bytes for the same document."""
     content = json.dumps(document, separators=(",", ":")).encode()
     with path.open("wb") as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as packed:
         packed.write(content)

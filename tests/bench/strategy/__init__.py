@@ -1,1 +1,1 @@
-"""How good the strategies are at searching recorded spaces, beside others: ``make bench-strategy``."""
+"""Quality of strategies on recorded spaces, compared with other tuners: ``make bench-strategy``."""

@@ -1,4 +1,4 @@
-"""``python -m tests.bench.strategy``: every table in one go; what was played before is taken from the archive."""
+"""``python -m tests.bench.strategy``: prints every table; archived runs are reused."""
 
 import argparse
 import json
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # asking is timed by processor time: one thread, here and in children
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # proposals are timed by processor time: one thread
 
 from evo.errors import EvoError, InvalidInput
 from tests.bench.strategy import asking, report, tournament
@@ -24,7 +24,7 @@ QUICK_LENGTHS = (100, 1_000, 2_000)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Play, print the tables; status 1 when something that must hold does not, 2 when the arguments are wrong."""
+    """Run, print the tables; status 1 if a condition is not met, 2 for invalid arguments."""
     parser = _parser()
     options = parser.parse_args(arguments)
     try:
@@ -74,10 +74,10 @@ def _ask(told: report.Report, effort: Effort, contestants: list[Contestant], opt
 
 
 def _spaces(folder: Path, prefix: str | None) -> list[Path]:
-    """The recordings of a folder, all of which can be read.
+    """Return the recordings of a folder.
 
     Raises:
-        InvalidInput: there are none, or one cannot.
+        InvalidInput: there are none, or one cannot be read.
     """
     there = list(paths(folder))
     chosen = [path for path in there if path.name.startswith(prefix or "")]
@@ -94,10 +94,10 @@ def _spaces(folder: Path, prefix: str | None) -> list[Path]:
 
 
 def _chosen(names: Sequence[str] | None, quick: bool) -> list[Contestant]:
-    """Those named, or everybody but the variants; the slow ones are left out of a quick look.
+    """Return the named contestants, or all except variants; a quick run excludes slow ones.
 
     Raises:
-        InvalidInput: nobody has one of the names.
+        InvalidInput: a name is unknown.
     """
     variants = {each.name for each in [*report.ours.variants(), *report.ours.steps(), *report.ours.crowded()]}
     everybody = [each for each in tournament.contestants().values() if each.name not in variants]

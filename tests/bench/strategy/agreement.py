@@ -1,4 +1,4 @@
-"""Does the calculated random search agree with the one of the package `autotuning-methodology`?"""
+"""Compares the calculated random search with the one of the package `autotuning-methodology`."""
 
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -13,10 +13,10 @@ EVALUATIONS = np.arange(1, 201)
 
 
 def check_baseline(grounds: Sequence[Ground]) -> str:
-    """A line for the report.
+    """Return a line for the report.
 
     Raises:
-        AssertionError: it does not agree.
+        AssertionError: they disagree.
     """
     if not find_spec("autotuning_methodology"):
         return "The calculated random search was not compared: `autotuning-methodology` is not installed.\n"

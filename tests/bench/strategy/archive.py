@@ -1,7 +1,7 @@
-"""Runs that were played before, on disk: what is the same is never played twice, and a stopped bench goes on.
+"""Archive of runs on disk: equal runs are never repeated, and an interrupted benchmark continues.
 
-``python -m tests.bench.strategy.archive FOLDER NAME`` puts the runs of a contestant into the repository, for whoever
-would take hours to play them.
+``python -m tests.bench.strategy.archive FOLDER NAME`` stores the runs of a contestant in the repository, because
+repeating them would take hours.
 """
 
 import gzip
@@ -17,15 +17,15 @@ from tests.bench.strategy.run import Course, Run
 
 FIELDS = [each.name for each in fields(Run)]
 PLAYED = Path(__file__).resolve().parents[2] / "data" / "played"
-"""Those in the repository, compressed."""
+"""Runs stored in the repository, compressed."""
 
 
 class Archive:
-    """One file of JSON lines for each contestant, space and course; a line for each seed.
+    """One file of JSON lines for each contestant, space and course; a line per seed.
 
     Args:
-        folder: made when the first run is kept.
-        played: a folder of further files, compressed, that is only read.
+        folder: created when the first run is stored.
+        played: a folder of further compressed files that is only read.
     """
 
     def __init__(self, folder: Path, played: Path = PLAYED) -> None:
@@ -33,7 +33,7 @@ class Archive:
         self._played = played
 
     def runs(self, contestant: Contestant, ground: Ground, course: Course) -> dict[int, Run]:
-        """By seed. A line that was cut off when the bench was killed is left out."""
+        """Return the runs by seed. A truncated line of a killed benchmark is left out."""
         place = _place(contestant, ground, course)
         lines = _by_seed(self._played / f"{place}.gz") | _by_seed(self._folder / place)
         documents = {seed: json.loads(line) for seed, line in lines.items()}
@@ -48,13 +48,13 @@ class Archive:
 
 
 def publish(folder: Path, contestant: str, played: Path = PLAYED) -> Iterator[Path]:
-    """Compress all that an archive has of a contestant, in the order of the seeds; the files that were written."""
+    """Compress all runs of a contestant, ordered by seed; return the files written."""
     for source in sorted(folder.glob(f"{_slug(contestant)}-*/*.jsonl")):
         path = played / source.parent.name / f"{source.name}.gz"
         lines = _by_seed(path) | _by_seed(source)
         path.parent.mkdir(parents=True, exist_ok=True)
         ordered = "".join(f"{lines[seed]}\n" for seed in sorted(lines))
-        path.write_bytes(gzip.compress(ordered.encode(), mtime=0))  # equal runs, equal bytes
+        path.write_bytes(gzip.compress(ordered.encode(), mtime=0))  # equal runs give equal bytes
         yield path
 
 
@@ -68,7 +68,7 @@ def _slug(name: str) -> str:
 
 
 def _by_seed(path: Path) -> dict[int, str]:
-    """The lines of a file, compressed or not, that can be read."""
+    """Return the readable lines of a file, compressed or not."""
     if not path.exists():
         return {}
     content = path.read_bytes()

@@ -1,4 +1,4 @@
-"""What asking costs as the log grows: ours on spaces of twelve tunables and one of names, beside Optuna's TPE."""
+"""Cost of a proposal as the history grows: on spaces of twelve tunables and one of names, against Optuna's TPE."""
 
 import gc
 import math
@@ -19,7 +19,7 @@ from evo.trial.timing import Timing
 
 LENGTHS = (100, 300, 1_000, 3_000, 10_000)
 ASKS = 200
-"""Asks timed at each length, each followed by its result."""
+"""Proposals timed at each length, each followed by its result."""
 
 STOCK_ASKS = 20
 FAILING = 0.1
@@ -27,7 +27,7 @@ FAILING = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Processor time of one ask when so many trials have ended; the least of it includes telling the last result."""
+    """Processor time of one proposal after this many ended trials; the least includes recording the last result."""
 
     trials: int
     median_ms: float
@@ -35,20 +35,20 @@ class Cost:
 
 
 def listed() -> Space:
-    """839,808 valid configs, all in memory."""
+    """Return a space of 839,808 valid configs, all in memory."""
     sizes = (4, 4, 4, 4, 3, 3, 3, 3, 3, 3, 3, 3)
     constraint = Constraint(expression=Expression.parse("T0 + T1 + T2 <= 4", "constraints"), because="it has to fit")
     return Space([Tunable(name=f"T{place}", values=range(size)) for place, size in enumerate(sizes)], [constraint])
 
 
 def drawn() -> Space:
-    """10^12 points, a third of them valid: too many to list."""
+    """Return a space of 10^12 points, a third of them valid: too many to list."""
     constraint = Constraint(expression=Expression.parse("T0 + T1 + T2 <= 11", "constraints"), because="it has to fit")
     return Space([Tunable(name=f"T{place}", values=range(10)) for place in range(12)], [constraint])
 
 
 def named() -> Space:
-    """10^6 configs of three tunables with a hundred values each that have no order, all in memory."""
+    """Return a space of 10^6 configs: three tunables with a hundred unordered values each, all in memory."""
     return Space([Tunable(name=f"T{place}", values=[f"v{value}" for value in range(100)]) for place in range(3)])
 
 
@@ -56,7 +56,7 @@ SPACES: dict[str, Callable[[], Space]] = {"listed": listed, "drawn": drawn, "nam
 
 
 def ours(name: str, space: Space, lengths: Sequence[int] = LENGTHS) -> list[Cost]:
-    """Our strategy on logs of configs drawn at random, some of them failed."""
+    """Time a built-in strategy on histories of random configs, some of them failed."""
     rng = np.random.default_rng(0)
     configs = space.sample(rng, lengths[-1] + ASKS * len(lengths))
     strategy, history = build(name, Context(space=space)), History()
@@ -65,13 +65,13 @@ def ours(name: str, space: Space, lengths: Sequence[int] = LENGTHS) -> list[Cost
         while len(history.finished) < length:
             key_config = configs[len(history.asked)]
             _end(history, history.ask(Proposal(config=key_config, origin="random")), space)
-        strategy.propose(history, np.random.default_rng(0))  # reads the log
+        strategy.propose(history, np.random.default_rng(0))  # reads the history
         costs.append(_timed(length, ASKS, partial(_asked, strategy, history, space)))
     return costs
 
 
 def stock(lengths: Sequence[int] = LENGTHS) -> list[Cost]:
-    """Optuna's TPE on as many trials of twelve whole numbers."""
+    """Time Optuna's TPE on as many trials of twelve integers."""
     import optuna
     from optuna.distributions import IntDistribution
 
@@ -100,7 +100,7 @@ def stock(lengths: Sequence[int] = LENGTHS) -> list[Cost]:
 
 
 def growth(costs: Sequence[Cost]) -> float:
-    """The exponent of the median from 1,000 trials on: 1 is linear."""
+    """Return the exponent of the median's growth from 1,000 trials on: 1 is linear."""
     late = [cost for cost in costs if cost.trials >= 1_000]
     x, y = (np.log([getattr(cost, name) for cost in late]) for name in ("trials", "median_ms"))
     return float(np.polyfit(x, y, 1)[0]) if len(late) > 1 else math.nan
@@ -130,5 +130,5 @@ def _end(history: History, trial: Trial, space: Space) -> None:
 
 
 def _time_us(ranks: Sequence[int]) -> float:
-    """A bowl off the centre, with two tunables that depend on each other."""
+    """Return a bowl-shaped time with an off-centre minimum and two interacting tunables."""
     return 10.0 + sum((rank - 2) ** 2 for rank in ranks) + 3 * abs(ranks[0] - ranks[1])

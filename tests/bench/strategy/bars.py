@@ -1,4 +1,4 @@
-"""What must hold of the default strategy, and does not."""
+"""Conditions on the default strategy that are not met."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -14,7 +14,7 @@ MEDIAN_MS, P99_MS = 10.0, 50.0
 
 
 def standing(found: Mapping[str, Standing], ours: str, others: Sequence[str]) -> Iterator[str]:
-    """Others: those of other people, who must be behind by more than the interval."""
+    """Return the missed conditions. `others`: foreign contestants, which must be behind by more than the interval."""
     mine = found[ours]
     if mine.p100.estimate < P100:
         yield f"P100 is {mine.p100.estimate:.3f}, {P100} is wanted"

@@ -1,4 +1,4 @@
-"""What random search is expected to find, calculated instead of run, and the time after which comparing stops.
+"""Expected result of random search, calculated instead of run, and the end of the time axis.
 
 Willemsen et al., *A methodology for comparing optimization algorithms for auto-tuning* (2024): with N times sorted
 slowest first, the best of M draws without repetition is expected at rank M (N + 1) / (M + 1).
@@ -9,11 +9,11 @@ import numpy as np
 from tests.bench.strategy.ground import Floats, Ground
 
 SHARE = 0.9
-"""Share of the way from the median to the optimum that random search has covered when comparing stops."""
+"""Share of the way from the median to the optimum that random search covers until the time axis ends."""
 
 
 def expected_us(falling_us: Floats, evaluations: Floats) -> Floats:
-    """The expected best after each of these numbers of evaluations, which need not be whole."""
+    """Return the expected best after these numbers of evaluations, which may be fractional."""
     count = len(falling_us)
     below, above = np.floor(evaluations), np.ceil(evaluations)
     part = evaluations - below
@@ -21,14 +21,14 @@ def expected_us(falling_us: Floats, evaluations: Floats) -> Floats:
 
 
 def evaluations_until(falling_us: Floats, share: float = SHARE) -> int:
-    """How many evaluations random search needs to cover this share of the way from the median to the optimum."""
+    """Return the evaluations that random search needs to cover this share of the way from the median to the optimum."""
     goal = np.median(falling_us) + share * (falling_us[-1] - np.median(falling_us))
     curve = expected_us(falling_us, np.arange(1.0, len(falling_us) + 1))
     return int(np.argmax(curve <= goal)) + 1
 
 
 def horizon_s(ground: Ground, workers: int, share: float = SHARE) -> float:
-    """When that is, with so many workers, each evaluation costing what it does on average."""
+    """Return that moment in seconds with this many workers, at the average cost per evaluation."""
     return evaluations_until(ground.falling_us, share) * ground.mean_cost_s / workers
 
 

@@ -1,8 +1,8 @@
-"""``python -m tests.bench.strategy.built``: are a build's figures worth knowing before its config is timed?
+"""``python -m tests.bench.strategy.built``: value of a build's figures before its config is timed.
 
-Searches that recorded both are gone through as they went: a surrogate learns from the first trials, once with the
-figures as further axes and once without, and judges the next ones. Eight of those stand for what a worker might build
-for each config it measures: how fast is the one that is judged best?
+Recorded searches are replayed in order: a surrogate learns from the first trials, once with the figures as further axes
+and once without, and ranks the next ones. Groups of eight simulate a worker that builds eight configs for each one it
+measures: how fast is the one ranked first?
 """
 
 import gzip
@@ -21,10 +21,10 @@ from tests.bench.strategy.ground import SPACES
 FOLDER = SPACES.parent / "built"
 
 FIRST, NEXT, STRIDE = 40, 32, 24
-"""Trials learnt from at least, those judged with them, and how many more are learnt from the next time."""
+"""Least number of trials learnt from, trials ranked with them, and the increment of trials learnt from."""
 
 BUILT, DRAWS = 8, 60
-"""Configs of which one is measured, and how often so many are drawn from those that are judged."""
+"""Configs per group, of which one is measured, and the number of groups drawn from the ranked ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Log:
     Attributes:
         points: of the configs, shape (n, coordinates).
         names: which coordinates are names.
-        figures: of the builds, each from 0 to 1 on a logarithmic scale; those that differ; shape (n, figures).
+        figures: of the builds, each scaled logarithmically to 0..1; only varying ones; shape (n, figures).
     """
 
     name: str
@@ -46,7 +46,7 @@ class Log:
 
 @dataclass(frozen=True, kw_only=True)
 class Gain:
-    """What knowing the figures changes in the time of the config judged best of eight: below 1 is faster.
+    """Ratio of the times of the config ranked first of eight, with and without figures: below 1 is faster.
 
     Attributes:
         error: standard error of the logarithm over the windows; None for a single one.
@@ -80,7 +80,7 @@ def load(path: Path) -> Log:
 
 
 def gain(log: Log) -> Gain:
-    """Over all windows of the log."""
+    """Return the gain over all windows of the log."""
     whole = np.concatenate([log.points, log.figures], axis=1)
     names = np.append(log.names, np.zeros(log.figures.shape[1], dtype=np.bool_))
     known = range(FIRST, len(log.times_us) - NEXT + 1, STRIDE)
@@ -90,7 +90,7 @@ def gain(log: Log) -> Gain:
 
 
 def _chosen(log: Log, points: Points, names: Flags, count: int) -> float:
-    """Mean logarithm of the time of the one judged best, having learnt from so many trials."""
+    """Return the mean log time of the config ranked first, after learning from this many trials."""
     known = np.argsort(log.times_us[:count])[:TRAINED]
     values = slowness(log.times_us[known])
     judged = slice(count, count + NEXT)

@@ -1,4 +1,4 @@
-"""Many workers that ask at once: how many more trials does it take to come within 5 % of the optimum's speed?"""
+"""Many concurrent workers: how many more trials do they need to come within 5 % of the optimum's speed?"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,10 +14,10 @@ from tests.bench.strategy.run import Clock, Course
 WORKERS = 32
 GOAL = 1 / 0.95
 MOST = 1_000
-"""Trials after which a run gives up; a median beyond them is not known."""
+"""Trials after which a run gives up; a median beyond them is unknown."""
 
 SHARE = 0.5
-"""Of the seeds: the runs are long, and a median over fifty is steady enough."""
+"""Share of the seeds: the runs are long, and a median over fifty is stable enough."""
 
 
 COURSES: Sequence[tuple[int, Clock]] = ((1, "steps"), (WORKERS, "steps"), (WORKERS, "recorded"))
@@ -25,11 +25,13 @@ COURSES: Sequence[tuple[int, Clock]] = ((1, "steps"), (WORKERS, "steps"), (WORKE
 
 @dataclass(frozen=True, kw_only=True)
 class Crowd:
-    """So many workers; each figure is the median over the seeds, by space, infinite when half of the runs gave up.
+    """Results with this many workers; each figure is the median over the seeds, by space.
+
+    A figure is infinite if half of the runs gave up.
 
     Attributes:
-        trials: ended until one of them was within the goal.
-        clock: how long that took: steps, or seconds as recorded.
+        trials: ended trials until one was within the goal.
+        clock: duration until then: steps, or recorded seconds.
     """
 
     trials: Sequence[float]
@@ -38,7 +40,7 @@ class Crowd:
 
 @dataclass(frozen=True, kw_only=True)
 class Crowding:
-    """One contestant with one worker, with 32 in step, and with 32 whose trials last as long as recorded."""
+    """One contestant with one worker, with 32 synchronous ones, and with 32 whose trials have recorded durations."""
 
     alone: Crowd
     in_step: Crowd
@@ -46,19 +48,19 @@ class Crowding:
 
     @property
     def growth(self) -> float:
-        """Of the trials with 32 in step over one worker."""
+        """Return the ratio of trials with 32 synchronous workers to those with one."""
         return growth(self.alone, self.in_step)
 
 
 def growth(alone: Crowd, together: Crowd) -> float:
-    """How many times the trials: the geometric mean over the spaces where one worker reaches the goal."""
+    """Return the geometric mean of the ratio over the spaces where one worker reaches the goal."""
     pairs = np.array([alone.trials, together.trials])
     one, many = pairs[:, np.isfinite(alone.trials)]
     return float(np.exp(np.mean(np.log(many / one)))) if len(one) else float("nan")
 
 
 def total_growth(alone: Crowd, together: Crowd) -> float:
-    """Of the sum over the spaces; not a number where some goal was never reached."""
+    """Return the ratio of the sums over the spaces; NaN if some goal was never reached."""
     many, one = sum(together.trials), sum(alone.trials)
     return many / one if np.isfinite(many + one) else float("nan")
 

@@ -1,9 +1,9 @@
-"""``python -m tests.bench.strategy.enlarged``: searches of a family's whole space on modelled times, from the default.
+"""``python -m tests.bench.strategy.enlarged``: searches of a whole space with modelled times, from the default.
 
-Recorded spaces are small: a few thousand configs of the tunables that matter. The space that a person searches has
-some 10^18 points, and its best region lies behind a valley. Here the space is the family's own, and a config's time is
-that of the nearest recorded config, times a factor for each tunable that was not recorded and is not as recorded. The
-factors are made up, so the figures compare strategies and say nothing about a device.
+Recorded spaces are small: a few thousand configs of the tunables that matter. A user's space has some 10^18 points, and
+its best region is behind a valley. Here the space is the family's own. A config's time is that of the nearest recorded
+config, times a factor for each tunable that was not recorded and differs from its recorded value. The factors are
+synthetic, so the figures compare strategies and say nothing about a device.
 """
 
 import argparse
@@ -33,16 +33,16 @@ from tests.bench.strategy.ground import Floats, Ground, load
 from tests.bench.strategy.tables import table
 
 SPACES = ("sdpa-64", "sdpa-192", "gemm")
-"""Developed on. The other recordings are kept for figures of spaces that a strategy was not developed on."""
+"""Recording used for development. Figures of the other recordings are independent of it."""
 
 AHEAD = 3
-"""Trials that are asked for while another is measured, as builds run ahead of a device."""
+"""Trials proposed while another is measured, as builds run ahead of a device."""
 
 PER_DIFFERENCE = 1.02
 """Factor for each recorded tunable in which the nearest recorded config differs."""
 
 SCATTER = 0.15
-"""Standard deviation of the logarithm of a factor; factors are 1 or above."""
+"""Standard deviation of the logarithm of a factor; factors are at least 1."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -51,8 +51,8 @@ class Enlarged:
 
     Attributes:
         columns: of the recorded tunables in the whole space.
-        ranks: for each of them, the recorded rank that stands for each value.
-        names: which of them have no order; their value must agree where any recorded one does.
+        ranks: for each of them, the recorded rank that represents each value.
+        names: which of them have no order; their value must match if any recorded one does.
         factors: for every other tunable, by rank.
     """
 
@@ -82,7 +82,7 @@ class Enlarged:
 
 @cache
 def enlarged(name: str) -> Enlarged:
-    """The whole space of the recording with this name."""
+    """Return the whole space of the recording with this name."""
     definition = next(each for each in definitions() if each.name == name)
     family = find(definition.family).family
     space = family.space(family.problem(definition.problem, "cuda"), known("sm_90"), Objective())
@@ -103,7 +103,7 @@ def enlarged(name: str) -> Enlarged:
 
 
 def _nearest(tunable: Tunable, recorded: Tunable) -> np.ndarray:
-    """The recorded rank for each value: its own, else that of the nearest number."""
+    """Return the recorded rank for each value: its own, else that of the nearest number."""
     found = []
     for value in tunable.values:
         if value in recorded.values:
@@ -115,7 +115,7 @@ def _nearest(tunable: Tunable, recorded: Tunable) -> np.ndarray:
 
 
 def _factors(tunable: Tunable) -> Floats:
-    """1 for the default, which is what was recorded; for each other value the same number in every run."""
+    """Return factors: 1 for the recorded default; for each other value the same number in every run."""
     found = np.ones(len(tunable.values))
     for rank, value in enumerate(tunable.values):
         if rank != tunable.default_index:
@@ -125,7 +125,7 @@ def _factors(tunable: Tunable) -> Floats:
 
 
 def ratios(strategy: str, trials: int, run: tuple[str, int]) -> Floats:
-    """The best time over the recorded optimum after each trial of one search, given its space and seed."""
+    """Return the best time relative to the recorded optimum after each trial of one search."""
     name, seed = run
     ground = enlarged(name)
     space = ground.search_space.space

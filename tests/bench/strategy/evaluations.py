@@ -1,4 +1,4 @@
-"""The evaluation axis: how near the optimum is, counted in evaluations."""
+"""Evaluation axis: distance from the optimum by number of evaluations."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,12 +15,12 @@ from tests.bench.strategy.scores import Figure, by_evaluations, figure, mean_ove
 BUDGET = 200
 HORIZONS = (100, BUDGET)
 AT_BEST = 1.001
-"""Of the optimum's time: so near, noise tells no difference."""
+"""Factor of the optimum's time within which noise hides differences."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """One contestant.
+    """Scores of one contestant.
 
     Attributes:
         p100, p200: the score after 100 and 200 evaluations, mean over the spaces.
@@ -30,8 +30,8 @@ class Standing:
         mean_ratio: the mean over all runs after 200.
         harsh_ratio: the mean over the spaces of the median after 200.
         least_distinct: distinct valid evaluations of the shortest run, 200 at most.
-        whole: each run has 200, or all that the space has.
-        asks: proposals for each evaluation.
+        whole: True if each run has 200 evaluations, or all of the space.
+        asks: proposals per evaluation.
         draws: resampled values of p100 and p200.
     """
 
@@ -51,7 +51,7 @@ class Standing:
 
 @dataclass(frozen=True, kw_only=True)
 class CourseOf:
-    """200 evaluations, and on until random search would have covered the share: the time axis uses the same runs."""
+    """Course of 200 evaluations, continued until random search covers the share; the time axis reuses the runs."""
 
     share: float
 
@@ -60,7 +60,7 @@ class CourseOf:
 
 
 def compare(effort: Effort, contestants: Sequence[Contestant]) -> tuple[Field, dict[str, Standing]]:
-    """Play and score; the runs are handed back for the time axis."""
+    """Run and score; also return the runs for the time axis."""
     whole = gather(effort, [each for each in contestants if not each.brief], CourseOf(share=effort.share))
     brief = gather(effort, [each for each in contestants if each.brief], lambda _: Course(trials=BUDGET))
     field = replace(whole, runs={**whole.runs, **brief.runs})
@@ -102,6 +102,6 @@ def _trials(ground: Ground, runs: Sequence[Run]) -> float:
 
 
 def lead(ours: Standing, theirs: Standing, score: str = "p200") -> Figure:
-    """How far one is ahead of the other, with the interval of the difference."""
+    """Return the lead of one contestant over another, with the interval of the difference."""
     estimate = getattr(ours, score).estimate - getattr(theirs, score).estimate
     return figure(estimate, ours.draws[score] - theirs.draws[score])

@@ -1,7 +1,7 @@
-"""What knowing of failures is worth where most configs fail: recordings in which most are made to.
+"""Value of a model of failures in spaces where most configs fail.
 
-Every recorded config has a made-up demand, a sum of its values' ranks with random weights, as registers or shared
-memory are one; the most demanding fail. The best config is never among them.
+Every recorded config gets a synthetic demand, a randomly weighted sum of its values' ranks, like registers or shared
+memory; the most demanding configs fail. The best config never does.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ FAIL = 0.8
 """Share of the configs that fail."""
 
 SHARE = 0.2
-"""Of the seeds."""
+"""Share of the seeds."""
 
 TRIALS = 100
 PIECE = "without the chance of success"
@@ -31,11 +31,11 @@ SEED = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Toll:
-    """How searches go where most fails.
+    """Results of searches where most configs fail.
 
     Attributes:
         p100: the score after 100 evaluations; random search is calculated over the configs that work.
-        failed: share of the trials that did.
+        failed: share of failed trials.
     """
 
     p100: float
@@ -43,7 +43,7 @@ class Toll:
 
 
 def barred(ground: Ground, share: float = FAIL) -> Ground:
-    """The same recording with this share of its configs failing."""
+    """Return the recording with this share of its configs failing."""
     rng = np.random.default_rng(SEED)
     ranks = np.array([ground.space.encode(entry.config) for entry in ground.entries])
     spans = np.maximum(ranks.max(axis=0), 1)
@@ -64,7 +64,7 @@ def barred(ground: Ground, share: float = FAIL) -> Ground:
 
 
 def compare(grounds: Sequence[Ground], strategy: str, seeds: int) -> dict[str, list[Toll]]:
-    """The default with and without what knows of failures, by space."""
+    """Compare the default with and without its failure model, by space."""
     factories = {strategy: STRATEGIES[strategy], PIECE: VARIANTS[PIECE]}
     hard = [barred(ground) for ground in grounds]
     course = Course(clock="steps", trials=TRIALS)

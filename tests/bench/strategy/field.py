@@ -1,4 +1,4 @@
-"""The runs of one question, gathered: curves by contestant and space, ready to be scored."""
+"""Runs of one question: curves by contestant and space, ready to be scored."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ from tests.bench.strategy.tournament import Match, play
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How much is played, and where it is kept.
+    """Number of runs, and where they are stored.
 
     Attributes:
-        seeds: repetitions of each contestant on each space; slow contestants play their share of them.
-        processes: that play; 0 plays nothing.
+        seeds: repetitions of each contestant on each space; slow contestants run a share of them.
+        processes: number of processes; 0 runs nothing.
         share: of the way to the optimum that random search covers until the time axis ends.
     """
 
@@ -36,18 +36,18 @@ class Effort:
 
 @dataclass(frozen=True, kw_only=True)
 class Field:
-    """Runs by contestant, then by space in the order of `grounds`; only of those with two runs on each space."""
+    """Runs by contestant, then by space in the order of `grounds`; only contestants with two runs on each space."""
 
     grounds: Sequence[Ground]
     runs: Mapping[str, Sequence[Sequence[Run]]]
 
     def curves(self, name: str, curve: Callable[[int, Run], Floats]) -> list[Floats]:
-        """One array a space, seeds first; `curve` gets the space's position and a run."""
+        """Return one array per space, seeds first; `curve` gets the space's position and a run."""
         return [np.array([curve(place, run) for run in runs]) for place, runs in enumerate(self.runs[name])]
 
 
 def gather(effort: Effort, contestants: Sequence[Contestant], course: Callable[[Ground], Course]) -> Field:
-    """Play what is missing and read everything back; without processes only read what was played on every space."""
+    """Run what is missing and read everything; without processes only read contestants with runs on every space."""
     grounds = effort.grounds
     wanted = {each.name: tuple(range(max(2, round(effort.seeds * each.share)))) for each in contestants}
     if effort.processes:

@@ -1,4 +1,4 @@
-"""The sampler on plain studies of functions with real parameters, beside Optuna's TPE."""
+"""The sampler on plain studies of functions with real parameters, compared with Optuna's TPE."""
 
 import math
 import warnings
@@ -14,16 +14,16 @@ from optuna.samplers import BaseSampler, TPESampler
 from evo.strategy.sampler import KernelEvoSampler
 
 SHARE = 0.1
-"""Of the seeds."""
+"""Share of the seeds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Function:
-    """What is minimised.
+    """A function to minimise.
 
     Attributes:
         bounds: of each parameter.
-        optimum: the least value there.
+        optimum: its minimum.
     """
 
     value: Callable[[Sequence[float]], float]
@@ -54,7 +54,7 @@ _P = 1e-4 * np.array(
 
 
 def hartmann(x: Sequence[float]) -> float:
-    """In six dimensions, https://www.sfu.ca/~ssurjano/hart6.html; negative."""
+    """Six-dimensional, https://www.sfu.ca/~ssurjano/hart6.html; negative."""
     return -float(np.array([1.0, 1.2, 3.0, 3.2]) @ np.exp(-(_A * (np.asarray(x) - _P) ** 2).sum(axis=1)))
 
 
@@ -85,7 +85,7 @@ SAMPLERS: dict[str, Sampler] = {
 
 
 def compare(seeds: int) -> dict[str, dict[str, float]]:
-    """By sampler and function how far above the optimum a study's best value is, the median over the seeds."""
+    """Return by sampler and function the distance of the best value from the optimum, the median over the seeds."""
     return {
         name: {
             what: float(np.median([_best(function, sampler, seed) - function.optimum for seed in range(seeds)]))
@@ -103,7 +103,7 @@ def _best(function: Function, sampler: Sampler, seed: int) -> float:
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # multivariate is experimental
+        warnings.simplefilter("ignore")  # the multivariate option is experimental
         study = optuna.create_study(sampler=sampler(space, seed))
     study.optimize(objective, n_trials=function.trials)
     return study.best_value

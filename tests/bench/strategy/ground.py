@@ -1,4 +1,4 @@
-"""A recorded space as arrays: what a contestant may try, and what every try costs and brings."""
+"""A recorded space as arrays: the valid configs, with the cost and the result of each."""
 
 import hashlib
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Ground:
-    """One recorded space; a *place* is the position of a config in the recording.
+    """One recorded space; a *place* is the index of a config in the recording.
 
     Attributes:
         digest: of all that follows, as it was read: equal digests, equal places.
@@ -50,16 +50,16 @@ class Ground:
 
     @property
     def mean_cost_s(self) -> float:
-        """What one evaluation costs on average, failed ones included."""
+        """Return the average cost of an evaluation, failed ones included."""
         return float(self.costs_s.mean())
 
     def place(self, config: Config) -> int | None:
-        """Where a config stands in the recording; None when it breaks the space's constraints."""
+        """Return the index of a config in the recording; None if it breaks the space's constraints."""
         return self.places.get(config_key(config))
 
 
 def of(recording: Recording) -> Ground:
-    """The arrays of a recording."""
+    """Return the arrays of a recording."""
     entries, keys = list(recording.entries.values()), list(recording.entries)
     tunables = [Tunable(name=name, values=values) for name, values in recording.tunables.items()]
     times_us = np.array([_time_us(entry) for entry in entries])
@@ -82,14 +82,14 @@ def of(recording: Recording) -> Ground:
 
 @lru_cache(maxsize=16)
 def load(path: Path) -> Ground:
-    """Read a recording file, once a process."""
+    """Read a recording file, once per process."""
     package = find(str(path))
     assert package.recording is not None
     return of(package.recording)
 
 
 def paths(folder: Path = SPACES) -> Iterator[Path]:
-    """The recording files of a folder, in order; the figures of an earlier bench may lie beside them."""
+    """Return the recording files of a folder, in order; the folder may also hold figures of an earlier run."""
     found = [*folder.glob("*.json"), *folder.glob("*.json.gz")]
     yield from sorted(path for path in found if path.name != FIGURES)
 

@@ -1,8 +1,8 @@
-"""Kernel Tuner's own strategies on a runner that replays, as its simulation mode does, on any number of workers.
+"""Kernel Tuner's strategies on a replaying runner, like its simulation mode, with any number of workers.
 
-Its simulation mode itself is not used because it reads the cache file anew for each run and evaluates nothing side by
-side; strategies, cost function, search space and budget are Kernel Tuner's. A strategy that hands over several configs
-at once has them evaluated side by side, as its parallel runner does; the others use one worker.
+Its simulation mode is not used because it reads the cache file again for each run and evaluates nothing in parallel.
+Strategies, cost function, search space and budget are Kernel Tuner's. Strategies that submit several configs at once
+have them evaluated in parallel, as with its parallel runner; the others use one worker.
 """
 
 import hashlib
@@ -31,18 +31,18 @@ STRATEGIES: dict[str, dict[str, Any]] = {
     "genetic_algorithm": {"popsize": 20},
     "simulated_annealing": {},
 }
-"""By name, with options that differ from their defaults; all of them repeat exactly when seeded."""
+"""Options by name that differ from their defaults; all strategies are deterministic when seeded."""
 
 PARALLEL = ("genetic_algorithm",)
-"""Those that hand over several configs at once."""
+"""Strategies that submit several configs at once."""
 
 PLANNED = 200
 MOST_ASKS = 20_000
-"""Proposals, repeats included, after which a strategy is taken to have come to its end."""
+"""Proposals, repetitions included, after which a strategy counts as finished."""
 
 
 def contestants() -> list[Contestant]:
-    """None when Kernel Tuner is not installed."""
+    """Return the contestants; none if Kernel Tuner is not installed."""
     if not find_spec("kernel_tuner"):
         return []
     source = Path(__file__).read_bytes()
@@ -54,7 +54,7 @@ def contestants() -> list[Contestant]:
 
 
 def planned(course: Course) -> int:
-    """The budget a strategy is told, by which some plan their cooling."""
+    """Return the budget passed to a strategy, which some use to plan their cooling."""
     return max(course.trials, PLANNED)
 
 
@@ -82,7 +82,7 @@ def _play(name: str, ground: Ground, seed: int, course: Course) -> Run:
 
 
 class Replay:
-    """In a runner's place: looks results up, and keeps the simulated time."""
+    """Replacement for a runner: looks up results, and keeps the simulated time."""
 
     def __init__(self, ground: Ground, course: Course) -> None:
         self._ground = ground
@@ -95,11 +95,11 @@ class Replay:
         self._asks = 0
 
     def resume(self) -> None:
-        """The strategy thinks from now on."""
+        """Start the strategy's processor time."""
         self._since = time.process_time()
 
     def played(self) -> Run:
-        """What was evaluated so far."""
+        """Return the evaluations so far."""
         done = sorted(self._done)
         return Run(
             places=[place for _, place in done],
@@ -109,14 +109,14 @@ class Replay:
         )
 
     def run(self, elements: Any, options: Any) -> list[dict[str, Any] | None]:
-        """What Kernel Tuner's runners do: evaluate a batch; None for what the budget no longer allows."""
+        """Evaluate a batch as Kernel Tuner's runners do; None for configs beyond the budget."""
         self._think()
         results = [self._result(tuple(element), options) for element in self._side_by_side(elements)]
         self.resume()
         return results
 
     def add_strategy_time(self, seconds: float) -> None:
-        """Kept here by processor time instead."""
+        """Ignored: the strategy's processor time is measured here instead."""
 
     def available_parallelism(self) -> int:
         return self._course.workers
@@ -139,7 +139,7 @@ class Replay:
             self._now_s += spent_s
 
     def _side_by_side(self, elements: Any) -> Any:
-        """Hand out the elements; the clock then stands at the end of the last one."""
+        """Distribute the elements over the workers; the clock then shows the end of the last one."""
         self._idle = [self._now_s] * self._course.workers
         yield from elements
         self._now_s = max(self._now_s, *self._idle)
@@ -175,7 +175,7 @@ class Replay:
 
 
 class Budget:
-    """In the place of Kernel Tuner's: the course decides when it is spent."""
+    """Replacement for Kernel Tuner's budget: the course decides when it is used up."""
 
     def __init__(self, replay: Replay) -> None:
         self._replay = replay
@@ -201,11 +201,11 @@ class Budget:
         return max(0, self.max_fevals - len(self._replay._done))
 
     def add_evaluations(self, n: int = 1) -> None:
-        """Counted by the runner."""
+        """Ignored: the runner counts evaluations."""
 
 
 def _fresh(searchspace: Any) -> Any:
-    """The same space with empty caches of neighbours: they forget whom they gave, so one run would steer the next."""
+    """Return the space with empty caches of neighbours; used caches would make runs depend on each other."""
     fresh = copy(searchspace)
     methods = tuple(fresh._Searchspace__neighbor_cache)
     fresh._Searchspace__neighbor_cache = {method: {} for method in methods}

@@ -1,4 +1,4 @@
-"""The time axis: recorded compile and benchmark time of each config, and the contestant's own time to ask."""
+"""Time axis: recorded compile and benchmark time of each config, and the contestant's own time per proposal."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ class Timing:
 
     Attributes:
         alone: with one worker.
-        together: with eight; one that asks for a single config at a time uses one of them.
+        together: with eight; a contestant that proposes one config at a time uses one of them.
         seeds: with one worker and with eight.
-        asking_ms: the median processor time of one ask.
+        asking_ms: the median processor time of a proposal.
     """
 
     alone: Figure
@@ -33,7 +33,7 @@ class Timing:
 
 
 def compare(effort: Effort, alone: Field, contestants: Sequence[Contestant]) -> dict[str, Timing]:
-    """Score the runs with one worker, and play and score those with eight."""
+    """Score the runs with one worker, and run and score those with eight."""
     several = [each for each in contestants if each.parallel and each.name in alone.runs]
 
     def course(ground: Ground) -> Course:

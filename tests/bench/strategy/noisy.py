@@ -1,8 +1,8 @@
-"""What measuring again is worth where times are noisy: recordings told with noise, some times far too short.
+"""Value of repeated measurement when times are noisy: recordings with noise, and some times far too short.
 
 Every `Policy.challenge_every` trials the best one challenges, at the end three do, and a confirmation finds the
-recorded time. With corrections the strategy goes by that, without them by what it was told first. Scores are of
-recorded times: what a search really tried counts, not what it was told.
+recorded time. With corrections the strategy uses it; without, it keeps the first time. Scores use the recorded times of
+the configs tried, not the noisy ones.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ from tests.bench.strategy.simulate import Simulation
 from tests.bench.strategy.variants import VARIANTS, Factory
 
 SHARE = 0.4
-"""Of the seeds."""
+"""Share of the seeds."""
 
 TRIALS = 200
 PIECE = "a lead counts in full"
@@ -30,11 +30,11 @@ PIECE = "a lead counts in full"
 
 @dataclass(frozen=True, kw_only=True)
 class Noise:
-    """How times are told.
+    """Noise of measured times.
 
     Attributes:
         spread: standard deviation of the logarithm.
-        lucky: how often a time is too short besides …
+        lucky: probability that a time is too short …
         factor: … by this factor.
     """
 
@@ -43,7 +43,7 @@ class Noise:
     factor: float = 1.0
 
     def factors(self, seed: int) -> Iterable[float]:
-        """What one told time after the other is multiplied with."""
+        """Yield the factors of successive measured times."""
         rng = np.random.default_rng((seed, 1))
         while True:
             factor = float(np.exp(rng.normal(0, self.spread)))
@@ -57,7 +57,7 @@ NOISES = {
 
 
 class NoisyPlayer(OurPlayer):
-    """Is told noisy times, and with `corrects` what confirmations find."""
+    """Gets noisy times and, with `corrects`, the confirmed ones."""
 
     def __init__(self, ground: Ground, factory: Factory, seed: int, noise: Noise, *, corrects: bool) -> None:
         super().__init__(ground, factory, seed)
@@ -73,7 +73,7 @@ class NoisyPlayer(OurPlayer):
         self._challenge(ended=False)
 
     def champion_us(self) -> float:
-        """The fastest that a confirmation found once the search has ended; infinite where nothing was measured."""
+        """Return the fastest confirmed time after the end of the search; infinite if nothing was measured."""
         while self._challenge(ended=True):
             pass
         return min(self._confirmed_us, default=float("inf"))
@@ -92,11 +92,11 @@ class NoisyPlayer(OurPlayer):
 
 @dataclass(frozen=True, kw_only=True)
 class Hearing:
-    """How searches of one space went.
+    """Results of searches of one space.
 
     Attributes:
-        p100, p200: scores after so many evaluations.
-        champion: mean of the champions' recorded times over the optimum.
+        p100, p200: scores after this many evaluations.
+        champion: mean ratio of the champions' recorded times to the optimum.
     """
 
     p100: float
@@ -105,7 +105,7 @@ class Hearing:
 
 
 def compare(grounds: Sequence[Ground], strategy: str, seeds: int) -> dict[str, list[Hearing]]:
-    """The default, and without what a lucky time cannot do to it, with corrections and without, by noise and space."""
+    """Compare the default, without noise and with noise, with and without corrections, by noise and space."""
     factories = {"": STRATEGIES[strategy], f", {PIECE}": VARIANTS[PIECE]}
     return {
         f"{name}, {'corrected' if corrects else 'as told'}{piece}": [

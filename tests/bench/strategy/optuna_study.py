@@ -1,8 +1,8 @@
-"""Samplers of Optuna on a plain study, as somebody would use them who knows which configs are valid only by asking.
+"""Optuna's samplers on a plain study, as used by someone who learns which configs are valid only by trying.
 
-What breaks the space's constraints, or was asked before, costs no evaluation and brings nothing: the sampler is told
-and asked again. A violation is told as a time 1.5 times the worst one so far, since most samplers go on proposing what
-they are told as failed; a repeat either likewise or as its time, and both ways are compared.
+A config that violates a constraint, or was proposed before, costs no evaluation: its result is reported to the sampler,
+which proposes again. A violation is reported as 1.5 times the worst time so far, because most samplers keep proposing
+configs reported as failed. A repetition is reported either likewise or with its time; both ways are compared.
 """
 
 import hashlib
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 
 PENALTY = 1.5
 FIRST_PENALTY = 1e9
-"""Microseconds told of a rejection before anything was measured."""
+"""Microseconds reported for a rejection before anything was measured."""
 
 PATIENCE = 300
-"""Rejections in a row after which a sampler is taken to have come to its end."""
+"""Consecutive rejections after which a sampler counts as finished."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entrant:
-    """A sampler and how it is used.
+    """A sampler and its use.
 
     Attributes:
         sampler: from a seed.
-        by_rank: numbers are sampled by their rank instead of as a choice; for samplers that need an order.
-        repeats_cost: a repeat is told as a violation is.
+        by_rank: True if numbers are sampled by rank instead of as a choice, for samplers that need an order.
+        repeats_cost: True if a repetition is reported like a violation.
     """
 
     sampler: "Callable[[int], BaseSampler]"
@@ -87,7 +87,7 @@ class StudyPlayer:
         self._study.tell(self._pending.pop(place), self._value(place))
 
     def _value(self, place: int | None) -> float:
-        """What is told of a config; None: of one that brought nothing."""
+        """Return the value to report for a config; None for a failed one."""
         time_us = float("inf") if place is None else float(self._ground.times_us[place])
         if time_us < float("inf"):
             return time_us
@@ -95,7 +95,7 @@ class StudyPlayer:
 
 
 def contestants() -> list[Contestant]:
-    """Those whose requirements are installed."""
+    """Return the contestants whose packages are installed."""
     found = [
         _contestant("Optuna TPE", Entrant(sampler=_tpe, by_rank=False, repeats_cost=False)),
         _contestant("Optuna TPE, repeats cost", Entrant(sampler=_tpe, by_rank=False)),
@@ -142,5 +142,5 @@ def _play(entrant: Entrant, ground: Ground, seed: int, course: Course) -> Run:
     import warnings
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # experimental samplers, and independent sampling of one-valued tunables
+        warnings.simplefilter("ignore")  # warnings of experimental samplers and of one-valued tunables
         return Simulation(ground, StudyPlayer(ground, entrant, seed), course).play()

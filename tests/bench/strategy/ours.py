@@ -1,4 +1,4 @@
-"""The strategies of `evo.strategy`, and what is left of the default when one of its pieces is taken out."""
+"""Built-in strategies of `evo.strategy`, and the default with a part removed."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -18,10 +18,10 @@ from tests.bench.strategy.sources import sources
 from tests.bench.strategy.variants import CROWDED, STEPS, VARIANTS
 
 DECIDES = ("evo.search.search", "evo.strategy")
-"""What a proposal rests on, with all that they import …"""
+"""Modules that decide a proposal, together with everything they import …"""
 
 LIBRARIES = ("numpy", "scipy", "optuna")
-"""… and whose arithmetic and sampler."""
+"""… and the packages of their arithmetic and sampler."""
 
 
 class OurPlayer:
@@ -54,18 +54,18 @@ class OurPlayer:
 
 
 def contestants() -> list[Contestant]:
-    """Each strategy by its name."""
+    """Return each strategy by name."""
     digest = _digest()
     return [_contestant(name, digest, factory) for name, factory in STRATEGIES.items()]
 
 
 def variants() -> list[Contestant]:
-    """The default with a piece taken out or replaced."""
+    """Return the default with a part removed or replaced."""
     return _of_variants(VARIANTS)
 
 
 def steps() -> list[Contestant]:
-    """The default as far as it is built up."""
+    """Return the default as it is built up step by step."""
     return _of_variants({name: factory for name, (_, factory) in STEPS.items()})
 
 
@@ -75,7 +75,7 @@ def _of_variants(factories: Mapping[str, Callable[[Context], Strategy]]) -> list
 
 
 def crowded() -> list[Contestant]:
-    """The default without a piece that only many workers notice."""
+    """Return the default without a part that matters only with many workers."""
     return _of_variants(CROWDED)
 
 

@@ -1,4 +1,4 @@
-"""The two ways a contestant plays: asked for one config after the other, or in charge of its own loop."""
+"""Two kinds of contestants: one is asked for each config, the other runs its own loop."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,34 +9,34 @@ from tests.bench.strategy.run import Course, Run
 
 
 class Player(Protocol):
-    """One run's ask and tell; places stand for configs."""
+    """Ask and tell of one run. Configs are given by their places."""
 
     asks: int
 
     @property
     def full(self) -> bool:
-        """Whether it had rather hear of a result than be asked for more now; never while nothing is under way."""
+        """Return True while the player prefers a result to another proposal; never while nothing is pending."""
         ...
 
     def ask(self) -> int | None:
-        """A valid config that was never asked before; None when it has none to offer."""
+        """Return a valid config that was not proposed before; None if there is none."""
         ...
 
     def tell(self, place: int) -> None:
-        """The evaluation of a config has ended the way it is recorded."""
+        """Record that the evaluation of a config has ended with its recorded result."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Contestant:
-    """Somebody who searches.
+    """A search method to be compared.
 
     Attributes:
-        digest: of all that decides what it proposes; equal digests, equal runs but for the time they take.
+        digest: of everything that decides its proposals; equal digests give equal runs except for time.
         play: one run on a space with a seed.
-        share: the share of the seeds that are played: less than one for those that take too long.
-        brief: ends after the evaluations that count, also where the time axis goes on; its best stays until then.
-        parallel: whether it can ask for more than one config before a result.
+        share: share of the seeds to run: below one for slow contestants.
+        brief: True if a run ends after the scored evaluations even if the time axis continues with its best.
+        parallel: True if it can propose several configs before a result.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Asks the questions one after the other; the tables become a page, the figures a JSON document."""
+"""Runs the questions one after the other; writes the tables as a page and the figures as JSON."""
 
 import os
 import platform
@@ -35,13 +35,13 @@ PACKAGES = ("numpy", "scipy", "optuna", "kernel_tuner", "cmaes", "torch")
 
 @dataclass(kw_only=True)
 class Report:
-    """Filled question by question.
+    """Report that is filled question by question.
 
     Attributes:
         page: Markdown.
-        figures: what JSON keeps.
-        missed: what must hold and does not.
-        judges: whether enough is played to say so.
+        figures: for JSON.
+        missed: conditions that are not met.
+        judges: True if enough runs exist to judge the conditions.
     """
 
     tell: Callable[[str], None]
@@ -61,13 +61,13 @@ class Report:
         self.missed += missed if self.judges else ()
 
     def lack(self) -> None:
-        """There is nothing to judge by."""
+        """Note that runs needed for the judgement are missing."""
         self.add(f"{NOTHING}\n")
         self.missed.append(NOTHING)
 
 
 def plain(value: Any) -> Any:
-    """As JSON has it; resampled draws are left out."""
+    """Return a JSON value without resampled draws."""
     if is_dataclass(value) and not isinstance(value, type):
         return {key: plain(each) for key, each in asdict(value).items() if key != "draws"}
     if isinstance(value, Mapping):
@@ -89,7 +89,7 @@ def heading(report: Report, effort: Effort) -> None:
 
 
 def ask_evaluations(report: Report, effort: Effort, contestants: list[Contestant]) -> None:
-    """The evaluation axis and, from the same runs, the time axis."""
+    """Compute the evaluation axis and, from the same runs, the time axis."""
     runs, found = evaluations.compare(effort, contestants)
     if DEFAULT not in found:
         report.lack()

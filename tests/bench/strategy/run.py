@@ -1,4 +1,4 @@
-"""What one contestant did on one space with one seed, and how long it was meant to go on."""
+"""A run of one contestant on one space with one seed, and its length."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
@@ -12,14 +12,14 @@ Clock: TypeAlias = Literal["recorded", "steps"]
 
 @dataclass(frozen=True, kw_only=True)
 class Course:
-    """How long a run lasts, and in which time.
+    """Length and clock of a run.
 
     Attributes:
-        workers: how many configs are evaluated at once.
-        clock: ``recorded``: an evaluation lasts as long as when it was recorded, and asking takes its time too;
-            ``steps``: every evaluation lasts one second and asking nothing, so workers ask in step.
-        trials: evaluations the run lasts at least …
-        until_s: … and seconds of the clock it lasts at least.
+        workers: number of configs evaluated at once.
+        clock: ``recorded``: an evaluation takes its recorded duration, and proposals take their own time;
+            ``steps``: every evaluation takes one second and proposals none, so workers are synchronous.
+        trials: least number of evaluations …
+        until_s: … and least duration in seconds of the clock.
         goal: the run ends earlier when a config this close to the optimum (1.05: 5 % slower) has ended.
     """
 
@@ -31,7 +31,7 @@ class Course:
 
     @property
     def key(self) -> str:
-        """Names a cached run: equal keys, equal courses."""
+        """Return the name of a cached run: equal keys, equal courses."""
         goal = f"-to{self.goal:g}" if self.goal else ""
         return f"{self.workers}x{self.clock}-{self.trials}n-{self.until_s:.6g}s{goal}"
 
@@ -41,10 +41,10 @@ class Run:
     """Evaluations in the order they ended.
 
     Attributes:
-        places: which config, by its place in the recording.
+        places: of the configs in the recording.
         ended_s: on the clock of the course.
-        asking_s: processor time of the contestant between two results, ask by ask.
-        asks: how often it proposed something, repeats and constraint violations included.
+        asking_s: processor time of each proposal.
+        asks: number of proposals, repetitions and constraint violations included.
     """
 
     places: list[int]
@@ -53,27 +53,27 @@ class Run:
     asks: int
 
     def document(self) -> dict[str, Any]:
-        """As JSON, times rounded to microseconds."""
+        """Return a JSON document with times rounded to microseconds."""
         rounded = {name: [round(each, 6) for each in getattr(self, name)] for name in ("ended_s", "asking_s")}
         return asdict(self) | rounded
 
     def best_us(self, ground: Ground, evaluations: int) -> Floats:
-        """The best time after 1, 2, … evaluations; the last one stays when the run was shorter."""
+        """Return the best time after 1, 2, … evaluations; the last one is repeated for a shorter run."""
         best = np.minimum.accumulate(ground.times_us[self.places])[:evaluations]
         return np.concatenate([best, np.full(evaluations - len(best), best[-1] if len(best) else np.inf)])
 
     def best_us_at(self, ground: Ground, moments_s: Floats) -> Floats:
-        """The best time at each of these moments; infinite before the first result."""
+        """Return the best time at each of these moments; infinite before the first result."""
         best = np.concatenate([[np.inf], np.minimum.accumulate(ground.times_us[self.places])])
         result: Floats = best[np.searchsorted(self.ended_s, moments_s, side="right")]
         return result
 
     def seconds_to(self, ground: Ground, goal: float) -> float:
-        """When on the clock of the course that one had ended; infinite if none ever was."""
+        """Return when, on the course's clock, such a config had ended; infinite if none did."""
         evaluations = self.evaluations_to(ground, goal)
         return self.ended_s[int(evaluations) - 1] if np.isfinite(evaluations) else float("inf")
 
     def evaluations_to(self, ground: Ground, goal: float) -> float:
-        """How many evaluations had ended when one was this close to the optimum; infinite if none ever was."""
+        """Return the number of evaluations until one was this close to the optimum; infinite if none was."""
         hits = np.flatnonzero(ground.times_us[self.places] <= goal * ground.optimum_us)
         return float(hits[0] + 1) if len(hits) else float("inf")

@@ -1,4 +1,4 @@
-"""The score of a strategy: how much of the way from random search to the optimum it covers. 0 = random, 1 = at once.
+"""Score of a strategy: the share of the way from random search to the optimum. 0 = random, 1 = optimal at once.
 
 P(M) = (S(M) - F(M)) / (S(M) - optimum), with S the calculated random search and F the median best over the seeds.
 """
@@ -12,10 +12,10 @@ from tests.bench.strategy.baseline import SHARE, evaluations_until, expected_us
 from tests.bench.strategy.ground import Floats, Ground
 
 FROM = 10
-"""Evaluations before which nobody is compared."""
+"""First evaluation that is compared."""
 
 POINTS = 50
-"""Equidistant moments of the time axis."""
+"""Number of equidistant moments of the time axis."""
 
 RESAMPLED = 300
 LEVEL = 0.95
@@ -31,14 +31,14 @@ class Figure:
 
 
 def improvement(random_us: Floats, found_us: Floats, optimum_us: float) -> Floats:
-    """P at each point; never having found anything counts like the slowest that random search expects."""
+    """Return P at each point. A run without any result counts as the slowest expected random result."""
     found = np.where(np.isfinite(found_us), found_us, random_us[0])
     room = random_us - optimum_us
     return np.where(room > 0, (random_us - found) / np.where(room > 0, room, 1.0), 1.0)
 
 
 def by_evaluations(ground: Ground, curves_us: Floats, upto: Sequence[int]) -> Floats:
-    """The mean of P(10) … P(n) for each n of `upto`; curves of shape (seeds, at least the last n)."""
+    """Return the mean of P(10) … P(n) for each n of `upto`; curves of shape (seeds, at least the last n)."""
     points = np.arange(FROM, max(upto) + 1)
     random_us = expected_us(ground.falling_us, points.astype(float))
     gained = improvement(random_us, _middle(curves_us[:, points - 1]), ground.optimum_us)
@@ -46,13 +46,13 @@ def by_evaluations(ground: Ground, curves_us: Floats, upto: Sequence[int]) -> Fl
 
 
 def by_time(ground: Ground, curves_us: Floats, share: float = SHARE) -> Floats:
-    """The mean of P at the moments `moments_s` gives, shape (1,); curves of shape (seeds, POINTS)."""
+    """Return the mean of P at the moments of `moments_s`, shape (1,); curves of shape (seeds, POINTS)."""
     random_us = expected_us(ground.falling_us, _evaluations(ground, share))
     return improvement(random_us, _middle(curves_us), ground.optimum_us).mean(keepdims=True)
 
 
 def moments_s(ground: Ground, workers: int, share: float = SHARE) -> Floats:
-    """The equidistant points of the time axis, up to where random search has covered the share."""
+    """Return the equidistant points of the time axis, until random search has covered the share."""
     moments: Floats = _evaluations(ground, share) * ground.mean_cost_s / workers
     return moments
 
@@ -60,11 +60,11 @@ def moments_s(ground: Ground, workers: int, share: float = SHARE) -> Floats:
 def mean_over_spaces(
     curves: Sequence[Floats], score: Callable[[int, Floats], Floats], rng: np.random.Generator
 ) -> tuple[Floats, Floats]:
-    """The mean scores over the spaces, and the resampled means they take their intervals from.
+    """Return the mean scores over the spaces, and the resampled means for their intervals.
 
     Args:
         curves: of each space, seeds first.
-        score: of a space, by its position and (resampled) curves; several scores at once.
+        score: scores of a space, from its position and (resampled) curves.
 
     Returns:
         Shapes (scores,) and (RESAMPLED, scores).
@@ -78,7 +78,7 @@ def mean_over_spaces(
 
 
 def figure(estimate: float, draws: Floats) -> Figure:
-    """The percentile interval of resampled estimates."""
+    """Return the percentile interval of resampled estimates."""
     low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Figure(estimate=estimate, low=float(low), high=float(high))
 

@@ -1,4 +1,4 @@
-"""Lets a player search a recorded space on simulated workers."""
+"""Simulates workers that evaluate a player's proposals on a recorded space."""
 
 import heapq
 import time
@@ -8,11 +8,11 @@ from tests.bench.strategy.player import Player
 from tests.bench.strategy.run import Course, Run
 
 PROTOCOL = "1"
-"""Counts up when runs of this and the version before are not to be compared."""
+"""Increased when runs of different versions must not be compared."""
 
 
 class Simulation:
-    """Evaluations take their time side by side; asking and telling go through one service, one at a time."""
+    """Evaluations run in parallel; proposals and results pass through one service, one at a time."""
 
     def __init__(self, ground: Ground, player: Player, course: Course) -> None:
         self._ground = ground
@@ -34,7 +34,7 @@ class Simulation:
         return Run(places=run.places, ended_s=run.ended_s, asking_s=run.asking_s, asks=self._player.asks)
 
     def _fill(self) -> None:
-        """Give every idle worker a config; what ends while others are asked for is told before the next ask."""
+        """Give every idle worker a config. Results that arrive meanwhile are recorded before the next proposal."""
         while self._wanted():
             begun = time.process_time()
             place = self._player.ask()

@@ -1,4 +1,4 @@
-"""Which modules of ours something rests on, by what they import."""
+"""Source files that a module depends on, by its imports."""
 
 import ast
 import importlib.util
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def sources(*modules: str) -> list[Path]:
-    """The files of these modules and of all that they import of the same top-level packages, each once, by path."""
+    """Return the files of these modules and of all their imports from the same top-level packages, by path."""
     known: dict[str, Path] = {}
     waiting = list(modules)
     tops = {name.partition(".")[0] for name in modules}
@@ -21,7 +21,7 @@ def sources(*modules: str) -> list[Path]:
 
 
 def _imported(path: Path) -> Iterator[str]:
-    """Names of modules, and of what is taken from them, which may be modules, too."""
+    """Yield names of modules, and of objects imported from them, which may be modules as well."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (each.name for each in node.names)
@@ -33,6 +33,6 @@ def _imported(path: Path) -> Iterator[str]:
 def _file(name: str) -> Path | None:
     try:
         spec = importlib.util.find_spec(name)
-    except ModuleNotFoundError:  # what is no package has no modules
+    except ModuleNotFoundError:  # the parent is not a package
         return None
     return None if spec is None or spec.origin is None else Path(spec.origin)

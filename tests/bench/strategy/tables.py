@@ -20,7 +20,7 @@ WORTH = ("mean @200", "by space @200", "distinct", "asks")
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """The first column is text, the others are figures; padded so that it reads well in a terminal."""
+    """Return a padded table; the first column is text, the others are figures."""
     widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
     lines = [_line(header, widths), "| " + " | ".join(rule) + " |", *(_line(row, widths) for row in rows)]
@@ -92,7 +92,7 @@ def _grown(alone: Crowd, together: Crowd) -> list[str]:
 
 
 def transfer(found: Mapping[str, Sequence[Start | None]], grounds: Sequence[Ground]) -> str:
-    """P100 and the trials to 95 % of the optimum, by what the search is told first."""
+    """Return P100 and the trials to 95 % of the optimum, by the advice at the start."""
     cells = {
         name: ["" if each is None else f"{each.p100:.2f} / {_trials(each.trials, TRIALS)}" for each in starts]
         for name, starts in found.items()
@@ -133,7 +133,7 @@ def asking(found: Mapping[str, Sequence[Cost]]) -> str:
 
 
 def ablation(found: Mapping[str, Standing], ours: str, grounds: Sequence[Ground]) -> str:
-    """What each piece is worth: the default less the variant without it."""
+    """Return the value of each part: the default minus the variant without it."""
     rows = [
         [name, *_gain(found[ours], each, len(grounds)), f"{each.mean_ratio:.3f}"]
         for name, each in found.items()
@@ -143,7 +143,7 @@ def ablation(found: Mapping[str, Standing], ours: str, grounds: Sequence[Ground]
 
 
 def building(found: Mapping[str, Standing], upon: Mapping[str, str], grounds: Sequence[Ground]) -> str:
-    """What each step adds to what it is built upon."""
+    """Return the gain of each step over the step it builds on."""
     rows = [
         [name, below, *_gain(found[name], found[below], len(grounds)), f"{found[name].p200.estimate:.3f}"]
         for name, below in upon.items()

@@ -1,4 +1,4 @@
-"""Plays what is not in the archive yet, on several processes."""
+"""Runs the matches that are missing in the archive, on several processes."""
 
 import multiprocessing
 import sys
@@ -14,7 +14,7 @@ from tests.bench.strategy.player import Contestant
 from tests.bench.strategy.run import Course, Run
 
 CHUNK = 5
-"""Seeds that one process plays before it reports."""
+"""Seeds that one process runs before it reports."""
 
 SHARES = {
     "tpe": 0.1,
@@ -22,15 +22,15 @@ SHARES = {
     "Optuna CMA-ES": 0.5,
     "Optuna GP": 0.5,
 }
-"""Of the seeds, for those whose asking takes long: from a second a run to a minute."""
+"""Share of the seeds for contestants with slow proposals: a second to a minute per run."""
 
 BRIEF = {"Optuna GP"}
-"""Those that take a minute or two for the evaluations and a quarter of an hour to the end of the time axis."""
+"""Share for contestants that take a minute or two for the evaluations, and much longer for the time axis."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Match:
-    """A contestant on a space, with so many seeds."""
+    """A contestant on a space, with this many seeds."""
 
     contestant: str
     path: Path
@@ -39,14 +39,14 @@ class Match:
 
 
 def contestants() -> dict[str, Contestant]:
-    """Everybody who can play here, by name: our strategies, their variants and steps, Kernel Tuner's and Optuna's."""
+    """Return all available contestants by name: built-in strategies, variants, steps, Kernel Tuner's, Optuna's."""
     own = [*ours.contestants(), *ours.crowded(), *ours.variants(), *ours.steps()]
     everybody = [*own, *kernel_tuner.contestants(), *optuna_study.contestants()]
     return {each.name: replace(each, share=SHARES.get(each.name, 1.0), brief=each.name in BRIEF) for each in everybody}
 
 
 def play(archive: Archive, matches: Iterable[Match], processes: int) -> None:
-    """Fill the archive with these matches; tells on standard error how far it is."""
+    """Fill the archive with these matches; report progress on standard error."""
     known = contestants()
     chunks = [
         replace(match, seeds=missing[start : start + CHUNK])
@@ -54,7 +54,7 @@ def play(archive: Archive, matches: Iterable[Match], processes: int) -> None:
         for missing in [_missing(archive, known[match.contestant], match)]
         for start in range(0, len(missing), CHUNK)
     ]
-    chunks.sort(key=lambda chunk: chunk.seeds)  # a bench that is stopped early has some of everything
+    chunks.sort(key=lambda chunk: chunk.seeds)  # so an interrupted benchmark has runs of every match
     if not chunks:
         return
     begun = time.monotonic()

@@ -1,8 +1,8 @@
-"""Advice: what the champion of another device is worth, and what bad advice costs.
+"""Advice: the value of another device's champion, and the cost of bad advice.
 
-The recordings of one kernel on two devices lend each other their fastest config. Of bad advice there are two kinds, on
-any recording: a config that is fast for its surroundings, far from the best, and as many of the slowest as champions
-are ever taken. What is a warm start instead, all of the search builds on: that row says what bounding the harm costs.
+Recordings of one kernel on two devices exchange their fastest configs. Bad advice is of two kinds, on any recording: a
+local optimum far from the best config, and the slowest configs, as many as champions are ever used. For comparison, a
+warm start with the same configs, on which the whole search builds, shows what bounding the harm costs.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,22 +23,22 @@ TRIALS = 100
 GOAL = 1 / 0.95
 
 BAD = 5
-"""Pieces of bad advice: a search takes so many champions at most."""
+"""Number of bad configs: a search uses this many champions at most."""
 
 DECEPTIVE = (1.2, 2.0)
-"""Times over the optimum's, between which a misleading config lies: worth staying at for who knows nothing better."""
+"""Range of a misleading config's time, relative to the optimum: fast enough to keep a search there."""
 
 SHARE = 0.1
-"""Of the seeds: nothing of this is kept."""
+"""Share of the seeds. These runs are not stored."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """How searches of one space go that begin alike.
+    """Results of searches of one space with the same start.
 
     Attributes:
         p100: the score after 100 evaluations.
-        trials: to come within 5 % of the optimum's speed, the median; infinite when half of the runs did not.
+        trials: median number to come within 5 % of the optimum's speed; infinite if half of the runs did not.
     """
 
     p100: float
@@ -54,14 +54,14 @@ def nothing(ground: Ground, grounds: Sequence[Ground]) -> Sequence[Config]:
 
 
 def champions(ground: Ground, grounds: Sequence[Ground]) -> Sequence[Config]:
-    """The fastest config of each other recording of the same kernel, where it is valid here, too."""
+    """Return the fastest config of each other recording of the same kernel, if it is valid here."""
     kin = [each for each in grounds if each is not ground and each.space.names == ground.space.names]
     found = [each.entries[int(each.times_us.argmin())].config for each in kin]
     return [config for config in found if ground.place(config) is not None]
 
 
 def misleading(ground: Ground, grounds: Sequence[Ground]) -> Sequence[Config]:
-    """Of the configs within `DECEPTIVE` that no single change makes faster the one that differs most from the best."""
+    """Return the local optimum within `DECEPTIVE` that differs most from the best config."""
     best = ground.space.encode(ground.entries[int(ground.times_us.argmin())].config)
     ratios = ground.times_us / ground.optimum_us
     near = np.flatnonzero((ratios >= DECEPTIVE[0]) & (ratios <= DECEPTIVE[1]))
@@ -89,7 +89,7 @@ ADVICE: dict[str, tuple[Advice, Way]] = {
 
 
 def compare(grounds: Sequence[Ground], strategy: str, seeds: int) -> dict[str, list[Start | None]]:
-    """By advice, then by space; None where nobody can give any."""
+    """Return results by advice, then by space; None if there is no such advice."""
     return {
         name: [
             _start(ground, {way: configs}, strategy, seeds) if configs or advice is nothing else None

@@ -1,6 +1,6 @@
-"""The default strategy with one piece changed, and built up piece by piece: what is each worth, on how many spaces?
+"""The default strategy with one part changed, and built up part by part, to measure the value of each.
 
-A variant is named for what is different, a step for what it adds; both are built like any strategy.
+A variant is named for its change, a step for what it adds; both are built like any strategy.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ Factory: TypeAlias = Callable[[Context], Strategy]
 
 @dataclass(frozen=True, kw_only=True)
 class Dice(Outlook):
-    """Judges by chance, so that the arms are on their own."""
+    """Ranks at random, so that the arms alone decide."""
 
     rng: np.random.Generator
 
@@ -41,14 +41,14 @@ class Blind(Surrogate):
 
 
 class Fearless(Surrogate):
-    """Thinks that every config will work."""
+    """Assumes that every config works."""
 
     def learn(self, seen: Observations) -> Outlook:
         return replace(super().learn(seen), success=None)
 
 
 class Unbelieving(Surrogate):
-    """Thinks nothing of what is pending, so that many workers ask for much the same."""
+    """Ignores pending configs, so that many workers get similar proposals."""
 
     def learn(self, seen: Observations) -> Outlook:
         alone = copy(seen)
@@ -57,14 +57,14 @@ class Unbelieving(Surrogate):
 
 
 class Untied(Neighbourhood):
-    """Changes one value at a time, also where constraints tie it to others."""
+    """Changes one value at a time, even if constraints tie it to others."""
 
     def relinked(self, row: Indices) -> Indices:
         return row[None, :][:0]
 
 
 class Anywhere(Portfolio):
-    """Suggests configs drawn at random, in place of what its arms would."""
+    """Suggests random configs in place of those of its arms."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context, arms=("tpe",))
@@ -75,19 +75,19 @@ class Anywhere(Portfolio):
 
 
 def logarithms(losses: Floats) -> Floats:
-    """Of time, where it is above 0."""
+    """Return the logarithms of the times above 0."""
     figures = within_measured(losses)
     return standardised(np.log(figures) if figures.min() > 0 else figures)
 
 
 def all_the_lead(losses: Floats) -> Floats:
-    """Speeds, by however much the best is ahead of the next."""
+    """Return the speeds, with the full lead of the best over the next."""
     figures = within_measured(losses)
     return standardised(-figures.min() / figures if figures.min() > 0 else figures)
 
 
 def _with(**pieces: Callable[[Space], object]) -> Factory:
-    """The default with these of its pieces in place of its own."""
+    """Return the default with these parts in place of its own."""
 
     def build(context: Context) -> Portfolio:
         portfolio = Portfolio(context)
@@ -103,7 +103,7 @@ def _without(*arms: str) -> Factory:
 
 
 def _only(*arms: str, judge: Callable[[Context], Surrogate] = lambda context: Blind(context.space)) -> Factory:
-    """Arms by chance, or judged."""
+    """Return only the arms, chosen at random or ranked."""
     return lambda context: Portfolio(context, arms=arms, surrogate=judge(context))
 
 
@@ -123,7 +123,7 @@ CROWDED: dict[str, Factory] = {
     "nobody waits": partial(Portfolio, patient=False),
     "without believing": lambda context: Portfolio(context, surrogate=Unbelieving(context.space)),
 }
-"""What one worker does not notice: the default without one of the pieces it has for many workers."""
+"""Variants that matter only with many workers: the default without one of its parts for them."""
 
 STEPS: dict[str, tuple[str, Factory]] = {
     **{f"{arm} alone": ("random", _only(arm)) for arm in ARMS},
@@ -139,4 +139,4 @@ STEPS: dict[str, tuple[str, Factory]] = {
     "aligned": ("by speeds", _only(*ARMS, judge=lambda context: Fearless(context.space))),
     "with the chance of success": ("aligned", Portfolio),
 }
-"""Each with what it is built upon."""
+"""Steps, each with the one it builds on."""

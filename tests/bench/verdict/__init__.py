@@ -1,1 +1,1 @@
-"""Whether verdicts are right: error rates on recorded noise, and predictions against processes measured later."""
+"""Error rates of verdicts on recorded noise, and predictions compared with processes measured later."""

@@ -1,4 +1,4 @@
-"""The error rates of verdicts, by source of noise: ``python -m tests.bench.verdict``, or ``make bench-verdict``."""
+"""Error rates of verdicts by source of noise: ``python -m tests.bench.verdict``, or ``make bench-verdict``."""
 
 import argparse
 import sys
@@ -16,26 +16,26 @@ RECORDED = Path(__file__).parents[2] / "data" / "noise"
 SLOWER = -0.01
 GAINS = (0.02, 0.03, 0.05)
 FOUND = 0.05
-"""The gain that has to be found."""
+"""The gain that must be found."""
 MOST_ALIKE, MOST_ALIKE_BOUND, MOST_SLOWER, LEAST_FASTER, LEAST_HEARD = 0.001, 0.002, 0.0002, 0.95, 0.80
-"""What must hold: promotions of a kernel over itself, their upper 95 % limit where enough were drawn, promotions of a
-kernel that is 1 % slower; promotions of a true gain on a quiet machine, and on a busy one together with verdicts that
-say that it cannot tell."""
+"""Limits: promotions of a kernel over itself, their upper 95 % limit if enough were drawn, promotions of a kernel that
+is 1 % slower; promotions of a true gain on a quiet machine, and on a busy one together with verdicts that it is
+too noisy."""
 LEAST_DRAWN = 4_000
-"""Confirmations without a wrong one that bound their rate by `MOST_ALIKE_BOUND`."""
+"""Confirmations without a wrong promotion that bound their rate by `MOST_ALIKE_BOUND`."""
 LEAST_COVERED, MOST_COVERED = 0.94, 0.97
 REWORK = 3.0
-"""How many times as long the calls of a kernel that skips two thirds of its work take where it cannot."""
+"""Slowdown of the calls of a kernel that skips two thirds of its work when it must do all of it."""
 LEAST_SOUND, MOST_SKIPPING = 0.999, 0.001
-"""What must hold of the rule `work`, on busy machines as well."""
+"""Limits of the rule `work`, on busy machines as well."""
 MOST_WORKED = 5_000
 """Draws for the rule `work`, which takes longer."""
 BUSY = "-busy"
-"""Recordings of machines with too much to do: nothing may be promoted wrongly there, either; gains may be missed."""
+"""Recordings of overloaded machines: nothing may be promoted wrongly there either, but gains may be missed."""
 
 
 def main(arguments: list[str]) -> int:
-    """Print the rates of each source of noise; status 1 when one is not as it must be."""
+    """Print the rates of each source of noise; status 1 if one is out of its limit."""
     options = _parser().parse_args(arguments)
     paths = [] if options.synthetic else options.noise or sorted(RECORDED.glob("*.json.gz"))
     held = [_recording(path.name, Noise.load(path), options) for path in paths]
@@ -77,7 +77,7 @@ def _found_on_a_quiet_machine(power: Power) -> bool:
 
 
 def _found_on_a_busy_machine(power: Power) -> bool:
-    """Gains may be missed where the verdict says that the machine cannot tell."""
+    """Return True if gains are found, or missed with a verdict that the machine is too noisy."""
     return power.promoted.share + power.cannot_tell.share >= LEAST_HEARD
 
 
@@ -88,10 +88,10 @@ def _drawn(
     *,
     found: Callable[[Power], bool] = lambda _: True,
 ) -> bool:
-    """False promotions and power where confirmations are drawn.
+    """Return false promotions and power of drawn confirmations.
 
     Args:
-        found: whether the gain that has to be found is found often enough; any rate will do where it is left out.
+        found: tells whether the required gain is found often enough; omitted: any rate is accepted.
     """
     policy, count = Policy(), options.confirmations
     print(f"\n## {name}", flush=True)
@@ -116,7 +116,7 @@ def _power(gain: float, found: Power, *, holds: bool) -> bool:
 
 
 def _worked(noise: Noise, tries: int, seed: int) -> list[bool]:
-    """The rule `work` on a kernel that does all its work, and on one that skips most of it."""
+    """Apply the rule `work` to a kernel that does all its work, and to one that skips most of it."""
     held = []
     for what, slow in (("", False), (f" (from {LEAST_ROUNDS} rounds on, as a slow kernel gets)", True)):
         sound, skipping = worked(noise, 1.0, tries, seed, slow=slow), worked(noise, REWORK, tries, seed, slow=slow)

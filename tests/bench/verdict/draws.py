@@ -1,4 +1,4 @@
-"""Confirmations drawn at random: out of recorded processes, or out of synthetic noise with effects of the process."""
+"""Random confirmations, drawn from recorded processes or from synthetic noise with effects of the process."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,10 +15,10 @@ from tests.bench.verdict.noise import Noise
 from workers.measure.overwrite_check import USUAL_ROUNDS
 
 BLOCK = 10
-"""Rounds are drawn in runs of so many, so that what lasts longer than one round (drift, a neighbour) stays together."""
+"""Rounds are drawn in runs of this length, so that noise longer than one round (drift, a neighbour) stays together."""
 
 ALIKE = ("a1", "a2", "a3")
-"""Series of one kernel: which of them plays challenger, challenger again and incumbent is drawn."""
+"""Series of one kernel; their roles (challenger, challenger again, incumbent) are drawn."""
 
 Series = NDArray[np.float64]
 """Samples in µs of one series; shape (processes, rounds)."""
@@ -26,24 +26,24 @@ Series = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Draw:
-    """One confirmation with as many processes as it may take; sample i of all series was taken in round i."""
+    """One confirmation with the most processes it may take; sample i of all series was taken in round i."""
 
     challenger: Series
     again: Series
     incumbent: Series
 
     def faster(self, gain: float) -> "Draw":
-        """The same with a challenger that takes so much less time."""
+        """Return the same with a challenger that takes this much less time."""
         return replace(self, challenger=(1 - gain) * self.challenger, again=(1 - gain) * self.again)
 
     def speedups(self, policy: Policy) -> list[float]:
-        """Of each process, as `evo.promotion.prediction` finds it."""
+        """Return the speed-up of each process, as `evo.promotion.prediction` computes it."""
         rounds = min(policy.process_samples, policy.confirm_samples)
         ratios: list[float] = np.median((self.incumbent / self.challenger)[:, :rounds], axis=1).tolist()
         return ratios
 
     def report(self, processes: int, policy: Policy) -> ConfirmReport:
-        """What a worker reports that stopped after so many processes."""
+        """Return the report of a worker that stopped after this many processes."""
         rounds = min(policy.process_samples, policy.confirm_samples)
         return ConfirmReport(
             challenger=_timing(self.challenger[0]),
@@ -61,10 +61,10 @@ class Draw:
 
 
 class Source(Protocol):
-    """What draws confirmations are made of."""
+    """Source of drawn confirmations."""
 
     def draw(self, gain: float, policy: Policy, rng: np.random.Generator) -> Draw:
-        """One confirmation of a challenger that takes `gain` less time than the incumbent; 0: the same kernel."""
+        """Draw a confirmation of a challenger that takes `gain` less time than the incumbent; 0: the same kernel."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,10 +90,10 @@ class Recorded:
 
 @dataclass(frozen=True, kw_only=True)
 class Synthetic:
-    """Rounds that scatter around what a kernel takes in its process, and processes that differ.
+    """Rounds that vary around a kernel's time in its process, and processes that differ.
 
     Attributes:
-        effects: draws what each of so many kernels owes to its process, as a factor of its time.
+        effects: draws each kernel's effect of the process, as a factor of its time.
         jitter: standard deviation of one round's logarithm.
     """
 
@@ -110,12 +110,12 @@ class Synthetic:
 
 
 def normal(spread: float) -> Synthetic:
-    """Speed-ups that differ between processes by this standard deviation."""
+    """Return effects with this standard deviation of speed-ups between processes."""
     return Synthetic(effects=lambda shape, rng: np.exp(rng.normal(0.0, spread / np.sqrt(2.0), shape)))
 
 
 def one_in_five(slower: float) -> Synthetic:
-    """Each kernel is so much slower in one process of five."""
+    """Return effects that slow each kernel this much in one process of five."""
     return Synthetic(effects=lambda shape, rng: np.where(rng.random(shape) < 0.2, 1.0 + slower, 1.0))
 
 
@@ -126,7 +126,7 @@ SYNTHETIC = {
     "processes differ by 5 % (normal)": normal(0.05),
     "6 % slower in one process of five": one_in_five(0.06),
 }
-"""Noises that no recording has, by what they are called."""
+"""Synthetic kinds of noise, by name."""
 
 
 def _timing(samples_us: NDArray[np.float64]) -> Timing:
@@ -134,6 +134,6 @@ def _timing(samples_us: NDArray[np.float64]) -> Timing:
 
 
 def blocks(recorded: int, wanted: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Which of the recorded rounds are drawn."""
+    """Return the indices of the recorded rounds that are drawn."""
     starts = rng.integers(0, recorded, -(-wanted // BLOCK))
     return ((starts[:, None] + np.arange(BLOCK)) % recorded).ravel()[:wanted]

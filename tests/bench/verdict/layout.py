@@ -1,4 +1,4 @@
-"""Memory layouts drawn anew for each process: where a kernel's code, its stack and its pages lie."""
+"""Random memory layouts per process: positions of a kernel's code, its stack and its pages."""
 
 import os
 from collections.abc import Iterator
@@ -12,16 +12,16 @@ from evo.trial.outcome import CompileFailed, OverResources
 from workers.build import Artefact, Compiler, Launch, Resources, Unit
 
 MOST_CODE_BYTES, MOST_STACK_BYTES = 1 << 14, 1 << 12
-"""More than a page of each: lines, sets of the cache and pages all differ."""
+"""Ranges of more than a page each, so that lines, cache sets and pages all differ."""
 _ENVIRONMENT = "OMP_LAYOUT"
 """A variable that kernel processes inherit; the stack begins below the environment."""
 
 
 @dataclass(kw_only=True)
 class Shifted:
-    """A C compiler that puts `code_bytes` of other code before the kernel's own, as another order of linking would.
+    """A C compiler that puts `code_bytes` of other code before the kernel's, as another link order would.
 
-    Pages of libraries and buffers are placed by the system, which draws them for every process.
+    The system places pages of libraries and buffers at random in every process.
     """
 
     inner: Compiler
@@ -46,13 +46,13 @@ class Shifted:
         return self.inner.refusal(resources, launch, device)
 
     def draw(self, rng: np.random.Generator) -> None:
-        """Choose where the code of the next build lies."""
+        """Choose the position of the next build's code."""
         self.code_bytes = int(rng.integers(MOST_CODE_BYTES))
 
 
 @contextmanager
 def stack(rng: np.random.Generator) -> Iterator[None]:
-    """Processes started meanwhile have their stack at an offset drawn from `rng`."""
+    """Give processes started in this block a stack offset drawn from `rng`."""
     os.environ[_ENVIRONMENT] = "x" * int(rng.integers(1, MOST_STACK_BYTES))
     try:
         yield

@@ -1,4 +1,4 @@
-"""Recorded noise: interleaved series of two kernels from many fresh processes, as a confirmation takes them."""
+"""Recorded noise: interleaved series of two kernels from many new processes, as in a confirmation."""
 
 import gzip
 import json
@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 SERIES = {"a1": "a", "a2": "a", "a3": "a", "b1": "b", "b2": "b"}
-"""Name of the series → kernel: three of one kernel, for what a kernel against itself looks like."""
+"""Series → kernel. Three series are of one kernel, to compare a kernel with itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Noise:
-    """What one device did in process after process.
+    """Noise of one device over many processes.
 
     Attributes:
         about: family, problem, the two configs, device and software, in words.
-        processes: of each fresh process the samples in µs by series; sample i of all was taken in round i.
+        processes: samples in µs of each new process by series; sample i of all was taken in round i.
     """
 
     about: dict[str, str]
@@ -28,7 +28,7 @@ class Noise:
         return np.asarray(self.processes[process][series])
 
     def save(self, path: Path) -> None:
-        """Five significant digits are far below the noise itself."""
+        """Write the file with five significant digits, far below the noise."""
         document = asdict(self)
         document["processes"] = [
             {name: [float(f"{sample:.5g}") for sample in samples] for name, samples in process.items()}

@@ -13,7 +13,7 @@ from tests.bench.verdict.draws import Draw, Source
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:
-    """How many of so many."""
+    """Number of hits in a number of trials."""
 
     hits: int
     tried: int
@@ -38,13 +38,13 @@ class Rate:
 
 @dataclass(frozen=True, kw_only=True)
 class Power:
-    """What became of challengers with one true gain.
+    """Verdicts on challengers with one true gain.
 
     Attributes:
-        promoted: and how many verdicts said that this machine cannot tell.
-        processes: how many those took on average that the first process spoke for.
-        measured, corrected: error of the promoted gains and of what is expected of further measurements, on average, in
-            percentage points; NaN where nothing was promoted.
+        promoted: rate of promotions, and of verdicts that the machine is too noisy.
+        processes: average number for challengers that were faster in the first process.
+        measured, corrected: average error of the promoted gains and of the corrected ones, in percentage points; NaN
+            if nothing was promoted.
     """
 
     promoted: Rate
@@ -55,9 +55,9 @@ class Power:
 
 
 def promoted(source: Source, gains: Sequence[float], confirmations: int, policy: Policy, seed: int) -> tuple[Rate, ...]:
-    """How often challengers that take so much less time are promoted, on the same draws; 0: a kernel against itself.
+    """Return the promotion rate of challengers that take this much less time; 0: a kernel against itself.
 
-    The sequential test is looked at first: it refuses nearly all, and what it refuses no other rule promotes.
+    The sequential test runs first: it refuses nearly all, and no other rule promotes what it refuses.
     """
     rng, hits = np.random.default_rng(seed), np.zeros(len(gains), dtype=int)
     for _ in range(confirmations):
@@ -70,7 +70,7 @@ def promoted(source: Source, gains: Sequence[float], confirmations: int, policy:
 
 
 def power(source: Source, gain: float, confirmations: int, policy: Policy, seed: int) -> Power:
-    """The same in full: what is not promoted, how long it took, and how far the stated gains are off."""
+    """Return full results: verdicts, number of processes, and the error of the stated gains."""
     rng = np.random.default_rng(seed)
     found = [_verdict(source.draw(gain, policy, rng), policy, rng) for _ in range(confirmations)]
     passed = [verdict for verdict, _ in found if verdict.promote]
@@ -87,7 +87,7 @@ def power(source: Source, gain: float, confirmations: int, policy: Policy, seed:
 
 
 def _verdict(draw: Draw, policy: Policy, rng: np.random.Generator) -> tuple[Verdict, int]:
-    """What a confirmation comes to, and in how many processes: further ones only where the first speaks for it."""
+    """Return the verdict and the number of processes; further ones run only if the first is favourable."""
     alone = judge(draw.report(1, policy), policy, 1, rng)
     if not alone.promote:
         return alone, 1
@@ -100,7 +100,7 @@ def _faster(speedups: list[float], policy: Policy) -> bool:
 
 
 def _stop(speedups: list[float], policy: Policy) -> int:
-    """After how many processes a worker stops."""
+    """Return the number of processes after which a worker stops."""
     counts = range(2, len(speedups) + 1)
     return next(count for count in counts if standing(speedups[:count], policy).decision != "open")
 

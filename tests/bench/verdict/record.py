@@ -1,4 +1,4 @@
-"""Record a device's noise: ``python -m tests.bench.verdict.record --to FILE``. Each process is a fresh runner."""
+"""Record a device's noise: ``python -m tests.bench.verdict.record --to FILE``. Each process is a new runner."""
 
 import argparse
 import sys
@@ -28,11 +28,11 @@ from workers.system.device_lock import exclusive
 from workers.system.scratch import scratch
 
 NEAR = 1.6
-"""The second kernel is the first one drawn that takes at most so many times as long as the default."""
+"""Largest time of the second kernel relative to the default; the first one drawn within it is used."""
 
 
 class Recorder:
-    """Compares two configs of a family in process after process."""
+    """Compares two configs of a family in many processes."""
 
     def __init__(self, work: Assignment, folder: Path, place: Path) -> None:
         self._work = work
@@ -45,7 +45,7 @@ class Recorder:
         return self._work.terms.device
 
     def pair(self) -> dict[str, tuple[Config, Built]]:
-        """The default config, and another that is about as fast."""
+        """Return the default config, and another that is about as fast."""
         terms = self._work.terms
         space = self._work.copy.family.space(terms.problem, terms.device, terms.objective)
         first = self._built(space.default())
@@ -66,7 +66,7 @@ class Recorder:
     def process(
         self, built: dict[str, tuple[Config, Built]], *, rounds: int, series: dict[str, str], entropy: int
     ) -> dict[str, list[float]]:
-        """Samples of one fresh process."""
+        """Return the samples of one new process."""
         terms = self._work.terms
         child = self._runners.fresh(self._work, entropy)
         try:
@@ -82,7 +82,7 @@ class Recorder:
     def elsewhere(
         self, pair: dict[str, tuple[Config, Built]], *, rounds: int, rng: np.random.Generator
     ) -> dict[str, list[float]]:
-        """The same in a process with a layout of its own, each series' kernel with its code somewhere else."""
+        """Return the samples of a process with its own memory layout; each kernel's code has its own position."""
         built: dict[str, tuple[Config, Built]] = {}
         for name, kernel in SERIES.items():
             self._layout.draw(rng)
@@ -120,7 +120,7 @@ def recorder(family: str, problem: str, kind: DeviceKind, folder: Path) -> Itera
 
 
 def main(arguments: list[str]) -> int:
-    """Record process after process; the file is complete after each of them."""
+    """Record processes; the file is complete after each of them."""
     options = _parser().parse_args(arguments)
     begun, rng = time.monotonic(), np.random.default_rng(options.seed)
     processes: list[dict[str, list[float]]] = []

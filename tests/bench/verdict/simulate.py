@@ -1,4 +1,4 @@
-"""Recorded runs judged as they were taken, predictions against processes measured later, and the rule `work`."""
+"""Recorded runs judged in their order, predictions compared with later processes, and the rule `work`."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,22 +18,22 @@ from tests.bench.verdict.rates import Rate
 from workers.measure.overwrite_check import LEAST_ROUNDS, MOST_ROUNDS, PATIENCE, USUAL_ROUNDS
 
 Roles = tuple[str, ...]
-"""The series that play challenger, challenger again and incumbent."""
+"""Series in the roles of challenger, challenger again and incumbent."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkRates:
-    """What the rule `work` says of a kernel that is always the same one."""
+    """Verdicts of the rule `work` on a kernel compared with itself."""
 
     met: Rate
     undecided: Rate
 
 
 def worked(noise: Noise, rework: float, tries: int, seed: int, *, slow: bool = False) -> WorkRates:
-    """How often a kernel whose calls take `rework` times as long on poisoned outputs meets the rule `work`.
+    """Return how often a kernel whose calls take `rework` times as long on poisoned outputs meets the rule `work`.
 
     Args:
-        slow: of a kernel so slow that only the least number of rounds fits the usual time.
+        slow: True for a kernel so slow that only the least number of rounds fits the usual time.
     """
     rng = np.random.default_rng(seed)
     found = [_work_rule(noise, rework, rng, slow=slow) for _ in range(tries)]
@@ -44,7 +44,7 @@ def worked(noise: Noise, rework: float, tries: int, seed: int, *, slow: bool = F
 
 
 def _work_rule(noise: Noise, rework: float, rng: np.random.Generator, *, slow: bool) -> Rule:
-    """More rounds while it is undecided, as `workers.measure.overwrite_check` takes them."""
+    """Add rounds while the rule is undecided, as `workers.measure.overwrite_check` does."""
     process, (one, other) = int(rng.integers(len(noise.processes))), rng.permutation(ALIKE)[:2].tolist()
     chosen = blocks(noise.of(process, one).size, MOST_ROUNDS, rng)
     answered, poisoned = noise.of(process, one)[chosen], rework * noise.of(process, other)[chosen]
@@ -62,10 +62,10 @@ def _work_rule(noise: Noise, rework: float, rng: np.random.Generator, *, slow: b
 
 
 def as_recorded(noise: Noise, policy: Policy) -> tuple[Rate, Rate]:
-    """Verdicts on what was really run, round by round as taken: each process with those just after it, nothing drawn.
+    """Return verdicts on the recorded processes in their order, each with the ones right after it.
 
     Returns:
-        How often a kernel is promoted over itself, each series in each role; and the faster kernel over the other.
+        How often a kernel is promoted over itself, with each series in each role; and the faster kernel over the other.
     """
     count, rng = len(noise.processes), np.random.default_rng(0)
 
@@ -77,7 +77,7 @@ def as_recorded(noise: Noise, policy: Policy) -> tuple[Rate, Rate]:
 
 
 def _as_taken(noise: Noise, first: int, roles: Roles, policy: Policy) -> ConfirmReport:
-    """One confirmation that begins with this process and goes on with those after it while it is undecided."""
+    """Return one confirmation that starts with this process and continues with the next ones while undecided."""
     challenger, again, incumbent = roles
 
     def timing(process: int, series: str, rounds: int) -> Timing:
@@ -99,10 +99,10 @@ def _as_taken(noise: Noise, first: int, roles: Roles, policy: Policy) -> Confirm
 
 
 def covered(noise: Noise, policy: Policy, orders: int, seed: int) -> tuple[Rate, Rate]:
-    """How often the speed-up of b over a, found in a process, lies where earlier processes predicted it.
+    """Return how often the speed-up of b over a in a process lies where earlier processes predicted it.
 
     Returns:
-        In the order recorded, where each process is predicted once, by those just before it; and over `orders` random
+        In recorded order, where each process is predicted once by those right before it; and over `orders` random
         orders of all processes, which are many but not independent.
     """
     count, rng = len(noise.processes), np.random.default_rng(seed)
@@ -116,9 +116,9 @@ def _coverage(noise: Noise, policy: Policy, orders: Sequence[Sequence[int]]) -> 
 
 
 def _predicted(noise: Noise, policy: Policy, order: Sequence[int]) -> Iterator[bool]:
-    """For every process of an order, whether the interval of those just before it holds it.
+    """Return for every process of an order whether the interval of those right before it contains it.
 
-    Before the first ones come the last: each process is judged once, and never by itself.
+    The order is circular, so each process is judged once, and never by itself.
     """
     known = policy.confirm_processes
     for place in range(len(order) if len(order) > known else 0):
