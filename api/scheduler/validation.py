@@ -111,6 +111,8 @@ def _check_rounds(report: ConfirmReport) -> None:
         raise InvalidInput("report.answers.wrong", "at least 0, and no more than were judged")
     if report.witness is not None:
         _check_as_many("report.witness", [report.witness.answered, report.witness.poisoned])
+        if (repetition := report.witness.repetition) is not None:
+            _check_as_many("report.witness.repetition", [repetition.new, repetition.known])
     _check_repeats(report)
 
 
@@ -164,6 +166,9 @@ def _timings(report: Report) -> Iterator[tuple[str, Timing]]:
             if report.witness is not None:
                 yield "report.witness.answered", report.witness.answered
                 yield "report.witness.poisoned", report.witness.poisoned
+                if (repetition := report.witness.repetition) is not None:
+                    yield "report.witness.repetition.new", repetition.new
+                    yield "report.witness.repetition.known", repetition.known
             for place, repeat in enumerate(report.repeats):
                 yield f"report.repeats.{place}.challenger", repeat.challenger
                 if repeat.other is not None:

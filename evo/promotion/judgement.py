@@ -11,12 +11,22 @@ from evo.promotion.quick import Quick, quick_rule
 from evo.promotion.sequential import shrunk, standing
 from evo.promotion.statistics import Interval, order_interval, ratio_interval, unshared
 from evo.promotion.verdict import Rule, Verdict, change_text
-from evo.promotion.work import rework_rule, work_rule
+from evo.promotion.work import inputs_rule, rework_rule, work_rule
 from evo.results import ConfirmReport
 from evo.trial.explain import detail_text, first_lines
 from evo.trial.timing import Timing
 
-_WITHOUT_SPEED = ("rolled back", "correct", "answers", "wrong calls", "work", "sanitizers", "profile", "incumbent")
+_WITHOUT_SPEED = (
+    "rolled back",
+    "correct",
+    "answers",
+    "wrong calls",
+    "work",
+    "inputs",
+    "sanitizers",
+    "profile",
+    "incumbent",
+)
 """Rules that speed cannot outweigh; if one fails, the summary reports it alone."""
 
 _ADVICE = (
@@ -94,6 +104,7 @@ def judge(
         *soundness.correctness_rule(report),
         *soundness.answers_rule(report, policy),
         *work_rule(report, policy),
+        *inputs_rule(report, policy),
         soundness.sanitizer_rule(report, policy),
         *rules,
         *processes.prediction_rule(report, prediction, policy),

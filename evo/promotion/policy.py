@@ -65,6 +65,9 @@ class Policy:
         max_incumbent_slowdown: largest time of the incumbent, in any process, relative to its own confirmation; if it
             is
             exceeded, something slows the incumbent, and nothing is promoted over it.
+        max_repeat_ratio: largest time of a call on new inputs, relative to one on inputs that were timed before.
+        few_elements, max_repeat_ratio_of_few: the same where all inputs together have at most this many elements, whose
+            branches a processor learns.
         suspect_speedup: a trial at least this many times as fast as the fastest baseline is marked for review.
         session_drift: relative slowdown of a machine since a champion's confirmation up to which trials may challenge
             it,
@@ -124,6 +127,9 @@ class Policy:
     max_rework: float = 1.1
     max_rework_bound: float = 1.5
     max_incumbent_slowdown: float = 1.5
+    max_repeat_ratio: float = 1.5
+    few_elements: int = 16_384
+    max_repeat_ratio_of_few: float = 4.0
     suspect_speedup: float = 10.0
     session_drift: float = 0.1
     challengers: int = 3
@@ -224,6 +230,8 @@ _LEAST = {
     "min_calls_per_error": 1,
     "max_ring_ratio": 1.0,
     "max_ring_ratio_of_caches": 1.0,
+    "max_repeat_ratio": 1.0,
+    "max_repeat_ratio_of_few": 1.0,
     "suspect_speedup": 1.0,
     "max_rework": 1.0,
     "max_rework_bound": 1.0,

@@ -8,7 +8,7 @@ from evo.promotion.statistics import Interval
 QUICK_GAP = "quick figure"
 """Name of the rule that compares the confirmed time with the quick one."""
 
-INVALIDATING = ("correct", "answers", "work", "sanitizers")
+INVALIDATING = ("correct", "answers", "work", "inputs", "sanitizers")
 """Rules whose failure means that the kernel is wrong or skips work, so its time means nothing."""
 
 

@@ -57,6 +57,24 @@ def rework_rule(report: ConfirmReport, policy: Policy, speedup: Interval) -> tup
     return (Rule(name="rework", passed=left >= needed, figure=left, threshold=needed, text=text),)
 
 
+def inputs_rule(report: ConfirmReport, policy: Policy) -> tuple[Rule, ...]:
+    """A kernel that answers inputs it met before with what it kept is fast only where inputs repeat."""
+    repetition = None if report.witness is None else report.witness.repetition
+    if repetition is None:
+        return ()
+    few = repetition.elements <= policy.few_elements
+    limit = policy.max_repeat_ratio_of_few if few else policy.max_repeat_ratio
+    ratio = order_interval(rounds_ratio(repetition.new.samples_us, repetition.known.samples_us), policy.confidence)
+    passed = ratio.low <= limit
+    text = (
+        f"A call on new inputs takes {ratio.estimate:.3g} times as long as one on inputs that were timed before "
+        f"({policy.confidence:.0%}: {ratio.low:.3g} to {ratio.high:.3g}; at most {limit:g} is allowed)."
+    )
+    if not passed:
+        text += " The challenger does less work where inputs repeat, as they do in a timed loop."
+    return (Rule(name="inputs", passed=passed, figure=ratio.estimate, threshold=limit, text=text),)
+
+
 def _text(found: Interval, policy: Policy, *, skips: bool, passed: bool) -> str:
     span = f"{policy.confidence:.0%}: {found.low:.3g} to {found.high:.3g}"
     takes = f"a call takes {found.estimate:.3g} times as long on outputs that hold nothing yet"

@@ -54,6 +54,21 @@ class Repeat:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Repetition:
+    """Calls of the challenger on inputs of either kind; entry i of both was taken in round i.
+
+    Attributes:
+        new: on inputs that the kernel never met.
+        known: on inputs that it was timed on.
+        elements: of all inputs of one call.
+    """
+
+    new: Timing
+    known: Timing
+    elements: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Witness:
     """Calls of the challenger, each on outputs of its own, filled before; entry i of both was taken in round i.
 
@@ -61,11 +76,13 @@ class Witness:
         answered: all outputs held the right answer, as earlier calls leave it in a timed loop.
         poisoned: they held nothing of use.
         repeated: as many calls on one set of outputs; None where it was not asked for.
+        repetition: calls on inputs that are met again; None where the kernel has no inputs, or reports are older.
     """
 
     answered: Timing
     poisoned: Timing
     repeated: Timing | None = None
+    repetition: Repetition | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

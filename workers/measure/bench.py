@@ -1,8 +1,9 @@
 """A device opened for one problem, in a runner: candidates are verified, timed and compared on it."""
 
+import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +13,7 @@ import numpy as np
 
 from evo.promotion import straddles
 from evo.promotion.policy import Policy
-from evo.results import Witness
+from evo.results import Repetition, Witness
 from evo.trial.outcome import CaseError
 from evo.trial.timing import Bars
 from workers.backends import (
@@ -22,6 +23,7 @@ from workers.backends import (
     Driver,
     LaunchError,
     Session,
+    Timer,
     TrespassError,
     driver,
 )
@@ -30,7 +32,7 @@ from workers.build.cache import Cache
 from workers.build.kernel import Argument, KernelFile
 from workers.measure.baselines import Baselines, prepare_baselines
 from workers.measure.contents import HELD_BACK, Contents
-from workers.measure.expected_output import Golden
+from workers.measure.expected_output import Arrays, Golden
 from workers.measure.output_check import Scrutiny, refusal
 from workers.measure.overwrite_check import (
     MIXED_SETS,
@@ -43,6 +45,8 @@ from workers.measure.overwrite_check import (
 )
 from workers.measure.proof import ProofPlan
 from workers.measure.reference import Reference
+from workers.measure.repetition import MOST_SETS as MOST_REPETITION_SETS
+from workers.measure.repetition import repetition
 from workers.measure.rounds import fitting_rounds
 from workers.measure.timing import Beside, Moment, Taken, interleave, take
 from workers.measure.verify import WrongAnswerError, judge, verify, verify_elsewhere
@@ -68,11 +72,14 @@ _ORDERS = 1
 _KEPT_SETS = 2
 """For how many different lists of arguments buffers are kept: making those for cold timing takes longer than timing."""
 
-_FURTHER = 0x66
-"""Sets the seeds of further inputs apart from those of the cases."""
+_FURTHER, _NEW = 0x66, 0x6E
+"""Set the seeds of further inputs apart from those of the cases."""
 
 _FURTHER_S = 0.5
 """Seconds of one process that drawing and judging further inputs may take."""
+
+_REPETITION_S = 1.0
+"""Seconds that calls on new inputs and on known ones may take, inputs included."""
 
 _WITNESS_SHARE = 10
 """Of the budget of all rounds, what looking for calls that do less than they ought to may take."""
@@ -340,23 +347,42 @@ class Bench:
             undecided=partial(straddles, policy=request.policy),
             repeated=repeated,
         )
-        self._judge_mixed(candidate, look, calls=request.policy.judged_calls, budget_s=budget_s)
+        mixed, turn = self._mixed(candidate)
+        judge_mixed(turn, mixed, contents, look=look, calls=request.policy.judged_calls, budget_s=budget_s)
+        found = replace(found, repetition=self._repetition(candidate, mixed, moment))
         self._require_nothing_left("launches on outputs that were overwritten")
         for each in (sets[0], sets[-1]):
             self._require_undamaged(each, "launches on outputs that were overwritten")
         return found
 
-    def _judge_mixed(
-        self, candidate: Candidate, look: Callable[[Buffers], None], *, calls: int, budget_s: float
-    ) -> None:
-        """Calls on inputs that differ from call to call, each set with inputs and outputs of its own."""
+    def _mixed(self, candidate: Candidate) -> tuple[Sequence[Buffers], Timer]:
+        """Sets with inputs and outputs of their own, and a timer of one call on each."""
         arguments = candidate.arguments
         sets = self._sets("cold", arguments)[:MIXED_SETS] if self.terms.objective.cache == "cold" else ()
         if not sets:
             count = mixed_sets(self._hot(self.terms.cases[0].name, arguments)[0].bytes_held)
             sets = self.session.allocate_sets(arguments, self._nominal.inputs_of(arguments), count)
-        turn = self.session.timer(candidate.kernel, sets, once=True)
-        judge_mixed(turn, sets, self._contents(arguments), look=look, calls=calls, budget_s=budget_s)
+        return sets, self.session.timer(candidate.kernel, sets, once=True)
+
+    def _repetition(self, candidate: Candidate, sets: Sequence[Buffers], moment: Moment) -> Repetition | None:
+        """Calls on new inputs beside calls on those of the first content, which the sets hold afterwards."""
+        arguments, plan, drawn = candidate.arguments, self.terms.cases[0], itertools.count()
+        known = self._timed_goldens[0].inputs_of(arguments)
+        if not known:
+            return None
+
+        def draw() -> Arrays:
+            inputs = self.reference.draw(plan, (*plan.seeds[0], _NEW, next(drawn)))
+            return {name: inputs[name] for name in known}
+
+        chosen = sets[:MOST_REPETITION_SETS]
+        turn = self.session.timer(candidate.kernel, chosen, once=True)
+        found = repetition(turn, chosen, known=known, draw=draw, moment=moment, budget_s=_REPETITION_S)
+        contents = self._contents(arguments)
+        for each in chosen:
+            each.renew(known)
+            contents.note(each, 0)
+        return found
 
     def _judge_further(self, candidate: Candidate, scrutiny: Scrutiny, most: int) -> None:
         """Judge one call on each of further inputs, which are drawn while there is time and reference.py is quick."""

@@ -188,7 +188,8 @@ def witness(
 
     def found() -> Witness:
         series = {name: moment.timing(samples_us, turn.calls) for name, samples_us in taken.items()}
-        return Witness(**series)
+        answered, poisoned, again = series["answered"], series["poisoned"], series.get("repeated")
+        return Witness(answered=answered, poisoned=poisoned, repeated=again)
 
     with undisturbed():
         for place in _rounds(budget_s, lambda: undecided(found())):

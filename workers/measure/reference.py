@@ -88,7 +88,7 @@ class Reference:
         """Of each case one for each seed; made side by side, as many as cores and memory allow."""
         asked = [(plan, seed) for plan in plans for seed in plan.seeds]
         with ThreadPoolExecutor(min(len(asked), os.cpu_count() or 1)) as pool:
-            drawn = list(pool.map(self._draw, *zip(*asked, strict=True)))
+            drawn = list(pool.map(self.draw, *zip(*asked, strict=True)))
         largest = max(sum(np.asarray(array).nbytes for array in inputs.values()) for inputs in drawn)
         affordable = psutil.virtual_memory().available // (_GROWTH * max(largest, 1))
         with ThreadPoolExecutor(max(1, min(affordable, len(asked), os.cpu_count() or 1))) as pool:
@@ -112,7 +112,7 @@ class Reference:
                 made.append(self.golden(plan, first.seeds[0], each.inputs))
         return tuple(made)
 
-    def _draw(self, plan: CasePlan, seed: tuple[int, ...]) -> Arrays:
+    def draw(self, plan: CasePlan, seed: tuple[int, ...]) -> Arrays:
         """The declared inputs, in arrays that nobody else holds."""
         made = self._arrays("inputs", dict(plan.problem), plan.distribution, np.random.default_rng(list(seed)))
         maker = self._maker("inputs")
@@ -126,7 +126,7 @@ class Reference:
 
     def golden(self, plan: CasePlan, seed: tuple[int, ...], inputs: Arrays | None = None) -> Golden:
         """Inputs drawn with `seed`, the reference and the limits; the latter two are kept in the cache."""
-        inputs = self._draw(plan, seed) if inputs is None else inputs
+        inputs = self.draw(plan, seed) if inputs is None else inputs
         key = self._key(plan, seed, inputs)
         kept = self._cache.get(key)
         stored = self._made(key, plan, inputs) if kept is None else _unpack(kept)
@@ -134,7 +134,7 @@ class Reference:
 
     def further(self, plan: CasePlan, seed: tuple[int, ...]) -> Golden:
         """One more set of inputs with its reference, which is needed once and so not kept in the cache."""
-        inputs = self._draw(plan, seed)
+        inputs = self.draw(plan, seed)
         return _golden(plan, inputs, self._compute(plan, inputs))
 
     def _made(self, key: str, plan: CasePlan, inputs: Arrays) -> Arrays:

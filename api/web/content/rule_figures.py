@@ -64,6 +64,9 @@ READINGS: Mapping[str, Reading] = {
         figure="as long on empty outputs as on outputs that already hold the answer",
         threshold="as long",
     ),
+    "inputs": Reading(
+        unit=factor_text, side="≤", figure="as long on new inputs as on those that were timed", threshold="as long"
+    ),
     "wrong calls": Reading(
         unit=_bare, side="≥", figure="calls, of which fewer than one is wrong", threshold="calls are required"
     ),
