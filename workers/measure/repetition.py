@@ -43,14 +43,14 @@ def repetition(
             each.renew(inputs)
             each.rewrite(blank)
 
-    repeated = [known] * len(sets)
+    before, repeated = ([_copy(known) for _ in sets] for _ in range(2))  # new inputs are arrays of their own, too
     with undisturbed():
         for place in range(MOST_ROUNDS):
             if place >= LEAST_ROUNDS and time.monotonic() - began_s > budget_s:
                 break
             contents = {"new": [draw() for _ in sets], "known": repeated}
             for name in ("new", "known") if place % 2 else ("known", "new"):
-                fill(repeated)
+                fill(before)
                 turn.sample()
                 fill(contents[name])
                 taken[name].append(turn.sample())
@@ -59,3 +59,7 @@ def repetition(
         known=moment.timing(taken["known"], turn.calls),
         elements=sum(array.size for array in known.values()),
     )
+
+
+def _copy(inputs: Arrays) -> Arrays:
+    return {name: array.copy() for name, array in inputs.items()}

@@ -1,0 +1,118 @@
+"""A kernel that answers inputs it met before with what it kept does less work where inputs repeat."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from evo.promotion import judge
+from evo.promotion.policy import Policy
+from evo.results import ConfirmReport, Repetition, Witness
+from evo.trial.timing import Timing
+from tests.unit.fake_session import FakeBuffers
+from workers.measure.repetition import LEAST_ROUNDS, MOST_ROUNDS, repetition
+from workers.measure.timing import Moment
+
+MOMENT = Moment(anchor_us=1.0, floor_us=0.0)
+
+
+class Held(FakeBuffers):
+    """One number as input and its double as the right output."""
+
+    def __init__(self, x: float = 0.0) -> None:
+        super().__init__({"x": np.array([x])}, {"y": np.array([np.nan])})
+
+    def sibling(self) -> "Held":
+        return Held()
+
+    def rewrite(self, source: object) -> None:
+        self.arrays["y"][0] = np.nan
+
+
+class Turn:
+    """Calls a kernel once on each set; `kernel` returns its cost in µs."""
+
+    def __init__(self, sets: Sequence[Held], kernel: Callable[[float], float]) -> None:
+        self.calls, self.last, self._sets, self._kernel = len(sets), len(sets) - 1, sets, kernel
+
+    def sample(self) -> float:
+        return float(np.mean([self._kernel(float(each.arrays["x"][0])) for each in self._sets]))
+
+
+class Keeping:
+    """Remembers its latest inputs, however many of them."""
+
+    def __init__(self, kept: int) -> None:
+        self._most, self._kept = kept, list[float]()
+
+    def __call__(self, x: float) -> float:
+        if x in self._kept:
+            return 2.0
+        self._kept = [x, *self._kept][: self._most]
+        return 10.0
+
+
+def drawn() -> Iterator[float]:
+    yield from np.random.default_rng(0).standard_normal(100_000).tolist()
+
+
+def found(kernel: Callable[[float], float], *, sets: int, budget_s: float = 60.0) -> Repetition:
+    numbers, ring = drawn(), [Held() for _ in range(sets)]
+    return repetition(
+        Turn(ring, kernel),
+        ring,
+        known={"x": np.array([1.0])},
+        draw=lambda: {"x": np.array([next(numbers)])},
+        moment=MOMENT,
+        budget_s=budget_s,
+    )
+
+
+def verdict_on(seen: Repetition, **policy: float) -> tuple[bool, str]:
+    alike = Timing(samples_us=(1.0,) * 20)
+    report = ConfirmReport(
+        challenger=alike,
+        challenger_again=alike,
+        incumbent=Timing(samples_us=(2.0,) * 20),
+        witness=Witness(answered=alike, poisoned=alike, repetition=seen),
+    )
+    verdict = judge(report, Policy(**policy), 1, np.random.default_rng(0))  # type: ignore[arg-type]
+    (rule,) = (each for each in verdict.rules if each.name == "inputs")
+    assert verdict.promote is rule.passed
+    assert (verdict.refuted is None) is rule.passed
+    return rule.passed, rule.text
+
+
+@pytest.mark.parametrize("sets", [1, 2, 16])
+@pytest.mark.parametrize("kept", [1, 3, 1000])
+def test_kernel_that_keeps_answers_is_refused_however_many_it_keeps(kept: int, sets: int) -> None:
+    seen = found(Keeping(kept), sets=sets)
+    assert (seen.elements, len(seen.new.samples_us)) == (1, MOST_ROUNDS)
+    passed, text = verdict_on(replace(seen, elements=1 << 20))
+    assert not passed
+    assert text.startswith("A call on new inputs takes 5 times as long as one on inputs that were timed before")
+
+
+@pytest.mark.parametrize("sets", [1, 16])
+def test_kernel_that_computes_each_call_passes(sets: int) -> None:
+    seen = found(lambda x: 10.0, sets=sets)
+    passed, _ = verdict_on(replace(seen, elements=1 << 20))
+    assert passed
+
+
+@pytest.mark.parametrize(("elements", "passed"), [(16_384, True), (16_385, False)])
+def test_branches_of_few_elements_may_be_learned(elements: int, passed: bool) -> None:
+    new, known = Timing(samples_us=(3.0,) * 12), Timing(samples_us=(1.0,) * 12)
+    assert verdict_on(Repetition(new=new, known=known, elements=elements))[0] is passed
+
+
+def test_policy_says_how_much_longer_new_inputs_may_take() -> None:
+    new, known = Timing(samples_us=(3.0,) * 12), Timing(samples_us=(1.0,) * 12)
+    seen = Repetition(new=new, known=known, elements=1 << 20)
+    assert verdict_on(seen, max_repeat_ratio=3.5)[0]
+    assert not verdict_on(seen, few_elements=1 << 20, max_repeat_ratio_of_few=2.5)[0]
+
+
+def test_rounds_are_as_many_as_fit_the_time() -> None:
+    assert len(found(lambda x: 1.0, sets=2, budget_s=0.0).known.samples_us) == LEAST_ROUNDS
