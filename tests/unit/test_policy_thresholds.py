@@ -98,3 +98,10 @@ def test_thresholds_have_ranges(wrong: dict[str, float]) -> None:
     (name,) = wrong
     with pytest.raises(InvalidInput, match=f"policy.{name}: must be at least"):
         policy_from(wrong)
+
+
+@pytest.mark.parametrize(("sets", "limit"), [(2, 1.25), (8, 4.0)])
+def test_outputs_on_more_pages_than_a_core_translates_at_once_may_take_longer(sets: int, limit: float) -> None:
+    arguments = [Argument(name="y", role="output", dtype="float32", shape=(16_384,))]
+    assert most_disagreement(arguments, sets, {"l1_bytes": 1 << 30}, Policy()) == limit
+    assert most_disagreement(arguments, sets, {"l2_bytes": 1 << 30}, Policy()) == 1.25

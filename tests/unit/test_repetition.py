@@ -1,10 +1,12 @@
 """A kernel that answers inputs it met before with what it kept does less work where inputs repeat."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from evo.promotion import judge
 from evo.promotion.policy import Policy
@@ -112,6 +114,25 @@ def test_policy_says_how_much_longer_new_inputs_may_take() -> None:
     seen = Repetition(new=new, known=known, elements=1 << 20)
     assert verdict_on(seen, max_repeat_ratio=3.5)[0]
     assert not verdict_on(seen, few_elements=1 << 20, max_repeat_ratio_of_few=2.5)[0]
+
+
+def test_new_and_known_inputs_are_written_from_arrays_that_were_not_read_just_before() -> None:
+    written = list[int]()
+
+    class Noting(Held):
+        def renew(self, inputs: Mapping[str, NDArray[Any]]) -> None:
+            written.append(id(inputs["x"]))
+            super().renew(inputs)
+
+    ring, numbers, made = [Noting(), Noting()], drawn(), list[dict[str, NDArray[Any]]]()
+
+    def draw() -> dict[str, NDArray[Any]]:
+        made.append({"x": np.array([next(numbers)])})
+        return made[-1]
+
+    repetition(Turn(ring, lambda x: 1.0), ring, known={"x": np.array([1.0])}, draw=draw, moment=MOMENT, budget_s=0.0)
+    fills = [written[place : place + 4] for place in range(0, len(written), 4)]
+    assert all(len(set(fill)) == 4 for fill in fills), "two sets before the timed calls, two for them"
 
 
 def test_rounds_are_as_many_as_fit_the_time() -> None:

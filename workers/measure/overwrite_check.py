@@ -27,6 +27,10 @@ LEAST_ROUNDS, USUAL_ROUNDS, MOST_ROUNDS = 6, 24, 240
 _WHOLLY, _PARTLY = 0.75, 2.0
 """Of a cache's size, what a kernel's buffers may fill and still be found there wholly, and in part."""
 
+_PAGES_BYTES = 64 * 4096
+"""Memory whose page translations a core of a CPU finds at once. A transpose that writes one element of each page took
+2.6 times as long where its outputs had more pages."""
+
 MIXED_SETS, LEAST_MIXED_CALLS = 64, 16
 """Of judged calls of which each meets another content than the call before: how many one turn makes at most, and how
 many are made of slow kernels. A kernel that answers one call in five with what it kept escapes 64 of them with
@@ -68,6 +72,8 @@ def most_disagreement(arguments: Iterable[Argument], sets: int, limits: Mapping[
     one = sum(held.values())
     ring = one + (sets - 1) * written
     caches = [limits[name] for name in ("l1_bytes", "l2_bytes", "l3_bytes") if name in limits]
+    if "l1_bytes" in limits:
+        caches.append(_PAGES_BYTES)
     apart = any(one < cache * _PARTLY and ring > cache * _WHOLLY for cache in caches)
     return policy.max_ring_ratio_of_caches if apart else policy.max_ring_ratio
 
