@@ -108,6 +108,20 @@ class Expression:
             raise InvalidInput(self.field, f"`{self.text}`: {absent}")
         return self
 
+    def check_condition(self) -> "Expression":
+        """This expression, if its value can differ from config to config.
+
+        Raises:
+            InvalidInput: it names nothing, e.g. because it is a text in quotes of its own.
+        """
+        if self.names:
+            return self
+        if isinstance(self.tree, ast.Constant) and isinstance(self.tree.value, str):
+            reason = f"is a text, which counts as true for every config: write {pasted(self.tree.value)}"
+        else:
+            reason = "names no tunable, field or limit, so it is the same for every config: name one, or remove it"
+        raise InvalidInput(self.field, f"`{self.text}` {reason}")
+
     def inline(self, definitions: Mapping[str, "Expression"]) -> "Expression":
         """The same expression with each defined name replaced by its definition; the text stays as written.
 

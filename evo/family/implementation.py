@@ -265,7 +265,7 @@ def _read_constraints(
 ) -> tuple[Constraint, ...]:
     constraints = []
     for table in tables:
-        expression = table.expression("expression").check_names(scope).inline(derived)
+        expression = table.expression("expression").check_names(scope).check_condition().inline(derived)
         because = table.text("because", what="a sentence that says why")
         constraints.append(Constraint(expression=expression, because=because))
         table.done()

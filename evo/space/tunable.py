@@ -153,8 +153,9 @@ def _check_values(values: Sequence[object], field: str) -> None:
         _check_value(value, field)
     kinds = sorted({identity(value)[0] for value in values})
     if len(kinds) > 1:
-        as_texts = ", ".join(f'"{str(value).lower() if isinstance(value, bool) else value}"' for value in values[:8])
-        way_out = f"all values of a tunable have one type: write them as texts, [{as_texts}{', …' * (len(values) > 8)}]"
+        texts = dict.fromkeys(str(value).lower() if isinstance(value, bool) else str(value) for value in values)
+        listed = ", ".join(f'"{text}"' for text in list(texts)[:8])
+        way_out = f"all values of a tunable have one type: write them as texts, [{listed}{', …' * (len(texts) > 8)}]"
         raise InvalidInput(field, f"mixes {' and '.join(kinds)}: {way_out:.300}")
     seen: dict[object, object] = {}
     for value in values:
