@@ -24,22 +24,22 @@ class PageQuery(BaseModel):
     limit: int = Field(default=50, ge=1, le=500, description="items of one page")
 
 
-Place = Annotated[int, Field(ge=0, le=LARGEST_ID)]
+Ordinal = Annotated[int, Field(ge=0, le=LARGEST_ID)]
 Text = Annotated[str, Field(max_length=200)]
-NUMBER: TypeAdapter[int] = TypeAdapter(Place)
-ID: TypeAdapter[tuple[Any, ...]] = TypeAdapter(tuple[Place])
+NUMBER: TypeAdapter[int] = TypeAdapter(Ordinal)
+ID: TypeAdapter[tuple[Any, ...]] = TypeAdapter(tuple[Ordinal])
 TEXT: TypeAdapter[tuple[Any, ...]] = TypeAdapter(tuple[Text])
 SORTED: Mapping[str, TypeAdapter[tuple[Any, ...]]] = {
     "newest": ID,
     "oldest": ID,
-    "priority": TypeAdapter(tuple[Priority, Place]),
-    "fastest": TypeAdapter(tuple[FiniteFloat, Place]),
+    "priority": TypeAdapter(tuple[Priority, Ordinal]),
+    "fastest": TypeAdapter(tuple[FiniteFloat, Ordinal]),
     "seen": TypeAdapter(tuple[AwareDatetime, Text]),
     "id": TEXT,
 }
 """Type of a list position, by sort key."""
 TRIAL: TypeAdapter[tuple[bool | float | str | None, int, int]] = TypeAdapter(
-    tuple[StrictBool | FiniteFloat | StrictStr | None, Place, Place]
+    tuple[StrictBool | FiniteFloat | StrictStr | None, Ordinal, Ordinal]
 )
 """Type of a position in a list of trials: sort value, number and id of a trial."""
 

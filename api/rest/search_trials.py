@@ -8,8 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from api.auth.permission import allow
 from api.dependencies import Service, ServiceDep
-from api.http.paging import TRIAL, PageQuery, place_of, to_cursor
-from api.http.paging import Place as Ordinal
+from api.http.paging import TRIAL, Ordinal, PageQuery, place_of, to_cursor
 from api.http.routing import rest_router
 from api.rest.download import FORMATS, download
 from api.rest.selection import fitting, selection_of, tunables_of

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from evo.device import Ceilings
 from evo.errors import InvalidInput
-from evo.results import Answers
+from evo.results import OutputChecks
 from evo.text.limits import LARGEST_FIGURE, LONGEST_S, LONGEST_US, SHORTEST_US, accepted
 from evo.trial.outcome import CaseError
 from evo.trial.timing import Timing
@@ -32,7 +32,7 @@ _FIELDS: Mapping[tuple[type, str], Range] = {
     (Timing, "calls_per_sample"): CALLS,
     (Timing, "protocol"): COUNT,
 }
-_CLASSES: Mapping[type, Range] = {Answers: COUNT, Ceilings: RATE, CaseError: ERROR}
+_CLASSES: Mapping[type, Range] = {OutputChecks: COUNT, Ceilings: RATE, CaseError: ERROR}
 
 
 def check_figures(where: str, said: Any, within: Range = FIGURE) -> None:

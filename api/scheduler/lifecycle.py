@@ -15,7 +15,7 @@ from db.repositories.ablations import Ablations
 from db.repositories.archive import Archive
 from db.repositories.champions import Champions
 from db.repositories.leases import Leases
-from evo.promotion.challenge import Bar, Incumbent, bar, comparable_us
+from evo.promotion.challenge import ChallengeLimit, Incumbent, bar, comparable_us
 from evo.search.hopeless import same_error
 from evo.search.lifecycle import TERMINAL, Command, transition
 from evo.text.wording import outcome_text
@@ -108,7 +108,7 @@ def challenge(turn: Turn, now: datetime, *, ended: bool) -> bool:
     return True
 
 
-def _bar(turn: Turn, search: SearchRow) -> Bar | None:
+def _bar(turn: Turn, search: SearchRow) -> ChallengeLimit | None:
     champions = Champions(turn.session)
     champion = champions.incumbent(search)
     if champion is None:
@@ -127,7 +127,7 @@ def _bar(turn: Turn, search: SearchRow) -> Bar | None:
     return bar(incumbent, turn.active.search.history.finished, search.policy)
 
 
-def _why_none(turn: Turn, to_beat: Bar) -> str | None:
+def _why_none(turn: Turn, to_beat: ChallengeLimit) -> str | None:
     """Return why no trial challenges; None if the best trial did, or only the champion itself was measured.
 
     If a trial other than the best challenged, only a trial that looks faster than the champion needs a reason.

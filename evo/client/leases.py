@@ -34,7 +34,7 @@ class Acceptance:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answers:
+class ResultAnswers:
     """What became of each of several results."""
 
     answers: tuple[Answer, ...]
@@ -97,7 +97,7 @@ class Work(Calls):
         """
         enclosed = {digest: b64encode(content).decode() for digest, content in (contents or {}).items()}
         body = {"results": to_json(list(deliveries), list[Delivery]), "contents": enclosed}
-        return parse(self._send("POST", "/results", body), Answers).answers
+        return parse(self._send("POST", "/results", body), ResultAnswers).answers
 
     def release(self, attempt_id: int, token: str, *, reason: str = "", unfit: bool = False) -> None:
         """Give a lease back, which counts against nothing.

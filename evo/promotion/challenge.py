@@ -29,7 +29,7 @@ class Incumbent:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bar:
+class ChallengeLimit:
     """The limit that a challenger must beat.
 
     Attributes:
@@ -76,7 +76,7 @@ def comparable_us(verdict: Verdict | None, baselines: Mapping[str, Timing]) -> f
     return min(verdict.challenger.estimate, before.median_us / verdict.baseline_speedup.estimate)
 
 
-def bar(incumbent: Incumbent, finished: Sequence[Trial], policy: Policy) -> Bar:
+def bar(incumbent: Incumbent, finished: Sequence[Trial], policy: Policy) -> ChallengeLimit:
     """Return the limit for challengers of an incumbent.
 
     Quick times of one search are comparable with each other, but only loosely with a confirmation of another day. If
@@ -92,7 +92,7 @@ def bar(incumbent: Incumbent, finished: Sequence[Trial], policy: Policy) -> Bar:
         incumbent.time_us * (1.0 + policy.session_drift) if needed is None else needed * (1.0 - policy.minimum_gain)
     )
     binaries = frozenset(digest for digest in known if digest is not None)
-    return Bar(below_us=below_us, binaries=binaries, incumbent=incumbent, again=again)
+    return ChallengeLimit(below_us=below_us, binaries=binaries, incumbent=incumbent, again=again)
 
 
 def is_incumbent(incumbent: Incumbent, trial: Trial) -> bool:

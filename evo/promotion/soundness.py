@@ -4,7 +4,7 @@ from evo.promotion.policy import Policy
 from evo.promotion.profile import unmet_gates
 from evo.promotion.statistics import at_most_one_in
 from evo.promotion.verdict import Rule
-from evo.results import Answers, ConfirmReport, Sanitized
+from evo.results import ConfirmReport, OutputChecks, Sanitized
 from evo.text.wording import count_text
 
 
@@ -46,7 +46,7 @@ def answers_rule(report: ConfirmReport, policy: Policy) -> tuple[Rule, ...]:
     return (rule, *_bound_rule(report.answers, policy))
 
 
-def _right_text(answers: Answers, policy: Policy) -> str:
+def _right_text(answers: OutputChecks, policy: Policy) -> str:
     """State that all answers were right, and what error rate that excludes."""
     calls = at_most_one_in(answers.judged, policy.confidence)
     text = f"All {answers.judged:,} timed calls that were judged gave the right answer: fewer than 1 call in {calls:,}"
@@ -57,7 +57,7 @@ def _right_text(answers: Answers, policy: Policy) -> str:
     return f"{text} is wrong ({policy.confidence:.0%} confidence)."
 
 
-def _bound_rule(answers: Answers, policy: Policy) -> tuple[Rule, ...]:
+def _bound_rule(answers: OutputChecks, policy: Policy) -> tuple[Rule, ...]:
     """Apply the policy's limit on the error rate, which may be stricter than the default number of calls can show."""
     needed = policy.min_calls_per_error
     if needed is None:

@@ -15,7 +15,7 @@ _REFERENCES = {"default": "default config", "random": "median random config"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class GoalResult:
     """How a target stands. A time is held against the kernel's time, a speed-up against the measured ratio.
 
     Attributes:
@@ -44,19 +44,19 @@ def goal_blocks(material: Material, terms: Terms) -> Iterator[Block]:
         yield Text(f"Searching was worth, over the {_REFERENCES[gain.over]}: {gain.words}")
 
 
-def standing(goal: Goal, material: Material) -> Standing | None:
+def standing(goal: Goal, material: Material) -> GoalResult | None:
     """None where nothing was measured, or no baseline ran that the target is told against."""
     reached_us, saving = material.reached_us, material.saving
     if reached_us is None:
         return None
     if goal.time_us is not None:
         found, missing = time_text(reached_us, estimated=material.search.estimated), reached_us / goal.time_us
-        return _judged(Standing(goal=goal, found=found, missing=missing, time_us=goal.time_us), material)
+        return _judged(GoalResult(goal=goal, found=found, missing=missing, time_us=goal.time_us), material)
     if goal.factor is None or saving is None:
         return None
     found, missing = factor_text(saving.factor), goal.factor / saving.factor
     return _judged(
-        Standing(goal=goal, found=found, missing=missing, time_us=saving.baseline_us / goal.factor), material
+        GoalResult(goal=goal, found=found, missing=missing, time_us=saving.baseline_us / goal.factor), material
     )
 
 
@@ -132,7 +132,7 @@ def _row(goal: Goal, material: Material) -> tuple[str, ...]:
     return goal.name, wanted, held.found, held.words
 
 
-def _judged(held: Standing, material: Material) -> Standing:
+def _judged(held: GoalResult, material: Material) -> GoalResult:
     estimated, target = material.search.estimated, material.search.objective.target
     if held.missing > 1.0:
         by, where = (" by the estimate", f"on {target}") if estimated else ("", "here")
@@ -146,7 +146,7 @@ def _judged(held: Standing, material: Material) -> Standing:
     return replace(held, words=words, everywhere=words == "reached")
 
 
-def _reached(held: Standing, material: Material) -> str:
+def _reached(held: GoalResult, material: Material) -> str:
     """By what is predicted of one more process; where nothing predicts it, by which figures alone."""
     verdict = None if material.champion is None else material.champion.verdict
     if verdict is None or verdict.challenger is None:

@@ -86,7 +86,7 @@ class Witness:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answers:
+class OutputChecks:
     """What the challenger's timed calls left in their outputs.
 
     Attributes:
@@ -126,7 +126,7 @@ class ConfirmReport:
     cases: tuple[CaseError, ...] = ()
     uncovered: Mapping[str, str] = field(default_factory=dict)
     witness: Witness | None = None
-    answers: Answers | None = None
+    answers: OutputChecks | None = None
     sanitizers: tuple[Sanitized, ...] = ()
     repeats: tuple[Repeat, ...] = ()
     repeated_against: str | None = None

@@ -21,10 +21,10 @@ from evo.promotion.policy import Policy
 from evo.results import (
     Ablated,
     AblateReport,
-    Answers,
     BaselineReport,
     ConfirmReport,
     EvaluateReport,
+    OutputChecks,
     Repeat,
     Report,
     Sanitized,
@@ -78,7 +78,7 @@ QUICK = {"quick_samples": 5, "confirm_samples": 10, "confirm_processes": 1}
 RIGHT = CaseError(case="nominal", output="y", rel_l2=0.0, max_abs=0.0, rel_l2_limit=1e-5, max_abs_limit=1e-5)
 PROOF: dict[str, Any] = {
     "cases": (RIGHT,),
-    "answers": Answers(judged=20),
+    "answers": OutputChecks(judged=20),
     "witness": Witness(
         answered=Timing(samples_us=(10.0,) * 10),
         poisoned=Timing(samples_us=(10.0,) * 10),

@@ -18,7 +18,7 @@ from db.repositories.artefacts import Artefacts
 from evo.export.headers import pack_headers
 from evo.messages.job import Evaluate, Lease
 from evo.promotion import Rule
-from evo.results import Answers, ConfirmReport, EvaluateReport, Profiled, Witness
+from evo.results import ConfirmReport, EvaluateReport, OutputChecks, Profiled, Witness
 from evo.trial.outcome import CaseError, CompileFailed, Measured, Pruned, WrongAnswer
 from tests.integration.inside import BROWSER
 from tests.integration.serving import served
@@ -69,7 +69,7 @@ def hand_in_with_files(stage: Stage, lease: Lease) -> None:
         assert report.challenger is not None
         witness = Witness(answered=report.challenger, poisoned=report.challenger)
         report = replace(report, profiles=profiles, cases=(RIGHT,), uncovered=LEFT_OUT)
-        report = replace(report, answers=Answers(judged=17), witness=witness)
+        report = replace(report, answers=OutputChecks(judged=17), witness=witness)
     stage.conductor.report(lease.attempt_id, lease.token, report)
 
 

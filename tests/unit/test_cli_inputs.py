@@ -12,7 +12,7 @@ from evo.cli.commands.services import _token
 from evo.cli.service.child import RESTARTS, ChildFailed, Deaths
 from evo.cli.service.devices import choose
 from evo.cli.service.local import Local
-from evo.cli.service.locations import Place, Where
+from evo.cli.service.locations import LocalDatabase, Where
 from evo.cli.session.request import Request, read_policy
 from evo.cli.session.session import begun
 from evo.device import Device
@@ -157,15 +157,15 @@ def test_device_is_chosen_among_those_the_family_supports() -> None:
 
 
 def test_installation_keeps_its_files_next_to_its_database(tmp_path: Path) -> None:
-    place = Place.of(tmp_path / "my.db")
+    place = LocalDatabase.of(tmp_path / "my.db")
     assert place.log("worker") == tmp_path / "my.db.worker.log"
     assert place.worker_data == tmp_path / "my.db.worker"
 
 
 def test_default_folder_is_the_users_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    assert Place.of(None).database.name == "kernel-evo.db"
-    assert "kernel-evo" in str(Place.of(None).database.parent)
+    assert LocalDatabase.of(None).database.name == "kernel-evo.db"
+    assert "kernel-evo" in str(LocalDatabase.of(None).database.parent)
 
 
 def test_ending_command_lets_its_worker_finish_a_confirmation_for_another_terminal(
@@ -188,7 +188,7 @@ def test_ending_command_lets_its_worker_finish_a_confirmation_for_another_termin
 
     monkeypatch.setattr("evo.cli.service.local.Client", Service)
     monkeypatch.setattr("evo.cli.service.local.PROVEN_S", 0.0)
-    local = Local(Place.of(tmp_path / "my.db"), measuring=True)
+    local = Local(LocalDatabase.of(tmp_path / "my.db"), measuring=True)
     local.let_finish()
     assert len(looks) == 3, "a command without a worker of its own does not ask"
     local.url, local._worker = "http://127.0.0.1:9", SimpleNamespace(exit_code=None)  # type: ignore[assignment]

@@ -9,7 +9,7 @@ import pytest
 from evo.device import DeviceKind, kinds
 from evo.promotion import Verdict, decide, required
 from evo.promotion.policy import Policy
-from evo.results import Answers, ConfirmReport, Repeat, Sanitized, Witness
+from evo.results import ConfirmReport, OutputChecks, Repeat, Sanitized, Witness
 from evo.trial.outcome import CaseError, Crashed
 from evo.trial.timing import Timing
 
@@ -20,7 +20,7 @@ WHOLE = ConfirmReport(
     challenger=FAST,
     challenger_again=FAST,
     cases=(RIGHT,),
-    answers=Answers(judged=60),
+    answers=OutputChecks(judged=60),
     witness=Witness(answered=FAST, poisoned=FAST),
     sanitizers=(Sanitized(tool="address", skipped="not installed"),),
     repeats=(Repeat(challenger=FAST, other=None),) * 2,
@@ -46,7 +46,7 @@ def test_complete_evidence_promotes() -> None:
     [
         ({"cases": ()}, "correctness cases (cases)"),
         ({"answers": None}, "(answers: 0 of at least 20)"),
-        ({"answers": Answers(judged=19)}, "(answers: 19 of at least 20)"),
+        ({"answers": OutputChecks(judged=19)}, "(answers: 19 of at least 20)"),
         ({"witness": None}, "(witness)"),
         ({"sanitizers": ()}, "(sanitizers)"),
         ({"repeats": ()}, "1 of 3 fresh processes (repeats)"),

@@ -11,7 +11,7 @@ from evo.device import Ceilings, Device
 from evo.errors import InvalidInput
 from evo.messages.job import Confirm, Evaluate, FamilyRef, Job, SearchTerms
 from evo.promotion.policy import Policy
-from evo.results import Answers, ConfirmReport, EvaluateReport, Profiled, Repeat, Report, Stages
+from evo.results import ConfirmReport, EvaluateReport, OutputChecks, Profiled, Repeat, Report, Stages
 from evo.trial.objective import PROTOCOL_VERSION, Objective
 from evo.trial.outcome import CaseError, Estimated, Impossible, Measured, OverResources, Pruned, TimedOut, WrongAnswer
 from evo.trial.timing import Timing
@@ -72,9 +72,9 @@ def measured(**timing: Any) -> Report:
         ),
         (replace(SAID, outcome=Pruned(timing=FAIR, threshold_us=20.0)), "outcome.threshold_us"),
         (replace(SAID, outcome=Impossible(timing=FAIR, floor_us=20.0)), "outcome.floor_us"),
-        (ConfirmReport(answers=Answers(judged=10**16)), "answers.judged"),
-        (ConfirmReport(answers=Answers(judged=1, wrong=2)), "answers.wrong"),
-        (ConfirmReport(answers=Answers(judged=-1)), "answers.judged"),
+        (ConfirmReport(answers=OutputChecks(judged=10**16)), "answers.judged"),
+        (ConfirmReport(answers=OutputChecks(judged=1, wrong=2)), "answers.wrong"),
+        (ConfirmReport(answers=OutputChecks(judged=-1)), "answers.judged"),
         (replace(SIDES, repeats=(BOTH,)), "repeated_against"),
         (replace(SIDES, repeats=(BOTH,), repeated_against="numpy"), "repeated_against"),
         (replace(SIDES, repeats=(ALONE,), repeated_against="incumbent"), "repeats.0.other"),

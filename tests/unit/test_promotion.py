@@ -7,7 +7,7 @@ import pytest
 
 from evo.promotion import Rule, Verdict, judge, promising, undecided
 from evo.promotion.policy import Policy
-from evo.results import Answers, ConfirmReport, Repeat, Sanitized, Witness
+from evo.results import ConfirmReport, OutputChecks, Repeat, Sanitized, Witness
 from evo.trial.outcome import CaseError, WrongAnswer
 from evo.trial.timing import Timing
 
@@ -63,7 +63,7 @@ def test_verdict_without_anything_to_compare_gives_the_reason_and_predicts_the_t
             confirmation(rng, challenger_us=100, incumbent_us=None),
             cases=(right,),
             witness=Witness(answered=series[0], poisoned=series[1]),
-            answers=Answers(judged=500),
+            answers=OutputChecks(judged=500),
             environment={"load": "0.1", "baseline torch": "ImportError: no torch"},
             repeats=tuple(Repeat(challenger=each, other=None) for each in series[2:]),
         )
@@ -103,26 +103,26 @@ def test_calls_must_take_equally_long_whatever_their_outputs_hold(
 
 def test_occasional_wrong_answer_forbids_promotion_and_is_counted() -> None:
     report = confirmation(np.random.default_rng(1), challenger_us=80)
-    result = verdict(replace(report, answers=Answers(judged=500, wrong=2, first="call 97 of those judged: NaN")))
+    result = verdict(replace(report, answers=OutputChecks(judged=500, wrong=2, first="call 97 of those judged: NaN")))
     said = "Not promoted. 2 of 500 timed calls that were judged gave a wrong answer, first call 97 of those judged: NaN"
     assert result.summary == f"{said}."
-    assert verdict(replace(report, answers=Answers(judged=500))).promote
+    assert verdict(replace(report, answers=OutputChecks(judged=500))).promote
 
 
 def test_correct_answers_bound_the_rate_of_wrong_calls_and_inputs() -> None:
     report = confirmation(np.random.default_rng(1), challenger_us=80)
-    found = rule(verdict(replace(report, answers=Answers(judged=4136, inputs=312))), "answers")
+    found = rule(verdict(replace(report, answers=OutputChecks(judged=4136, inputs=312))), "answers")
     assert found.text == (
         "All 4,136 timed calls that were judged gave the right answer: fewer than 1 call in 1,381 is wrong, and, by "
         "312 different inputs, fewer than 1 input in 104 (95% confidence)."
     )
-    older = rule(verdict(replace(report, answers=Answers(judged=500))), "answers")
+    older = rule(verdict(replace(report, answers=OutputChecks(judged=500))), "answers")
     assert older.text.endswith("fewer than 1 call in 167 is wrong (95% confidence).")
 
 
 @pytest.mark.parametrize(("judged", "told"), [(299, True), (298, False)])
 def test_policy_requires_that_wrong_calls_are_rare(judged: int, told: bool) -> None:
-    report = replace(confirmation(np.random.default_rng(1), challenger_us=80), answers=Answers(judged=judged))
+    report = replace(confirmation(np.random.default_rng(1), challenger_us=80), answers=OutputChecks(judged=judged))
     result = verdict(report, policy=Policy(min_calls_per_error=100))
     assert (result.promote, rule(result, "wrong calls").passed) == (told, told)
     assert promising(report, Policy(min_calls_per_error=100)), "further processes judge further calls"
@@ -146,7 +146,7 @@ def test_confirmation_without_a_check_for_skipped_work_promotes_nothing() -> Non
     right = CaseError(case="nominal", output="y", rel_l2=0.0, max_abs=0.0, rel_l2_limit=1.0, max_abs_limit=1.0)
     report = replace(confirmation(np.random.default_rng(1), challenger_us=80), cases=(right,))
     assert verdict(report).summary.startswith("Not promoted. Whether timed calls gave right answers")
-    result = verdict(replace(report, answers=Answers(judged=1)))
+    result = verdict(replace(report, answers=OutputChecks(judged=1)))
     assert result.summary.startswith("Not promoted. Whether calls do less work")
 
 

@@ -13,7 +13,7 @@ from evo.space import Indices, Space, Tunable
 from evo.strategy import Context, build, portfolio
 from evo.strategy.parts import surrogate
 from evo.strategy.parts.coordinates import Coordinates
-from evo.strategy.parts.gaussian_process import Kernel, Posterior, _apart, _misfit, fit, log_improvement, matern
+from evo.strategy.parts.gaussian_process import Covariance, Posterior, _apart, _misfit, fit, log_improvement, matern
 from evo.strategy.parts.initial_design import DESIGN
 from evo.strategy.parts.neighbourhood import MOST, Neighbourhood
 from evo.strategy.parts.observations import HOPELESS, Observations, spread
@@ -64,7 +64,7 @@ def test_sizes_use_magnitude_and_alignment_and_names_use_equality() -> None:
     assert x[:, 0] == pytest.approx([0, np.log(3) / np.log(8), 2 / 3, 1])
     assert x[:, 1] == pytest.approx([0, 0, 2 / 3, 1])
     assert x[:3, 2].tolist() == [0, 1, 2]
-    kernel = Kernel(weights=np.array([2.0, 0.0, 3.0]), noise=0.0, names=points.names)
+    kernel = Covariance(weights=np.array([2.0, 0.0, 3.0]), noise=0.0, names=points.names)
     other = 2 * ((x[:, None, 0] - x[:, 0]) ** 2) + 3 * (x[:, None, 2] != x[:, 2])
     assert kernel.between(x, x) == pytest.approx(matern(other))
 
@@ -83,7 +83,7 @@ def test_numbers_with_indistinguishable_sizes_use_ranks() -> None:
 def test_process_interpolates_observations_and_is_uncertain_elsewhere() -> None:
     points = np.linspace(0, 1, 6)[:, None]
     values = slowness(np.exp(np.sin(5 * points[:, 0])))
-    posterior = Posterior(Kernel(weights=np.array([9.0]), noise=1e-6, names=np.array([False])), points, values)
+    posterior = Posterior(Covariance(weights=np.array([9.0]), noise=1e-6, names=np.array([False])), points, values)
     mean, deviation = posterior.predict(points)
     assert mean == pytest.approx(values, abs=1e-3)
     assert (deviation < 0.01).all()
@@ -99,7 +99,7 @@ def test_risk_of_failure_lowers_the_expected_improvement() -> None:
 
 def test_uncertainty_scales_with_the_values() -> None:
     points, values = np.linspace(0, 1, 6)[:, None], np.sin(5 * np.linspace(0, 1, 6))
-    kernel = Kernel(weights=np.array([9.0]), noise=1e-6, names=np.array([False]))
+    kernel = Covariance(weights=np.array([9.0]), noise=1e-6, names=np.array([False]))
     (usual,), (tenfold,) = (
         Posterior(kernel, points, each).predict(np.array([[2.0]]))[1] for each in (values, 10 * values)
     )

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from evo.messages.job import Confirm
 from evo.promotion import looks, promising, undecided
 from evo.promotion.prediction import fastest_baseline
-from evo.results import Answers, ConfirmReport, Profiled, Repeat, Sanitized
+from evo.results import ConfirmReport, OutputChecks, Profiled, Repeat, Sanitized
 from evo.trial.outcome import CaseError
 from workers.backends.profiler import Profiler
 from workers.backends.sanitizer import Sanitizer, Subject
@@ -117,7 +117,7 @@ class Confirmation:
     def _say(self, process: int, stage: str) -> None:
         self._instruments.status.say(f"{stage}, process {process} of {self._most} at most")
 
-    def _repeat(self, against: str | None, process: int) -> tuple[Repeat, Answers]:
+    def _repeat(self, against: str | None, process: int) -> tuple[Repeat, OutputChecks]:
         beside, policy = against == "incumbent", self._terms.policy
         request = Compare(
             series={side: side for side in self._sides},

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from evo.results import Answers
+from evo.results import OutputChecks
 from evo.trial.outcome import WrongAnswer
 from workers.backends import Buffers
 from workers.measure.contents import Contents
@@ -28,9 +28,9 @@ class Scrutiny:
         self._first = ""
 
     @property
-    def found(self) -> Answers:
+    def found(self) -> OutputChecks:
         inputs = len(self._goldens) + self._further
-        return Answers(judged=self._judged, wrong=self._wrong, first=self._first, inputs=inputs)
+        return OutputChecks(judged=self._judged, wrong=self._wrong, first=self._first, inputs=inputs)
 
     def look(self, outputs: Buffers) -> None:
         """Judge what the last call on these outputs left there."""
@@ -71,17 +71,17 @@ class Scrutiny:
         return None
 
 
-def refusal(answers: Answers) -> WrongAnswer | None:
+def refusal(answers: OutputChecks) -> WrongAnswer | None:
     """What a candidate comes to whose timed calls were wrong at times."""
     if not answers.wrong:
         return None
     return WrongAnswer(reason=f"{answers.wrong} of {answers.judged} timed calls that were judged: {answers.first}")
 
 
-def together(found: Sequence[Answers]) -> Answers:
+def together(found: Sequence[OutputChecks]) -> OutputChecks:
     """Those of several processes."""
     first = next((each.first for each in found if each.wrong), "")
-    return Answers(
+    return OutputChecks(
         judged=sum(each.judged for each in found),
         wrong=sum(each.wrong for each in found),
         first=first,

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from evo.device import Device
 from evo.family import Operand
 from evo.promotion.policy import Policy
-from evo.results import Answers, Witness
+from evo.results import OutputChecks, Witness
 from evo.trial import Value
 from evo.trial.objective import Objective
 from evo.trial.outcome import CaseError, Outcome
@@ -179,7 +179,7 @@ class Compared:
     baselines: Mapping[str, Timing] = field(default_factory=dict)
     unavailable: Mapping[str, str] = field(default_factory=dict)
     witness: Witness | None = None
-    answers: Mapping[str, Answers] = field(default_factory=dict)
+    answers: Mapping[str, OutputChecks] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     kind: Literal["compared"] = "compared"
 

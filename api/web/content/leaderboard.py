@@ -36,7 +36,7 @@ class Chip:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class RelativeTime:
     """A time relative to other times.
 
     Attributes:
@@ -48,7 +48,7 @@ class Standing:
     share: float | None
 
     @classmethod
-    def of(cls, search: SearchView, time_us: float | None, confirmation: Confirmation | None = None) -> "Standing":
+    def of(cls, search: SearchView, time_us: float | None, confirmation: Confirmation | None = None) -> "RelativeTime":
         speedup = leading_speedup(time_us, confirmation, search.baselines)
         return cls(
             speedup=None if speedup is None else speedup.value,
@@ -70,7 +70,7 @@ class Row:
     rank: int | None = None
     time_us: float | None = None
     interval: Interval | None = None
-    standing: Standing
+    standing: RelativeTime
     chips: tuple[Chip, ...] = ()
     figures: tuple[str, ...] = ()
     detail: str = ""
@@ -229,7 +229,7 @@ def _row(search: SearchView, trial: TrialView, shared: Config) -> Row:
         name=f"trial {trial.number}",
         time_us=trial.time_us,
         interval=_interval(trial, timing),
-        standing=Standing.of(search, trial.time_us, trial.confirmed),
+        standing=RelativeTime.of(search, trial.time_us, trial.confirmed),
         chips=tuple(chips),
         figures=_figures(outcome.resources) if isinstance(outcome, Measured | Estimated) else (),
         detail="" if outcome is None or isinstance(outcome, Measured) else _one_line(detail_text(outcome)),
@@ -274,4 +274,4 @@ def _among_baselines(search: SearchView, rows: Sequence[Row], *, whole: bool, fi
 def _baseline_row(search: SearchView, name: str, timing: Timing) -> Row:
     time_us = timing.median_us
     interval = order_interval(timing.samples_us, CONFIDENCE)
-    return Row(name=name, time_us=time_us, interval=interval, standing=Standing.of(search, time_us))
+    return Row(name=name, time_us=time_us, interval=interval, standing=RelativeTime.of(search, time_us))

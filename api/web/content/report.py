@@ -15,7 +15,7 @@ BAR_HEIGHT, NAMES, SHARES = 26.0, 190.0, 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bar:
+class ImportanceBar:
     """Importance of a tunable as a bar."""
 
     name: str
@@ -31,7 +31,7 @@ class ReportSheet:
     document: Document
     samples: Drawing | None
     slower: Drawing | None
-    bars: tuple[Bar, ...]
+    bars: tuple[ImportanceBar, ...]
     forest: Forest | None = None
     width: float = WHOLE
     names: float = NAMES
@@ -61,10 +61,10 @@ def report_sheet(document: Document, reading: Reading) -> ReportSheet:
     )
 
 
-def _bars(importances: Mapping[str, float]) -> tuple[Bar, ...]:
+def _bars(importances: Mapping[str, float]) -> tuple[ImportanceBar, ...]:
     longest = max(importances.values(), default=0.0) or 1.0
     room = WHOLE - NAMES - SHARES
     return tuple(
-        Bar(name=name, y=place * BAR_HEIGHT, width=round(room * share / longest, 1), share=f"{share:.0%}")
+        ImportanceBar(name=name, y=place * BAR_HEIGHT, width=round(room * share / longest, 1), share=f"{share:.0%}")
         for place, (name, share) in enumerate(importances.items())
     )

@@ -11,7 +11,7 @@ from api.web.content.artefact_list import Shelf, Shelves
 from api.web.content.difference import Difference, difference
 from api.web.content.listing import beginning
 from api.web.drawings.samples import Drawing, drawing
-from api.web.trial_place import FORM, Place
+from api.web.trial_place import FORM, TrialPlace
 from db.queries.genealogy import Genealogy
 from db.repositories.artefacts import Artefacts
 from db.repositories.fleet import Fleet
@@ -191,10 +191,10 @@ def _changes(trial: TrialView, shelf: Shelf, other: TrialView, theirs: Shelf, ag
     )
 
 
-def _chosen(against: str, trial: TrialView, search: SearchView) -> Place:
+def _chosen(against: str, trial: TrialView, search: SearchView) -> TrialPlace:
     if match := FORM.fullmatch(against.strip()):
         named, number = match.groups()
-        return Place(search=int(named or search.id), number=int(number))
+        return TrialPlace(search=int(named or search.id), number=int(number))
     if (found := _places(trial, search).get(against)) is not None:
         return found
     if against in ROLES:
@@ -202,11 +202,11 @@ def _chosen(against: str, trial: TrialView, search: SearchView) -> Place:
     raise InvalidInput("against", "is neither `parent`, `champion`, a number of this search nor like `3.57`")
 
 
-def _places(trial: TrialView, search: SearchView) -> dict[str, Place]:
+def _places(trial: TrialView, search: SearchView) -> dict[str, TrialPlace]:
     """Return the related trials; the champion may come from another search."""
     champion = search.champion
     found = {
-        "parent": Place(search=search.id, number=trial.parents[0]) if trial.parents else None,
-        "champion": None if champion is None else Place(search=champion.search_id, number=champion.trial_number),
+        "parent": TrialPlace(search=search.id, number=trial.parents[0]) if trial.parents else None,
+        "champion": None if champion is None else TrialPlace(search=champion.search_id, number=champion.trial_number),
     }
-    return {role: place for role, place in found.items() if place is not None and place != Place.of(trial)}
+    return {role: place for role, place in found.items() if place is not None and place != TrialPlace.of(trial)}

@@ -12,7 +12,7 @@ from api.http.routing import page_router
 from api.schemas import Id
 from api.web.content.comparison import compared
 from api.web.rendering import render
-from api.web.trial_place import Place, place_of
+from api.web.trial_place import TrialPlace, place_of
 from evo.errors import InvalidInput
 from evo.text.wording import count_text
 
@@ -57,6 +57,6 @@ def _ticked(trials: list[str]) -> dict[str, str]:
     return dict(zip(("left", "right"), trials, strict=True))
 
 
-def _address(places: list[Place], view: View | None) -> str:
+def _address(places: list[TrialPlace], view: View | None) -> str:
     sides = dict(zip(("left", "right"), map(str, places), strict=True))
     return f"/compare?{urlencode(sides | ({} if view is None else {'view': view}))}"

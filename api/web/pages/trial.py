@@ -7,13 +7,13 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from api.auth.permission import allow
 from api.dependencies import ServiceDep
-from api.http.paging import Place as Ordinal
+from api.http.paging import Ordinal
 from api.http.routing import page_router
 from api.schemas import Digest, Id
 from api.web.content.artefact_list import text_of
 from api.web.content.trial import sheet_of
 from api.web.rendering import render
-from api.web.trial_place import Place
+from api.web.trial_place import TrialPlace
 from db.repositories.archive import Archive
 from evo.trial.explain import detail_text
 
@@ -35,7 +35,7 @@ def trial_page(
     view: View = "unified",
 ) -> HTMLResponse:
     with service.database.read() as session:
-        now, row = service.conductor.clock(), Place(search=search_id, number=number).row(session)
+        now, row = service.conductor.clock(), TrialPlace(search=search_id, number=number).row(session)
         sheet = sheet_of(session, service.artefacts, row, now, against=against or None)
     outcome = sheet.trial.outcome
     detail = "" if outcome is None else detail_text(outcome)
@@ -51,7 +51,7 @@ def trial_by_id(
     with service.database.read() as session:
         row = Archive(session).trial(trial_id)
     query = f"?{request.url.query}" if request.url.query else ""
-    return RedirectResponse(Place(search=row.search_id, number=row.number).path + query, 303)
+    return RedirectResponse(TrialPlace(search=row.search_id, number=row.number).path + query, 303)
 
 
 @router.get("/artefacts/{digest}/{filename}")

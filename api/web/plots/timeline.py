@@ -25,7 +25,7 @@ STAGES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bar:
+class StageBar:
     """One stage of one job."""
 
     stage: str
@@ -60,7 +60,7 @@ def timeline(landscape: Landscape) -> Plot:
     )
 
 
-def bars(work: Work) -> tuple[Bar, ...]:
+def bars(work: Work) -> tuple[StageBar, ...]:
     """Return the stages of a job, computed backwards from the moment its result arrived."""
     stages = work.stages
     building, verify_s, measure_s = (
@@ -70,9 +70,9 @@ def bars(work: Work) -> tuple[Bar, ...]:
     measure = work.ended_at - timedelta(seconds=measure_s)
     verify = measure - timedelta(seconds=verify_s)
     found = (
-        Bar(stage="compile", begun=work.granted_at, seconds=building, work=work),
-        Bar(stage="verify", begun=verify, seconds=verify_s, work=work),
-        Bar(stage="measure", begun=measure, seconds=measure_s, work=work),
+        StageBar(stage="compile", begun=work.granted_at, seconds=building, work=work),
+        StageBar(stage="verify", begun=verify, seconds=verify_s, work=work),
+        StageBar(stage="measure", begun=measure, seconds=measure_s, work=work),
     )
     return tuple(bar for bar in found if bar.seconds > 0)
 
@@ -111,7 +111,7 @@ def _trace(stage: str, slots: Mapping[Slot, Sequence[Work]], names: Mapping[Slot
     }
 
 
-def _text(bar: Bar) -> str:
+def _text(bar: StageBar) -> str:
     what = bar.work.job if bar.work.trial is None else f"{bar.work.job} of trial {bar.work.trial}"
     return f"{bar.stage} {bar.seconds:.3g} s, {what}"
 
@@ -126,5 +126,5 @@ def _shares(name: str, work: Sequence[Work]) -> tuple[str | int, ...]:
     return name, *shares, f"{idle:.0%}", len(work), duration_text(span_s)
 
 
-def _empty(work: Work) -> Bar:
-    return Bar(stage="measure", begun=work.granted_at, seconds=0.0, work=work)
+def _empty(work: Work) -> StageBar:
+    return StageBar(stage="measure", begun=work.granted_at, seconds=0.0, work=work)

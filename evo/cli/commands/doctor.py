@@ -14,7 +14,7 @@ from evo.cli.arguments.options import Db, Json, examples
 from evo.device.separation import LANDLOCK, OTHER_USER, SECCOMP, level, missing
 
 if TYPE_CHECKING:
-    from evo.cli.service.locations import Place
+    from evo.cli.service.locations import LocalDatabase
     from evo.device import Device
 
 
@@ -43,10 +43,10 @@ def doctor(db: Db = None, as_json: Json = False) -> None:
     from evo.cli.console.output import print_json
     from evo.cli.exits import Exit
     from evo.cli.service.devices import local_devices
-    from evo.cli.service.locations import Place
+    from evo.cli.service.locations import LocalDatabase
 
     devices = local_devices()
-    findings = list(look_around(Place.of(db), devices))
+    findings = list(look_around(LocalDatabase.of(db), devices))
     if as_json:
         print_json({"devices": devices, "findings": findings})
     else:
@@ -54,7 +54,7 @@ def doctor(db: Db = None, as_json: Json = False) -> None:
     raise typer.Exit(Exit.DONE if devices else Exit.NOTHING_FOUND)
 
 
-def look_around(place: "Place", devices: "list[Device]") -> Iterator[Finding]:
+def look_around(place: "LocalDatabase", devices: "list[Device]") -> Iterator[Finding]:
     """Everything a search may need, found or not."""
     from evo.cli.service.devices import cache_folder
 
@@ -201,7 +201,7 @@ def _temporary() -> Finding:
     return Finding(what="temporary files", found=not way_out, detail=folder, needed_for="CPU devices", way_out=way_out)
 
 
-def _service(place: "Place") -> Finding:
+def _service(place: "LocalDatabase") -> Finding:
     from db.engine.ownership import running_service
 
     running = running_service(place.database) if place.database.parent.exists() else None

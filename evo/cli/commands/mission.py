@@ -67,7 +67,7 @@ def mission(
     from evo.cli.exits import Exit
     from evo.cli.files.writing import require_place, write_or_show
     from evo.cli.service.devices import local_devices
-    from evo.cli.service.locations import Place
+    from evo.cli.service.locations import LocalDatabase
     from evo.cli.session.warm_start import read_warm_start
     from evo.report.mission import MISSION, REHEARSAL
 
@@ -75,7 +75,7 @@ def mission(
     advice = {} if warm_start is None else {"warm_start": read_warm_start(warm_start)}
     chosen, wanted = (REHEARSAL, device or "auto") if rehearse else (MISSION, device or "cuda")
     out, devices = console(), local_devices()
-    findings = list(look_around(Place.of(db), devices))
+    findings = list(look_around(LocalDatabase.of(db), devices))
     print_findings(devices, findings)
     out.print()
     _require(devices, wanted, chosen.family)

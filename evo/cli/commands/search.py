@@ -185,7 +185,7 @@ def search(
     Ctrl-C once stops the search, lets what runs finish and reports; twice cancels it.
     """
     from evo.cli.commands import ablation
-    from evo.cli.service.locations import Place
+    from evo.cli.service.locations import LocalDatabase
     from evo.cli.session import background, session, shapes
     from evo.cli.session.request import Request
     from evo.cli.session.warm_start import read_warm_start
@@ -197,7 +197,7 @@ def search(
         raise InvalidInput("--ablate", "follows the search, which --detach does not stay for: run `ablate` later")
     if detach and url is None:
         again = [argument for argument in sys.argv[1:] if argument != "--detach"]
-        place = Place.to_begin(db) if resume is None else Place.to_use(db)
+        place = LocalDatabase.to_begin(db) if resume is None else LocalDatabase.to_use(db)
         raise typer.Exit(background.detach(again, place, where.options, as_json=as_json))
     if resume is not None and family is not None:
         raise typer.BadParameter(f"search {resume} has its own: leave it out", param_hint="FAMILY")

@@ -62,13 +62,13 @@ def serve(
         from api.settings import Settings
         from db.engine.location import Location
         from evo.cli.console.output import console, styled
-        from evo.cli.service.locations import Place
+        from evo.cli.service.locations import LocalDatabase
         from evo.cli.service.parent import follow_parent
 
     follow_parent(parent_pid)
-    location = Location.of(db or Place.of(None).database)
+    location = Location.of(db or LocalDatabase.of(None).database)
     if location.file is not None:
-        location = Location.of(Place.to_begin(location.file).database)
+        location = Location.of(LocalDatabase.to_begin(location.file).database)
     of_a_command = parent_pid is not None  # such a service is reached by its command alone, under no public name
     public = {"public_url": public_url} if of_a_command or public_url is not None else {}
     settings = Settings.read(host=host, port=port, db=location, **public)

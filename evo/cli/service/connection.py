@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from evo.cli.service.locations import Place, Where
+from evo.cli.service.locations import LocalDatabase, Where
 from evo.client import Client, ServiceUnreachable
 
 T = TypeVar("T")
@@ -73,7 +73,7 @@ def connect(where: Where, *, measuring: bool = False, beginning: bool = False) -
         from db.engine.key import local_key
         from evo.cli.service.local import Local  # brings the database with it, which a remote service has no use for
 
-        place = Place.to_begin(where.database) if beginning else Place.to_use(where.database)
+        place = LocalDatabase.to_begin(where.database) if beginning else LocalDatabase.to_use(where.database)
         local = Local(place, measuring=measuring)
         connection = Connection(local.tend, lambda: local_key(place.database) or where.token)
     else:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from db.engine.key import local_key
 from db.engine.ownership import running_service
 from evo.cli.service.child import Child, ChildFailed, Deaths
-from evo.cli.service.locations import Place
+from evo.cli.service.locations import LocalDatabase
 from evo.cli.service.worker_lock import Post
 from evo.client import Client, ServiceUnreachable
 from evo.errors import EvoError
@@ -39,7 +39,7 @@ class Local:
         measuring: a worker is needed as well.
     """
 
-    def __init__(self, place: Place, *, measuring: bool) -> None:
+    def __init__(self, place: LocalDatabase, *, measuring: bool) -> None:
         self.place = place
         self.measuring = measuring
         self.url: str | None = None

@@ -51,13 +51,13 @@ def _ours(database: Path) -> Path:
 
 
 @dataclass(frozen=True)
-class Place:
+class LocalDatabase:
     """A local database and the files that belong to it."""
 
     database: Path
 
     @classmethod
-    def of(cls, database: Path | None) -> "Place":
+    def of(cls, database: Path | None) -> "LocalDatabase":
         """The database a user named, or the default one in the user's data directory.
 
         Raises:
@@ -71,7 +71,7 @@ class Place:
         return cls(data_folder() / "kernel-evo.db")
 
     @classmethod
-    def to_use(cls, database: Path | None) -> "Place":
+    def to_use(cls, database: Path | None) -> "LocalDatabase":
         """Where a command looks at what is there already; only the default database may begin empty.
 
         Raises:
@@ -83,7 +83,7 @@ class Place:
         return place
 
     @classmethod
-    def to_begin(cls, database: Path | None) -> "Place":
+    def to_begin(cls, database: Path | None) -> "LocalDatabase":
         """Where a command may make a new database: in the default folder, or in one that is there.
 
         Raises:

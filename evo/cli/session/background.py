@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from evo.cli.console.output import console, print_json
 from evo.cli.exits import Exit
-from evo.cli.service.locations import Place
+from evo.cli.service.locations import LocalDatabase
 from evo.errors import EvoError
 from evo.text.visible import visible
 
@@ -22,7 +22,7 @@ START_S = 120.0
 LOOK_S = 0.1
 
 
-def detach(arguments: Sequence[str], place: Place, options: str, *, as_json: bool = False) -> int:
+def detach(arguments: Sequence[str], place: LocalDatabase, options: str, *, as_json: bool = False) -> int:
     """Run ``kernel-evo`` with these arguments in the background and return once its search has begun.
 
     Args:

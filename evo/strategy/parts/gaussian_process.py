@@ -27,7 +27,7 @@ STEPS = 12
 
 
 @dataclass(frozen=True)
-class Kernel:
+class Covariance:
     """Correlation of the values at two points.
 
     Attributes:
@@ -63,7 +63,7 @@ class Posterior:
         values: standardised, shape (n,).
     """
 
-    def __init__(self, kernel: Kernel, points: Points, values: Floats) -> None:
+    def __init__(self, kernel: Covariance, points: Points, values: Floats) -> None:
         from scipy.linalg import cho_solve, cholesky  # takes half a second to import
 
         self._kernel, self._points = kernel, points
@@ -87,12 +87,12 @@ class Posterior:
         return cross @ self._weights, np.sqrt(self._variance * left)
 
 
-def fit(points: Points, values: Floats, names: Flags) -> Kernel:
+def fit(points: Points, values: Floats, names: Flags) -> Covariance:
     """Return the kernel with the greatest posterior probability; the signal's variance is maximised analytically.
 
     Args:
         values: standardised, shape (n,).
-        names: as in `Kernel`.
+        names: as in `Covariance`.
     """
     from scipy.optimize import minimize
 
@@ -109,7 +109,7 @@ def fit(points: Points, values: Floats, names: Flags) -> Kernel:
     bounds = [*[(-6.0, 7.0)] * count, (np.log(1e-6), np.log(0.5))]
     found = minimize(loss, mean, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS})
     weights = np.exp(found.x)
-    return Kernel(weights=weights[:-1], noise=float(weights[-1]), names=names)
+    return Covariance(weights=weights[:-1], noise=float(weights[-1]), names=names)
 
 
 def _apart(points: Points, names: Flags) -> Floats:

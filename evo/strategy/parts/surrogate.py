@@ -8,7 +8,7 @@ import numpy as np
 
 from evo.space import Indices, Space
 from evo.strategy.parts.coordinates import Coordinates, Points
-from evo.strategy.parts.gaussian_process import Floats, Kernel, Posterior, fit, log_improvement
+from evo.strategy.parts.gaussian_process import Covariance, Floats, Posterior, fit, log_improvement
 from evo.strategy.parts.observations import HOPELESS, Observations, spread
 
 TRAINED = 160
@@ -98,7 +98,7 @@ class Surrogate:
     def __init__(self, space: Space, *, aligned: bool = True, scale: Callable[[Floats], Floats] | None = None) -> None:
         self._scale = scale or slowness
         self._coordinates = Coordinates(space, aligned=aligned)
-        self._kernel: tuple[tuple[object, int], Kernel] | None = None
+        self._kernel: tuple[tuple[object, int], Covariance] | None = None
 
     def learn(self, seen: Observations) -> Outlook:
         """Train on the observations, of which at least two must have a time.
@@ -121,7 +121,7 @@ class Surrogate:
             best=float(time.mean(points).min()),
         )
 
-    def _success(self, kernel: Kernel, seen: Observations) -> Posterior | None:
+    def _success(self, kernel: Covariance, seen: Observations) -> Posterior | None:
         """Regression on which observations have a time, minus their fraction; None if all have."""
         worked, failed = seen.order[: seen.worked], seen.order[seen.worked :]
         if not len(failed):
@@ -130,7 +130,7 @@ class Surrogate:
         labels = (seen.losses[known] <= HOPELESS) - len(worked) / len(seen.rows)
         return Posterior(replace(kernel, noise=LABEL_NOISE), self._coordinates.of(seen.rows[known]), labels)
 
-    def _fitted(self, seen: Observations) -> Kernel:
+    def _fitted(self, seen: Observations) -> Covariance:
         key = (seen.log, last_fit(seen.worked))
         if self._kernel is None or self._kernel[0] != key:
             prefix = np.sort(seen.order[: seen.worked])[: key[1]]
