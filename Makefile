@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-unexport PYTHONDONTWRITEBYTECODE  # the tests start hundreds of processes: each would compile our modules anew
+unexport PYTHONDONTWRITEBYTECODE  # the tests start hundreds of processes: each would compile the modules again
 
 .PHONY: bench-honest bench-compiling bench-overhead bench-gpus help search test test-gpu test-gpu-long check bench bench-gpu bench-ladder bench-events bench-strategy bench-verdict bench-throughput fuzz clean bench-fleet bench-web screenshots chaos
 
@@ -19,59 +19,59 @@ test: .venv/.test           ## every test tier but gpu
 test-gpu: .venv/.test       ## the tests that need a CUDA device
 	$(BIN)/python -m pytest -v -m "gpu and not long" -n 4 --dist loadgroup tests/gpu $(ARGS)
 
-test-gpu-long: .venv/.test  ## those of them that take minutes by themselves
+test-gpu-long: .venv/.test  ## the GPU tests that take minutes each
 	$(BIN)/python -m pytest -v -m "gpu and long" tests/gpu $(ARGS)
 
 check: .venv/.check         ## format, lint, types, import contracts, packaging; types and lint of the pages' scripts
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python -m tests.packaging
 	$(BIN)/deno check --no-remote --no-npm --no-lock api/web/static && $(BIN)/deno lint --quiet api/web/static tests/integration/scripts
 
-bench: .venv/.bench         ## the figures of docs/results/index.md, side by side in one run
+bench: .venv/.bench         ## the CPU figures of docs/results, in one run
 	$(BIN)/python -m tests.bench.cpu $(ARGS)
 
-bench-gpu: .venv/.bench     ## the same for this machine's GPU
+bench-gpu: .venv/.bench     ## the GPU figures of docs/results
 	$(BIN)/python -m tests.bench.gpu $(ARGS)
 
-bench-gpus: .venv/.bench    ## the same, its contests side by side on all GPUs (ARGS="--within 1500 0 1 2")
+bench-gpus: .venv/.bench    ## the same, contests in parallel on all GPUs (ARGS="--within 1500 0 1 2")
 	$(BIN)/python -m tests.bench.side_by_side $(ARGS)
 
-bench-ladder: .venv/.bench  ## the steps of a hand's work on attention beside each other and PyTorch, on this machine's GPU
+bench-ladder: .venv/.bench  ## the steps of hand-written attention against each other and PyTorch, on this machine's GPU
 	$(BIN)/python -m tests.bench.ladder $(ARGS)
 
-bench-overhead: .venv/.test    ## what a search costs beside the work, on a kernel that takes next to none
+bench-overhead: .venv/.test    ## the overhead of a search, on a kernel with almost no work
 	$(BIN)/python -m tests.bench.overhead $(ARGS)
 
-bench-web: .venv/.test      ## the pages of a search with 100,000 trials, and a watched page while 100 trials end every second
+bench-web: .venv/.test      ## page times with 100,000 trials, and a live page at 100 trials a second
 	$(BIN)/python -m tests.bench.web $(ARGS)
 
 screenshots: .venv/.test    ## every page as a picture in build/screenshots (ARGS=--whole: from top to bottom)
 	$(BIN)/python -m tests.e2e.web.screenshots build/screenshots $(ARGS)
 
-bench-throughput: .venv/.bench-strategy  ## trials a minute on this machine's GPU beside Kernel Tuner's loop
+bench-throughput: .venv/.bench-strategy  ## trials a minute on this machine's GPU, against Kernel Tuner's loop
 	$(BIN)/python -m tests.bench.throughput $(ARGS)
 
-bench-compiling: .venv/.test  ## what share of sampled configs of every CUDA family compiles within the gates, and how fast (no GPU)
+bench-compiling: .venv/.test  ## share of sampled configs of each CUDA family that pass the gates, and compile times (no GPU)
 	$(BIN)/python -m tests.bench.compiling $(ARGS)
 
-bench-events: .venv/.test   ## what following a search live costs the service, by number of listeners
+bench-events: .venv/.test   ## cost of live events to the service, by number of listeners
 	$(BIN)/python -m tests.bench.events
 
-bench-strategy: .venv/.bench-strategy    ## our strategies beside Kernel Tuner's and Optuna's on recorded spaces (ARGS="--quick")
+bench-strategy: .venv/.bench-strategy    ## the strategies against Kernel Tuner's and Optuna's on recorded spaces (ARGS="--quick")
 	$(BIN)/python -m tests.bench.strategy $(ARGS)
 
-bench-honest: .venv/.test   ## whether the judge refuses honest kernels: sampled configs of every family with CPU kernels (ARGS="softmax --configs 50")
+bench-honest: .venv/.test   ## false refusals of honest kernels: sampled configs of the CPU families (ARGS="softmax --configs 50")
 	$(BIN)/python -m tests.bench.honest $(ARGS)
 
-bench-verdict: .venv/.test  ## how often verdicts are wrong, on recorded noise (ARGS="--confirmations 1000")
+bench-verdict: .venv/.test  ## error rates of verdicts on recorded noise (ARGS="--confirmations 1000")
 	$(BIN)/python -m tests.bench.verdict $(ARGS)
 
-fuzz: .venv/.test           ## random requests by every role, and random sequences of claims and losses, at length (KERNEL_EVO_FUZZ_EXAMPLES=100 of each)
+fuzz: .venv/.test           ## random requests by every role, and random sequences of claims and losses (KERNEL_EVO_FUZZ_EXAMPLES=100)
 	KERNEL_EVO_FUZZ_EXAMPLES=$${KERNEL_EVO_FUZZ_EXAMPLES:-50} $(BIN)/python -m pytest tests/integration/test_openapi_fuzz.py tests/integration/test_leases_stateful.py $(ARGS)
 
 bench-fleet: .venv/.test    ## a thousand simulated workers at four service processes on PostgreSQL (ARGS="capacity --cores 1")
 	$(BIN)/python -m tests.bench.fleet $(ARGS)
 
-chaos: .venv/.test          ## a hundred random faults at a fleet (ARGS="--faults 300 --seed 2")
+chaos: .venv/.test          ## a hundred random faults in a fleet (ARGS="--faults 300 --seed 2")
 	$(BIN)/python -m tests.e2e.chaos $(ARGS)
 
 
