@@ -50,8 +50,7 @@ def c_steps(
 
     The steps are separate because fast-math flags have two effects. At compile time they allow the compiler to reorder
     arithmetic in this source. At link time they add start-up code that makes the whole process treat subnormal numbers
-    as
-    zero. Only the first effect is wanted.
+    as zero. Only the first effect is wanted.
 
     Args:
         flags: flags of the family; libraries and objects among them are placed after the object file that needs them.

@@ -1,4 +1,4 @@
-"""Who may do what: roles, and access tokens as the service shows them."""
+"""Roles and access tokens."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _IMPLIED: dict[Role, frozenset[Role]] = {
 
 
 def effective(roles: Iterable[Role]) -> frozenset[Role]:
-    """The given roles with those they include; ``worker`` and ``author`` are part of no other."""
+    """Return the given roles and those they include; no role includes ``worker`` or ``author``."""
     given = frozenset(roles)
     return given.union(*(_IMPLIED.get(role, frozenset()) for role in given))
 
@@ -34,10 +34,10 @@ class TokenView:
     """An access token without its secret.
 
     Attributes:
-        join: it can be exchanged once for a worker's token, and does nothing else.
-        worker_id: the only worker that it may speak for; a worker's token without one is bound on its first use.
-        last_used_at: to within a minute.
-        revoked_at: since when it is refused: revoked, rotated or, if `join`, used.
+        join: True for a token that can only be exchanged once for a worker's token.
+        worker_id: the only worker it may act for; a worker's token without one is bound on first use.
+        last_used_at: precise to a minute.
+        revoked_at: when it became invalid: revoked, rotated or, if `join`, used.
     """
 
     id: str

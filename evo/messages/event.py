@@ -1,4 +1,4 @@
-"""What the event stream carries: enough for a row of a live table, with the rest a request away."""
+"""Messages of the event stream: enough for a row of a live table; details need a request."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ class TrialEvent:
     """A trial ended.
 
     Attributes:
-        place: among the ended trials of its search, from 0.
-        outcome: kind of its outcome; `reason` says in one line what there is to know beyond that.
+        place: index among the ended trials of its search, from 0.
+        outcome: kind of its outcome; `reason` gives its details in one line.
         time_us: from `source`: quick, confirmed or estimated.
         iqr_us: interquartile range of the quick samples.
     """
@@ -41,13 +41,13 @@ class TrialEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchEvent:
-    """A search as it stands now; comes when its state, best or champion changed, and after its trials.
+    """Current state of a search; sent when its state, best or champion changed, and after its trials.
 
     Attributes:
         counts: trials by outcome kind.
-        speedup: of the best trial over the fastest baseline; confirmed where `best` is.
-        champion_id: of the current champion of what it searches, whichever search found it.
-        elapsed_s: of running, pauses left out.
+        speedup: of the best trial over the fastest baseline; confirmed if `best` is.
+        champion_id: current champion for what it searches, from any search.
+        elapsed_s: running time without pauses.
     """
 
     id: int
@@ -70,7 +70,7 @@ class SearchEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerEvent:
-    """A worker registered, or what it should do changed; `devices` are models."""
+    """A worker registered, or its orders changed; `devices` are models."""
 
     id: str
     name: str
@@ -82,14 +82,14 @@ class WorkerEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchDeleted:
-    """A search is no more."""
+    """A search was deleted."""
 
     id: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reset:
-    """Events that were asked for are no longer kept: whoever follows should read the lists anew."""
+    """Requested events are no longer stored: clients should reload the lists."""
 
 
 Event: TypeAlias = TrialEvent | SearchEvent | WorkerEvent | SearchDeleted | Reset

@@ -80,8 +80,7 @@ def bar(incumbent: Incumbent, finished: Sequence[Trial], policy: Policy) -> Chal
     """Return the limit for challengers of an incumbent.
 
     Quick times of one search are comparable with each other, but only loosely with a confirmation of another day. If
-    this
-    search confirmed the incumbent, quick samples flatter it, so its confirmed time counts as well.
+    this search confirmed the incumbent, quick samples flatter it, so its confirmed time counts as well.
     """
     own = [trial for trial in finished if is_incumbent(incumbent, trial)]
     again = next((trial for trial in own if trial.time_us is not None), None)

@@ -45,8 +45,7 @@ class Challengers:
         """Return the trial that should challenge the incumbent now, or None.
 
         A challenge is due every `Policy.challenge_every` ended trials, and after the last trial. Trials with the same
-        binary
-        are one kernel, which challenges once.
+        binary are one kernel, which challenges once.
 
         Args:
             incumbent_us: the time to beat; None when there is none.
@@ -79,10 +78,8 @@ class Challengers:
         """Record the time that a confirmation measured for a trial, in many rounds and in a fresh process.
 
         If it is slower than the quick samples by more than the minimum gain, it replaces the time of every config that
-        compiles
-        to this binary. Otherwise lucky times at the top would attract the search, raise the limits for other trials,
-        and keep
-        others from challenging.
+        compiles to this binary. Otherwise lucky times at the top would attract the search, raise the limits for other
+        trials, and keep others from challenging.
         """
         trial = self._history.finished[self._history.position[number]]
         self._correct(trial, time_us)

@@ -22,8 +22,7 @@ class RequiredEvidence:
 
     Attributes:
         proof: correctness cases, judged answers of timed calls, the comparison of calls on answered and poisoned
-            outputs,
-            and sanitizer findings or the reason why no sanitizer ran.
+            outputs, and sanitizer findings or the reason why no sanitizer ran.
         processes: the further fresh processes that the policy demands.
         environment: keys that the environment of the measurement must contain.
     """

@@ -24,30 +24,23 @@ class Policy:
         process_samples: rounds of each process that count over processes; at most `confirm_samples`.
         false_promotion: probability of promoting a kernel that is no faster than the incumbent, over all looks.
         futility: a challenger whose mean over processes reaches the minimum gain with less than this probability gets
-            no
-            further processes.
+            no further processes.
         prune_ratio: after a fifth of the quick samples, a candidate whose median is more than this factor slower than
-            the
-            slowest elite is stopped (outcome Pruned); None never prunes.
+            the slowest elite is stopped (outcome Pruned); None never prunes.
         shorten_ratio: after a fifth of the quick samples, a candidate whose lower quartile is more than this factor
-            slower
-            than the slowest elite gets only one more sample: it ranks, but not among the elites; None takes all samples
-            of
-            every candidate.
+            slower than the slowest elite gets only one more sample: it ranks, but not among the elites; None takes all
+            samples of every candidate.
         minimum_gain: smallest relative gain over the incumbent worth a promotion (0.02 = 2 % less time).
         minimum_effect: smallest Hedges' g.
         effect_trim: fraction of the smallest and of the largest samples that the effect size ignores; on a shared
-            machine
-            a few interrupted samples would hide any gain.
+            machine a few interrupted samples would hide any gain.
         least_rounds: least number of rounds of a process that can promote; taken even if time is short.
         judged_calls: calls of a confirmation that are judged, each on other inputs than the call before; as many as fit
             the time, at least 16. N right answers exclude that one call in N/3 is wrong.
         judged_inputs: inputs that the further processes of a confirmation draw and judge one call on, in total; as many
-            as
-            fit the time.
+            as fit the time.
         min_calls_per_error: judged calls must exclude, with `confidence`, that one call in this many is wrong; None:
-            the
-            verdict states what they exclude, but demands nothing.
+            the verdict states what they exclude, but demands nothing.
         max_ring_ratio: longest time of a call on separate outputs, relative to repeated calls on the same outputs.
         max_ring_ratio_of_caches: the same where one set of buffers fits a faster cache than all sets together.
         maximum_quick_gap: largest relative difference between the confirmed and the quick time that is not reported
@@ -60,24 +53,20 @@ class Policy:
             confidence, on outputs that hold no result than on outputs that hold the right result.
         max_rework: largest ratio of the two times where that is not certain; the rest is allowance for noise.
         max_rework_bound: upper end of the ratio's interval that is allowed; a wider interval cannot exclude a kernel
-            that
-            skips a third of its work.
+            that skips a third of its work.
         max_incumbent_slowdown: largest time of the incumbent, in any process, relative to its own confirmation; if it
-            is
-            exceeded, something slows the incumbent, and nothing is promoted over it.
+            is exceeded, something slows the incumbent, and nothing is promoted over it.
         max_repeat_ratio: largest time of a call on new inputs, relative to one on inputs that were timed before.
         few_elements, max_repeat_ratio_of_few: the same where all inputs together have at most this many elements, whose
             branches a processor learns.
         suspect_speedup: a trial at least this many times as fast as the fastest baseline is marked for review.
         session_drift: relative slowdown of a machine since a champion's confirmation up to which trials may challenge
-            it,
-            where no trial of the search measured the champion.
+            it, where no trial of the search measured the champion.
         challengers: number of elites that may challenge, so that one lucky time at the top does not block the next.
         final_challengers: largest number of challenges after all trials have ended.
         confirming_share: fraction of a search's running time that confirmations may take before it ends.
         other_unit_s: seconds that a confirmation waits for another device than the one that measured the challenger,
-            where
-            there is one.
+            where there is one.
         challenge_every: least number of trials between two challenges of the incumbent while a search runs (a challenge
             always ends it).
         max_registers, max_shared_memory_bytes, min_occupancy: limits in addition to those of the target; None: none.
@@ -86,8 +75,7 @@ class Policy:
         memory_limit_bytes: memory that a runner may allocate in addition to what it holds when it starts.
         require_sanitizers: refuse a promotion where a sanitizer did not run; a finding always forbids it.
         require_profile: refuse a promotion where no profile could be taken; otherwise profile gates count only where
-            one
-            was taken.
+            one was taken.
         min_separation: isolation between CPU candidates and the judge: a level of `evo.device.separation`.
         min_tensor_active, min_achieved_occupancy, min_sector_efficiency: limits for the winner's profile, as fractions.
         min_fp8_operations: limit for the winner's profile; 1 for a family that must use them.

@@ -76,8 +76,7 @@ def _within(ratios: Sequence[Samples]) -> float:
     """Return the variation of one process's figure due to its rounds alone: the least spread between processes.
 
     Five processes may agree better than that by chance. A prediction from their spread alone is too narrow on machines
-    that
-    are disturbed occasionally (decision 74).
+    that are disturbed occasionally (decision 74).
     """
     return float(np.sqrt(np.mean([median_error(np.log(each)) ** 2 for each in ratios])))
 

@@ -24,8 +24,7 @@ class Standing:
 
     Attributes:
         decision: ``faster``: the bound is above 1 and the mean reaches `needed`. ``too little``: the mean will not
-            reach
-            it. ``open``: a later look may decide. ``cannot tell``: the last look did not decide.
+            reach it. ``open``: a later look may decide. ``cannot tell``: the last look did not decide.
         processes: number of processes.
         mean: geometric mean of their speed-ups.
         low: one-sided lower bound of the mean at this look; None where no decision is due at this number of processes.
@@ -59,8 +58,7 @@ def levels(policy: Policy) -> tuple[float, ...]:
     """Return the error probability of each look; together they are `Policy.false_promotion` (Bonferroni).
 
     The k-th look gets a share proportional to k²: with few processes the spread is hardly known, and the t bound errs
-    most
-    if the speed-ups are not normal.
+    most if the speed-ups are not normal.
     """
     weights = [float(number**2) for number in range(1, len(looks(policy)) + 1)]
     return tuple(policy.false_promotion * weight / sum(weights) for weight in weights)
@@ -100,10 +98,8 @@ def shrunk(at: Standing, policy: Policy) -> float:
     """Return the speed-up of a promoted challenger, corrected for half of the selection bias.
 
     A mean is promoted only above a limit: the minimum gain, and the bound at the last look. Promoted means are
-    therefore too
-    large on average. The conditional maximum-likelihood estimate, given that the mean is above its limit, corrects for
-    that
-    but overshoots; the midpoint between it and the mean has the least error.
+    therefore too large on average. The conditional maximum-likelihood estimate, given that the mean is above its limit,
+    corrects for that but overshoots; the midpoint between it and the mean has the least error.
 
     Source: Zhong and Prentice, Biostatistics 9 (2008), 621-634, who combine the same two estimates.
     """

@@ -44,8 +44,8 @@ class Interval:
 def bootstrap_interval(samples: Samples, confidence: float, rng: np.random.Generator) -> Interval:
     """Percentile bootstrap of the median.
 
-    The percentile method, since a series in which most samples are equal (a coarse clock, a recorded space) leaves
-    the acceleration of BCa undefined; for medians the two differ by less than the spacing of the samples.
+    The percentile method, since a series in which most samples are equal (a coarse clock, a recorded space) leaves the
+    acceleration of BCa undefined; for medians the two differ by less than the spacing of the samples.
 
     Args:
         samples: at least one; a single sample gives an interval of no width.
@@ -131,8 +131,7 @@ def unshared(a: Samples, b: Samples) -> tuple[NDArray[np.float64], NDArray[np.fl
     """Return two series without the variation they share (drift, other programs on the machine).
 
     Their medians have the ratio that rounds have in the median. Each varies as the rounds' ratio does, divided by √2:
-    as
-    much as each series would vary alone if nothing were shared.
+    as much as each series would vary alone if nothing were shared.
 
     Args:
         a, b: equally long; entry i of both was taken in round i.

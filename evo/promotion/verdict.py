@@ -20,8 +20,7 @@ class Rule:
         figure: the measured value, in the unit of `threshold` (µs, a fraction, a probability or a count).
         required: False for a rule that is reported but does not decide.
         conclusive: False where noise leaves open whether it is met; it then counts as not met. A verdict that fails
-            only
-            such rules says that it cannot tell.
+            only such rules says that it cannot tell.
     """
 
     name: str
@@ -55,8 +54,7 @@ class Verdict:
         prediction: predicted speed-up in further processes; None where only one process compared the challenger.
         cannot_tell: True if only noise prevents the promotion; the challenger may be fast enough.
         expected: for a promotion over several processes, the speed-up that another measurement is expected to find. It
-            is
-            less than `speedup`, which is biased because only good results are promoted.
+            is less than `speedup`, which is biased because only good results are promoted.
     """
 
     promote: bool

@@ -1,4 +1,4 @@
-"""The report of a search: what it found, what bought nothing, what it cost, and what follows from that."""
+"""Report of a search: results, negatives, effort, and the decision that follows."""
 
 from evo.report.assembly import search_report
 from evo.report.document import Code, Document, Listed, Picture, Section, Text

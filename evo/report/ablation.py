@@ -1,4 +1,4 @@
-"""What each switch of the champion is worth, as a reader wants it: the largest effect first."""
+"""Report section on the ablation of the champion: the effect of each switch, largest first."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,24 +9,24 @@ from evo.report.material import Material
 from evo.text.wording import outcome_text, settings_text, time_text, value_text
 from evo.trial.explain import detail_text, first_lines
 
-HEAD = ("change", "what that says", "time with it", "beside the champion", "interval")
+HEAD = ("change", "finding", "time with it", "relative to the champion", "interval")
 FINDINGS = {
     "pays": "the champion's value pays",
     "hurts": "the champion's value hurts",
     "nothing": "bought nothing",
-    "unclear": "the rounds do not tell",
+    "unclear": "the rounds do not decide",
 }
 
 
 def ablation_blocks(material: Material) -> Iterator[Block]:
-    """Every switch turned, with its interval; or how that is asked for."""
+    """Yield every changed switch with its interval, or the command that runs an ablation."""
     search, found = material.search, material.ablations
     if not found:
         if material.champion is None:
-            yield Text("No champion of this search, hence nothing to take apart.")
+            yield Text("This search has no champion, so there is nothing to ablate.")
         else:
             yield Text(
-                f"Not made. `kernel-evo ablate {search.id}` turns each switch of champion {material.champion.id}."
+                f"Not made. `kernel-evo ablate {search.id}` changes each switch of champion {material.champion.id}."
             )
         return
     timed = [each for each in by_effect(found) if each.effect is not None]
@@ -35,32 +35,32 @@ def ablation_blocks(material: Material) -> Iterator[Block]:
     yield Listed(HEAD, tuple(row(each) for each in by_effect(found)), figures=2)
     tied = {each.change.reason for each in found if each.change.also}
     if tied:
-        yield Text(f"Changes with another beside them are tied to it by {'; '.join(sorted(tied))}.")
+        yield Text(f"Changes listed with a second one need it because of {'; '.join(sorted(tied))}.")
     if timed:
         policy = search.policy
         yield Text(
-            "Each change was measured beside the champion in the same rounds of one fresh process, on fresh inputs: "
+            "Each change was measured alongside the champion in the same rounds of one fresh process, on fresh inputs: "
             f"1.100× took a tenth longer than the champion, with the {policy.confidence:.0%} interval of the median of "
             "the rounds' ratios. Bought nothing: the whole interval is less than the policy's least gain "
-            f"({policy.minimum_gain:.0%}) away from 1. Other differences count beyond what two series of the champion "
-            "differ by in those rounds. Another process may differ by more than the interval says, and nothing is "
-            "promoted by it: what hurts is worth a search that begins with the champion."
+            f"({policy.minimum_gain:.0%}) away from 1. Other differences count if they exceed those between two series "
+            "of the champion in those rounds. Another process may differ by more than the interval, and an ablation "
+            "promotes nothing: a value that hurts is worth a search that begins with the champion."
         )
 
 
 def by_effect(found: Sequence[AblationView]) -> list[AblationView]:
-    """Those with a figure first, the one that costs most in front."""
+    """Sort changes: those with a figure first, the most expensive one in front."""
     return sorted(found, key=lambda each: -each.effect.ratio.estimate if each.effect else 0.0)
 
 
 def sentence(timed: Sequence[AblationView]) -> str:
-    """The same in words, for who cannot see the drawing."""
-    told = [f"{change_text(each.change)} {_ratio(each.effect.ratio.estimate)}" for each in timed if each.effect]
-    return f"Time beside the champion: {', '.join(told)}."
+    """Describe the picture in words."""
+    parts = [f"{change_text(each.change)} {_ratio(each.effect.ratio.estimate)}" for each in timed if each.effect]
+    return f"Time relative to the champion: {', '.join(parts)}."
 
 
 def row(view: AblationView) -> tuple[str, str, str, str, str]:
-    """The cells below `HEAD`."""
+    """Return the cells below `HEAD`."""
     name, effect, changed = change_text(view.change), view.effect, view.ablated.changed if view.ablated else None
     if effect is None or changed is None:
         return name, without_figure(view), "–", "–", "–"
@@ -70,17 +70,17 @@ def row(view: AblationView) -> tuple[str, str, str, str, str]:
 
 
 def change_text(change: Change) -> str:
-    """``SOFTMAX exact → lazy (with STAGES=1)``."""
+    """Describe a change: ``SOFTMAX exact → lazy (with STAGES=1)``."""
     tied = f" (with {settings_text(change.also)})" if change.also else ""
     return f"{change.tunable} {value_text(change.instead_of)} → {value_text(change.value)}{tied}"
 
 
 def without_figure(view: AblationView) -> str:
-    """Why there is no time."""
+    """Explain why there is no time."""
     if view.change.config is None:
         return f"not possible: it breaks {view.change.reason}"
     if view.ablated is None:
-        return "waits to be measured" if view.ended_at is None else "not measured: the ablation ended before"
+        return "not measured yet" if view.ended_at is None else "not measured: the ablation ended before"
     if view.ablated.same_binary:
         return "makes no difference: it compiles to the same binary"
     if view.ablated.failure is None:

@@ -1,4 +1,4 @@
-"""The sections of a search's report, in the order in which a reader asks."""
+"""Assemble the sections of a search's report, in reading order."""
 
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
@@ -14,11 +14,11 @@ from evo.report.terms import Terms
 from evo.report.times import limit_blocks, progress_blocks, sample_blocks, verdict_blocks
 
 Sections: TypeAlias = Mapping[str, Iterable[Block]]
-"""Titles with what stands under them."""
+"""Section titles and their blocks."""
 
 
 def search_report(material: Material, terms: Terms) -> Document:
-    """The whole report: everything from `material`, held against `terms`."""
+    """Return the whole report of `material`, judged by `terms`."""
     sections: Sections = {
         "What was searched": subject_blocks(material),
         "Targets and decision": goal_blocks(material, terms),
@@ -45,7 +45,7 @@ def _times(material: Material) -> Sections:
 
 
 def _estimates(material: Material) -> Sections:
-    """Without what takes measured times for granted: samples, verdicts, importances, ablation and negatives."""
+    """Sections of an estimate's report; those that need measured times are left out."""
     return {
         "Best estimate so far": progress_blocks(material),
         "Share of the limit": limit_blocks(material),

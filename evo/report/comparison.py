@@ -1,4 +1,4 @@
-"""Two trials beside each other: what their samples say, though they were taken at different times."""
+"""Compare two trials by their samples, which were taken at different times."""
 
 from dataclasses import dataclass
 
@@ -9,19 +9,19 @@ from evo.promotion.statistics import Interval, hedges_g, independent_ratio_inter
 from evo.trial.timing import Timing
 
 FEWEST = 3
-"""Samples of each that a comparison needs."""
+"""Least number of samples of each trial."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What two separate measurements suggest. A promotion rests on interleaved samples instead (`evo.promotion`).
+    """Comparison of two separate measurements. Promotions use interleaved samples instead (`evo.promotion`).
 
     Attributes:
-        left, right: median in µs with its interval, as a leaderboard gives it.
+        left, right: median in µs with its interval, as in a leaderboard.
         speedup: right time over left time: above 1 the left one is faster.
         effect: Hedges' g, trimmed as in a confirmation; positive when the left one is faster.
-        p_value: two-sided, of the samples being this far apart by chance; drift between the two sessions counts
-            as a difference here.
+        p_value: two-sided probability that the samples differ this much by chance; drift between the two sessions
+            counts as a difference.
     """
 
     left: Interval
@@ -32,9 +32,9 @@ class Comparison:
 
     @property
     def summary(self) -> str:
-        """The verdict in words."""
+        """The result in words."""
         if self.speedup.low <= 1.0 <= self.speedup.high:
-            return "The samples do not tell the two apart."
+            return "The samples do not distinguish the two."
         faster, ratio = (
             ("left", self.speedup.estimate) if self.speedup.low > 1 else ("right", 1 / self.speedup.estimate)
         )
@@ -42,7 +42,7 @@ class Comparison:
 
 
 def compare(left: Timing, right: Timing, policy: Policy, rng: np.random.Generator) -> Comparison | None:
-    """Compare two timings; None where either has too few samples, or another protocol took them."""
+    """Compare two timings; None where either has too few samples, or their protocols differ."""
     if left.protocol != right.protocol or min(len(left.samples_us), len(right.samples_us)) < FEWEST:
         return None
     return Comparison(

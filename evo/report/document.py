@@ -1,4 +1,4 @@
-"""What a report consists of, before it is Markdown or a page."""
+"""Document model of a report, independent of its output format (Markdown or HTML)."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 @dataclass(frozen=True)
 class Text:
-    """A paragraph, plain; `strong` where nobody may miss it."""
+    """A plain paragraph; `strong` for warnings."""
 
     words: str
     strong: bool = False
@@ -14,7 +14,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Listed:
-    """A table; columns from `figures` on hold figures, which a page puts below each other by their ends."""
+    """A table; columns from index `figures` on hold figures, which a page aligns right."""
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -23,14 +23,14 @@ class Listed:
 
 @dataclass(frozen=True)
 class Code:
-    """Text to be copied as it stands."""
+    """Text to be copied literally."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Picture:
-    """Where a page draws something; who cannot draw says `words` in its place."""
+    """A drawing of a page; formats without drawings show `words` instead."""
 
     name: Literal["progress", "samples", "importances", "ablation"]
     words: str
@@ -41,7 +41,7 @@ Block: TypeAlias = Text | Listed | Code | Picture
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what stands under it."""
+    """A heading and its blocks."""
 
     title: str
     blocks: tuple[Block, ...]

@@ -1,4 +1,4 @@
-"""What a search took and what that cost, and when the kernel has paid for it."""
+"""Report section on the time and cost of a search, and when the kernel has repaid them."""
 
 from collections.abc import Iterable, Iterator
 
@@ -16,24 +16,24 @@ STAGES = {
     "measure_s": "measuring",
     "wait_s": "waiting",
 }
-"""Of `Stages`, those that add up to the work on a job; waiting is for the device or for others of a batch."""
+"""Fields of `Stages` that add up to a job's time; waiting is for the device or for others of a batch."""
 
 ON_DEVICE = ("verify_s", "measure_s")
 AFTERWARDS = "ablate"
-"""Jobs of a search that had ended: neither its time nor its cost."""
+"""Jobs that run after a search has ended; they count neither as its time nor as its cost."""
 
 DAY_S = 86_400.0
 
 
 def cost_of(material: Material, terms: Terms) -> float | None:
-    """Of the whole search, in the money of the rate; None without a rate."""
+    """Return the cost of the whole search, in the currency of the rate; None without a rate."""
     if terms.cost_per_hour is None:
         return material.search.cost
     return terms.cost_per_hour * material.search.elapsed_s / 3600.0
 
 
 def effort_blocks(material: Material, terms: Terms) -> Iterator[Block]:
-    """Time by stage and kind of job, and money where a rate is known."""
+    """Yield time by stage and kind of job, and cost where a rate is known."""
     search, cost = material.search, cost_of(material, terms)
     paid = "" if cost is None else f", which cost {significant(cost)}"
     done = f"{count_text(search.finished, 'trial')} in {duration_text(search.elapsed_s)}{paid}."
@@ -42,10 +42,10 @@ def effort_blocks(material: Material, terms: Terms) -> Iterator[Block]:
     yield Text(f"{done}{on_device}{_overhead(material)}")
     if material.spent:
         yield _by_stage(material, cost)
-        shared = "" if cost is None else " Money is shared out in proportion to them."
+        shared = "" if cost is None else " Cost is distributed in proportion to them."
         after = any(spent.job == AFTERWARDS for spent in material.spent)
-        later = " The ablation came after the search had ended: shares and money leave it out." if after else ""
-        yield Text(f"Seconds of all workers together, of jobs that came to an end.{shared}{later}")
+        later = " The ablation came after the search had ended: shares and cost exclude it." if after else ""
+        yield Text(f"Seconds of all workers together, for jobs that ended.{shared}{later}")
     yield from _worth(material, terms, cost)
 
 
@@ -63,7 +63,7 @@ def _by_stage(material: Material, cost: float | None) -> Listed:
 
 
 def _worth(material: Material, terms: Terms, cost: float | None) -> Iterator[Block]:
-    """What each call saves beside the fastest baseline, and what a saved second cost."""
+    """Yield what each call saves compared with the fastest baseline, and what a saved second cost."""
     search, calls, saving = material.search, terms.calls_per_second, material.saving
     if saving is None or search.estimated:
         return
@@ -71,7 +71,7 @@ def _worth(material: Material, terms: Terms, cost: float | None) -> Iterator[Blo
     if not saving.faster or saved_us <= 0:
         yield Text(f"Nothing is saved: {saving.as_fast}; {saving.times}.")
         return
-    words = f"Each call saves {time_text(saved_us)} beside {baseline} ({saving.times})."
+    words = f"Each call saves {time_text(saved_us)} compared with {baseline} ({saving.times})."
     if calls is not None:
         daily_s = saved_us * 1e-6 * calls * DAY_S
         words += f" {_in_use(saving, calls)}"
@@ -84,18 +84,18 @@ def _worth(material: Material, terms: Terms, cost: float | None) -> Iterator[Blo
 
 
 def _in_use(saving: Saving, calls: float) -> str:
-    """What is saved at this rate: time of one device, or devices where one cannot serve so many calls."""
-    own, beside, saved = (us * 1e-6 * calls for us in (saving.reached_us, saving.baseline_us, saving.saved_us))
-    if beside <= 1.0:
+    """Describe the savings at this rate: time of one device, or number of devices where one cannot serve the calls."""
+    own, theirs, saved = (us * 1e-6 * calls for us in (saving.reached_us, saving.baseline_us, saving.saved_us))
+    if theirs <= 1.0:
         return f"At {significant(calls)} calls a second that is {duration_text(saved * DAY_S)} of the device a day."
     return (
-        f"{significant(calls)} calls a second keep {significant(beside)} devices busy with {saving.baseline} and "
+        f"{significant(calls)} calls a second keep {significant(theirs)} devices busy with {saving.baseline} and "
         f"{significant(own)} with this kernel: {significant(saved)} fewer, day and night."
     )
 
 
 def _regained(material: Material, saved_s_per_s: float) -> str:
-    """How long the kernel must be in use until the device time it saved is that of the search."""
+    """Return how long the kernel must be in use to save as much device time as the search took."""
     return duration_text(material.search.elapsed_s / saved_s_per_s)
 
 

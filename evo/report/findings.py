@@ -1,4 +1,4 @@
-"""What a search found about its space: what decides the time, what bought nothing, and what could not be measured."""
+"""Report sections on the space: important tunables, values without benefit, and values that were never measured."""
 
 from collections.abc import Iterator
 from typing import TypeAlias
@@ -15,14 +15,14 @@ MOST_ROWS = 60
 WORDS = {
     "pays": "hurts",
     "nothing": "bought nothing",
-    "unclear": "the pairs do not tell",
+    "unclear": "the pairs do not decide",
     "hurts": "saves time",
 }
-"""Of a finding on the winner's value, what it says of the other one."""
+"""Finding on the winner's value → statement about the other value."""
 
 
 def importance_blocks(material: Material) -> Iterator[Block]:
-    """How much of what sets the fastest tenth apart lies in each tunable."""
+    """Yield the importance of each tunable for belonging to the fastest tenth."""
     if not material.importances:
         yield Text("Too few measured trials with different settings for importances.")
         return
@@ -31,17 +31,17 @@ def importance_blocks(material: Material) -> Iterator[Block]:
     rows = tuple((name, f"{share:.1%}") for name, share in material.importances.items())
     yield Listed(("tunable", "importance"), rows, figures=1)
     yield Text(
-        "PED-ANOVA over the measured trials: what sets the fastest tenth apart from all. It shows association in what "
-        "was tried, not cause."
+        "PED-ANOVA over the measured trials: what distinguishes the fastest tenth from all. It shows association in "
+        "what was tried, not cause."
     )
 
 
 def negative_blocks(material: Material) -> Iterator[Block]:
-    """Values that were tried and bought nothing or hurt, each with the figure."""
+    """Yield values that were tried and had no benefit or a cost, each with its figure."""
     winner, policy = material.winner, material.search.policy
     yield from (Text(each) for each in material.search.warnings if each not in material.search.quick_gaps)
     if winner is None:
-        yield Text("Nothing was measured, so nothing is known to have bought nothing.")
+        yield Text("Nothing was measured, so there are no negatives.")
         return
     ablated = _ablated(material)
     compared = comparisons(material.found, winner, policy.confidence)
@@ -50,7 +50,7 @@ def negative_blocks(material: Material) -> Iterator[Block]:
     never = list(_never(material))
     if negatives:
         rows = tuple(_row(each, policy.minimum_gain, ablated) for each in negatives[:MOST_ROWS])
-        head = ("tunable", "value", "in place of", "pairs", "time", "interval", "beside the winner", "")
+        head = ("tunable", "value", "in place of", "pairs", "time", "interval", "relative to the winner", "")
         yield Listed(head, rows, figures=3)
         yield Text(
             "A pair is two measured binaries of trials that differ in this tunable alone, counted once however many "
@@ -71,13 +71,13 @@ def negative_blocks(material: Material) -> Iterator[Block]:
 
 
 def never_blocks(material: Material) -> Iterator[Block]:
-    """Values with which nothing was even compiled: that holds without a GPU, too."""
+    """Yield values with which no trial compiled; this holds without a GPU, too."""
     never = list(_never(material))
     yield from never or [Text("None: no value that was tried more than once failed every time.")]
 
 
 def outcome_blocks(material: Material) -> Iterator[Block]:
-    """Trials by how they ended, each kind with an example."""
+    """Yield trials by outcome, each kind with an example."""
     search, rows = material.search, []
     for kind, count in search.counts.items():
         example = material.examples.get(kind)
@@ -85,7 +85,7 @@ def outcome_blocks(material: Material) -> Iterator[Block]:
         share = percent_text(count / search.finished) if search.finished else "–"
         rows.append((outcome_text(kind), f"{count:,}", share, *shown))
     if rows:
-        yield Listed(("outcome", "trials", "share", "e.g. trial", "config", "what it came to"), tuple(rows))
+        yield Listed(("outcome", "trials", "share", "e.g. trial", "config", "reason"), tuple(rows))
     else:
         yield Text("No trial has ended.")
 
@@ -102,7 +102,7 @@ def _never(material: Material) -> Iterator[Block]:
 
 
 def _ablated(material: Material) -> Effects:
-    """What the ablation found of changes of one tunable alone."""
+    """Return the ablation's findings on changes of a single tunable."""
     return {
         (each.change.tunable, each.change.value): each.effect
         for each in material.ablations
@@ -120,17 +120,17 @@ def _row(each: Comparison, least: float, ablated: Effects) -> tuple[str, ...]:
         "–" if ratio is None else _ratio(ratio.estimate),
         f"{_ratio(ratio.low)} to {_ratio(ratio.high)}" if each.tells and ratio is not None else "–",
         "" if each.beside_winner is None else _ratio(each.beside_winner),
-        _told(each, least, ablated.get((each.tunable, each.value))),
+        _finding_text(each, least, ablated.get((each.tunable, each.value))),
     )
 
 
-def _told(each: Comparison, least: float, effect: Effect | None) -> str:
+def _finding_text(each: Comparison, least: float, effect: Effect | None) -> str:
     if effect is not None:
         return f"{FINDINGS[effect.finding]} ({_ratio(effect.ratio.estimate)} by the ablation)"
     if not each.pairs:
         return "makes no difference: it compiles to the same binary"
     finding = each.finding(least)
-    words = "one pair: does not tell" if finding is None else WORDS[finding]
+    words = "one pair: not enough" if finding is None else WORDS[finding]
     return words if not each.same_binary else f"{words}; {each.same_binary} more compile to the same binary"
 
 

@@ -1,4 +1,4 @@
-"""Targets, and the decision that follows from them: keep, fall back, or try further."""
+"""Report section on targets and the decision: keep the champion, fall back, or continue."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -16,14 +16,14 @@ _REFERENCES = {"default": "default config", "random": "median random config"}
 
 @dataclass(frozen=True, kw_only=True)
 class GoalResult:
-    """How a target stands. A time is held against the kernel's time, a speed-up against the measured ratio.
+    """Status of a target. A target time is compared with the kernel's time, a factor with the measured speed-up.
 
     Attributes:
-        found: the figure it is held against.
-        missing: how many times as fast the kernel would have to be: at most 1 where the figure reaches the target.
+        found: the figure that is compared with the target.
+        missing: factor by which the kernel must become faster; at most 1 where the target is reached.
         time_us: the time that would reach it on this device.
-        words: what became of it.
-        everywhere: it holds for what is predicted of a further process as well.
+        words: the status in words.
+        everywhere: True if the prediction for a further process reaches the target as well.
     """
 
     goal: Goal
@@ -35,17 +35,17 @@ class GoalResult:
 
 
 def goal_blocks(material: Material, terms: Terms) -> Iterator[Block]:
-    """Each target with what became of it, and what to do now."""
+    """Yield each target with its status, and the decision."""
     if terms.goals:
         rows = tuple(_row(goal, material) for goal in terms.goals)
         yield Listed(("target", "wanted", "found", ""), rows)
     yield Text(f"Decision: {decision(material, terms)}")
     for gain in material.search.gains:
-        yield Text(f"Searching was worth, over the {_REFERENCES[gain.over]}: {gain.words}")
+        yield Text(f"Gain of the search over the {_REFERENCES[gain.over]}: {gain.words}")
 
 
 def standing(goal: Goal, material: Material) -> GoalResult | None:
-    """None where nothing was measured, or no baseline ran that the target is told against."""
+    """Return the status of a target; None where nothing was measured, or the needed baseline did not run."""
     reached_us, saving = material.reached_us, material.saving
     if reached_us is None:
         return None
@@ -61,26 +61,26 @@ def standing(goal: Goal, material: Material) -> GoalResult | None:
 
 
 def decision(material: Material, terms: Terms) -> str:
-    """One sentence or two."""
+    """Return the decision in one or two sentences."""
     search, champion = material.search, material.champion
     if search.estimated:
-        return "none: nothing was run. Search on such a device."
+        return "none: nothing was run. Search on a device of this kind."
     saving = material.saving
     if material.reached_us is None:
-        return "nothing to keep: nothing was measured. Look at what failed."
+        return "nothing to keep: nothing was measured. Check the failures."
     if saving is not None and not saving.faster:
         return f"fall back to {saving.baseline}, which is faster: the kernel is {_beside(saving)}."
     if champion is None:
         if search.rolled_back is not None:
             current = "" if search.champion is None else f" Champion {search.champion.id} is current."
             return f"nothing to keep: {search.rolled_back}.{current}"
-        before = "" if search.champion is None else f" Champion {search.champion.id} of before stays."
+        before = "" if search.champion is None else f" Champion {search.champion.id} remains current."
         return f"nothing new to keep: no trial was promoted.{before}"
-    worth = "no baseline ran beside it, so nothing says what it is worth"
+    worth = "no baseline ran with it, so its value is not known"
     if saving is not None:
         worth = f"it is {_beside(saving)}"
         if saving.saved_us > 0:
-            worth = f"it saves {time_text(saving.saved_us)} a call beside {saving.baseline}: {_beside(saving)}"
+            worth = f"it saves {time_text(saving.saved_us)} a call compared with {saving.baseline}: {_beside(saving)}"
     return f"keep champion {champion.id}; {worth}.{_next(material, terms)}"
 
 
@@ -89,7 +89,7 @@ def _beside(saving: Saving) -> str:
 
 
 def _next(material: Material, terms: Terms) -> str:
-    """What is open yet, and whether the device leaves room for it."""
+    """Return the open targets, and whether the device can reach them."""
     known = [each for goal in terms.goals if (each := standing(goal, material)) is not None]
     if not known:
         return ""
@@ -111,10 +111,10 @@ def _next(material: Material, terms: Terms) -> str:
 
 
 def _try(material: Material) -> str:
-    """What may find more than this search did."""
+    """Suggest how to find a faster kernel."""
     search = material.search
     if search.reason == "exhausted":
-        return "every valid config was tried, so give the template more values or another way to work"
+        return "every valid config was tried, so give the template more values or another algorithm"
     valid = search.space.valid_count
     tried = (
         f"{search.asked:,} configs were tried" if valid is None else f"{search.asked:,} of {valid:,} configs were tried"
@@ -136,9 +136,9 @@ def _judged(held: GoalResult, material: Material) -> GoalResult:
     estimated, target = material.search.estimated, material.search.objective.target
     if held.missing > 1.0:
         by, where = (" by the estimate", f"on {target}") if estimated else ("", "here")
-        words = f"missed{by}: {factor_text(held.missing)} faster than this is wanted"
+        words = f"missed{by}: a further speed-up of {factor_text(held.missing)} is needed"
         if held.time_us < (floor_us := _floor_us(material)):
-            words = f"impossible {where}: it takes {time_text(floor_us)} at least"
+            words = f"impossible {where}: it takes at least {time_text(floor_us)}"
         return replace(held, words=words)
     if estimated:
         return replace(held, words="reached by the estimate, which was never run")
@@ -147,13 +147,13 @@ def _judged(held: GoalResult, material: Material) -> GoalResult:
 
 
 def _reached(held: GoalResult, material: Material) -> str:
-    """By what is predicted of one more process; where nothing predicts it, by which figures alone."""
+    """Judge a reached target by the prediction for one more process; without a prediction, say what it rests on."""
     verdict = None if material.champion is None else material.champion.verdict
     if verdict is None or verdict.challenger is None:
         return "reached by the quick samples of a trial that was not confirmed"
     predicted = _predicted(held.goal, material)
     if predicted is None:
-        return "reached in the first process; nothing says what others find"
+        return "reached in the first process; no other process measured it"
     if held.goal.factor is not None:
         span = f"{factor_text(predicted.low)} to {factor_text(predicted.high)}"
         return "reached" if predicted.low >= held.goal.factor else f"reached on average, not in all: {_one_more(span)}"
@@ -168,7 +168,7 @@ def _one_more(span: str) -> str:
 
 
 def _predicted(goal: Goal, material: Material) -> Interval | None:
-    """Where one more process will find the figure that this target is held against."""
+    """Return the prediction for one more process of the figure that the target is compared with."""
     champion, saving = material.champion, material.saving
     verdict = None if champion is None else champion.verdict
     if champion is None or verdict is None:

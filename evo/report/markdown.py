@@ -1,4 +1,4 @@
-"""A report as Markdown."""
+"""Render a report as Markdown."""
 
 from evo.export.table import plain, table
 from evo.report.document import Block, Code, Document, Listed, Picture, Text
@@ -6,7 +6,7 @@ from evo.text.visible import visible
 
 
 def to_markdown(document: Document) -> str:
-    """The whole text; pictures as the words that say the same."""
+    """Return the whole text; pictures are replaced by their words."""
     parts = [f"# {document.title}"]
     for section in document.sections:
         parts += [f"## {section.title}", *(_block(block) for block in section.blocks)]

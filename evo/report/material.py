@@ -1,4 +1,4 @@
-"""What a report is made from: all of it out of the database, so that it can be made again when no worker is left."""
+"""Input of a report. It comes from the database alone, so that a report needs no worker."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,11 +13,11 @@ from evo.trial.timing import Timing
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """How one config fared.
+    """Result of one config.
 
     Attributes:
         time_us: None where it was not measured.
-        binary: digest of what it compiles to: trials with the same binary share one measurement.
+        binary: digest of the compiled binary; trials with the same binary share one measurement.
     """
 
     number: int
@@ -29,7 +29,7 @@ class Found:
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """One trial of an outcome, and why it ended so."""
+    """One trial of an outcome, and the reason."""
 
     number: int
     config: Config
@@ -38,7 +38,7 @@ class Example:
 
 @dataclass(frozen=True, kw_only=True)
 class Spent:
-    """What all jobs of one kind took together."""
+    """Total time of all jobs of one kind."""
 
     job: str
     count: int
@@ -51,13 +51,13 @@ class Material:
 
     Attributes:
         best: its fastest trial with its outcome; None where nothing was measured.
-        found: ended trials: all of them, or of a long search a part that says the same.
-        examples: a trial of each outcome.
-        importances: by tunable, the largest first, together 1; empty where too little was measured.
-        spent: by kind of job.
-        work: what the problem needs at least; None where the family does not say.
+        found: ended trials; for a long search a representative part of them.
+        examples: one trial of each outcome.
+        importances: by tunable, largest first, sum 1; empty where too little was measured.
+        spent: time by kind of job.
+        work: least work of the problem; None where the family does not state it.
         ablations: of the champion's switches.
-        progress: the chart of the best time so far in words.
+        progress: the chart of the best time so far, in words.
     """
 
     search: SearchView
@@ -72,32 +72,32 @@ class Material:
 
     @property
     def champion(self) -> ChampionView | None:
-        """The champion, where this search found it."""
+        """The champion, if this search found it."""
         champion = self.search.champion
         return champion if champion is not None and champion.search_id == self.search.id else None
 
     @property
     def winner(self) -> Config | None:
-        """The config that the others are held against: the champion's, or that of the fastest trial."""
+        """The config that others are compared with: the champion's, or that of the fastest trial."""
         if self.champion is not None:
             return self.champion.config
         return None if self.search.best is None else self.search.best.config
 
     @property
     def reached_us(self) -> float | None:
-        """The confirmed time where there is one, else the fastest trial's."""
+        """The confirmed time if there is one, else the fastest trial's."""
         if self.champion is not None:
             return self.champion.time_us
         return None if self.search.best is None else self.search.best.time_us
 
     @property
     def saving(self) -> Saving | None:
-        """Of each call beside the fastest baseline; None where nothing was measured or no baseline ran."""
+        """Savings per call over the fastest baseline; None where nothing was measured or no baseline ran."""
         return saving(self.search, self.champion, self.reached_us)
 
     @property
     def samples(self) -> dict[str, Timing]:
-        """Series to draw and tell: of the confirmation, interleaved, or of the fastest trial and the baselines."""
+        """Sample series to draw: of the confirmation, interleaved, or of the fastest trial and the baselines."""
         report = None if self.champion is None else self.champion.report
         if report is not None and report.challenger is not None:
             named = {"champion": report.challenger, "incumbent before": report.incumbent, **report.baselines}

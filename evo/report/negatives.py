@@ -1,4 +1,4 @@
-"""Valid negatives: values that were tried properly and bought nothing, by pairs of trials that differ in them alone."""
+"""Valid negatives: values without benefit, found by pairs of trials that differ in one tunable alone."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,27 +13,28 @@ FAILURES = (
     *("wrong_answer", "invalid_measurement", "impossible"),
     *("compile_failed", "over_resources", "launch_failed", "timed_out", "crashed"),
 )
-"""Outcomes that a config is to blame for."""
+"""Outcomes that are the config's fault."""
 
 FEW = 6
-"""With fewer pairs there is no 95 % interval of a median: what is told is their range."""
+"""With fewer pairs the median has no 95 % interval; their range is reported instead."""
 
 LEAST = 2
-"""Pairs of binaries that a finding needs: of one nothing says how much two sessions differ."""
+"""Least number of pairs for a finding: one pair does not show how much two sessions differ."""
 
 Binary: TypeAlias = str | int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """A value against the winner's own, everything else equal.
+    """A value compared with the winner's own, all else equal.
 
     Attributes:
-        pairs: of binaries that were measured: configs that compile to the same one are one measurement, counted once.
-        same_binary: how many pairs of trials compile to one binary, so that the value made no difference there.
-        ratio: time with the value by time with the winner's: above 1 it is slower. Of fewer than `FEW` pairs the
-            range; None without a pair.
-        beside_winner: the same ratio for the one trial that differs from the winner in this alone; None: not measured.
+        pairs: pairs of measured binaries; configs that compile to the same binary count once.
+        same_binary: pairs of trials that compile to one binary, so that the value made no difference.
+        ratio: time with the value over time with the winner's: above 1 it is slower. With fewer than `FEW` pairs the
+            range;
+            None without a pair.
+        beside_winner: the ratio for the trial that differs from the winner in this value alone; None: not measured.
     """
 
     tunable: str
@@ -46,21 +47,21 @@ class Comparison:
 
     @property
     def tells(self) -> bool:
-        """Whether there are pairs enough for a finding."""
+        """True if there are enough pairs for a finding."""
         return self.pairs >= LEAST
 
     def finding(self, least: float) -> Finding | None:
-        """By the rule of an ablation; None where too few pairs tell."""
+        """Return the finding, by the rule of an ablation; None with too few pairs."""
         return finding(self.ratio, least=least) if self.tells and self.ratio is not None else None
 
     def negative(self, gain: float) -> bool:
-        """Whether it bought less than a gain that is worth a promotion, wherever it was tried."""
+        """True if the value may have gained less than what is worth a promotion."""
         return self.ratio is None or self.ratio.low > 1.0 - gain
 
 
 @dataclass(frozen=True, kw_only=True)
 class NeverMeasured:
-    """A value with which no trial got as far as a time, although several tried."""
+    """A value with which several trials failed and none was timed."""
 
     tunable: str
     value: Value
@@ -68,14 +69,14 @@ class NeverMeasured:
 
 
 def comparisons(found: Sequence[Found], winner: Config, confidence: float) -> list[Comparison]:
-    """Every value that met the winner's in a pair, by tunable, the slowest first."""
+    """Compare every value that forms a pair with the winner's, by tunable, slowest first."""
     measured = [each for each in found if each.time_us is not None]
     made = [each for name in winner for each in _of_tunable(name, measured, winner, confidence)]
     return sorted(made, key=lambda each: 0.0 if each.ratio is None else -each.ratio.estimate)
 
 
 def never_measured(found: Sequence[Found], least: int = 2) -> list[NeverMeasured]:
-    """Values that at least so many trials failed with, and none was measured with."""
+    """Return values with which at least `least` trials failed and none was measured."""
     values: dict[tuple[str, Value], dict[str, int]] = {}
     for each in found:
         for name, value in each.config.items():
@@ -111,7 +112,7 @@ def _of_tunable(name: str, measured: Sequence[Found], winner: Config, confidence
 
 @dataclass
 class _Met:
-    """Where one value met the winner's: the ratio of times for each pair of binaries."""
+    """Pairs of one value with the winner's: the ratio of times for each pair of binaries."""
 
     ratios: dict[tuple[Binary, Binary], float] = field(default_factory=dict)
     same_binary: int = 0
@@ -127,7 +128,7 @@ class _Met:
 
 
 def _groups(name: str, measured: Sequence[Found]) -> dict[tuple[Value, ...], dict[Value, Found]]:
-    """Trials equal but for this tunable stand in one group: each value meets the winner's at most once there."""
+    """Group trials that differ in this tunable alone; each value occurs at most once per group."""
     groups: dict[tuple[Value, ...], dict[Value, Found]] = {}
     for each in measured:
         groups.setdefault(_rest(name, each.config), {})[each.config[name]] = each
@@ -139,5 +140,5 @@ def _rest(name: str, config: Config) -> tuple[Value, ...]:
 
 
 def _binary(found: Found) -> Binary:
-    """What was measured; a trial of which no binary is known stands for itself."""
+    """Return what was measured; a trial without a known binary counts as its own."""
     return found.number if found.binary is None else found.binary

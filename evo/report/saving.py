@@ -1,4 +1,4 @@
-"""What a kernel is worth beside the fastest baseline: a measured time and a measured ratio, wherever they are told."""
+"""Savings of a kernel over the fastest baseline: measured times and the measured ratio, the same in every output."""
 
 from dataclasses import dataclass
 
@@ -9,15 +9,15 @@ from evo.text.wording import factor_interval_text, factor_text, processes_text, 
 
 @dataclass(frozen=True, kw_only=True)
 class Saving:
-    """A kernel beside the fastest baseline. Times and ratio are each measured, and neither is made of the other.
+    """A kernel compared with the fastest baseline. Times and ratio are measured separately.
 
     Attributes:
         reached_us: the kernel's time.
-        baseline_us: the baseline's, in the rounds that timed the kernel; where those are not kept, or nothing was
+        baseline_us: the baseline's time in the rounds that timed the kernel; if those are not kept, or nothing was
             confirmed, the median of the baseline's own job.
-        factor: how many times as fast the kernel is: the confirmed speed-up; without one the ratio of the two times.
-        verdict: whose speed-up that is; None where nothing was confirmed.
-        source: where the two times are from, in words.
+        factor: the confirmed speed-up; without one the ratio of the two times.
+        verdict: the verdict with that speed-up; None where nothing was confirmed.
+        source: origin of the two times, in words.
     """
 
     baseline: str
@@ -29,12 +29,12 @@ class Saving:
 
     @property
     def saved_us(self) -> float:
-        """Of the two times; negative where the baseline's is the shorter."""
+        """Difference of the two times; negative where the baseline is faster."""
         return self.baseline_us - self.reached_us
 
     @property
     def faster(self) -> bool:
-        """Whether the kernel is: the ratio says so, since what a neighbour did to both cancels in it."""
+        """True if the kernel is faster, by the ratio, in which shared disturbances cancel."""
         return self.factor > 1.0
 
     @property
@@ -43,12 +43,12 @@ class Saving:
 
     @property
     def times(self) -> str:
-        """The two times and where they are from."""
-        return f"{time_text(self.reached_us)} beside {time_text(self.baseline_us)} {self.source}"
+        """The two times and their origin."""
+        return f"{time_text(self.reached_us)} compared with {time_text(self.baseline_us)} {self.source}"
 
     @property
     def as_fast(self) -> str:
-        """The ratio with its interval and what it is from: ``2.4× (2.3 to 2.5) as fast as numpy over 5 …``."""
+        """The ratio with its interval and origin: ``2.4× (2.3 to 2.5) as fast as numpy over 5 …``."""
         return f"{self._ratio} as fast as {self.baseline} {self._where}"
 
     @property
@@ -69,7 +69,7 @@ class Saving:
 
 
 def saving(search: SearchView, champion: ChampionView | None, reached_us: float | None) -> Saving | None:
-    """On the basis of the confirmation where there is one, else of the search's own jobs; None without a baseline."""
+    """Return savings by the confirmation if there is one, else by the search's own jobs; None without a baseline."""
     if reached_us is None:
         return None
     verdict = None if champion is None else champion.verdict
@@ -91,7 +91,7 @@ def saving(search: SearchView, champion: ChampionView | None, reached_us: float 
 
 
 def _refused(search: SearchView, best: BestView) -> Saving | None:
-    """Of a trial that was confirmed and not promoted: its own speed-up; the baseline's time is of its own job."""
+    """Return the savings of a trial that was confirmed but not promoted; the baseline's time is from its own job."""
     found = [each.verdict for each in search.challenges if each.trial == best.number and each.verdict.challenger]
     speedup = best.speedup
     baseline = None if speedup is None else speedup.against
@@ -103,7 +103,7 @@ def _refused(search: SearchView, best: BestView) -> Saving | None:
         reached_us=best.time_us,
         baseline_us=timing.median_us,
         factor=speedup.value,
-        source="in a session of its own",
+        source="in another session",
         verdict=found[-1] if found else None,
     )
 
@@ -114,7 +114,7 @@ def _confirmed(
     beside = None if champion.report is None else champion.report.baselines.get(baseline)
     source, timing = champion.timed, beside
     if timing is None:
-        source, timing = "in a session of its own", search.baselines.get(baseline)
+        source, timing = "in another session", search.baselines.get(baseline)
     if timing is None:
         return None
     return Saving(

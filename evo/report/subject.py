@@ -1,4 +1,4 @@
-"""What was searched, on what, and how to do it again."""
+"""Report sections on the search's terms, its environment, and the command that repeats it."""
 
 import json
 import shlex
@@ -12,15 +12,15 @@ from evo.report.material import Material
 from evo.text.wording import count_text, duration_text, settings_text, spaced_text, time_text, value_text
 
 LEFT_OUT = (
-    "Left out here is what needs measured times: samples, verdicts, what decides the time, the ablation, and valid "
-    "negatives. An estimate does not see bank conflicts, caches or what instructions are made of: values that it tells "
-    "no difference between may differ on the GPU, so none of them is known to have bought nothing."
+    "Sections that need measured times are left out: samples, verdicts, what decides the time, the ablation, and valid "
+    "negatives. An estimate does not model bank conflicts, caches or instruction mixes: values with equal estimates "
+    "may differ on the GPU, so none of them is known to have no benefit."
 )
-"""Of an estimate's report; its reader would else look for these sections."""
+"""Shown in an estimate's report, whose readers would look for these sections."""
 
 
 def subject_blocks(material: Material) -> Iterator[Block]:
-    """The terms of the search, and what became of it."""
+    """Yield the terms of the search, and its result."""
     search, space = material.search, material.search.space
     size = f"{space.product_size:,} combinations, too many to count the valid ones"
     if space.valid_count is not None:
@@ -53,7 +53,7 @@ def subject_blocks(material: Material) -> Iterator[Block]:
 
 
 def _winner(material: Material) -> str:
-    """Of estimates with how many others are level, as they often are: the first of them is no winner."""
+    """Describe the winner; for estimates also how many other configs have the same estimate."""
     best = material.search.best
     if material.winner is None or best is None:
         return "none" if material.winner is None else spaced_text(material.winner)
@@ -63,24 +63,24 @@ def _winner(material: Material) -> str:
 
 
 def _time(best: BestView) -> str:
-    """The leading time with its source: ``10.48 ms (10.4 ms to 10.6 ms), confirmed; quick samples: 282.6 µs``."""
+    """Return the leading time: ``10.48 ms (10.4 ms to 10.6 ms), confirmed; quick samples: 282.6 µs``."""
     span = "" if best.interval is None else f" ({time_text(best.interval.low)} to {time_text(best.interval.high)})"
     quick = "" if best.quick_us is None else f"; quick samples: {time_text(best.quick_us)}"
     return f"{time_text(best.time_us)}{span}, {best.time.words}{quick}"
 
 
 def environment_blocks(material: Material) -> Iterator[Block]:
-    """Where it was measured, as the workers told it then."""
+    """Yield the environment of the measurements, as workers reported it."""
     search, champion = material.search, material.champion
-    told = {"device": search.device.model, "unit": search.device.uuid, **search.device.software}
-    told |= {} if material.best is None else material.best.environment
+    facts = {"device": search.device.model, "unit": search.device.uuid, **search.device.software}
+    facts |= {} if material.best is None else material.best.environment
     if champion is not None and champion.report is not None:
-        told |= champion.report.environment
-    yield Listed(("", ""), tuple((name, str(value)) for name, value in told.items()))
+        facts |= champion.report.environment
+    yield Listed(("", ""), tuple((name, str(value)) for name, value in facts.items()))
 
 
 def command_blocks(material: Material) -> Iterator[Block]:
-    """The command that starts the same search, and the files it needs."""
+    """Yield the command that starts the same search, and the files it needs."""
     policy = material.search.policy
     yield Code(command_text(material))
     if not _named(policy):
@@ -88,15 +88,15 @@ def command_blocks(material: Material) -> Iterator[Block]:
         yield Text("with this policy.json:")
         yield Code(json.dumps(changed, indent=2))
     if material.search.warm_start is not None:
-        yield Text("It began with recorded results, which the database keeps but this command does not name.")
-    same = "equal times are measured: on a recorded space the same trials"
+        yield Text("It began with recorded results, which are in the database but not in this command.")
+    same = "equal times are measured: on a recorded space the search repeats exactly"
     if material.search.estimated:
         same = "equal estimates come in the same order"
     yield Text(f"Equal seeds make equal choices where {same}.")
 
 
 def command_text(material: Material) -> str:
-    """One line for a shell."""
+    """Return the command as one line for a shell."""
     search = material.search
     words = ["kernel-evo", "search", search.source or search.family]
     if search.problem:
@@ -121,7 +121,7 @@ def command_text(material: Material) -> str:
 
 
 def _named(policy: Policy) -> bool:
-    """Whether its name says all of it."""
+    """True if the policy is fully described by its name."""
     try:
         return policy_from(policy.name) == policy
     except InvalidInput:

@@ -1,4 +1,4 @@
-"""What a report holds a search against: times to reach, what a machine costs, how often a kernel is called."""
+"""Terms a report judges a search by: target times, cost of the machines, and calls per second."""
 
 import re
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ MOST_GOALS = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Goal:
-    """A time to reach, or how many times as fast as the fastest baseline to be: one of the two is given."""
+    """A target: either a time, or a speed-up over the fastest baseline."""
 
     name: str
     time_us: float | None = None
@@ -22,12 +22,12 @@ class Goal:
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """None where nobody said.
+    """Terms given by the user; None where not given.
 
     Attributes:
-        cost_per_hour: of the machines that worked for the search; without it, the rate of its budget.
-        calls_per_second: of the kernel, where it will be used.
-        goals: the least ambitious first, as they are usually told.
+        cost_per_hour: cost of the machines that worked for the search; without it, the rate of its budget.
+        calls_per_second: of the kernel in production.
+        goals: the least ambitious first.
     """
 
     cost_per_hour: float | None = None
@@ -36,10 +36,10 @@ class Terms:
 
 
 def parse_goals(text: str, field: str = "targets") -> tuple[Goal, ...]:
-    """Goals from ``conservative=800us,stretch=1.5x,dream=0.2ms``.
+    """Read goals from ``conservative=800us,stretch=1.5x,dream=0.2ms``.
 
     Raises:
-        InvalidInput: names the goal that cannot be read, and how one is written.
+        InvalidInput: names the goal that cannot be read, and the accepted form.
     """
     given = split_assignments(text, field)
     if len(given) > MOST_GOALS:

@@ -1,4 +1,4 @@
-"""How fast it became: the samples, the verdict, and how much of what the device can do that is."""
+"""Report sections on times: progress, samples, verdicts, and the fraction of the device's limit."""
 
 from collections.abc import Iterator, Sequence
 
@@ -16,7 +16,7 @@ CACHES = ("hot", "cold")
 
 
 def progress_blocks(material: Material) -> Iterator[Block]:
-    """The best time so far, along the search."""
+    """Yield the best time so far, over the search."""
     if material.progress:
         yield Picture("progress", material.progress)
     else:
@@ -24,7 +24,7 @@ def progress_blocks(material: Material) -> Iterator[Block]:
 
 
 def sample_blocks(material: Material) -> Iterator[Block]:
-    """Champion, incumbent and baselines: how their samples are spread."""
+    """Yield the distribution of the samples of champion, incumbent and baselines."""
     series, confidence = material.samples, material.search.policy.confidence
     if not series:
         yield Text("There are no samples.")
@@ -34,25 +34,24 @@ def sample_blocks(material: Material) -> Iterator[Block]:
     for name, timing in series.items():
         interval = order_interval(timing.samples_us, confidence)
         span = f"{time_text(interval.low)} to {time_text(interval.high)}"
-        beside = factor_text(times_as_fast(first, timing) if confirmed else timing.median_us / first.median_us)
+        relative = factor_text(times_as_fast(first, timing) if confirmed else timing.median_us / first.median_us)
         count = f"{len(timing.samples_us):,}"
-        rows.append((name, time_text(timing.median_us), span, time_text(timing.iqr_us), count, beside))
+        rows.append((name, time_text(timing.median_us), span, time_text(timing.iqr_us), count, relative))
     words = ", ".join(f"{name} {time_text(timing.median_us)}" for name, timing in series.items())
     yield Picture("samples", f"Medians: {words}.")
-    head = ("", "median", f"its {confidence:.0%} interval", "interquartile range", "samples", "time beside the first")
+    head = ("", "median", f"its {confidence:.0%} interval", "interquartile range", "samples", "relative to first")
     yield Listed(head, tuple(rows), figures=1)
     yield Text(
-        f"Interleaved in one fresh process, with fresh inputs; beside the first: {BY_ROUND}."
+        f"Interleaved in one fresh process, with fresh inputs; relative to the first: {BY_ROUND}."
         if confirmed
-        else "Quick samples, each in a session of its own: no confirmation stands behind them. Beside the first: the "
-        "ratio of the medians."
+        else "Quick samples, each in another session: not confirmed. Relative to the first: the ratio of the medians."
     )
     if material.saving is not None and material.saving.confirmed:
         yield Text(material.saving.sentence)
 
 
 def verdict_blocks(material: Material) -> Iterator[Block]:
-    """Each challenge, of the one that decided every rule, and of the others those that were not met."""
+    """Yield each challenge: every rule of the decisive one, and the failed rules of the others."""
     challenges = material.search.challenges
     if not challenges:
         yield Text(material.search.unchallenged or "No trial challenged.")
@@ -75,13 +74,13 @@ def _ruled(rules: Sequence[Rule]) -> Listed:
 
 
 def limit_blocks(material: Material) -> Iterator[Block]:
-    """What share of the device's limit the best trial reaches, hot and cold."""
+    """Yield the fraction of the device's limit that the best trial reaches, hot and cold."""
     rows = [row for cache in CACHES if (row := _limit(material, cache)) is not None]
     if rows:
         fastest = "lowest estimate" if material.search.estimated else "best trial"
         yield Listed(("", fastest, "limit", "bound by", "reached"), tuple(rows), figures=1)
         if material.search.estimated:
-            yield Text("Limits by the datasheet. The estimate is made from the limit: it is never below.")
+            yield Text("Limits by the datasheet. Estimates are computed from the limit and never fall below it.")
     else:
         yield Text("The limits of this device for this problem are not known.")
 

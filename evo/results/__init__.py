@@ -1,4 +1,4 @@
-"""What workers found out: the results of the jobs, which the service stores and verdicts rest on."""
+"""Reports of workers on finished jobs. The service stores them, and verdicts rest on them."""
 
 from evo.results.confirmation import ConfirmReport, OutputChecks, Profiled, Repeat, Repetition, Sanitized, Witness
 from evo.results.report import Ablated, AblateReport, BaselineReport, EvaluateReport, Report

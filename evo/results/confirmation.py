@@ -1,4 +1,4 @@
-"""What a worker found out about a challenger: times beside the incumbent's, and every other proof."""
+"""Report on a confirmation: times of the challenger alongside the incumbent's, and all other evidence."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,13 +11,13 @@ from evo.trial.timing import Timing
 
 @dataclass(frozen=True, kw_only=True)
 class Sanitized:
-    """What a tool that watches for forbidden behaviour found in runs of the challenger.
+    """Findings of one sanitizer in runs of the challenger.
 
     Attributes:
         findings: one line each.
-        skipped: why it did not run or did not finish; None when it did.
+        skipped: why it did not run or did not finish; None if it did.
         cases: correctness cases that it ran on; empty where that is not known.
-        left_out: cases that there was no time for.
+        left_out: cases for which there was no time.
     """
 
     tool: str
@@ -29,11 +29,11 @@ class Sanitized:
 
 @dataclass(frozen=True, kw_only=True)
 class Profiled:
-    """What a profiler counted in one launch on the searched problem.
+    """Counters of one launch on the searched problem.
 
     Attributes:
-        figures: by the names of `evo.device.counters.FIGURES`; those the device does not count are left out.
-        skipped: why there are none; None when there are.
+        figures: by the names of `evo.device.counters.FIGURES`; counters that the device lacks are left out.
+        skipped: why there are none; None if there are.
     """
 
     tool: str
@@ -55,12 +55,12 @@ class Repeat:
 
 @dataclass(frozen=True, kw_only=True)
 class Repetition:
-    """Calls of the challenger on inputs of either kind; entry i of both was taken in round i.
+    """Calls of the challenger on new and on repeated inputs; entry i of both was taken in round i.
 
     Attributes:
-        new: on inputs that the kernel never met.
-        known: on inputs that it was timed on.
-        elements: of all inputs of one call.
+        new: calls on inputs that the kernel was not called with before.
+        known: calls on inputs that it was timed with before.
+        elements: number of elements of all inputs of one call.
     """
 
     new: Timing
@@ -70,13 +70,13 @@ class Repetition:
 
 @dataclass(frozen=True, kw_only=True)
 class Witness:
-    """Calls of the challenger, each on outputs of its own, filled before; entry i of both was taken in round i.
+    """Calls of the challenger on separate outputs with known contents; entry i of both was taken in round i.
 
     Attributes:
-        answered: all outputs held the right answer, as earlier calls leave it in a timed loop.
-        poisoned: they held nothing of use.
-        repeated: as many calls on one set of outputs; None where it was not asked for.
-        repetition: calls on inputs that are met again; None where the kernel has no inputs, or reports are older.
+        answered: all outputs held the right result before the call, as in a timed loop.
+        poisoned: the outputs held no valid result before the call.
+        repeated: as many calls on one set of outputs; None where it was not requested.
+        repetition: calls on repeated inputs; None where the kernel has no inputs, or in older reports.
     """
 
     answered: Timing
@@ -87,13 +87,13 @@ class Witness:
 
 @dataclass(frozen=True, kw_only=True)
 class OutputChecks:
-    """What the challenger's timed calls left in their outputs.
+    """Correctness of the outputs of timed calls.
 
     Attributes:
-        judged: calls whose outputs were looked at: the last one of each sample, and all those of `Witness`.
-        wrong: of these.
-        first: what was wrong with the first one.
-        inputs: how many different inputs these calls met; 0: not known.
+        judged: number of calls whose outputs were checked: the last one of each sample, and all those of `Witness`.
+        wrong: number of wrong ones among these.
+        first: the first fault.
+        inputs: number of different inputs of these calls; 0: not known.
     """
 
     judged: int
@@ -104,18 +104,18 @@ class OutputChecks:
 
 @dataclass(frozen=True, kw_only=True)
 class ConfirmReport:
-    """Interleaved samples: entry i of every timing was taken in round i.
+    """Report on a confirmation. Samples are interleaved: entry i of every timing was taken in round i.
 
     Attributes:
-        challenger_again: a second series of the challenger in the same rounds: the A/A spread of the session.
-        uncovered: cases the challenger has no kernel for, with the reason: nothing is known of it there.
-        witness: whether calls do less work where their outputs hold the answer already.
-        answers: whether the calls of all processes that were timed gave right answers.
-        repeats: further fresh processes, where the challenger looked like a champion.
-        repeated_against: what it was compared with there: ``incumbent``, a baseline's name, or None for nothing.
+        challenger_again: a second series of the challenger in the same rounds, for the A/A spread of the session.
+        uncovered: cases that the challenger has no kernel for, with the reason; they were not tested.
+        witness: shows whether calls do less work where their outputs already hold the result.
+        answers: correctness of the timed calls of all processes.
+        repeats: further fresh processes, if the challenger looked like a champion.
+        repeated_against: what they compared with: ``incumbent``, a baseline's name, or None for nothing.
         profiles: by ``challenger`` and ``incumbent``; empty where this kind of device has no profiler.
-        failure: set, and the timings None, when challenger or incumbent could not be measured.
-        failed: which of the two it was.
+        failure: set, with the timings None, when challenger or incumbent could not be measured.
+        failed: which of the two failed.
         sanitizers: tools the challenger ran under; empty where this kind of device has none.
     """
 

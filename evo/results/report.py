@@ -1,4 +1,4 @@
-"""How the jobs ended, as the worker says."""
+"""Reports of workers on jobs that ended."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,13 +12,13 @@ from evo.trial.timing import Timing
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateReport:
-    """How a trial ended.
+    """Report on a trial.
 
     Attributes:
-        binary_digest: of the compiled artefact; equal binaries are measured once.
-        uncovered: cases the config has no kernel for, with the reason.
+        binary_digest: digest of the compiled artefact; equal binaries are measured once.
+        uncovered: cases that the config has no kernel for, with the reason.
         artefacts: name (``source``, ``compiler.log``, ``binary``, ``headers``) → digest in the artefact store.
-        environment: clocks, temperature, versions at the time of measuring.
+        environment: clocks, temperature and versions when it was measured.
     """
 
     outcome: Outcome
@@ -32,12 +32,12 @@ class EvaluateReport:
 
 @dataclass(frozen=True, kw_only=True)
 class BaselineReport:
-    """Times by baseline name.
+    """Report on the baselines: timings by name.
 
     Attributes:
         unavailable: baselines that could not run, with the reason.
-        warnings: sentences about the family that the search goes on in spite of, e.g. a tunable without effect.
-        failure: why none was timed; None if the process that times them ended well.
+        warnings: problems of the family that do not stop the search, e.g. a tunable without effect.
+        failure: why none was timed; None if the timing process ended normally.
     """
 
     timings: Mapping[str, Timing]
@@ -51,12 +51,12 @@ class BaselineReport:
 
 @dataclass(frozen=True, kw_only=True)
 class Ablated:
-    """One changed config beside its champion: entry i of every timing was taken in round i.
+    """One changed config timed alongside its champion: entry i of every timing was taken in round i.
 
     Attributes:
         champion_again: a second series of the champion in the same rounds.
         failure: why the changed config has no times.
-        same_binary: it compiles to the very binary of the champion, so there was nothing to time.
+        same_binary: True if it compiles to the champion's binary, so there was nothing to time.
     """
 
     champion: Timing | None = None
@@ -68,10 +68,10 @@ class Ablated:
 
 @dataclass(frozen=True, kw_only=True)
 class AblateReport:
-    """What became of each changed config, in the order of the job.
+    """Report on an ablation: the changed configs in the order of the job.
 
     Attributes:
-        failure: why the champion itself could not be measured; `changes` is empty then.
+        failure: why the champion itself could not be measured; `changes` is then empty.
     """
 
     changes: tuple[Ablated, ...] = ()

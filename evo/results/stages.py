@@ -1,16 +1,16 @@
-"""Where the time of a job went."""
+"""Time of a job by stage."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stages:
-    """Seconds a job spent where.
+    """Seconds that a job spent in each stage.
 
     Attributes:
-        wait_s: for its turn to be built, for the others of its batch, for the device.
-        total_s: from the claim's arrival to the end of the work.
-        overhead_s: that the search lost over this trial, as docs/reference/measuring.md defines it; None: not known.
+        wait_s: waiting to be compiled, for others of its batch, and for the device.
+        total_s: from the arrival of the claim to the end of the work.
+        overhead_s: time the search lost on this trial, as docs/reference/measuring.md defines it; None: not known.
     """
 
     render_s: float = 0.0

@@ -1,7 +1,7 @@
 """Gain of a search: its best config compared with the default config and with the median random config.
 
-Both comparisons use trials of the search itself. The default config is among the first trials. The initial design
-tries random configs before any result is known; these blind trials are a small sample of random configs.
+Both comparisons use trials of the search itself. The default config is among the first trials. The initial design tries
+random configs before any result is known; these blind trials are a small sample of random configs.
 """
 
 import math

@@ -71,8 +71,8 @@ class Search:
     """Asks a strategy for trials within a budget, and keeps the history.
 
     The generator of trial *n* is seeded with (seed, n), and a strategy is a pure function of the history. A `Search`
-    that
-    is rebuilt from its log therefore continues with the same trials as one that was never interrupted. Not thread-safe.
+    that is rebuilt from its log therefore continues with the same trials as one that was never interrupted. Not
+    thread-safe.
     """
 
     def __init__(self, *, space: Space, strategy: Strategy, budget: Budget, policy: Policy, seed: int) -> None:

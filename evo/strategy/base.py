@@ -20,8 +20,7 @@ class Context:
         warm_starts: configs worth trying first (defaults, champions of similar problems on this device, the author's
             measured configs), best guess first; all valid. The search builds on all of them.
         advice: configs that were fast elsewhere (on another device, or according to another tool), best guess first;
-            all
-            valid. Two are tried first, the others unless they are refuted. The trials that advice can waste are
+            all valid. Two are tried first, the others unless they are refuted. The trials that advice can waste are
             bounded.
     """
 

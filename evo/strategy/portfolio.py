@@ -104,8 +104,7 @@ class Portfolio:
         """Suggest random configs once the search stagnates: the surrogate may favour a region that no elite leads to.
 
         While the elites still improve they would waste trials: if always used, they lower P100 of the recorded spaces
-        from
-        0.879 to 0.860.
+        from 0.879 to 0.860.
         """
         stagnant = len(seen.rows) - int(seen.order[0]) > STAGNANT
         return Suggestions.orphans(self._space.draw(rng, SUGGESTED if stagnant else 1), "fresh")

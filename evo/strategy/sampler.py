@@ -29,22 +29,16 @@ class KernelEvoSampler(BaseSampler):
     A parameter that a trial does not suggest still distinguishes configs.
 
     Results are read as trials end; failed (`TrialState.FAIL`) and pruned trials are information. Parameters that the
-    space
-    does not declare are sampled independently, at random. The sampler may be shared by threads (``n_jobs``), and
-    pickled.
-    With the same seed and one job a study repeats exactly. The proposed config is stored with the trial (`GIVEN`), so
-    resumed studies and processes that share a storage read it; two processes that ask at the same moment may try the
-    same
-    config.
+    space does not declare are sampled independently, at random. The sampler may be shared by threads (``n_jobs``), and
+    pickled. With the same seed and one job a study repeats exactly. The proposed config is stored with the trial
+    (`GIVEN`), so resumed studies and processes that share a storage read it; two processes that ask at the same moment
+    may try the same config.
 
     Args:
         space: the parameters that are searched together, as Optuna distributions: choices, ints and floats. Floats
-            without
-            a step, and numbers with over a thousand values, are searched on 1,001 points. Parameters that a trial does
-            not
-            suggest, such as conditional ones, are assumed to have no effect on it. None: the parameters that all
-            completed
-            trials have in common, as in Optuna's own samplers, at most 64.
+            without a step, and numbers with over a thousand values, are searched on 1,001 points. Parameters that a
+            trial does not suggest, such as conditional ones, are assumed to have no effect on it. None: the parameters
+            that all completed trials have in common, as in Optuna's own samplers, at most 64.
         constraints: expressions in Python syntax over the parameters, e.g. ``"BLOCK * STAGES <= 256"``.
         strategy: one of `evo.strategy.STRATEGIES`; the default one if None.
         seed: None: a different study each time.
@@ -52,8 +46,7 @@ class KernelEvoSampler(BaseSampler):
     Raises:
         InvalidInput: (a ValueError) names what is wrong: a parameter that no grid can hold; a constraint that does not
             parse, names an undeclared parameter, compares values that cannot be compared, or leaves no config; an
-            unknown
-            strategy; or, when sampling, a study with several objectives.
+            unknown strategy; or, when sampling, a study with several objectives.
     """
 
     _declared: tuple[list[Axis], Space] | None

@@ -45,7 +45,7 @@ def test_each_change_is_measured_with_the_champion_and_stored(stage: Stage) -> N
     view = stage.view(search)
     assert view.state == "ablating"
     assert view.proving is not None
-    assert proving_text(view.proving) == "turning the champion's switches: waits for a worker"
+    assert proving_text(view.proving) == "ablating the champion: waiting for a worker"
     stage.restart()
     stage.register_worker()
     jobs = [lease.job for lease in stage.play()]

@@ -89,7 +89,7 @@ def test_report_of_estimates_has_no_findings(line: CommandLine, service: str, es
     assert line.run("report", "1", "--to", "told").code == 0
     for name in ("report.md", "report.html"):
         text = (line.home / "told" / name).read_text()
-        assert "Left out here is what needs measured times" in text
+        assert "Sections that need measured times are left out" in text
         assert "≈ " in text
         for never in ("winner", "Valid negatives", "PED-ANOVA", "quick samples", "a measured trial", "Best time"):
             assert never not in text, (name, never)

@@ -125,7 +125,7 @@ def test_silent_workers_are_mentioned_once(monkeypatch: pytest.MonkeyPatch) -> N
     script.heard_of_at = datetime.now(UTC) - timedelta(seconds=90)
     _, screen = followed(script, {}, monkeypatch)
     assert len(screen.notes) == 1
-    assert screen.notes[0].startswith("No worker has been heard of for 90 s")
+    assert screen.notes[0].startswith("No worker has sent a message for 90 s")
 
 
 def test_device_in_use_by_another_process_is_mentioned_once(monkeypatch: pytest.MonkeyPatch) -> None:

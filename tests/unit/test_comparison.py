@@ -36,7 +36,7 @@ def test_clear_difference_is_reported_with_its_direction() -> None:
 def test_equal_kernels_are_not_distinguished() -> None:
     found = compared(series(100.0, 40, 1), series(100.0, 40, 2))
     assert found.p_value > 0.05
-    assert found.summary == "The samples do not tell the two apart."
+    assert found.summary == "The samples do not distinguish the two."
 
 
 def test_incomparable_measurements_are_not_compared() -> None:

@@ -42,7 +42,7 @@ def test_goals_are_times_or_speed_ups() -> None:
     ("changes", "said"),
     [
         ({"champion": replace(CHAMPION, search_id=3)}, "Decision: keep champion 5; it saves"),
-        ({"champion": replace(CHAMPION, search_id=2)}, "no trial was promoted. Champion 5 of before stays."),
+        ({"champion": replace(CHAMPION, search_id=2)}, "no trial was promoted. Champion 5 remains current."),
         ({"retired": (ROLLED_BACK,)}, "Decision: nothing to keep: champion 5 was rolled back: wrong for NaN."),
         ({"challenges": (REFUSED, PROMOTED)}, "The rules that trial 11 did not meet:"),
         ({"challenges": (REFUSED, PROMOTED)}, "The challenger takes 1.0% less time; at least 2.0% less is needed."),
@@ -90,7 +90,7 @@ def test_single_pair_is_no_finding() -> None:
     assert (made.pairs, made.tells, made.finding(0.02)) == (1, False, None)
     best = BestView(number=0, config={"FAST": True}, time_us=100.0)
     text = written(Material(search=replace(finished(), champion=None, best=best), best=None, found=found))
-    assert "| FAST | false | true | 1 | 1.300× | – | 1.300× | one pair: does not tell |" in text
+    assert "| FAST | false | true | 1 | 1.300× | – | 1.300× | one pair: not enough |" in text
 
 
 def test_equal_binaries_are_one_measurement_and_the_ablation_has_precedence() -> None:
@@ -114,7 +114,7 @@ def test_equal_binaries_are_one_measurement_and_the_ablation_has_precedence() ->
     best = BestView(number=0, config={"BLOCK": 0, "FAST": True}, time_us=100.0)
     material = Material(search=replace(finished(), champion=None, best=best), best=None, found=found)
     text = written(material)
-    assert "| 1.024× | one pair: does not tell; 1 more compile to the same binary |" in text
+    assert "| 1.024× | one pair: not enough; 1 more compile to the same binary |" in text
     assert "| BLOCK | 1 | 0 | 0 | – | – | | makes no difference: it compiles to the same binary |" in text
     effect = Effect(ratio=Interval(low=1.012, estimate=1.013, high=1.014), noise=0.002, finding="nothing")
     turned = AblationView(
@@ -148,9 +148,9 @@ def test_savings_use_times_of_the_same_rounds() -> None:
     """The baseline's own job was another session; its time must not be compared with the champion's."""
     material = confirmed((810.0, 2000.0), (900.0, 2100.0), (790.0, 2050.0))
     text = written(material, Terms(calls_per_second=1000.0, cost_per_hour=1.0))
-    assert "it saves 1.19 ms a call beside numpy: 2.46" in text
-    assert "as fast as numpy over 3 fresh processes; 810 µs beside 2 ms in the first of 3 fresh processes." in text
-    assert "Each call saves 1.19 ms beside numpy (810 µs beside 2 ms in the first of" in text
+    assert "it saves 1.19 ms a call compared with numpy: 2.46" in text
+    assert "as fast as numpy over 3 fresh processes; 810 µs compared with 2 ms in the first of 3 fresh" in text
+    assert "Each call saves 1.19 ms compared with numpy (810 µs compared with 2 ms in the first of" in text
     assert len(set(re.findall(r"saves ([\d.]+ \S+) ", text))) == 1
     assert "1,000 calls a second keep 2 devices busy with numpy and 0.81 with this kernel: 1.19 fewer" in text
     less = written(material, Terms(calls_per_second=100.0, goals=parse_goals("a=700us,b=500us,c=1us")))
@@ -169,7 +169,7 @@ def test_faster_kernel_is_decided_by_the_ratio_without_deriving_a_time() -> None
     material = confirmed((16.13, 16.5), (24.0, 16.2), (25.0, 16.0))
     text = written(material, Terms(calls_per_second=1.0, goals=parse_goals("e=0.05x,f=1.5x,t=20us,u=100us")))
     assert "Decision: fall back to numpy, which is faster: the kernel is 0.76" in text
-    assert "; 16.13 µs beside 16.5 µs in the first of 3 fresh processes." in text
+    assert "; 16.13 µs compared with 16.5 µs in the first of 3 fresh processes." in text
     assert "Nothing is saved: 0.76" in text
     assert "| e | 0.05× the fastest baseline | 0.762× | reached |" in text
     assert "| f | 1.5× the fastest baseline | 0.762× | impossible here" in text
@@ -216,11 +216,11 @@ def test_estimate_is_never_reported_as_a_finding() -> None:
     ]
     text = " ".join(to_markdown(document).split())
     for part in (
-        "Left out here is what needs measured times: samples, verdicts,",
+        "Sections that need measured times are left out: samples, verdicts,",
         "| lowest estimate | BLOCK=8, FAST=true; 3 others level with it |",
         "| a | 900 µs | ≈ 600 µs | reached by the estimate, which was never run |",
-        "| b | 550 µs | ≈ 600 µs | missed by the estimate: 1.09× faster than this is wanted |",
-        "| c | 1 µs | ≈ 600 µs | impossible on NVIDIA L4: it takes 490 µs at least |",
+        "| b | 550 µs | ≈ 600 µs | missed by the estimate: a further speed-up of 1.09× is needed |",
+        "| c | 1 µs | ≈ 600 µs | impossible on NVIDIA L4: it takes at least 490 µs |",
         "| hot | ≈ 600 µs | 533.2 µs | memory | ≈ 89% |",
         "| cold | – | 533.2 µs | memory | not estimated |",
         "| BLOCK | 99 | 2 compile failed |",
@@ -237,7 +237,7 @@ def test_report_without_estimates_says_so() -> None:
     text = written(Material(search=estimated(best=None), best=None), Terms(goals=parse_goals("a=900us")))
     for part in (
         "| a | 900 µs | – | not known: nothing was estimated |",
-        "Decision: none: nothing was run. Search on such a device.",
+        "Decision: none: nothing was run. Search on a device of this kind.",
         "Nothing was estimated.",
         "None: no value that was tried more than once failed every time.",
     ):

@@ -1,4 +1,4 @@
-"""Messages between the service and its workers; both sides import these and nothing of each other."""
+"""Messages between the service and its workers. Both sides import them, and nothing from each other."""
 
 from evo.messages.job.traffic import Activity, Answer, Delivery, HeartbeatReply, SlotReport
 from evo.messages.job.work import Ablate, Baseline, Confirm, Evaluate, FamilyRef, Job, Lease, SearchTerms

@@ -1,4 +1,4 @@
-"""What goes to and fro beside the jobs: what a slot says of itself, how a report is handed in and received."""
+"""Messages other than jobs: slot reports, deliveries of results, and heartbeats."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -6,17 +6,17 @@ from typing import Literal, TypeAlias
 from evo.results.report import Report
 
 Activity: TypeAlias = Literal["idle", "working", "waiting", "testing", "quarantined"]
-"""What a slot does; ``waiting``: another process holds its device, ``testing``: a known kernel must succeed first."""
+"""State of a slot. ``waiting``: another process holds its device; ``testing``: a known kernel must succeed first."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SlotReport:
-    """What a slot says of itself with each heartbeat.
+    """A slot's report on itself, sent with each heartbeat.
 
     Attributes:
-        detail: more of it in words, e.g. which process holds the device.
-        attempt_id: the lease that it performs now, which alone the detail is about; others may wait behind it.
-        fault: why the device is not to be trusted any more; said until the service has set it aside.
+        detail: details in words, e.g. which process holds the device.
+        attempt_id: the lease that it works on, which `detail` is about; others may wait behind it.
+        fault: why the device is not reliable any more; repeated until the service has quarantined it.
     """
 
     device_uuid: str
@@ -28,7 +28,7 @@ class SlotReport:
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
-    """A report as a worker hands it in, with the token that says for which lease."""
+    """A report as a worker delivers it, with the token of its lease."""
 
     attempt_id: int
     token: str
@@ -37,12 +37,13 @@ class Delivery:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What became of one delivery of several.
+    """Response to one delivery.
 
     Attributes:
-        status: ``accepted``; ``repeated``: it had been taken before; ``stale``: the lease ended before, drop the work;
-            ``unknown``: no such attempt; ``refused``: the report does not answer the job, and never will.
-        detail: why it was not taken; empty if it was.
+        status: ``accepted``; ``repeated``: accepted before; ``stale``: the lease has expired, drop the work;
+            ``unknown``:
+            no such attempt; ``refused``: the report does not answer the job, and repeating it is useless.
+        detail: why it was not accepted; empty if it was.
     """
 
     attempt_id: int
@@ -52,12 +53,12 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class HeartbeatReply:
-    """What the service wants the worker to know.
+    """Orders of the service to a worker.
 
     Attributes:
         cancel: attempts to drop.
-        drain: ask for no more work.
-        quarantined: UUIDs of the devices that are set aside until a person clears them.
+        drain: request no more work.
+        quarantined: UUIDs of devices that are set aside until a person clears them.
     """
 
     cancel: tuple[int, ...] = ()

@@ -1,4 +1,4 @@
-"""What the service asks of a worker: a job, and the lease that grants it."""
+"""Jobs of the service for a worker, and the leases that grant them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,10 +13,10 @@ from evo.trial.timing import Bars
 
 @dataclass(frozen=True, kw_only=True)
 class FamilyRef:
-    """Which family, exactly.
+    """Exact reference to a family.
 
     Attributes:
-        digest: over spec, templates and includes; a worker refuses a lease whose digest it cannot reproduce.
+        digest: over document, templates and includes; a worker refuses a lease whose digest it cannot reproduce.
         location: absolute path of the folder or recording on the submitting machine, or ``bundle:`` and the digest of
             an artefact of the service; None for a built-in family.
     """
@@ -28,7 +28,7 @@ class FamilyRef:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchTerms:
-    """What every job of one search has in common."""
+    """Terms shared by every job of one search."""
 
     search_id: int
     family: FamilyRef
@@ -41,7 +41,7 @@ class SearchTerms:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluate:
-    """Take one trial up the ladder: compile, resources, verify, quick gate."""
+    """Evaluate one trial: compile, check resources, verify, and time it with quick samples."""
 
     number: int
     config: Config

@@ -1,4 +1,4 @@
-"""A promoted trial, and what was asked of it."""
+"""A promoted trial with its evidence and history."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,12 +14,12 @@ from evo.trial.objective import Objective
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """One change of a champion's standing after its promotion.
+    """One change of a champion's status after its promotion.
 
     Attributes:
-        current: whether it was the current champion afterwards.
+        current: True if it was the current champion afterwards.
         reason: ``rolled back: …``, ``restored: …``, or what replaced it.
-        by: the name of the user; None where a promotion did it.
+        by: name of the user; None for a change made by a promotion.
     """
 
     at: datetime
@@ -30,13 +30,13 @@ class Decision:
 
 @dataclass(frozen=True, kw_only=True)
 class ChampionView:
-    """A promoted trial with the evidence it rests on.
+    """A promoted trial with its evidence.
 
     Attributes:
-        time_us: median of the confirmation's first process; further ones are in `report.repeats`.
-        place: where it was timed, and for which GPU its build was gated if that is another one; in words.
-        decisions: every change of its standing since its promotion, oldest first.
-        retired_by: the name of who rolled it back or restored another; None where a better one replaced it.
+        time_us: median of the confirmation's first process; further processes are in `report.repeats`.
+        place: the device that timed it and, if it is another one, the GPU whose limits its build meets; in words.
+        decisions: every change of its status since its promotion, oldest first.
+        retired_by: name of the user who rolled it back or restored another; None where a better one replaced it.
     """
 
     id: int
@@ -64,16 +64,16 @@ class ChampionView:
 
     @property
     def timed(self) -> str:
-        """Of which process `time_us` and the interval beside it are, in words."""
+        """The processes that `time_us` and its interval come from, in words."""
         return timed_text(1 if self.report is None else 1 + len(self.report.repeats))
 
 
 @dataclass(frozen=True, kw_only=True)
 class RetiredView:
-    """A champion that a search promoted and that is none any more.
+    """A former champion of this search.
 
     Attributes:
-        reason: ``rolled back: …`` in the words of who did so, or what replaced it.
+        reason: ``rolled back: …`` in the user's words, or what replaced it.
     """
 
     id: int
@@ -84,11 +84,11 @@ class RetiredView:
 
 @dataclass(frozen=True, kw_only=True)
 class AblationView:
-    """One switch of a champion turned, and what came of it.
+    """One changed switch of a champion, and its measurement.
 
     Attributes:
-        ablated: the samples, or why there are none; None while it waits, or where that was never measured.
-        effect: what the samples say.
+        ablated: the samples, or why there are none; None while it waits, or if it was never measured.
+        effect: the effect that the samples show.
     """
 
     champion_id: int
@@ -101,11 +101,11 @@ class AblationView:
 
 
 def decision_text(decision: Decision) -> str:
-    """One decision with its moment and its author: ``restored: measured again, 2026-01-31 10:00 UTC by ada``."""
+    """Describe one decision with its time and author: ``restored: measured again, 2026-01-31 10:00 UTC by ada``."""
     return f"{decision.reason}, {decision.at:%Y-%m-%d %H:%M} UTC{'' if decision.by is None else f' by {decision.by}'}"
 
 
 def retired_text(champion: ChampionView) -> str:
-    """Why it is no champion any more, when and by whom: ``rolled back: slower, 2026-01-31 10:00 UTC by ada``."""
+    """Describe why, when and by whom it was retired: ``rolled back: slower, 2026-01-31 10:00 UTC by ada``."""
     when = "" if champion.retired_at is None else f", {champion.retired_at:%Y-%m-%d %H:%M} UTC"
     return f"{champion.retired_reason}{when}{'' if champion.retired_by is None else f' by {champion.retired_by}'}"

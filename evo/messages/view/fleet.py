@@ -22,11 +22,11 @@ class FamilyView:
 
 @dataclass(frozen=True, kw_only=True)
 class SlotView:
-    """One device of a worker, as the worker last spoke of it.
+    """One device of a worker, as the worker last reported it.
 
     Attributes:
         activity: None before the first heartbeat.
-        quarantined_at: since when it is set aside; a person clears it.
+        quarantined_at: when it was set aside; a person clears it.
     """
 
     device_uuid: str
@@ -42,10 +42,10 @@ class WorkerView:
 
     Attributes:
         slots: in the order of `devices`.
-        silent_s: seconds since then by the clock of the service, which need not agree with the reader's.
-        left_at: when it ended in order; None while it works, and also when it just fell silent.
-        drain: it gets no more work, but finishes what it has.
-        note: what troubles it, e.g. a full disk.
+        silent_s: seconds since `seen_at` by the service's clock, which may differ from the reader's.
+        left_at: when it shut down normally; None while it works, and also if it only went silent.
+        drain: it gets no more work, but finishes the work it has.
+        note: a problem of the worker, e.g. a full disk.
     """
 
     id: str

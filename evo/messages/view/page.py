@@ -1,4 +1,4 @@
-"""Parts of lists, and what was collected."""
+"""Pages of lists, and the result of a clean-up."""
 
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -6,15 +6,15 @@ from typing import Generic, TypeVar
 
 @dataclass(frozen=True, kw_only=True)
 class Collected:
-    """What was taken out of database and artefact store.
+    """Items that a clean-up removed from database and artefact store.
 
     Attributes:
-        searches_thinned: champions rest on them; only the reports on their other trials went.
-        workers_deleted: not heard of for that long, without leases and devices set aside.
-        tokens_deleted: refused for that long.
-        families_deleted: uploaded versions that no search used, and that are not the latest.
-        files_deleted: of the artefact store, which no row names.
-        bytes_kept: of artefacts, where they were counted.
+        searches_thinned: searches that champions rest on; only the reports on their other trials were removed.
+        workers_deleted: workers silent for the given time, without leases and quarantined devices.
+        tokens_deleted: tokens invalid for the given time.
+        families_deleted: uploaded versions that no search used and that are not the latest.
+        files_deleted: files of the artefact store that no row refers to.
+        bytes_kept: bytes of remaining artefacts, if they were counted.
     """
 
     searches_deleted: int = 0
@@ -33,7 +33,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, kw_only=True)
 class Page(Generic[Item]):
-    """Part of a list; `next` is the cursor of the following part, None at the end."""
+    """One page of a list; `next` is the cursor of the next page, None at the end."""
 
     items: tuple[Item, ...]
     next: str | None = None

@@ -24,7 +24,7 @@ from evo.trial.timing import Timing
 
 @dataclass(frozen=True, kw_only=True)
 class SpaceView:
-    """How large a space is; `valid_count` is None where it is too large to count."""
+    """Size of a space; `valid_count` is None where it is too large to count."""
 
     product_size: int
     valid_count: int | None
@@ -32,13 +32,13 @@ class SpaceView:
 
 @dataclass(frozen=True, kw_only=True)
 class BestView:
-    """The trial whose figure stands for a search.
+    """The trial whose time represents a search.
 
     Attributes:
-        time_us: its leading time, from `source`: confirmed where a confirmation timed it.
-        estimated: its time was modelled; nothing ran.
+        time_us: its leading time, from `source`: confirmed if a confirmation timed it.
+        estimated: True if its time was modelled and nothing ran.
         interval: of a confirmed time, in µs.
-        quick_us: median of its quick samples, where `time_us` is confirmed.
+        quick_us: median of its quick samples, if `time_us` is confirmed.
         speedup: over the fastest baseline, from the same source.
     """
 
@@ -59,7 +59,7 @@ class BestView:
 
 @dataclass(frozen=True, kw_only=True)
 class RooflineView:
-    """The least time the problem can take here, and the fraction of that limit the best trial reaches."""
+    """Least possible time of the problem here, and the fraction of that limit that the best trial reaches."""
 
     floor_us: float
     bound: str
@@ -68,7 +68,7 @@ class RooflineView:
 
 @dataclass(frozen=True, kw_only=True)
 class ChallengeView:
-    """One trial's challenge to the incumbent, and what came of it."""
+    """One trial's challenge to the incumbent, and its verdict."""
 
     trial: int
     verdict: Verdict
@@ -76,13 +76,13 @@ class ChallengeView:
 
 @dataclass(frozen=True, kw_only=True)
 class ProvingView:
-    """The confirmation or ablation that a search is at.
+    """The confirmation or ablation that a search is running.
 
     Attributes:
         trial: the challenger's number; None for an ablation.
-        since: when a worker took it up; None while it waits.
-        elapsed_s: for how long it has had it.
-        detail: what that worker is doing of it, as it last said; or that it is at something else.
+        since: when a worker started it; None while it waits.
+        elapsed_s: seconds since then.
+        detail: the worker's current step, as last reported; or that the worker is busy with something else.
     """
 
     job: Literal["confirm", "ablate"]
@@ -97,8 +97,8 @@ class WarmStartView:
     """Recorded results that a search begins with.
 
     Attributes:
-        source: where they were recorded, as the submitter calls it.
-        used: configs that are tried first; `invalid` are not in the space, and `spare` were more than can be used.
+        source: where they were recorded, in the submitter's words.
+        used: configs that are tried first; `invalid` ones are not in the space, and `spare` ones exceed the limit.
     """
 
     source: str
@@ -109,11 +109,11 @@ class WarmStartView:
 
 @dataclass(frozen=True, kw_only=True)
 class WebhookView:
-    """Who is told when a search ends.
+    """Notification of a URL when a search ends.
 
     Attributes:
-        attempts: deliveries tried so far; `error` is what the last one met with.
-        given_up: it was tried for the last time.
+        attempts: number of deliveries tried; `error` is the last one's failure.
+        given_up: True after the last attempt.
     """
 
     url: str
@@ -133,24 +133,23 @@ class SearchView:
         counts: trials by outcome kind.
         best: the trial of its own champion, else the fastest confirmed trial, else the fastest by quick samples.
         unconfirmed: a trial whose quick samples are faster than a confirmed `best`; None where there is none.
-        speedup: of the best trial over the fastest baseline, confirmed where `best` is; `best.speedup` says over which.
-        gains: what searching was worth: over the default config and over the median random one; empty in lists.
-        elapsed_s: of running, pauses left out.
-        overhead_ms: median over trials of what the search itself cost: time in which no compiler and no device
-            worked, though there was work to be had; `overhead_mean_ms` is the mean of the same.
-        delivery_ms: median over trials of the time that leases and results were on their way; the device did not wait.
-        priority: workers serve a search of higher priority first; of equal ones the older.
-        cost: of running so far, where the budget gives a rate.
-        warm_start: what of recorded results it was given to begin with.
-        webhook: who is told when it ends, and whether that worked.
-        requirements: what a device must have to be given work of it.
-        proving: what is confirmed or ablated now.
-        unchallenged: why it ended without its best trial challenging the champion; None where one did.
-        obstacle: why its work waits, in the words of the last worker that could not do it; None once some is done.
-        retired: those it promoted that are champions no more, the newest first.
-        device_uuid: the one unit that is given work of it; None: any that fits.
-        warnings: sentences about the family that the search goes on in spite of, each with a way out, and those of
-            `quick_gaps`.
+        speedup: of the best trial over the fastest baseline, confirmed if `best` is; `best.speedup` names the baseline.
+        gains: gains of the search over the default config and over the median random one; empty in lists.
+        elapsed_s: running time without pauses.
+        overhead_ms: median over trials of the search's own cost: time in which no compiler and no device worked
+            although work was available; `overhead_mean_ms` is the mean.
+        delivery_ms: median over trials of the transport time of leases and results; the device did not wait.
+        priority: workers serve searches of higher priority first; among equal ones the older.
+        cost: cost of running so far, if the budget gives a rate.
+        warm_start: recorded results that it began with.
+        webhook: URL that is notified when it ends, and the state of the delivery.
+        requirements: what a device must have to receive work of it.
+        proving: the confirmation or ablation under way.
+        unchallenged: why it ended without a challenge by its best trial; None if there was one.
+        obstacle: why its work waits, as the last worker reported; None once some is done.
+        retired: its former champions, newest first.
+        device_uuid: the only device that receives work of it; None: any that fits.
+        warnings: problems of the family that do not stop the search, each with a remedy, and those of `quick_gaps`.
     """
 
     id: int
@@ -207,17 +206,17 @@ class SearchView:
 
     @property
     def place(self) -> str:
-        """Where its times come from, in words."""
+        """Origin of its times, in words."""
         return place_text(self.device, self.objective)
 
     def fits(self, device: Device) -> bool:
-        """Whether a device may work for it: the same model, with what is required; the very unit if it is pinned."""
+        """True if a device may work for it: same model, all requirements met, and the pinned unit, if any."""
         same = all(getattr(device, name) == getattr(self.device, name) for name in ("kind", "model", "architecture"))
         return same and self.device_uuid in (None, device.uuid) and self.requirements.lacking(device) is None
 
     @property
     def rolled_back(self) -> str | None:
-        """Which champion of its own was rolled back last and why; None where none was, or it has a champion now."""
+        """Its last rolled-back champion and the reason; None if there is none, or it has a champion now."""
         if self.champion is not None and self.champion.search_id == self.id:
             return None
         found = next((each for each in self.retired if each.rolled_back), None)
@@ -225,14 +224,14 @@ class SearchView:
 
     @property
     def estimated(self) -> bool:
-        """Whether its times are estimates: nothing is run."""
+        """True if its times are estimates: nothing is run."""
         return self.device.runs == "nothing"
 
 
 def gap_texts(challenges: Sequence[ChallengeView]) -> tuple[str, ...]:
-    """Sentences on challenges whose confirmed time differs much from the quick one: one in full, the others in short.
+    """Describe challenges whose confirmed time differs much from the quick one: one in full, the others briefly.
 
-    The promoted trial is the one in full, or without one the first.
+    The promoted trial is described in full or, without one, the first.
     """
     found = [(each, rule) for each in challenges if (rule := each.verdict.quick_gap) is not None]
     if not found:

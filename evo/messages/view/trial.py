@@ -16,7 +16,7 @@ class AttemptView:
     """One lease of one job.
 
     Attributes:
-        report: of a confirmation that came to an end, samples included.
+        report: for a confirmation that ended, including samples.
     """
 
     id: int
@@ -35,16 +35,16 @@ class TrialView:
     """One trial.
 
     Attributes:
-        time_us: the leading time, from `source`: confirmed where a confirmation timed this trial or its binary, else
-            the median of the quick samples in `outcome`, or an estimate.
+        time_us: the leading time, from `source`: confirmed if a confirmation timed this trial or its binary, else the
+            median of the quick samples in `outcome`, or an estimate.
         source: None where there is no time.
-        quick_us: median of the quick samples, where `time_us` is confirmed.
-        confirmed: what the confirmation measured; None where there was none.
-        suspect: so much faster than every baseline that a person should look.
-        overhead_ms: time in which no compiler and no device worked on its account.
-        delivery_ms: that its lease and its result were on their way.
-        uncovered: cases the config has no kernel for, with the reason.
-        attempts: every lease of its evaluation and confirmations; only when one trial is asked for.
+        quick_us: median of the quick samples, if `time_us` is confirmed.
+        confirmed: result of the confirmation; None where there was none.
+        suspect: True if it is so much faster than every baseline that a person should check it.
+        overhead_ms: time in which no compiler and no device worked because of it.
+        delivery_ms: transport time of its lease and its result.
+        uncovered: cases that the config has no kernel for, with the reason.
+        attempts: every lease of its evaluation and confirmations; only when one trial is requested.
     """
 
     id: int

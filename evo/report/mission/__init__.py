@@ -1,4 +1,4 @@
-"""The mission as data: attention at two shapes on an NVIDIA L4, and the times it is held against."""
+"""The mission as data: attention at two shapes on an NVIDIA L4, and its target times."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from evo.messages.view import SearchView, TrialView
 
 @dataclass(frozen=True, kw_only=True)
 class Goal:
-    """A time to reach on the mission's GPU."""
+    """A target time on the mission's GPU."""
 
     time_us: float
     source: str
@@ -17,14 +17,14 @@ class Goal:
 
 @dataclass(frozen=True, kw_only=True)
 class Mission:
-    """What is searched, and the times it is held against.
+    """Problems of a mission, and its target times.
 
     Attributes:
-        problems: shapes, each searched by itself for an equal part of the time.
-        model: the GPU that the goals are for.
-        policy: fields that override the default policy's; none leaves it as it is.
-        trials: of each search at most; None: the time alone ends them.
-        rehearsal: small, so that the whole way is walked; its figures stand for nothing else.
+        problems: shapes, searched one after another for equal parts of the time.
+        model: the GPU of the goals.
+        policy: fields that override the default policy.
+        trials: largest number of trials of each search; None: only the time limits them.
+        rehearsal: True for a small run that only exercises the whole procedure; its figures mean nothing else.
     """
 
     family: str = "sdpa"
@@ -58,7 +58,7 @@ REHEARSAL = Mission(
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What a search of one of the shapes came to; `best` with its outcome, None where nothing could be measured."""
+    """Result of the search of one shape; `best` with its outcome, None where nothing could be measured."""
 
     search: SearchView
     best: TrialView | None

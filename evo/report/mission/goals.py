@@ -1,4 +1,4 @@
-"""A mission's goals beside what was reached, and beside the least that is possible."""
+"""Compare a mission's goals with the reached times and with the least possible time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -19,13 +19,13 @@ CACHES: tuple[Literal["hot", "cold"], ...] = ("hot", "cold")
 
 @dataclass(frozen=True)
 class Limits:
-    """The roofline's floors of a device in µs, by cache; false where none is known."""
+    """Roofline limits of a device in µs, by cache mode; false where none is known."""
 
     floors_us: Mapping[str, float]
 
     @classmethod
     def of(cls, device: Device, work: Work | None, objective: Objective) -> "Limits":
-        """With everything in the cache, and with nothing there."""
+        """Return the limits with all data in the cache, and with none."""
         floors_us: dict[str, float] = {}
         for cache in CACHES:
             limit = device_roofline(device, work, replace(objective, cache=cache))
@@ -41,26 +41,26 @@ class Limits:
 
     @property
     def least_us(self) -> float:
-        """No kernel takes less; 0 where no limit is known."""
+        """Lower bound of every kernel's time; 0 where no limit is known."""
         return min(self.floors_us.values(), default=0.0)
 
 
 def goals_table(mission: Mission, search: SearchView, work: Work | None, reached_us: float) -> str:
-    """Each goal with what became of it; a rehearsal's problem is not the one they are for."""
+    """Return each goal with its status. A rehearsal's goals are not compared, because its problem is another one."""
     if mission.rehearsal:
         rows = [(time_text(goal.time_us), goal.source, "not compared") for goal in mission.goals]
         return table((f"goal on {mission.model}", "from", "in this rehearsal"), rows)
     limits = Limits.of(known(mission.model), work, search.objective)
-    bound = f"\n\nThe least it can take on {mission.model} is {limits}, by its datasheet." if limits else ""
+    bound = f"\n\nThe least possible time on {mission.model} is {limits}, by its datasheet." if limits else ""
     same = search.device.model == mission.model
     judged = _on_the_model if same else _elsewhere
     rows = [(time_text(goal.time_us), goal.source, judged(goal, reached_us, limits.least_us)) for goal in mission.goals]
-    here = "here" if same else f"on {search.device.model}, which says nothing about it"
+    here = "here" if same else f"on {search.device.model}, which cannot be compared"
     return table((f"goal on {mission.model}", "from", here), rows) + bound
 
 
 def _on_the_model(goal: Goal, reached_us: float, least_us: float) -> str:
-    """What was reached is not impossible, whatever the datasheet says of clocks."""
+    """Judge a goal; a time that was reached is possible, whatever the datasheet's clocks imply."""
     if reached_us <= goal.time_us:
         return "reached"
     return _impossible(goal, least_us) or f"open: {factor_text(reached_us / goal.time_us)} of it"

@@ -1,4 +1,4 @@
-"""The report of a mission as Markdown: what was found on which GPU, against the goals and against what is possible."""
+"""Report of a mission as Markdown: results on the GPU, compared with the goals and with the limits."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -18,10 +18,10 @@ _SOURCES = {"measured": "measured here", "table": "from its datasheet"}
 def mission_report(
     mission: Mission, results: Sequence[Result], works: Sequence[Work | None], missing: Sequence[str]
 ) -> str:
-    """The whole document.
+    """Return the whole document.
 
     Args:
-        works: what each result's problem needs at least.
+        works: least work of each result's problem.
         missing: what `doctor` did not find, one line each.
     """
     parts = ["# Mission report", *_warnings(mission, results)]
@@ -37,7 +37,10 @@ def mission_report(
 
 def _warnings(mission: Mission, results: Sequence[Result]) -> Iterator[str]:
     if mission.rehearsal:
-        yield "**A rehearsal: small problems, few trials, to walk the whole way once. Its figures mean nothing else.**"
+        yield (
+            "**A rehearsal: small problems and few trials exercise the whole procedure once. Its figures mean nothing "
+            "else.**"
+        )
     for model in dict.fromkeys(result.search.device.model for result in results):
         if model != mission.model:
             yield (
@@ -46,18 +49,18 @@ def _warnings(mission: Mission, results: Sequence[Result]) -> Iterator[str]:
             )
     for users in dict.fromkeys(_environment(result).get("shared_with") for result in results):
         if users:
-            yield f"**The device was in use by {users} as well: the times are not to trust.**"
+            yield f"**The device was also used by {users}: the times are not reliable.**"
 
 
 def _where(results: Sequence[Result]) -> str:
     device = results[0].search.device
-    told = {"device": f"{device.model} ({device.kind}, {device.architecture})", "uuid": device.uuid, **device.software}
-    told |= {name: value for name, value in _environment(results[0]).items() if name not in told and " " not in name}
-    return table(("", ""), list(told.items()))
+    facts = {"device": f"{device.model} ({device.kind}, {device.architecture})", "uuid": device.uuid, **device.software}
+    facts |= {name: value for name, value in _environment(results[0]).items() if name not in facts and " " not in name}
+    return table(("", ""), list(facts.items()))
 
 
 def _calibration(results: Sequence[Result]) -> str:
-    """What the device can do, and how steady it was."""
+    """Describe the device's peak rates and its noise."""
     device, rows = results[0].search.device, []
     if device.ceilings is not None:
         limits = device.ceilings
@@ -90,7 +93,7 @@ def _shape(mission: Mission, result: Result, work: Work | None) -> Iterator[str]
     limits = Limits.of(search.device, work, search.objective)
     if limits:
         reached = percent_text(limits.least_us / reached_us)
-        yield f"The least it can take here is {limits}: {reached} is reached."
+        yield f"The least possible time here is {limits}: {reached} is reached."
     yield goals_table(mission, search, work, reached_us)
     yield _decision(search)
 
@@ -109,11 +112,11 @@ def _times(result: Result) -> str:
     if search.champion is not None:
         name, time_us = f"champion {search.champion.id}, confirmed, {search.champion.timed}", search.champion.time_us
         kept = saving(search, search.champion, time_us)
-        beside = "no baseline ran" if kept is None else f"{factor_text(kept.factor)} as fast"
-        rows.insert(0, (name, time_text(time_us), beside))
+        speedup = "no baseline ran" if kept is None else f"{factor_text(kept.factor)} as fast"
+        rows.insert(0, (name, time_text(time_us), speedup))
     baselines = sorted(search.baselines.items(), key=lambda item: item[1].median_us)
     rows += [(f"baseline {name}", _time(timing), "") for name, timing in baselines]
-    return table(("", search.objective.cache, "beside the fastest baseline"), rows)
+    return table(("", search.objective.cache, "compared with the fastest baseline"), rows)
 
 
 def _time(timing: Timing) -> str:
@@ -140,13 +143,13 @@ def _champion(search: SearchView) -> str:
 
 
 def _decision(search: SearchView) -> str:
-    """Keep it, fall back, or try further."""
+    """Return the decision: keep the champion, fall back, or continue."""
     champion = search.champion
     if champion is None:
-        return "Decision: nothing to keep yet; search longer, or look at what failed (`kernel-evo trials`)."
+        return "Decision: nothing to keep yet; search longer, or check the failures (`kernel-evo trials`)."
     kept = saving(search, champion, champion.time_us)
     if kept is None:
-        return "Decision: open; no baseline ran beside it, so nothing says whether it is worth keeping."
+        return "Decision: open; no baseline ran with it, so its value is not known."
     if not kept.faster:
         return f"Decision: fall back to {kept.baseline}, which is faster: the kernel is {kept.as_fast}."
     return f"Decision: keep champion {champion.id}; it is {kept.as_fast}."
@@ -165,7 +168,7 @@ def _effort(results: Sequence[Result]) -> str:
 
 
 def _reached(result: Result) -> float | None:
-    """The confirmed time where there is one; else the best trial's."""
+    """Return the confirmed time if there is one, else the best trial's."""
     if result.search.champion is not None:
         return result.search.champion.time_us
     return None if result.search.best is None else result.search.best.time_us

@@ -33,10 +33,8 @@ class Standpoints:
     """A view of the search that uses all trials, and an independent one that ignores the advice and its descendants.
 
     A config that was fast elsewhere may be the best of the wrong region, yet better than everything found at first, so
-    that
-    a search which uses it stays there. The independent view finds what it would have found without advice, in at most
-    4/3
-    of the trials. Once it has found a config as fast, all trials are its own.
+    that a search which uses it stays there. The independent view finds what it would have found without advice, in at
+    most 4/3 of the trials. Once it has found a config as fast, all trials are its own.
 
     Attributes:
         whole: uses every trial.

@@ -21,8 +21,7 @@ class Neighbourhood:
     """Configs that differ from a given one in one value, or in one value and the changes it requires.
 
     Constraints may tie tunables together, e.g. require two sizes to be equal. Then no single change leads from one
-    valid
-    config to the next; `Relinking` finds the other changes.
+    valid config to the next; `Relinking` finds the other changes.
     """
 
     def __init__(self, space: Space) -> None:

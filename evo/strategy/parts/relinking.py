@@ -23,10 +23,8 @@ class Relinking:
     """Configs that differ from a given one in one value and in the changes it requires.
 
     Constraints tie tunables together: e.g. the copy engine needs a producer warp, which needs other stages. A change of
-    one
-    value is then invalid, and so are most pairs of changes. A path starts at a valid config that has the wanted value,
-    and
-    takes over the given config's values one after another while the result stays valid.
+    one value is then invalid, and so are most pairs of changes. A path starts at a valid config that has the wanted
+    value, and takes over the given config's values one after another while the result stays valid.
     """
 
     def __init__(self, space: Space) -> None:

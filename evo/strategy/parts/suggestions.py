@@ -19,8 +19,7 @@ class Suggestions:
         rows: shape (n, tunables).
         origins: name of the operator that made each row, shape (n,).
         parents: positions of both parents among the observations, shape (n, 2); the same one twice for a mutation, −1
-            for
-            none.
+            for none.
     """
 
     rows: Indices

@@ -87,8 +87,7 @@ class Surrogate:
     """Gaussian process on speed, and a local probability of success.
 
     Speed, the inverse of time, separates fast configs from each other more than slow ones. The length scales depend on
-    a
-    prefix of the history alone, so a restarted search finds the same ones.
+    a prefix of the history alone, so a restarted search finds the same ones.
 
     Args:
         aligned: True adds the alignment of numbers as a coordinate.
