@@ -470,7 +470,7 @@ def test_second_run_replays_stored_runs_with_the_same_result(
         (["--spaces", "EMPTY"], r"--spaces: .* is no folder of recordings"),
         (["--spaces", "BROKEN"], r"--spaces: .*broken.json is no recording: broken: expected a Kernel Tuner cache"),
         (["--space", "nope"], r"--space: no recording begins with 'nope': convolution-RTX_3090.json.gz, "),
-        (["--contestant", "nobody"], "--contestant: nobody is called 'nobody'; there are: portfolio, tpe, "),
+        (["--contestant", "nobody"], "--contestant: no contestant is called 'nobody'; there are: portfolio, "),
         (["--seeds", "1"], "argument --seeds: expected a whole number from 2 on, got '1'"),
         (["--jobs", "-1"], "argument --jobs: expected a whole number from 0 on, got '-1'"),
         (["--share", "nan"], "argument --share: expected a number between 0 and 1, got 'nan'"),

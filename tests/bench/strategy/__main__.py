@@ -103,7 +103,7 @@ def _chosen(names: Sequence[str] | None, quick: bool) -> list[Contestant]:
     everybody = [each for each in tournament.contestants().values() if each.name not in variants]
     known = [each.name for each in everybody]
     if unknown := [name for name in names or () if name not in known]:
-        raise InvalidInput("--contestant", f"nobody is called {unknown[0]!r}; there are: {', '.join(known)}")
+        raise InvalidInput("--contestant", f"no contestant is called {unknown[0]!r}; there are: {', '.join(known)}")
     if names:
         return [each for each in everybody if each.name in (report.DEFAULT, *names)]
     return [each for each in everybody if each.share == 1.0 or not quick]
