@@ -38,21 +38,21 @@ POLICY = Policy(
 class Workshop:
     """A ladder on this GPU, and the outcome of each fault."""
 
-    def __init__(self, gpu: Device, folder: Path) -> None:
-        self.gpu = gpu
-        self.package = find(str(FAMILY))
+    def __init__(self, gpu: Device, folder: Path, family: Path = FAMILY, tunable: str = "FAULT") -> None:
+        self.gpu, self.tunable = gpu, tunable
+        self.package = find(str(family))
         self.ladder = Ladder("cuda", folder / "cache", folder)
         self.copy = Families(folder / "families").add(self.package)
 
     def outcome(self, fault: str, **changes: object) -> Outcome:
-        work, config = self._work(**changes), {"FAULT": fault, "REPEAT": 1}
+        work, config = self._work(**changes), {self.tunable: fault, "REPEAT": 1}
         return self.ladder.evaluate(work, Evaluate(number=0, config=config), self.ladder.build(work, config)).outcome
 
     def confirmed(self, fault: str) -> tuple[ConfirmReport, Verdict]:
         """Challenge a correct kernel that does all work eight times."""
         work = self._work()
-        slow = {"FAULT": "none", "REPEAT": 8}
-        job = Confirm(challenger={"FAULT": fault, "REPEAT": 1}, incumbent=slow, seed=5)
+        slow = {self.tunable: "none", "REPEAT": 8}
+        job = Confirm(challenger={self.tunable: fault, "REPEAT": 1}, incumbent=slow, seed=5)
         report = self.ladder.confirm(work, job, self.ladder.prepare(work, job))
         return report, judge(report, POLICY, 1, np.random.default_rng(0))
 

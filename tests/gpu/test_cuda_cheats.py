@@ -1,0 +1,38 @@
+"""CUDA kernels that cheat are never promoted, whichever trick they use; the honest kernel of the same family is."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evo.device import Device
+from evo.trial.outcome import Measured
+from templates.registry import find
+from tests.gpu.test_planted_faults import Workshop
+
+FAMILY = Path(__file__).parent.parent / "data" / "families" / "cheating_cuda"
+(TRICK,) = (each for each in find(str(FAMILY)).family.implementation("cuda").tunables if each.name == "TRICK")
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(scope="module")
+def workshop(gpu: Device, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
+    made = Workshop(gpu, tmp_path_factory.mktemp("workshop"), family=FAMILY, tunable="TRICK")
+    yield made
+    made.ladder.close()
+
+
+@pytest.mark.parametrize("trick", [value for value in TRICK.values if value != "none"])
+def test_trick_is_refused(workshop: Workshop, trick: str) -> None:
+    if isinstance(workshop.outcome(trick), Measured):
+        report, verdict = workshop.confirmed(trick)
+        assert not verdict.promote, report.answers
+        assert report.failure is not None or verdict.refuted is not None, verdict.summary
+
+
+def test_honest_kernel_of_the_same_family_is_measured_and_right(workshop: Workshop) -> None:
+    assert isinstance(workshop.outcome("none"), Measured)
+    report, verdict = workshop.confirmed("none")
+    assert report.failure is None
+    assert verdict.refuted is None

@@ -1,0 +1,35 @@
+"""The cheats that the GPU tests try are kernels that compile, and each differs from the honest one."""
+
+from pathlib import Path
+
+import pytest
+
+from evo.estimate.target import known
+from evo.trial.objective import Objective
+from templates.registry import find
+from templates.render import render
+from workers.backends.cuda.nvrtc import NoNvrtcError, NvrtcCompiler
+from workers.build import Artefact, Unit
+
+FAMILY = Path(__file__).parent.parent / "data" / "families" / "cheating_cuda"
+LEAST_TRICKS = 25
+
+
+def test_each_trick_compiles_to_a_kernel_of_its_own() -> None:
+    try:
+        compiler = NvrtcCompiler()
+    except NoNvrtcError as error:
+        pytest.skip(str(error))
+    package, device = find(str(FAMILY)), known("sm_80")
+    problem = package.family.problem("N=131", "cuda")  # where one trick shows that is right at 256 alone
+    (trick,) = (each for each in package.family.implementation("cuda").tunables if each.name == "TRICK")
+    found: dict[str, str] = {}
+    for value in trick.values:
+        config = {"TRICK": value, "REPEAT": 1}
+        candidate = package.family.candidate(config, problem, device, Objective())
+        source = render(package, "cuda", config, problem, candidate.derived)
+        made = compiler.compile(Unit(source=source, architecture="sm_80", entry="cheating"), timeout_s=60)
+        assert isinstance(made, Artefact), f"{value}: {made}"
+        found.setdefault(made.digest, str(value))
+    assert len(found) == len(trick.values), f"only these differ: {sorted(found.values())}"
+    assert len(found) > LEAST_TRICKS
