@@ -1,4 +1,4 @@
-"""What each switch of a search's champion is worth: ask for it, and look at it."""
+"""Ablations of champions: start one, read its effects."""
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -14,19 +14,21 @@ router = rest_router("/searches/{search_id}/ablation", tag="searches")
 
 
 class AblationRequest(BaseModel):
-    """Which changes."""
+    """Changes to measure."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    values: bool = Field(default=False, description="the neighbouring values of tunables that are no switches, too")
+    values: bool = Field(
+        default=False, description="also measure the neighbouring values of tunables that are no switches"
+    )
 
 
 @router.post("", status_code=202)
 @allow("submitter")
 def start_ablation(search_id: Id, body: AblationRequest, service: ServiceDep) -> SearchView:
-    """Measure what each switch of a finished search's champion is worth; one that is under way is left alone.
+    """Measure the effect of each switch of a finished search's champion. An ablation in progress is left unchanged.
 
-    The search is `ablating` until that is done, and `finished` again then. Nothing is promoted.
+    The search is `ablating` until all effects are measured, then `finished` again. Nothing is promoted.
     """
     service.conductor.orders.ablate(search_id, values=body.values)
     with service.database.read() as session:
@@ -36,7 +38,7 @@ def start_ablation(search_id: Id, body: AblationRequest, service: ServiceDep) ->
 @router.get("")
 @allow("viewer")
 def get_ablation(search_id: Id, service: ServiceDep) -> tuple[AblationView, ...]:
-    """Every change of its champions that was asked for, with what is known of it; the latest where it was repeated."""
+    """Return every change of its champions with its effect so far; of repeated changes the latest."""
     with service.database.read() as session:
         Archive(session).search(search_id)
         return ablation_views(session, search_id)

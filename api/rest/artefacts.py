@@ -1,4 +1,4 @@
-"""Files under the SHA-256 of their content."""
+"""Artefacts: files addressed by the SHA-256 of their content."""
 
 from typing import Annotated
 
@@ -21,7 +21,7 @@ _BYTES = {BINARY: {"schema": {"type": "string", "format": "binary"}}}
 async def put_artefact(
     digest: Digest, request: Request, service: ServiceDep, content_type: Annotated[str, Header()] = BINARY
 ) -> ArtefactView:
-    """Store the body; storing it again changes nothing."""
+    """Store the body. Storing it again changes nothing."""
     return await run_in_threadpool(_put, service, digest, await request.body(), content_type)
 
 
@@ -34,7 +34,7 @@ def _put(service: Service, digest: str, content: bytes, media_type: str) -> Arte
 @router.get("/{digest}", response_class=Response, responses={200: {"content": _BYTES}})
 @allow("viewer")
 def get_artefact(digest: Digest, service: ServiceDep) -> Response:
-    """The bytes, always as a download: what a worker sent is never shown as a page."""
+    """Return the bytes as a download. A worker's file is never shown as a page."""
     with service.database.read() as session:
         _, content = service.artefacts.get(session, digest)
     headers = {"X-Content-Type-Options": "nosniff", "ETag": f'"{digest}"'}

@@ -1,4 +1,4 @@
-"""Champions and the way back from one."""
+"""Champions: list, rollback, restore."""
 
 from typing import Annotated
 
@@ -23,19 +23,19 @@ router = rest_router("/champions", tag="champions")
 
 
 class ChampionQuery(PageQuery):
-    """Which champions; by default the current ones."""
+    """Filters of champions; by default the current ones."""
 
     family: str | None = None
     problem: str = Field(default="", description="fields that must be equal, e.g. `B=1,H=8`")
     device: str | None = Field(default=None, description="a device model")
-    history: bool = Field(default=False, description="also those that were replaced or rolled back")
+    history: bool = Field(default=False, description="include champions that were replaced or rolled back")
     sort: ChampionOrder = "newest"
 
 
 @router.get("")
 @allow("viewer")
 def list_champions(query: Annotated[ChampionQuery, Query()], service: ServiceDep) -> Page[ChampionView]:
-    """Champions, newest first unless sorted otherwise."""
+    """Return champions, newest first unless sorted otherwise."""
     wanted = ChampionFilter(
         family=query.family,
         problem=split_assignments(query.problem, "problem"),
@@ -52,7 +52,7 @@ def list_champions(query: Annotated[ChampionQuery, Query()], service: ServiceDep
 @router.get("/{champion_id}")
 @allow("viewer")
 def get_champion(champion_id: Id, service: ServiceDep, response: Response) -> ChampionView:
-    """One champion with its evidence. Its `ETag` says whether it is the current one."""
+    """Return one champion with its evidence. Its `ETag` covers whether it is the current one."""
     with service.database.read() as session:
         row = Champions(session).champion(champion_id)
     response.headers["etag"] = champion_tag(row)
@@ -62,7 +62,7 @@ def get_champion(champion_id: Id, service: ServiceDep, response: Response) -> Ch
 @router.post("/{champion_id}/rollback")
 @allow("submitter")
 def roll_back_champion(champion_id: Id, body: Rollback, service: ServiceDep, if_match: IfMatch = None) -> ChampionView:
-    """Retire the current champion; the one it replaced is current again. Returns the retired one."""
+    """Retire the current champion; the one it replaced becomes current again. Returns the retired one."""
     with service.database.write() as session:
         champions = Champions(session)
         require(if_match, champion_tag(champions.champion(champion_id)))
@@ -73,7 +73,7 @@ def roll_back_champion(champion_id: Id, body: Rollback, service: ServiceDep, if_
 @router.post("/{champion_id}/promote")
 @allow("submitter")
 def promote_champion(champion_id: Id, body: Restore, service: ServiceDep, if_match: IfMatch = None) -> ChampionView:
-    """Make an earlier champion the current one again, on the evidence it has, in place of the one named `over`."""
+    """Make an earlier champion current again, on its evidence, in place of the one named in `over`."""
     with service.database.write() as session:
         champions = Champions(session)
         require(if_match, champion_tag(champions.champion(champion_id)))

@@ -14,7 +14,7 @@ router = rest_router(tag="service")
 @router.get("/openapi.json", include_in_schema=False)
 @public
 def get_openapi(request: Request) -> dict[str, Any]:
-    """What this version of the service understands, as it also lies in the repository."""
+    """Return the OpenAPI document of this version."""
     document: dict[str, Any] = request.app.openapi()
     address = address_of(request).public
     elsewhere = address.prefix or request.app.state.service.settings.public_url is not None

@@ -1,4 +1,4 @@
-"""Every trial of a selection as a file, streamed while it is read."""
+"""Downloads: all trials of a selection as a file, streamed while they are read."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
@@ -13,10 +13,10 @@ from evo.messages.view import TrialView
 from evo.space import Tunable
 
 BATCH = 500
-"""Trials read at once: each batch is a transaction of its own, so that none stays open for minutes."""
+"""Trials read at once. Each batch is a transaction, so that none stays open for minutes."""
 
 PIECE = 64 << 10
-"""Characters sent at once, at least."""
+"""Least number of characters sent at once."""
 
 Writer = Callable[[Sequence[Tunable], Iterator[TrialView]], Iterator[str]]
 FORMATS: Mapping[str, tuple[Writer, str]] = {
@@ -24,22 +24,22 @@ FORMATS: Mapping[str, tuple[Writer, str]] = {
     "json": (as_json, "application/json"),
     "ndjson": (as_ndjson, "application/x-ndjson"),
 }
-"""What writes a form, and its media type."""
+"""Writer and media type by format."""
 
 
 def download(
     database: Database, tunables: Sequence[Tunable], selection: Selection, *, form: str, name: str
 ) -> StreamingResponse:
-    """A table, one document, or a line for each trial, as a file of this name."""
+    """Return a file of this name: a table, one document, or a line for each trial."""
     writer, media_type = FORMATS[form]
     headers = {"Content-Disposition": f'attachment; filename="{name}.{form}"', "X-Content-Type-Options": "nosniff"}
-    trials = _every(database, selection, reported=form != "csv")  # a table has no room for what attempts left behind
+    trials = _every(database, selection, reported=form != "csv")  # tables omit the files of attempts
     pieces = in_pieces(writer(tunables, trials))
     return StreamingResponse(pieces, media_type=media_type, headers=headers)
 
 
 def in_pieces(lines: Iterable[str]) -> Iterator[str]:
-    """The same text in large pieces: each is sent by itself, and crosses between threads once."""
+    """Join the text into large pieces, because each piece is sent and crosses between threads separately."""
     gathered, length = [], 0
     for line in lines:
         gathered.append(line)

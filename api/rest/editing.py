@@ -1,4 +1,4 @@
-"""What people decide about a search beside its course: priority, notes, archive, and that it goes."""
+"""Decisions about a search: priority, notes, archive, deletion."""
 
 from fastapi import Response
 
@@ -23,7 +23,7 @@ router = rest_router("/searches", tag="searches")
 def edit_search(
     search_id: Id, body: SearchPatch, service: ServiceDep, response: Response, if_match: IfMatch = None
 ) -> SearchView:
-    """Change notes or priority, or put an ended search into the archive; what is left out stays as it is."""
+    """Change notes or priority, or archive an ended search. Omitted fields stay as they are."""
     now = service.conductor.clock()
     with service.database.write() as session:
         row = Archive(session).search(search_id)
@@ -46,7 +46,7 @@ def edit_search(
 @router.delete("/{search_id}", status_code=204)
 @allow("submitter")
 def delete_search(search_id: Id, service: ServiceDep, if_match: IfMatch = None) -> None:
-    """Delete an ended search with its trials; refused while a champion's evidence rests on it."""
+    """Delete an ended search with its trials. Refused while a champion's evidence depends on it."""
     with service.database.write() as session:
         require(if_match, search_tag(Archive(session).search(search_id)))
         remove_search(session, search_id)

@@ -1,4 +1,4 @@
-"""What happens, as it happens: server-sent events."""
+"""Live events, as server-sent events."""
 
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -25,15 +25,15 @@ router = rest_router(tag="events")
 
 RETRY_MS = 1000
 LONGEST_S = 900.0
-"""A stream then ends and its reader comes again, past whatever looks at who may come in."""
+"""Seconds after which a stream ends. Its client reconnects, which checks its access again."""
 
 
 async def _place(
     service: ServiceDep,
     last_event_id: Annotated[str | None, Header(description="id of the last event received")] = None,
-    after: Annotated[str | None, Query(description="the same, for a first connection")] = None,
+    after: Annotated[str | None, Query(description="the same as a parameter, for a first connection")] = None,
 ) -> Place | None:
-    """Where the listener goes on; None: with what is yet to come."""
+    """Return where the client continues; None: with future events."""
     if last_event_id:
         return Place.parse(last_event_id, "last-event-id")
     return Place.parse(after, "after") if after else None
@@ -43,7 +43,7 @@ PlaceDep = Annotated[Place | None, Depends(_place)]
 
 
 async def _counted(service: ServiceDep) -> AsyncIterator[None]:
-    """As long as the stream is open; 429 where its caller has too many."""
+    """Count the stream while it is open; 429 if its caller has too many."""
     with service.listeners.one_more(caller().key):
         yield
 
@@ -59,7 +59,7 @@ async def _known(search_id: Id, service: ServiceDep) -> int:
 @router.get("/events", response_class=EventSourceResponse, dependencies=[Counted])
 @allow("viewer")
 async def stream_events(service: ServiceDep, place: PlaceDep) -> AsyncIterator[ServerSentEvent]:
-    """All that happens: `trial`, `search`, `worker`, `deleted`; first how the unfinished searches stand."""
+    """Stream all events: `trial`, `search`, `worker`, `deleted`; first the state of the unfinished searches."""
     async for event in _stream(service, place, None):
         yield event
 
@@ -69,18 +69,18 @@ async def stream_events(service: ServiceDep, place: PlaceDep) -> AsyncIterator[S
 async def stream_search_events(
     search_id: Annotated[int, Depends(_known)], service: ServiceDep, place: PlaceDep
 ) -> AsyncIterator[ServerSentEvent]:
-    """What happens in one search: `trial`, `search`, `deleted`; first how it stands."""
+    """Stream the events of one search: `trial`, `search`, `deleted`; first its state."""
     async for event in _stream(service, place, search_id):
         yield event
 
 
 async def _stream(service: Service, place: Place | None, search_id: int | None) -> AsyncIterator[ServerSentEvent]:
-    """Events until the stream is old or the database is away; its reader then comes again and loses none."""
+    """Yield events until the stream is old or the database unavailable. Its client reconnects and loses none."""
     try:
         async for event in _events(service, place, search_id):
             yield event
     except StoreUnavailable as error:
-        log.warning("a stream of events ends: its reader comes again", reason=str(error))
+        log.warning("an event stream ends; its client reconnects", reason=str(error))
 
 
 async def _events(service: Service, place: Place | None, search_id: int | None) -> AsyncIterator[ServerSentEvent]:
@@ -99,7 +99,7 @@ async def _events(service: Service, place: Place | None, search_id: int | None) 
 
 
 def _begin(service: Service, place: Place | None, search_id: int | None) -> tuple[Place, bool, Sequence[Happening]]:
-    """Where to begin, whether events before it are lost to this listener, and how things stand there."""
+    """Return where to begin, whether earlier events are lost to this client, and the current states."""
     with service.database.read() as session:
         events = Events(session)
         lost = place is not None and not events.keeps(place)

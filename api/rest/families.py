@@ -1,4 +1,4 @@
-"""Kernel families as registered by those who submit searches."""
+"""Kernel families, registered by users who submit searches."""
 
 import hashlib
 from pathlib import PurePath
@@ -29,7 +29,7 @@ router = rest_router("/families", tag="families")
 
 
 class FamilyQuery(PageQuery):
-    text: str | None = Field(default=None, max_length=200, description="occurs in the name")
+    text: str | None = Field(default=None, max_length=200, description="text in the name")
 
 
 ZIP: dict[str, Any] = {"application/zip": {"schema": {"type": "string", "format": "binary"}}}
@@ -38,9 +38,9 @@ ZIP: dict[str, Any] = {"application/zip": {"schema": {"type": "string", "format"
 @router.put("/{digest}")
 @allow("submitter")
 def register_family(digest: Digest, body: FamilyBody, service: ServiceDep) -> FamilyView:
-    """Register a family under the digest of its files; registering it again changes nothing but its location.
+    """Register a family under the digest of its files. Registering it again changes only its location.
 
-    Who is no author names no location, takes none away, and registers nothing under the name of an author's family.
+    Callers without the role `author` can neither set nor remove a location, nor use the name of an author's family.
     """
     family = parsed(body.document)
     if family.name != body.name:
@@ -61,7 +61,7 @@ def register_family(digest: Digest, body: FamilyBody, service: ServiceDep) -> Fa
 @router.put("/{digest}/bundle", openapi_extra={"requestBody": {"required": True, "content": ZIP}})
 @allow("author")
 async def upload_family(digest: Digest, request: Request, service: ServiceDep) -> FamilyView:
-    """Take a family's files as a ZIP. Its workers run them, so the service must be set to allow it."""
+    """Upload a family's files as a ZIP. Workers run them, so the service must be configured to allow it."""
     if not service.settings.allow_family_upload:
         ways = "set KERNEL_EVO_ALLOW_FAMILY_UPLOAD=true there, or put the family where the workers find it"
         raise HTTPException(403, f"this service takes no uploaded families: {ways}")
@@ -87,7 +87,7 @@ def _upload(service: Service, digest: str, content: bytes) -> FamilyView:
 @router.get("/{digest}/bundle", response_class=Response, responses={200: {"content": ZIP}})
 @allow("worker", "viewer")
 def get_bundle(digest: Digest, service: ServiceDep) -> Response:
-    """The ZIP that was uploaded, always as a download."""
+    """Return the uploaded ZIP as a download."""
     with service.database.read() as session:
         location = Archive(session).family(digest).location or ""
         if not location.startswith(BUNDLE):
@@ -97,7 +97,7 @@ def get_bundle(digest: Digest, service: ServiceDep) -> Response:
 
 
 def _check_place(location: str | None) -> None:
-    """Code at a path of the workers is code that they run: not everybody may name one."""
+    """Check a location. Workers run the code at that path, so only authors may name one."""
     if location is None:
         return
     if not PurePath(location).is_absolute() or not location.isprintable():
@@ -107,10 +107,10 @@ def _check_place(location: str | None) -> None:
 
 
 def _place(session: Session, digest: str, body: FamilyBody) -> str | None:
-    """Where the family lies from now on: who is no author leaves it where it is.
+    """Return the family's new location. Callers who are not authors cannot change it.
 
     Raises:
-        Conflict: the digest has another document, or the name is an author's.
+        Conflict: the digest has another document, or the name belongs to an author's family.
     """
     archive = Archive(session)
     row = archive.version(digest)
@@ -127,7 +127,7 @@ def _place(session: Session, digest: str, body: FamilyBody) -> str | None:
 
 
 def _check_builtin(digest: str, family: Family) -> None:
-    """Of a family that comes with kernel-evo, nobody may tell another story."""
+    """Refuse another document for the digest of a built-in family."""
     for package in registry.builtin():
         if package.digest == digest and package.family.document != family.document:
             raise InvalidInput("document", f"{digest[:12]} is the built-in family {package.family.name}, not this one")
@@ -136,7 +136,7 @@ def _check_builtin(digest: str, family: Family) -> None:
 @router.get("")
 @allow("viewer")
 def list_families(query: Annotated[FamilyQuery, Query()], service: ServiceDep) -> Page[FamilyView]:
-    """The latest version of each family, by name; of those that come with kernel-evo, this service's version."""
+    """Return the latest version of each family by name; of built-in families, this service's version."""
     service.builtin.try_to_ensure()
     with service.database.read() as session:
         after = place_of(query.cursor, TEXT)
@@ -149,9 +149,9 @@ def list_families(query: Annotated[FamilyQuery, Query()], service: ServiceDep) -
 @router.get("/{name}")
 @allow("viewer", "worker")
 def get_family(name: str, service: ServiceDep) -> FamilyView:
-    """The latest version of one family, or the very version that a digest names.
+    """Return the latest version of a family, or the version with this digest.
 
-    The name of a family that comes with kernel-evo stands for this service's version of it, whatever is registered.
+    The name of a built-in family means this service's version, whatever is registered.
     """
     service.builtin.try_to_ensure()
     with service.database.read() as session:

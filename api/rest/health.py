@@ -1,4 +1,4 @@
-"""Is it there, and can it work."""
+"""Health and readiness of the service."""
 
 from importlib.metadata import version
 
@@ -15,14 +15,14 @@ router = rest_router(tag="service")
 @router.get("/health")
 @public
 def get_health() -> Health:
-    """The process answers."""
+    """Answer while the process runs."""
     return Health(status="ok", version=version("kernel-evo"))
 
 
 @router.get("/ready")
 @public
 def get_ready(service: ServiceDep) -> Health:
-    """It takes requests: it is not about to end, and the database answers and has the schema that it knows."""
+    """Answer 200 if the service takes requests: it is not stopping, and the database has the expected schema."""
     if service.wakeup.closed:
         ending = "this process is about to end: ask another one"
         raise StoreUnavailable(ending, public=ending)

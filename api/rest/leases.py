@@ -1,4 +1,4 @@
-"""The workers' side: ask for work, hand in results, give work back."""
+"""Leases, for workers: claim jobs, report results, return jobs."""
 
 import time
 
@@ -15,7 +15,7 @@ from api.schemas import Id, LeaseReply, LeaseRequest, Receipt, Release, Result, 
 from evo.messages.job import Answer, Delivery
 
 LOOK_S = 10.0
-"""Who waits for work looks by itself that often: another process may have found no way to wake it."""
+"""Seconds between checks for work while a request waits, because another process may be unable to wake it."""
 
 router = rest_router(tag="leases")
 
@@ -23,7 +23,7 @@ router = rest_router(tag="leases")
 @router.post("/leases")
 @allow("worker")
 async def claim_leases(body: LeaseRequest, request: Request, service: ServiceDep) -> LeaseReply:
-    """Up to `count` jobs for one device; waits up to `wait_s` seconds while there is none."""
+    """Claim up to `count` jobs for one device. Waits up to `wait_s` seconds if there is none."""
     caller().speak_for(body.worker_id)
     begun_s, waited_s = time.monotonic(), 0.0
     while True:
@@ -50,7 +50,7 @@ async def claim_leases(body: LeaseRequest, request: Request, service: ServiceDep
 @router.post("/attempts/{attempt_id}/result")
 @allow("worker")
 async def report_result(attempt_id: Id, body: Result, service: ServiceDep) -> Receipt:
-    """Hand in a result: taken once; the same answer when repeated; 409 when the lease had ended before."""
+    """Report a result. It is taken once; a repetition gets the same answer; 409 if the lease had ended before."""
     receipt = await run_in_threadpool(service.conductor.report, attempt_id, body.token, body.report)
     service.metrics.reported("repeated" if receipt.repeated else "accepted")
     return receipt
@@ -59,7 +59,7 @@ async def report_result(attempt_id: Id, body: Result, service: ServiceDep) -> Re
 @router.post("/results")
 @allow("worker")
 async def report_results(body: Results, service: ServiceDep) -> ResultsReply:
-    """Hand in several results at once: one answer for each, and one that is stale or refused holds up no other."""
+    """Report several results. Each gets an answer; a stale or refused one does not affect the others."""
     answers = await run_in_threadpool(_take, body, service)
     for answer in answers:
         service.metrics.reported(answer.status)
@@ -67,7 +67,7 @@ async def report_results(body: Results, service: ServiceDep) -> ResultsReply:
 
 
 def _take(body: Results, service: Service) -> list[Answer]:
-    """Keep what the reports refer to, then take them."""
+    """Store the artefacts of the reports, then take the reports."""
     if body.contents:
         with service.database.write() as session:
             now = service.conductor.clock()
@@ -80,5 +80,5 @@ def _take(body: Results, service: Service) -> list[Answer]:
 @router.post("/attempts/{attempt_id}/release", status_code=204)
 @allow("worker")
 def release_attempt(attempt_id: Id, body: Release, service: ServiceDep) -> None:
-    """Give a lease back without blaming anyone."""
+    """Return a lease without counting a failure."""
     service.conductor.release(attempt_id, body.token, body.reason, unfit=body.unfit)

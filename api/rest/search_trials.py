@@ -1,4 +1,4 @@
-"""The trials of a search: in pages, or all of them as a file. The words are those of the leaderboard's address."""
+"""Trials of a search, in pages or as a file. The parameters are those of the leaderboard's address."""
 
 from typing import Annotated, Any, Literal
 
@@ -22,11 +22,11 @@ from evo.space import Tunable
 
 router = rest_router("/searches/{search_id}", tag="searches")
 
-ORDERS = f"{', '.join(f'`{key}`' for key in KEYS)} or a tunable; `-` in front turns it round"
+ORDERS = f"{', '.join(f'`{key}`' for key in KEYS)} or a tunable; `-` in front reverses the order"
 
 
 class TrialWords(BaseModel):
-    """Which trials, in which order."""
+    """Filters and order of trials."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -37,7 +37,7 @@ class TrialWords(BaseModel):
 
 
 class TrialQuery(PageQuery, TrialWords):
-    """The same, in pages."""
+    """Filters and order of trials, with a page."""
 
 
 def _selected(service: Service, search_id: int, words: TrialWords) -> tuple[tuple[Tunable, ...], Selection]:
@@ -50,7 +50,7 @@ def _selected(service: Service, search_id: int, words: TrialWords) -> tuple[tupl
 @router.get("/trials")
 @allow("viewer")
 def list_trials(search_id: Id, query: Annotated[TrialQuery, Query()], service: ServiceDep) -> Page[TrialView]:
-    """Trials in the order asked for; those without what it sorts by come last, by number."""
+    """Return trials in the requested order. Those without a value for the sort key come last, by number."""
     _, selection = _selected(service, search_id, query)
     place = fitting(selection.order, place_of(query.cursor, TRIAL))
     with service.database.read() as session:
@@ -66,7 +66,7 @@ def list_trials(search_id: Id, query: Annotated[TrialQuery, Query()], service: S
 @router.get("/trials/{number}")
 @allow("viewer")
 def get_numbered_trial(search_id: Id, number: Ordinal, service: ServiceDep) -> TrialView:
-    """One trial in full, by the number that people know it by."""
+    """Return one trial in full, by its number in the search."""
     with service.database.read() as session:
         return trial_view(session, Genealogy(session, search_id).numbered(number).id)
 
@@ -90,6 +90,6 @@ def export_trials(
     words: Annotated[TrialWords, Query()],
     service: ServiceDep,
 ) -> StreamingResponse:
-    """All trials that match, streamed: a table, one document, or a line for each."""
+    """Stream all trials that match: as a table, one document, or a line for each."""
     tunables, selection = _selected(service, search_id, words)
     return download(service.database, tunables, selection, form=form, name=f"search-{search_id}-trials")

@@ -1,4 +1,4 @@
-"""Searches: start, look, command."""
+"""Searches: start, list, read, control."""
 
 from typing import Annotated, Literal
 
@@ -31,14 +31,14 @@ class SearchQuery(PageQuery):
     problem: str = Field(default="", description="fields that must be equal, e.g. `B=1,H=8`")
     device: str | None = Field(default=None, description="a device model")
     archived: Literal["false", "true", "any"] = "false"
-    text: str | None = Field(default=None, max_length=200, description="occurs in notes, family or problem")
+    text: str | None = Field(default=None, max_length=200, description="text in notes, family or problem")
     sort: SearchOrder = "newest"
 
 
 @router.post("", status_code=201)
 @allow("submitter")
 def create_search(body: SearchRequest, service: ServiceDep) -> SearchView:
-    """Start a search of a family that comes with kernel-evo or is registered; a worker must offer the device."""
+    """Start a search of a built-in or registered family. A connected worker must offer the device."""
     if body.family is not None:
         service.builtin.ensure()
     webhook = None if body.webhook is None else service.courier.accepted(body.webhook)
@@ -48,7 +48,7 @@ def create_search(body: SearchRequest, service: ServiceDep) -> SearchView:
 @router.get("")
 @allow("viewer")
 def list_searches(query: Annotated[SearchQuery, Query()], service: ServiceDep) -> Page[SearchView]:
-    """Searches, newest first unless sorted otherwise; those in the archive only when asked for."""
+    """Return searches, newest first unless sorted otherwise; archived ones only on request."""
     wanted = SearchFilter(
         state=query.state,
         family=query.family,
@@ -67,7 +67,7 @@ def list_searches(query: Annotated[SearchQuery, Query()], service: ServiceDep) -
 @router.get("/{search_id}")
 @allow("viewer")
 def get_search(search_id: Id, service: ServiceDep, response: Response) -> SearchView:
-    """One search. For `If-Match` its `ETag` stands for its state and what people decided, not for its trials."""
+    """Return one search. Its `ETag` for `If-Match` covers its state and people's decisions, not its trials."""
     with service.database.read() as session:
         view = search_view(session, search_id, service.conductor.clock())
         response.headers["etag"] = shown_tag(search_tag(Archive(session).search(search_id)), view)
@@ -77,35 +77,35 @@ def get_search(search_id: Id, service: ServiceDep, response: Response) -> Search
 @router.post("/{search_id}/pause")
 @allow("submitter")
 def pause_search(search_id: Id, service: ServiceDep, if_match: IfMatch = None) -> SearchView:
-    """Hand out no more work until it is resumed; what runs may end."""
+    """Lease no more jobs until the search is resumed. Running jobs may end."""
     return _commanded(service, search_id, "pause", if_match)
 
 
 @router.post("/{search_id}/resume")
 @allow("submitter")
 def resume_search(search_id: Id, service: ServiceDep, if_match: IfMatch = None) -> SearchView:
-    """Go on after a pause."""
+    """Continue after a pause."""
     return _commanded(service, search_id, "resume", if_match)
 
 
 @router.post("/{search_id}/stop")
 @allow("submitter")
 def stop_search(search_id: Id, service: ServiceDep, if_match: IfMatch = None) -> SearchView:
-    """Ask for no more trials; let what runs end, confirm the best, and finish."""
+    """Propose no more trials, let running jobs end, confirm the best trial, and finish."""
     return _commanded(service, search_id, "stop", if_match)
 
 
 @router.post("/{search_id}/cancel")
 @allow("submitter")
 def cancel_search(search_id: Id, service: ServiceDep, if_match: IfMatch = None) -> SearchView:
-    """End it now: leases are void, pending trials are cancelled, nothing is promoted."""
+    """End the search at once: leases are void, pending trials are cancelled, nothing is promoted."""
     return _commanded(service, search_id, "cancel", if_match)
 
 
 @router.get("/{search_id}/binaries/{digest}")
 @allow("viewer", "worker")
 def get_binary_report(search_id: Id, digest: str, service: ServiceDep) -> EvaluateReport:
-    """The report on an earlier trial of this search that compiled to the very same binary."""
+    """Return the report of an earlier trial of this search with the same binary."""
     with service.database.read() as session:
         trial = Archive(session).trial_of_binary(search_id, digest)
         report = Leases(session).evaluations([trial.id]).get(trial.id)

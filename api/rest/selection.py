@@ -1,4 +1,4 @@
-"""From the words of a URL to a selection of trials: the same words for REST, the exports and the leaderboard page."""
+"""Parses query parameters to a selection of trials; shared by REST, exports and the leaderboard page."""
 
 import math
 import re
@@ -23,7 +23,7 @@ FORM = re.compile(r"\s*(\w+)\s*(!=|<=|>=|==|=|<|>)\s*(\S.*?)\s*")
 
 
 def tunables_of(session: Session, catalogue: Catalogue, search_id: int) -> tuple[Tunable, ...]:
-    """What the configs of a search consist of."""
+    """Return the tunables of a search's configs."""
     row = Archive(session).search(search_id)
     kind = aimed_at(row.device, row.objective).kind
     return tuple(catalogue.family(row.family).implementation(kind).tunables)
@@ -38,14 +38,14 @@ def selection_of(
     where: str = "",
     text: str = "",
 ) -> Selection:
-    """The selection that these words ask for.
+    """Return the selection of these parameters.
 
     Args:
-        sort: a key of `db.queries.selection.KEYS` or a tunable, with ``-`` in front for the other way round.
+        sort: a key of `db.queries.selection.KEYS` or a tunable, with ``-`` in front to reverse it.
         where: conditions joined by commas: ``WIDTH=8``, ``BLOCK_M>=32``, ``LAYOUT=row|swizzled``, ``STAGES!=1``.
 
     Raises:
-        InvalidInput: names ``sort`` or ``where``, and what would be accepted.
+        InvalidInput: names ``sort`` or ``where``, and valid values.
     """
     known = {tunable.name: tunable for tunable in tunables}
     conditions = tuple(_condition(piece, known) for piece in where.split(",") if piece.strip())
@@ -56,7 +56,7 @@ def selection_of(
 
 
 def fitting(order: Order, cursor: tuple[Value | None, int, int] | None) -> Place | None:
-    """The place of a cursor that came from outside.
+    """Check that a cursor fits the order, and return its place.
 
     Raises:
         InvalidInput: it comes from a list in another order.
@@ -96,7 +96,7 @@ def _condition(piece: str, known: dict[str, Tunable]) -> Condition:
 
 
 def _example(known: dict[str, Tunable]) -> str:
-    """A condition that would be understood."""
+    """Return an example of a valid condition."""
     for name, tunable in known.items():
         if not isinstance(value := tunable.values[len(tunable.values) // 4], bool | str):
             return f"{name}>={value_text(value)}"

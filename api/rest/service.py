@@ -1,4 +1,4 @@
-"""Looking after a service: its figures, and what it may forget."""
+"""Maintenance of a service: metrics, and deletion of old data."""
 
 from fastapi import Response
 from pydantic import Field
@@ -17,7 +17,7 @@ PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Collection(Body):
-    """Limits for this once; null is none. `dry_run` only says what would go."""
+    """Limits of one collection; null: no limit. With `dry_run`, nothing is deleted, only counted."""
 
     keep_days: float | None = Field(default=None, gt=0, le=LONGEST_DAYS, allow_inf_nan=False)
     artefact_limit_gb: float | None = Field(default=None, ge=0, le=LARGEST_GB, allow_inf_nan=False)
@@ -27,7 +27,7 @@ class Collection(Body):
 @router.post("/collect")
 @allow("admin")
 def collect(body: Collection, service: ServiceDep) -> Collected:
-    """Take out searches that ended longer ago, and artefacts beyond a size; never what a champion rests on."""
+    """Delete old ended searches, and artefacts beyond a size; never data that champions need."""
     return service.collector.collect(
         keep_days=body.keep_days, artefact_limit_gb=body.artefact_limit_gb, dry_run=body.dry_run
     )
@@ -36,5 +36,5 @@ def collect(body: Collection, service: ServiceDep) -> Collected:
 @metrics_router.get("/metrics")
 @allow("viewer")
 def get_metrics(service: ServiceDep) -> Response:
-    """Figures for Prometheus."""
+    """Return the metrics for Prometheus."""
     return Response(service.metrics.text(), media_type=PROMETHEUS)

@@ -1,4 +1,4 @@
-"""Access tokens: made, listed, rotated and revoked by admins; a join token is exchanged by the worker it is for."""
+"""Access tokens: created, listed, rotated and revoked by admins; join tokens are exchanged by workers."""
 
 from datetime import datetime, timedelta
 from typing import Annotated
@@ -34,7 +34,7 @@ def _some(roles: tuple[Role, ...]) -> tuple[Role, ...]:
 
 
 class TokenBody(Body):
-    """`worker_id` binds a worker's token beforehand; without `expires_in_s` a token is valid until it is revoked."""
+    """`worker_id` binds a worker's token in advance. Without `expires_in_s` a token is valid until revoked."""
 
     name: Name
     roles: Annotated[tuple[Role, ...], Field(min_length=1, max_length=5), AfterValidator(_some)]
@@ -43,7 +43,7 @@ class TokenBody(Body):
 
 
 class JoinTokenBody(Body):
-    """`worker_id`: only this worker may use it."""
+    """`worker_id`: only this worker may use the token."""
 
     name: Name
     worker_id: WorkerId | None = None
@@ -51,13 +51,13 @@ class JoinTokenBody(Body):
 
 
 class RotationBody(Body):
-    """The old token is refused after `grace_s`."""
+    """The old token is refused after `grace_s` seconds."""
 
     grace_s: float = Field(default=0.0, ge=0, le=YEAR_S)
 
 
 class JoinBody(Body):
-    """`name` is what people read; by default what the join token was made for."""
+    """`name` is shown to people; by default the name of the join token."""
 
     worker_id: WorkerId
     name: Name | None = None
@@ -66,7 +66,7 @@ class JoinBody(Body):
 @router.get("/tokens")
 @allow("admin")
 def list_tokens(service: ServiceDep) -> Page[TokenView]:
-    """Every token, the newest first, also those that are refused by now. Secrets are never shown again."""
+    """Return every token, the newest first, refused ones included. Secrets are never shown again."""
     with service.database.read() as session:
         return Page(items=tuple(token_view(row, service.gate.used_at(row)) for row in Tokens(session).all()))
 
@@ -74,7 +74,7 @@ def list_tokens(service: ServiceDep) -> Page[TokenView]:
 @router.post("/tokens", status_code=201)
 @allow("admin")
 def create_token(body: TokenBody, service: ServiceDep) -> IssuedToken:
-    """A new token, whose secret is in this answer and nowhere else."""
+    """Create a token. Its secret is only in this answer."""
     if body.worker_id is not None and "worker" not in body.roles:
         raise InvalidInput("worker_id", "only a token with the role worker belongs to one")
     return _issued(service, body.expires_in_s, name=body.name, roles=body.roles, worker_id=body.worker_id)
@@ -83,14 +83,14 @@ def create_token(body: TokenBody, service: ServiceDep) -> IssuedToken:
 @router.post("/tokens/join", status_code=201)
 @allow("admin")
 def create_join_token(body: JoinTokenBody, service: ServiceDep) -> IssuedToken:
-    """A token that a new worker exchanges, once, for its own."""
+    """Create a token that a new worker exchanges, once, for its own."""
     return _issued(service, body.expires_in_s, name=body.name, worker_id=body.worker_id, join=True)
 
 
 @router.post("/tokens/{token_id}/rotate", status_code=201)
 @allow("admin")
 def rotate_token(token_id: Name, body: RotationBody, service: ServiceDep) -> IssuedToken:
-    """A new token on the same terms; the old one is refused after `grace_s`."""
+    """Create a token with the same rights; the old one is refused after `grace_s` seconds."""
     with service.database.write() as session:
         secret, row = Tokens(session).rotate(
             token_id, by=caller().name, grace=timedelta(seconds=body.grace_s), now=service.conductor.clock()
@@ -103,7 +103,7 @@ def rotate_token(token_id: Name, body: RotationBody, service: ServiceDep) -> Iss
 @router.delete("/tokens/{token_id}")
 @allow("admin")
 def revoke_token(token_id: Name, service: ServiceDep) -> TokenView:
-    """Refuse a token from now on, and end the sessions begun with it; an administrator's last one is kept."""
+    """Revoke a token and end its sessions. The last administrator's token cannot be revoked."""
     now = service.conductor.clock()
     with service.database.write() as session:
         tokens = Tokens(session)
@@ -117,9 +117,9 @@ def revoke_token(token_id: Name, service: ServiceDep) -> TokenView:
 @router.post("/join", status_code=201)
 @allow(JOINER)
 async def join(body: JoinBody, service: ServiceDep) -> IssuedToken:
-    """Exchange a join token for this worker's own; earlier ones of the same worker are refused from now on.
+    """Exchange a join token for this worker's own token. Earlier tokens of the worker are refused from then on.
 
-    A worker that is connected is replaced only with a join token that was made for it.
+    A connected worker is replaced only if the join token was made for it.
     """
     return await run_in_threadpool(_admit, service, body, caller())
 
@@ -136,10 +136,10 @@ def _admit(service: Service, body: JoinBody, who: Caller) -> IssuedToken:
 
 
 def _spare_connected(service: Service, session: Session, given: TokenRow, worker_id: str) -> None:
-    """A join token for anybody is no weapon against a worker that lives.
+    """Refuse to replace a connected worker with a join token that was not made for it.
 
     Raises:
-        Conflict: there is such a worker.
+        Conflict: the worker is connected.
     """
     since = service.conductor.connected_since()
     if given.worker_id is None and Fleet(session).is_connected(worker_id, since):

@@ -1,4 +1,4 @@
-"""Trials as files: a table for spreadsheets, a document, or a line for each trial; written piece by piece."""
+"""Trials as files: CSV, one JSON document, or NDJSON; written piece by piece."""
 
 import csv
 import io
@@ -17,14 +17,14 @@ FIGURES = ("registers", "shared_memory_bytes", "spill_bytes", "stack_bytes", "oc
 BEFORE = ("search", "number", "outcome", "time_us", "low_us", "high_us", "source", "quick_us", "estimate_us")
 AFTER = (*FIGURES, "origin", "parents", "suspect", "overhead_ms", "delivery_ms", "asked_at", "finished_at", "reason")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""How a cell begins that a spreadsheet would run."""
+"""Characters at the start of a cell that make a spreadsheet evaluate it."""
 
 
 def as_csv(tunables: Sequence[Tunable], trials: Iterable[TrialView]) -> Iterator[str]:
-    """A line of names, then one for each trial; the interval is the 95 % interval of the median.
+    """Yield a header line, then a line for each trial. The interval is the 95 % interval of the median.
 
-    A confirmed time leads, `source` says so, and `quick_us` is always that of the quick samples. A time that was
-    measured and one that was estimated have columns of their own, so that nobody adds up the two.
+    A confirmed time leads, `source` says so, and `quick_us` is always that of the quick samples. Measured and
+    estimated times have separate columns, so that they are not mixed up.
     """
     names = [tunable.name for tunable in tunables]
     yield _line([*BEFORE, *names, *AFTER])
@@ -33,7 +33,7 @@ def as_csv(tunables: Sequence[Tunable], trials: Iterable[TrialView]) -> Iterator
 
 
 def as_json(tunables: Sequence[Tunable], trials: Iterable[TrialView]) -> Iterator[str]:
-    """One array of trials as REST shows them."""
+    """Yield one array of trials as the REST API shows them."""
     yield "["
     for place, trial in enumerate(trials):
         yield ("," if place else "") + "\n" + _document(trial)
@@ -41,7 +41,7 @@ def as_json(tunables: Sequence[Tunable], trials: Iterable[TrialView]) -> Iterato
 
 
 def as_ndjson(tunables: Sequence[Tunable], trials: Iterable[TrialView]) -> Iterator[str]:
-    """A trial as REST shows it on each line."""
+    """Yield one trial per line as the REST API shows it."""
     for trial in trials:
         yield _document(trial) + "\n"
 
@@ -86,7 +86,7 @@ def _after(trial: TrialView) -> list[object]:
 
 
 def _cell(value: bool | int | float | str | None) -> object:
-    """What others wrote never runs as a formula."""
+    """Escape users' text so that it never runs as a formula."""
     if isinstance(value, bool):
         return value_text(value)
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value

@@ -1,4 +1,4 @@
-"""One trial in full."""
+"""One trial by id."""
 
 from api.auth.permission import allow
 from api.dependencies import ServiceDep
@@ -13,6 +13,6 @@ router = rest_router("/trials", tag="searches")
 @router.get("/{trial_id}")
 @allow("viewer")
 def get_trial(trial_id: Id, service: ServiceDep) -> TrialView:
-    """Outcome, stages, artefacts and every attempt."""
+    """Return a trial with outcome, stages, artefacts and every attempt."""
     with service.database.read() as session:
         return trial_view(session, trial_id)

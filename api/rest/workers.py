@@ -1,4 +1,4 @@
-"""Workers: who they are, what they offer, that they still live, and what a person decides about them."""
+"""Workers: registration, heartbeats, devices, and people's decisions about them."""
 
 from typing import Annotated
 
@@ -25,7 +25,7 @@ router = rest_router("/workers", tag="workers")
 
 
 class WorkerQuery(PageQuery):
-    """Which workers; `seen` moves those heard of to the front, so read many pages sorted by `id`."""
+    """Filters of workers. `seen` moves recently seen ones to the front, so read many pages sorted by `id`."""
 
     device: str | None = Field(default=None, description="a kind, or a device model")
     sort: WorkerOrder = "seen"
@@ -34,7 +34,7 @@ class WorkerQuery(PageQuery):
 @router.put("/{worker_id}")
 @allow("worker")
 def register_worker(worker_id: WorkerId, body: WorkerBody, service: ServiceDep) -> WorkerView:
-    """Register a worker that starts: leases that an earlier process of it held are lost, and queued again at once."""
+    """Register a starting worker. Leases of an earlier process of it are lost, and their jobs queued at once."""
     who = caller()
     check_figures("devices", body.devices)
     for number, device in enumerate(body.devices):
@@ -51,7 +51,7 @@ def register_worker(worker_id: WorkerId, body: WorkerBody, service: ServiceDep) 
 
 
 def _usual_name(body: WorkerBody) -> str:
-    """A joined worker is called what its token was made for; one that came without a token, as its host."""
+    """Return the default name: a joined worker's is that of its token, otherwise the host's name."""
     who = caller()
     return who.name if who.token_id is not None and who.roles == {"worker"} else body.host
 
@@ -59,7 +59,7 @@ def _usual_name(body: WorkerBody) -> str:
 @router.get("")
 @allow("viewer")
 def list_workers(query: Annotated[WorkerQuery, Query()], service: ServiceDep) -> Page[WorkerView]:
-    """Every worker, the one heard of last first unless sorted otherwise."""
+    """Return every worker, the latest seen first unless sorted otherwise."""
     with service.database.read() as session:
         after = place_of(query.cursor, SORTED[query.sort])
         found = listing.list_workers(session, device=query.device, order=query.sort, after=after, limit=query.limit + 1)
@@ -71,14 +71,14 @@ def list_workers(query: Annotated[WorkerQuery, Query()], service: ServiceDep) ->
 @router.delete("/{worker_id}", status_code=204)
 @allow("worker", "admin")
 def leave(worker_id: WorkerId, service: ServiceDep, incarnation: Annotated[Incarnation | None, Query()] = None) -> None:
-    """A worker ends in order: what it holds is given back without a fault, and its devices are no longer offered."""
+    """Sign off a worker: its jobs are returned without a failure, and its devices are no longer offered."""
     service.conductor.leave(worker_id, incarnation=incarnation)
 
 
 @router.post("/{worker_id}/heartbeat")
 @allow("worker")
 def heartbeat(worker_id: WorkerId, body: Heartbeat, service: ServiceDep) -> HeartbeatReply:
-    """Renew leases and tell what the slots do; the answer names the leases to drop and the devices set aside."""
+    """Renew leases and report the slots' activity. The answer names leases to drop and quarantined devices."""
     return service.conductor.heartbeat(
         worker_id, body.attempts, slots=body.slots, note=body.note, incarnation=body.incarnation
     )
@@ -87,14 +87,14 @@ def heartbeat(worker_id: WorkerId, body: Heartbeat, service: ServiceDep) -> Hear
 @router.post("/{worker_id}/drain")
 @allow("admin")
 def drain_worker(worker_id: WorkerId, service: ServiceDep) -> WorkerView:
-    """Give it no more work; it finishes what it has. Starting it again, or `resume`, undoes this."""
+    """Lease no more jobs to a worker; it finishes those it has. A restart of the worker, or `resume`, undoes this."""
     return _drained(service, worker_id, drain=True)
 
 
 @router.post("/{worker_id}/resume")
 @allow("admin")
 def resume_worker(worker_id: WorkerId, service: ServiceDep) -> WorkerView:
-    """Give a drained worker work again."""
+    """Lease jobs to a drained worker again."""
     view = _drained(service, worker_id, drain=False)
     service.wakeup.notify()
     return view
@@ -103,7 +103,7 @@ def resume_worker(worker_id: WorkerId, service: ServiceDep) -> WorkerView:
 @router.post("/{worker_id}/devices/{device_uuid}/quarantine")
 @allow("worker", "admin")
 def quarantine_device(worker_id: WorkerId, device_uuid: DeviceId, body: Reason, service: ServiceDep) -> WorkerView:
-    """Set a device aside: it gets no work until it is cleared."""
+    """Quarantine a device: it gets no work until it is cleared."""
     with service.database.write() as session:
         row = Fleet(session).device(worker_id, device_uuid)
         if row.quarantined_at is None:
@@ -115,7 +115,7 @@ def quarantine_device(worker_id: WorkerId, device_uuid: DeviceId, body: Reason, 
 @router.post("/{worker_id}/devices/{device_uuid}/clear")
 @allow("admin")
 def clear_device(worker_id: WorkerId, device_uuid: DeviceId, service: ServiceDep) -> WorkerView:
-    """Trust a device again that was set aside, because it was looked at or mended."""
+    """Clear a quarantined device after it was inspected or repaired."""
     with service.database.write() as session:
         clear(Fleet(session).device(worker_id, device_uuid))
         Events(session).worker_changed(worker_id)
