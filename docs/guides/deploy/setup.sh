@@ -1,7 +1,7 @@
 #!/bin/sh
-# Runs before the service processes do, and as often as one likes: brings the database up to date, and makes the first
-# tokens where there are none, or where the database knows nothing of those that lie here, as after a restore.
-# Needs KERNEL_EVO_DB; tokens are written as files that their owner alone can read.
+# Runs before the service processes, any number of times: migrates the database, and creates the first tokens if there
+# are none, or if the database does not know those stored here, as after a restore.
+# Needs KERNEL_EVO_DB; tokens are written to files that only their owner can read.
 set -eu
 umask 077
 admin=${ADMIN_TOKEN_FILE:-/run/kernel-evo/admin/token}
@@ -9,7 +9,7 @@ workers=${WORKER_TOKENS:-/run/kernel-evo/workers}
 port=${SETUP_PORT:-8765}
 url=http://127.0.0.1:$port
 
-# a service of our own, which nobody else reaches: one with a public URL would not start without a token
+# a private service that only this script reaches: one with a public URL would not start without a token
 KERNEL_EVO_PUBLIC_URL='' kernel-evo serve --port "$port" &
 service=$!
 trap 'kill "$service" 2>/dev/null || true; wait "$service" 2>/dev/null || true' EXIT
@@ -24,7 +24,7 @@ until python -c 'import sys, urllib.request as u; u.build_opener(u.ProxyHandler(
     sleep 0.5
 done
 
-# each token in a folder of its own: a worker runs code of others, which should find its own token at most
+# each token in its own folder: a worker runs code of others, which must find no other token
 python - "$url" "$admin" "$workers/cpu/token" "$workers/cuda/token" <<'END'
 import sys
 from pathlib import Path
@@ -34,10 +34,10 @@ from db.engine.key import local_key
 from evo.client import Client
 
 url, *files = sys.argv[1:]
-# the key of the service opens every door, also that of a database whose tokens nobody has any more
+# the key of the service grants access even if all tokens of the database are lost
 client = Client(url, token=local_key(Settings().key_beside))
 made = client.tokens().items
-known = {token.id for token in made}  # one that was revoked, too: somebody wanted that
+known = {token.id for token in made}  # revoked ones too: a person revoked them
 for place, name, role in zip(map(Path, files), ("admin", "worker-cpu", "worker-cuda"), ("admin", "worker", "worker")):
     if place.exists() and place.read_text().count("_") > 1 and place.read_text().split("_")[1] in known:
         continue

@@ -1,10 +1,10 @@
 #!/bin/bash
 # Start-up script of a GPU machine that is paid by the hour (GCP: metadata `startup-script`; elsewhere: user data).
-# Installs kernel-evo on the first boot, works, and switches the machine off once there was no work for a while.
-# Also right for spot machines: a machine that is taken away gives its work back if it hears of it, and else its
-# leases expire; the next start goes on with the same identity and delivers what was left.
+# Installs kernel-evo on the first boot, works, and switches the machine off after a while without work.
+# Also for spot machines: with notice the worker returns its jobs, without notice its leases expire; the next start
+# continues with the same identity and delivers the remaining results.
 #
-# Fill in these four, or set them in the environment.
+# Set these four here or in the environment.
 set -euo pipefail
 : "${KERNEL_EVO_URL:=https://evo.example.org}"
 : "${JOIN_TOKEN:=}"                # kernel-evo token join l4-vm --hours 24; used up on the first boot
@@ -14,7 +14,7 @@ set -euo pipefail
 : "${STATE:=/var/lib/kernel-evo-worker}"
 : "${SWITCH_OFF:=systemctl poweroff}"
 
-# Python 3.11 or newer: the one of the system, else one that uv brings, without touching the system's
+# Python 3.11 or newer: the system's, else one that uv installs next to it
 python_for_us() {
     for candidate in python3.13 python3.12 python3.11 python3; do
         if command -v "$candidate" >/dev/null && "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
@@ -51,7 +51,7 @@ if [ -n "$JOIN_TOKEN" ]; then
     (umask 077 && echo "$JOIN_TOKEN" >"$STATE/join-token")
 fi
 
-# ends with 0 when there was no work any more; killed or failed, the machine stays up for somebody to look
+# ends with 0 when there is no work; after a kill or a failure the machine stays up for inspection
 "$HOME_FOLDER/bin/kernel-evo" worker --url "$KERNEL_EVO_URL" --data "$STATE" --cache "$STATE/cache" \
     ${JOIN_TOKEN:+--token-file "$STATE/join-token"} --exit-when-idle "$IDLE_MINUTES"
 $SWITCH_OFF
