@@ -127,11 +127,11 @@ def test_worker_acts_only_for_itself(house: House) -> None:
     mine, other = house.service.client(house.token("worker")), house.service.client(house.token("worker"))
     assert register(mine, "mine").status_code == 200
     assert register(mine, "another").status_code == 403, "a token is bound to the first worker it registers"
-    assert register(other, "mine").status_code == 409, "and that worker is its own"
+    assert register(other, "mine").status_code == 409, "the token belongs to that worker"
     lease = {"worker_id": "mine", "device_uuid": "cpu-0"}
     assert other.post(f"{API}/leases", json=lease).status_code == 403
     assert other.post(f"{API}/workers/mine/heartbeat", json={}).status_code == 403
-    assert other.put(f"{API}/workers/typo", json={}).status_code == 422, "which is no registration, and binds nothing"
+    assert other.put(f"{API}/workers/typo", json={}).status_code == 422, "a failed registration binds nothing"
     assert register(other, "other").status_code == 200
     assert other.post(f"{API}/leases", json=lease).status_code == 403
     assert other.post(f"{API}/workers/mine/heartbeat", json={}).status_code == 403
@@ -163,7 +163,7 @@ def test_join_token_is_exchanged_once(house: House) -> None:
     wrong = house.service.client(again).post(f"{API}/join", json={"worker_id": "spot-3", "name": "x"})
     assert wrong.status_code == 409
     assert house.service.client(again).post(f"{API}/join", json=body).status_code == 201
-    assert worker.post(f"{API}/workers/spot-1/heartbeat", json={}).status_code == 401, "the earlier one is over"
+    assert worker.post(f"{API}/workers/spot-1/heartbeat", json={}).status_code == 401, "the earlier token is refused"
 
 
 def test_joined_worker_has_the_name_of_its_join_token(house: House) -> None:
@@ -198,7 +198,7 @@ def test_rotated_revoked_and_expired_tokens_are_refused(house: House) -> None:
     now = conductor.clock
     try:
         house.service.app.state.service.gate._clock = lambda: now() + timedelta(seconds=200)
-        assert old.get(f"{API}/searches").status_code == 401, "its days of grace are over"
+        assert old.get(f"{API}/searches").status_code == 401, "its grace period has ended"
     finally:
         house.service.app.state.service.gate._clock = now
         house.service.app.state.service.gate.forget()
@@ -275,7 +275,7 @@ def test_only_tokens_for_people_sign_in(house: House, role: str) -> None:
     refused = house.service.client(address="10.1.0.2").post("/sign-in", data=form, follow_redirects=True)
     assert refused.status_code == 401
     assert 'name="next" value="/workers"' in refused.text
-    assert [each.status_code for each in refused.history] == [303], "a page of its own, which can be gone back to"
+    assert [each.status_code for each in refused.history] == [303], "the refusal has its own address"
     assert secret not in str(refused.url)
     assert "is valid, but a worker&#39;s" in refused.text
     assert secret not in refused.text
@@ -288,7 +288,7 @@ def test_writes_with_a_cookie_need_the_csrf_token(house: House) -> None:
     assert len(mine) == len(theirs) == 128
     page = browser.get("/workers", headers={"Accept-Encoding": "gzip"})
     assert page.headers["content-encoding"] == "gzip"
-    assert csrf_in(page.text) != mine, "what is compressed beside what others wrote is never twice the same"
+    assert csrf_in(page.text) != mine, "the masked token differs in every compressed page"
     assert "content-encoding" not in browser.post(f"{API}/searches", headers={"Accept-Encoding": "gzip"}).headers
     path = f"{API}/searches/987654/stop"
     assert browser.post(path).status_code == 403
@@ -316,7 +316,7 @@ def test_late_form_is_not_lost(house: House) -> None:
     assert entered.status_code == 200
     assert "problem.N=48" in unescape(entered.text)
     unread = house.service.client().post("/start", data=typed | {"notes": "x" * 100_000})
-    assert (unread.status_code, "next=" in unread.text) == (401, False), "a stranger sends no more than a form"
+    assert (unread.status_code, "next=" in unread.text) == (401, False), "a caller without token may send only a form"
 
 
 def test_guessing_is_throttled_without_affecting_others(house: House) -> None:
@@ -328,7 +328,7 @@ def test_guessing_is_throttled_without_affecting_others(house: House) -> None:
     assert 0 < int(late.headers["retry-after"]) <= 10
     secret = house.token("viewer")
     valid = guesser.post("/sign-in", data={"token": secret})
-    assert valid.headers["location"] == "/", "who has a valid one is let in"
+    assert valid.headers["location"] == "/", "a valid token is admitted"
     good = house.service.client(secret, address="10.2.0.1")
     assert good.get(f"{API}/searches").status_code == 200
     other = house.service.client(address="10.2.0.2").post("/sign-in", data={"token": "guess"})
@@ -416,7 +416,7 @@ def test_no_secret_is_stored_and_the_last_administrator_is_kept(tmp_path: Path) 
         for secret in secrets:
             assert secret.encode() not in stored
         owner = service.client(local_key(tmp_path / "evo.db"))
-        assert owner.delete(mine).status_code == 200, "who has the key may, and has a way back in"
+        assert owner.delete(mine).status_code == 200, "the key's holder may, and can still sign in"
 
 
 def test_every_answer_has_security_headers(house: House) -> None:
@@ -448,7 +448,7 @@ def test_network_service_without_tokens_is_refused(tmp_path: Path) -> None:
     refuse_open_network(Settings(db=path, host="::1"), database)
     database.close()
     with serving(path, host="0.0.0.0") as service:
-        assert service.client().get(f"{API}/searches").status_code == 401, "even if it came to run"
+        assert service.client().get(f"{API}/searches").status_code == 401, "even if it were started"
         assert service.client().get(f"{API}/health").status_code == 200
         key = local_key(path)
         assert key is not None

@@ -254,7 +254,9 @@ def test_departing_worker_returns_its_jobs_and_offers_nothing(rest: Rest) -> Non
     assert refused.status_code == 409
     assert "connected now: none" in refused.json()["detail"]
     mistyped = rest.http.post("/searches", json={"family_digest": DIGEST, "problem": "SIZES=3"})
-    assert (mistyped.status_code, mistyped.json()["field"]) == (422, "problem.SIZES"), "though nobody could work on it"
+    assert (mistyped.status_code, mistyped.json()["field"]) == (422, "problem.SIZES"), (
+        "although no worker could serve it"
+    )
     rest.prepare()
     again = rest.claim()[0]
     assert (again.terms.search_id, again.job) == (search["id"], lease.job)

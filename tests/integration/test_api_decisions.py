@@ -184,7 +184,7 @@ def test_impossible_ids_are_refused_or_unknown(anywhere: Local) -> None:
     report = REPORT.dump_python(answer(lease), mode="json")
     ids = (5 * 10**9, lease.attempt_id, 2**70, 0)
     beat = anywhere.http.post("/workers/w1/heartbeat", json={"attempts": ids})
-    assert beat.json()["cancel"] == [0, 5 * 10**9, 2**70], "there is no such work to go on with"
+    assert beat.json()["cancel"] == [0, 5 * 10**9, 2**70], "there is no such attempt"
     results = [{"attempt_id": each, "token": lease.token, "report": report} for each in ids]
     answers = anywhere.http.post("/results", json={"results": results}).json()["answers"]
     assert [each["status"] for each in answers] == ["unknown", "accepted", "unknown", "unknown"]

@@ -131,7 +131,7 @@ def test_finished_search_shows_champion_and_verdict_and_stops_refreshing(stage: 
     live = page.get(f"/searches/{search}/live").text
     assert 'data-live="yes"' in live
     assert "No worker with Toy CPU is connected and takes work" in text_of(live), (
-        "the stage's worker was heard of long ago"
+        "the stage's worker was last seen long ago"
     )
     assert "silent" in page.get("/workers").text
     assert "No connected worker offers a device" in page.get("/start?family=toy").text, "one limit for all three"

@@ -259,7 +259,7 @@ def test_departed_workers_are_deleted_unless_needed(stage: Stage, tmp_path: Path
     assert collector.collect(keep_days=0.5, artefact_limit_gb=None).workers_deleted == 3
     assert listed(stage) == ["aside", "busy", "new"]
     assert held.attempt_id
-    assert stage.trials(search)[0].number == 0, "what a worker did stays when it is taken out"
+    assert stage.trials(search)[0].number == 0, "the results of a deleted worker are kept"
 
 
 def test_workers_and_refused_tokens_are_deleted_after_a_month(stage: Stage, tmp_path: Path) -> None:
@@ -343,7 +343,7 @@ def test_search_that_cannot_be_collected_blocks_no_other(
     monkeypatch.setattr("db.repositories.retention.remove_search", removed)
     monkeypatch.setattr("api.periodic.SEARCHES_AT_ONCE", 2)
     assert collector_of(stage, tmp_path).collect(keep_days=1, artefact_limit_gb=None).searches_deleted == 3
-    assert stage.view(first).state == "cancelled", "what fails halfway is undone"
+    assert stage.view(first).state == "cancelled", "a partial deletion is rolled back"
 
 
 def test_artefact_that_cannot_be_deleted_blocks_no_other(

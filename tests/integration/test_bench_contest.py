@@ -67,7 +67,7 @@ def test_champion_of_another_device_or_space_is_refused(
     said = capsys.readouterr()
     assert said.err.startswith("bench: ")
     assert told in said.err
-    assert said.out.count("| **champion**") == 1, "the other contest is held all the same"
+    assert said.out.count("| **champion**") == 1, "the other contest still runs"
 
 
 def test_tunables_newer_than_a_champion_get_their_defaults(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:

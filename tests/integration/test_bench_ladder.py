@@ -33,7 +33,7 @@ def test_every_step_has_its_row(tmp_path: Path, capsys: pytest.CaptureFixture[st
     printed = capsys.readouterr().out
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in printed.splitlines() if line.startswith("|")]
     first, mistake, second, *baselines = rows[2:]
-    assert status == 1, "a step that computes nonsense is no success"
+    assert status == 1, "a step with wrong results is no success"
     assert first[:2] == ["1", "first"]
     assert mistake[:3] == ["2, aside", "a mistake", "wrong answer"]
     assert second[:2] + second[-1:] == ["3", "second", "12"]
@@ -42,7 +42,7 @@ def test_every_step_has_its_row(tmp_path: Path, capsys: pytest.CaptureFixture[st
     left_out = [line.split(": ")[1] for line in printed.splitlines() if line.startswith("Not run: ")]
     assert {row[0] for row in baselines} <= {"baseline"}
     told = {*(row[1] for row in baselines), *left_out}
-    assert told == {"numpy", "wrong", "absent"}, "one far slower than every step is told of as not run"
+    assert told == {"numpy", "wrong", "absent"}, "a baseline far slower than every step is reported as not run"
     assert "wrong answer: a mistake: " in printed
 
 

@@ -198,7 +198,7 @@ def test_champion_can_be_rolled_back_with_a_reason(line: CommandLine, searched: 
     assert "slower under load" in retired.out
     assert before in " ".join(retired.out.split())
     assert line.run(*roll_back, "--reason", "again").code == 4
-    assert line.run(*roll_back).code == 4, "a reason would not help"
+    assert line.run(*roll_back).code == 4, "no reason is asked for"
     kept = line.run("champion", "export", str(number), "--to", str(exported.parent / "kept"))
     assert f"Champion {number} is retired (rolled back: slower under load): " in " ".join(kept.out.split())
     assert "rolled back: slower under load" in " ".join(line.run("champion", "show", str(number)).out.split())

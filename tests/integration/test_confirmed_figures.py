@@ -105,7 +105,7 @@ def test_trials_with_the_same_binary_share_the_confirmed_figures(stage: Stage) -
 def test_warning_reaches_view_and_report(stage: Stage) -> None:
     view = confirmed_search(stage)
     assert view.warnings and "30.0× as long" in view.warnings[0]
-    assert len(view.warnings) <= 2, "several challenges of one kind are told in short"
+    assert len(view.warnings) <= 2, "several challenges of one kind are summarised"
     with stage.database.read() as session:
         material = read(session, stage.conductor.catalogue, view.id, stage.now).material
     text = to_markdown(search_report(material, Terms()))

@@ -95,7 +95,7 @@ def test_gap_in_a_log_is_reported_with_a_command_that_discards_the_rest(killed: 
         StoreUnavailable, match=r"damaged at frame 6 of \d+: \d+ committed transactions behind"
     ) as error:
         Database.open(killed)
-    assert log.read_bytes() == before, "nothing is lost for good before a person decides"
+    assert log.read_bytes() == before, "no data is discarded before a person decides"
     command = re.search(r"python3 -c .*", str(error.value))
     assert command is not None
     _, *arguments = shlex.split(command[0])

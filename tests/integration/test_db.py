@@ -109,7 +109,7 @@ def test_older_file_is_upgraded_with_its_rows_and_references(tmp_path: Path) -> 
         assert session.execute(text("PRAGMA foreign_key_check")).all() == []
         assert session.execute(text("SELECT DISTINCT token FROM attempts")).scalars().all() == ["kept"]
         numbers = dict(session.execute(text("SELECT name, seq FROM sqlite_sequence")).all())
-    assert (numbers["searches"], numbers["trials"]) == (40, 50), "numbers that events name were given before"
+    assert (numbers["searches"], numbers["trials"]) == (40, 50), "events name numbers that were assigned before"
     database.close()
     with closing(sqlite3.connect(path)) as connection:
         assert indexes(connection) == before

@@ -125,7 +125,7 @@ def test_only_the_proxy_is_reachable_from_outside(compose: Mapping[str, Any]) ->
             on.setdefault(network, set()).add(name)
     assert on["outside"] == {"proxy"}
     assert on["webhooks"] == {"service"}
-    assert compose["networks"]["webhooks"]["internal"] == "${WEBHOOKS_INTERNAL:-true}", "nobody gets out unasked"
+    assert compose["networks"]["webhooks"]["internal"] == "${WEBHOOKS_INTERNAL:-true}", "no outside access by default"
     assert on["front"] == {"proxy", "service"}  # the only trusted proxy network
     assert on["workers"] == {"service", "worker-cpu", "worker-cuda"}
     (front,) = compose["networks"]["front"]["ipam"]["config"]
@@ -308,7 +308,7 @@ def test_setup_creates_the_first_tokens_once(tmp_path: Path) -> None:
         valid = {name: Tokens(session).holder(secret.strip(), utc_now()) for name, secret in tokens.items()}
         admin = Tokens(session).holder((tmp_path / "admin").read_text().strip(), utc_now())
     database.close()
-    assert [name for name, row in valid.items() if row is None] == ["cpu/token"], "the lost one is in nobody's way"
+    assert [name for name, row in valid.items() if row is None] == ["cpu/token"], "the lost token blocks no other"
     assert admin is not None
     assert admin.roles == ["admin"]
 

@@ -207,7 +207,7 @@ def test_two_trials_are_compared_with_a_caveat(stage: Stage, page: httpx.Client)
     interval = r"(\d[\d.]* µs … \d[\d.]* µs)"
     (compared,) = re.findall(f"Left median .*? µs {interval}", text)
     best = ordered[0].number
-    assert f"{compared} (95 %)" in text_of(shown(page, f"/searches/1/trials/{best}")), "one wherever it is shown"
+    assert f"{compared} (95 %)" in text_of(shown(page, f"/searches/1/trials/{best}")), "one everywhere"
     board = text_of(shown(page, "/searches/1"))
     assert compared in board
     assert board.count("same binary as trial 0") == len(ordered) - 1
@@ -284,7 +284,7 @@ def test_figures_of_rules_have_units_and_explanations() -> None:
     assert "fresh processes" in figure_words(again)
     assert figure_text(replace(rule, name="correct", figure=1.0)) == "1 failure"
     measured = replace(rule, name="measured", figure=0.0, threshold=1.0)
-    assert (figure_text(measured), threshold_text(measured)) == ("–", "–"), "its text says all"
+    assert (figure_text(measured), threshold_text(measured)) == ("–", "–"), "its text is complete"
 
 
 def test_confirmation_is_among_the_attempts_of_its_trial(stage: Stage, page: httpx.Client) -> None:

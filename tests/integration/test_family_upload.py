@@ -78,7 +78,7 @@ def test_other_roles_cannot_change_an_authors_family(house: House) -> None:
     softmax = registry.find("softmax")
     for digest in (softmax.digest, "ab" * 32):
         submitter.register_family(digest, name="softmax", document=softmax.family.document, location=None)
-    assert submitter.family("softmax").digest == softmax.digest, "another version is had by its digest alone"
+    assert submitter.family("softmax").digest == softmax.digest, "another version is available only by its digest"
     assert [each.digest for each in submitter.families().items if each.name == "softmax"] == [softmax.digest]
     assert submitter.family("ab" * 32).name == "softmax"
 

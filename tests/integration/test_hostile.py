@@ -80,7 +80,7 @@ def test_problems_are_accepted_or_refused_without_other_errors() -> None:
             met[True] += 1
             for field in family.fields:
                 value = problem[field.name]
-                assert isinstance(value, bool | int) or value in field.choices, "no text but the family's own"
+                assert isinstance(value, bool | int) or value in field.choices, "only the family's own text"
     assert min(met.values()) > PROBLEMS / 100, met
 
 
@@ -162,7 +162,7 @@ def _spoil_everything(rest: Rest) -> None:
             lease = _leased(rest)
     assert {("attempts", False), ("attempts", True), ("searches", True), ("families", True)} <= set(met), met
     for path in ("/searches?limit=500", "/families", "/workers", "/searches/1/trials", "/champions"):
-        assert rest.http.get(path).status_code == 200, "whatever was taken can be shown"
+        assert rest.http.get(path).status_code == 200, "everything accepted can be shown"
 
 
 def _leased(rest: Rest) -> Lease:

@@ -453,7 +453,7 @@ def test_sanitizer_only_fault_is_found_on_the_smallest_case(workshop: Workshop) 
     job = Confirm(challenger=config("undefined"), incumbent=None, seed=5)
     work = workshop.work()
     report = workshop.ladder.perform(work, job, workshop.ladder.prepare(work, job))
-    assert all(case.passed for case in report.cases), "what is undefined changes no result"
+    assert all(case.passed for case in report.cases), "undefined behaviour changes no result"
     (finding,) = report.sanitizers[0].findings
     assert "shift exponent" in finding
     assert "kernel.c" in finding
@@ -496,7 +496,7 @@ def test_kernel_that_skips_work_where_outputs_hold_the_answer_is_not_promoted(wo
     work = workshop.work(problem=problem, objective=Objective(cache="cold"))
     job = Confirm(challenger=config("lazy"), incumbent=None, seed=5)
     report = workshop.ladder.perform(work, job, workshop.ladder.prepare(work, job))
-    assert report.failure is None, "every answer of it that was looked at was right"
+    assert report.failure is None, "every checked answer was correct"
     verdict = judge(report, QUICK, 1, np.random.default_rng(0))
     assert not verdict.promote
     assert "does less work where its outputs hold the answer already" in verdict.summary

@@ -199,7 +199,7 @@ def test_confirmation_prefers_another_unit_for_a_limited_time(stage: Stage) -> N
     woken = stage.woken
     stage.wait(11)
     stage.conductor.sweep()
-    assert stage.woken > woken, "whoever waits is told that its turn has come"
+    assert stage.woken > woken, "the waiting worker is woken"
     (lease,) = stage.claim()
     assert isinstance(lease.job, Confirm)
     stage.conductor.release(lease.attempt_id, lease.token)
@@ -318,7 +318,7 @@ def test_superseded_process_of_a_worker_is_refused_and_shown_to_people(stage: St
     (mine,) = ask(stage, "first")
     register(stage, "second", host="there")
     (theirs,) = ask(stage, "second")
-    assert theirs.job == mine.job, "what the earlier process held was queued again"
+    assert theirs.job == mine.job, "the jobs of the earlier process were queued again"
     for request in (
         lambda: ask(stage, "first"),
         lambda: stage.conductor.heartbeat("w1", [mine.attempt_id], incarnation="first"),
@@ -332,7 +332,7 @@ def test_superseded_process_of_a_worker_is_refused_and_shown_to_people(stage: St
     with stage.database.read() as session:
         (worker,) = Fleet(session).workers()
         assert "two processes speak as this worker" in str(worker_view(worker, worker.devices, stage.now).note)
-        assert worker.left_at is None, "the earlier process ends without taking the later one along"
+        assert worker.left_at is None, "the end of the earlier process does not sign off the later one"
     register(stage, "third")
     with stage.database.read() as session:
         assert Fleet(session).worker("w1").contested_at is None

@@ -108,7 +108,7 @@ def test_unsatisfiable_parameter_is_reported(page: httpx.Client, path: str, stat
     assert answer.status_code == status
     text = text_of(answer.text).replace("&#39;", "'")
     assert words in text
-    assert not re.search(r"GET /|/api/|Bearer", text), "pages speak of pages"
+    assert not re.search(r"GET /|/api/|Bearer", text), "page errors link to pages"
 
 
 def test_rest_names_a_repeated_parameter(page: httpx.Client) -> None:

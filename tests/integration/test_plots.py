@@ -80,7 +80,7 @@ def test_every_plot_has_a_summary_in_words(stage: Stage, page: httpx.Client) -> 
     assert names == ["measured", "best so far", "baseline plain", "baseline library", "promoted"]
     outcomes = plot(page, "outcomes")
     assert outcomes["table"]["rows"] == [["measured", 13, "92.9%"], ["compile failed", 1, "7.1%"]]
-    assert outcomes["figures"][0]["layout"]["yaxis"]["dtick"] == 1, "no halves of trials beside low bars"
+    assert outcomes["figures"][0]["layout"]["yaxis"]["dtick"] == 1, "no half trials on the axis"
     assert [figure["title"] for figure in plot(page, "slices")["figures"]] == ["BLOCK", "UNROLL"]
     assert [figure["title"] for figure in plot(page, "resources")["figures"]] == ["registers", "occupancy"]
     timeline = plot(page, "timeline")

@@ -84,7 +84,7 @@ def test_public_url_alone_is_enough(tmp_path: Path, passed_on: str) -> None:
     """The proxy sends no header; `passed_on` is the part of the path it forwards."""
     with serving(tmp_path / "evo.db", public_url="https://tools.example.org/evo") as service:
         browser = service.client()
-        assert browser.get(f"{passed_on}{API}/searches").status_code == 401, "nobody is let in without a token"
+        assert browser.get(f"{passed_on}{API}/searches").status_code == 401, "no caller is admitted without a token"
         token = admin_of(service, tmp_path / "evo.db")
         page = browser.get(f"{passed_on}/workers", headers={"Accept": "text/html"})
         assert page.headers["location"] == "/evo/sign-in?next=/workers"

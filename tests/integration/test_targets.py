@@ -64,7 +64,7 @@ def test_target_gives_a_smaller_space_and_its_own_champion(stage: Stage) -> None
     aimed = submit(stage, device=H100.model, objective=FOR_L4)
     play(stage, GPU)
     own, other = stage.view(plain), stage.view(aimed)
-    assert (own.space.valid_count, other.space.valid_count) == (9, 6), "227 KiB hold more than 99 KiB"
+    assert (own.space.valid_count, other.space.valid_count) == (9, 6), "227 KiB allow more configs than 99 KiB"
     assert other.objective.target == "NVIDIA L4"
     assert own.champion is not None
     assert other.champion is not None

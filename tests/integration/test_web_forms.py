@@ -111,7 +111,7 @@ def test_all_faults_are_shown_at_once_and_the_address_keeps_the_input(
 ) -> None:
     given = typed(**{"problem__N": "48", "budget__stagnation": "17"} | fields)
     answer = page.post("/start", data=given)
-    assert answer.status_code == 303, "a refused form is a page of its own, which can be gone back to and reloaded"
+    assert answer.status_code == 303, "a refused form has its own address, safe to reload"
     shown = page.get(answer.headers["location"])
     assert shown.status_code == 422
     told = wrong(shown.text)
@@ -165,7 +165,7 @@ def test_search_is_commanded_by_its_buttons(page: httpx.Client) -> None:
     asked = page.get(f"{search}/cancel").text
     assert "The search ends now, for good" in asked
     assert f'action="{search}/cancel"' in asked
-    assert f'formaction="{search}/cancel"' not in page.get(search).text, "no button of the page itself does it"
+    assert f'formaction="{search}/cancel"' not in page.get(search).text, "the page has no such button"
     for command, state in (("pause", "paused"), ("resume", "running"), ("cancel", "cancelled")):
         assert page.post(f"{search}/{command}").headers["location"] == search
         assert page.get(f"/api/v1{search}").json()["state"] == state
@@ -174,7 +174,7 @@ def test_search_is_commanded_by_its_buttons(page: httpx.Client) -> None:
     assert "<form" not in page.get(f"{search}/live").text, "nothing is left to command"
     other = page.post("/start", data=typed(problem__N="16")).headers["location"]
     assert page.post(f"{other}/stop").headers["location"] == other
-    assert page.get(f"/api/v1{other}").json()["state"] == "finished", "nobody had begun with it"
+    assert page.get(f"/api/v1{other}").json()["state"] == "finished", "no worker had started it"
 
 
 def test_champion_is_rolled_back_with_a_reason(page: httpx.Client) -> None:

@@ -33,7 +33,7 @@ def test_worker_with_its_own_token_needs_no_exchange(tmp_path: Path, given: str 
 def test_join_token_is_exchanged_once_and_the_answer_stored(tmp_path: Path) -> None:
     kept = tmp_path / "data" / "w1.token"
     assert own_token(GIVEN, kept, issued) == SECRET
-    assert own_token(GIVEN, kept, used_up) == SECRET, "the same command starts it again"
+    assert own_token(GIVEN, kept, used_up) == SECRET, "the same command reuses the stored token"
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     assert GIVEN not in kept.read_text()
 

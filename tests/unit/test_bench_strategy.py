@@ -305,8 +305,8 @@ def test_crowding_is_the_ratio_of_trials() -> None:
     few, many, never = (crowd.Crowd(trials=each, clock=[2.0, 9.0]) for each in ([10, 40], [20, 20], [np.inf, 60]))
     crowding = crowd.Crowding(alone=few, in_step=many, recorded=never)
     assert crowding.growth == pytest.approx(1.0)
-    assert crowd.growth(few, never) == np.inf, "a goal that many never reach"
-    assert crowd.growth(never, few) == pytest.approx(40 / 60), "one that one worker does not reach says nothing"
+    assert crowd.growth(few, never) == np.inf, "many runs never reach the goal"
+    assert crowd.growth(never, few) == pytest.approx(40 / 60), "a goal that one worker does not reach is ignored"
     assert crowd.total_growth(few, many) == pytest.approx(0.8)
     assert not list(bars.crowding({"x": crowding}, "x"))
     doubled = replace(many, trials=[40, 40])

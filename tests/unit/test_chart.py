@@ -71,8 +71,8 @@ def test_best_line_crosses_no_label() -> None:
         )
         assert chart is not None
         baseline, limit = chart.levels
-        assert baseline.label_y < baseline.y, "nothing is near: above its line"
-        assert limit.label_y > limit.y, "the best stands just above the limit"
+        assert baseline.label_y < baseline.y, "no other label is near, so it is above its line"
+        assert limit.label_y > limit.y, "the best line is just above the limit"
         assert chart.width == chart.right + RIGHT == width
 
 

@@ -204,7 +204,7 @@ def test_wide_row_becomes_a_list() -> None:
     wide, narrow = ([line.split() for line in shown(rows, width=width).splitlines()] for width in (80, 20))
     assert wide[:2] == [["Trials"], ["trial", "outcome", "config", "notes"]]
     assert narrow[:3] == [["Trials"], ["trial", "7"], ["outcome", "compile"]]
-    assert "notes" not in str(narrow), "what is empty takes no line"
+    assert "notes" not in str(narrow), "empty rows are left out"
 
 
 def test_equal_times_share_a_rank() -> None:

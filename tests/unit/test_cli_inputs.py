@@ -190,7 +190,7 @@ def test_ending_command_lets_its_worker_finish_a_confirmation_for_another_termin
     monkeypatch.setattr("evo.cli.service.local.PROVEN_S", 0.0)
     local = Local(LocalDatabase.of(tmp_path / "my.db"), measuring=True)
     local.let_finish()
-    assert len(looks) == 3, "a command without a worker of its own does not ask"
+    assert len(looks) == 3, "a command without its own worker does not ask"
     local.url, local._worker = "http://127.0.0.1:9", SimpleNamespace(exit_code=None)  # type: ignore[assignment]
     local.let_finish()
     assert (looks, drained) == ([], ["local"])

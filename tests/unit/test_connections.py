@@ -37,13 +37,13 @@ def test_connection_without_a_request_is_closed() -> None:
     made, loop, transport = connection()
     made.data_received(HEADERS)
     loop.call_later.assert_called_once_with(HEADERS_S, transport.close)
-    assert not loop.call_later.return_value.cancel.called, "half of the headers are none"
+    assert not loop.call_later.return_value.cancel.called, "half of the headers are not a request"
     made.data_received(b"\r\n")
     loop.call_later.return_value.cancel.assert_called_once_with()
-    assert loop.call_later.call_count == 1, "what is answered may take as long as it takes"
+    assert loop.call_later.call_count == 1, "an answer may take any time"
     made.cycle.response_complete = True
     made.data_received(HEADERS[:5])
-    assert loop.call_later.call_count == 2, "the next request on the same connection has to come, too"
+    assert loop.call_later.call_count == 2, "the next request on the connection has a time limit as well"
     made.connection_lost(None)
 
 

@@ -34,7 +34,7 @@ def test_sampled_configs_have_kernels_for_nearly_all_cases(match: Match) -> None
     space = family.space(problem, DEVICE, OBJECTIVE)
     configs = space.sample(np.random.default_rng(0), 30, set())
     partly = [config for config in configs if uncovered(family, problem, config)]
-    assert len(partly) <= 0.14 * len(configs), "registers that only a mask needs are the reason for some"
+    assert len(partly) <= 0.14 * len(configs), "some need extra registers for a mask"
 
 
 @pytest.mark.parametrize("path", sorted(CHAMPIONS.iterdir()), ids=lambda path: path.stem)

@@ -53,7 +53,7 @@ def test_datasheet_is_used_if_measuring_fails(
 ) -> None:
     answers += [answer, b"2.4e11"]
     assert with_measured_copies([L4], tmp_path)[0] == L4
-    assert with_measured_copies([L4], tmp_path)[0] != L4, "the next time it is asked again"
+    assert with_measured_copies([L4], tmp_path)[0] != L4, "it is measured again the next time"
 
 
 def test_worker_does_not_wait_long_for_a_device_in_use(
@@ -67,8 +67,8 @@ def test_worker_does_not_wait_long_for_a_device_in_use(
         for each in busy:
             held.enter_context(exclusive(each.uuid))
         assert with_measured_copies(busy, tmp_path) == busy
-    assert time.monotonic() - begun_s < 3 * 0.5, "one patience for all"
-    assert all(each not in busy for each in with_measured_copies(busy, tmp_path)), "the next time they are free"
+    assert time.monotonic() - begun_s < 3 * 0.5, "all devices share one time limit"
+    assert all(each not in busy for each in with_measured_copies(busy, tmp_path)), "they are free the next time"
 
 
 def test_copy_of_another_size_is_timed_again(answers: list[bytes | Exception], tmp_path: Path) -> None:

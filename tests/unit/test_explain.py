@@ -42,7 +42,7 @@ TIMING = Timing(samples_us=(9.0, 10.0, 11.0))
     ],
 )
 def test_every_outcome_has_a_detail(outcome: Outcome, text: str) -> None:
-    assert all(words in text for words in SAID.get(outcome.kind, ())), "what a search for words looks through"
+    assert all(words in text for words in SAID.get(outcome.kind, ())), "the text that a search for words covers"
     assert detail_text(outcome) == text
 
 

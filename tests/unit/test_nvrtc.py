@@ -92,7 +92,7 @@ def test_sampled_configs_compile_and_could_launch(
         resources = compiler.resources(made, launch, device)
         assert compiler.refusal(resources, launch, device) is None, config
         assert resources.occupancy
-        assert number or (resources.stack_bytes, resources.spill_bytes) == (0, 0), "by default nothing leaves registers"
+        assert number or (resources.stack_bytes, resources.spill_bytes) == (0, 0), "by default nothing spills"
         assert 16 <= (resources.registers or 0) <= 255
 
 
@@ -179,7 +179,7 @@ def test_kernel_without_ptxas_figures_passes_no_gate(compiler: NvrtcCompiler) ->
 
 def test_driver_cache_that_hides_resources_is_disabled() -> None:
     assert "--no-cache" in default_flags((12, 9)) and "--no-cache" in default_flags((13, 0))
-    assert "--no-cache" not in default_flags((12, 2)), "which it would refuse"
+    assert "--no-cache" not in default_flags((12, 2)), "NVRTC would refuse it"
 
 
 def test_compilation_ends_at_its_limit_and_the_next_one_works(compiler: NvrtcCompiler) -> None:

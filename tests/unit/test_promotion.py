@@ -125,7 +125,7 @@ def test_policy_requires_that_wrong_calls_are_rare(judged: int, told: bool) -> N
     report = replace(confirmation(np.random.default_rng(1), challenger_us=80), answers=OutputChecks(judged=judged))
     result = verdict(report, policy=Policy(min_calls_per_error=100))
     assert (result.promote, rule(result, "wrong calls").passed) == (told, told)
-    assert promising(report, Policy(min_calls_per_error=100)), "further processes judge further calls"
+    assert promising(report, Policy(min_calls_per_error=100)), "further processes check further calls"
 
 
 def test_incumbent_slowed_in_one_process_is_not_replaced() -> None:
@@ -374,7 +374,7 @@ def test_processes_that_differ_leave_the_comparison_open() -> None:
     assert "`most_processes`" in result.summary
     promoted = verdict(many)
     assert promoted.promote
-    assert "expected of further" not in promoted.summary, "so large a gain is not flattered by its selection"
+    assert "expected of further" not in promoted.summary, "a gain this large is not inflated by selection"
 
 
 def test_promoted_gain_is_corrected_for_selection() -> None:

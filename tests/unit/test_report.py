@@ -230,7 +230,7 @@ def test_estimate_is_never_reported_as_a_finding() -> None:
     for never in ("winner", "Valid negatives", "A pair is", "PED-ANOVA", "quick samples", "trial with it was measured"):
         assert never not in text
     assert not re.search(r"(?<!≈ )600 µs", text)
-    assert text.count("measured") == 1, "where it says what is left out"
+    assert text.count("measured") == 1, "in the part that lists omissions"
 
 
 def test_report_without_estimates_says_so() -> None:

@@ -43,7 +43,9 @@ def test_bandwidth_measured_on_a_busy_machine_makes_no_kernel_impossible() -> No
     true_us = 1e6 / 20.9e9 * 1e6
     assert not roofline(work(1.0, 1e6), busy).impossible(true_us)
     assert roofline(work(1.0, 1e6), busy).impossible(true_us / 2)
-    assert roofline(work(1.0, 1e6), replace(busy, bytes_source="table")).impossible(true_us), "a datasheet is not busy"
+    assert roofline(work(1.0, 1e6), replace(busy, bytes_source="table")).impossible(true_us), (
+        "a datasheet value does not depend on load"
+    )
 
 
 def test_unknown_dtype_leaves_the_memory_floor() -> None:

@@ -201,7 +201,7 @@ def test_trial_attributes_survive_resuming_and_a_first_negative_value(kept: str,
         study.optimize(lambda trial: dependent(trial) - 100 * (trial.number == 30), n_trials=25)
         proposed += sampler.__dict__["proposed"]
     assert len(set(proposed)) == 50
-    assert len(sampler._told.history.finished) == 50 - 1, "the last one was told to nobody yet"
+    assert len(sampler._told.history.finished) == 50 - 1, "the last one was not reported yet"
 
 
 def test_unused_parameters_leave_no_proposal_behind() -> None:
@@ -378,5 +378,5 @@ def test_changed_proposal_is_repeated_only_once() -> None:
     study.optimize(objective, n_trials=1)
     proposals.append(study.trials[-1].system_attrs[GIVEN]["ranks"])
     chosen = [trial.params["a"] for trial in study.trials[-3:-1]]
-    assert all(ranks[0] != each for ranks, each in zip(proposals, chosen, strict=False)), "the seed shall displace both"
+    assert all(ranks[0] != each for ranks, each in zip(proposals, chosen, strict=False)), "the seed must change both"
     assert proposals[0] == proposals[1] != proposals[2]

@@ -109,7 +109,7 @@ def test_e4m3_products_by_warpgroups_are_native_on_sm_90(tmp_path: Path, family:
 def test_addresses_of_copies_cost_no_registers(tmp_path: Path) -> None:
     made, found = compiled("sdpa", "B=2,H=8,S=256,D=64", "sm_90", ATTENTION, tmp_path)
     assert sum(count for name, count in found.items() if name.startswith("LDGSTS")) == 34
-    assert made.figures["registers"] <= 150, "it was 179 when each copy had an address of its own"
+    assert made.figures["registers"] <= 150, "it was 179 with an address per copy"
 
 
 def test_bulk_copies_need_one_fence_for_q_alone(tmp_path: Path) -> None:

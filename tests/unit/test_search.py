@@ -374,11 +374,11 @@ def test_confirmation_corrects_the_times_of_the_strategy(space: Space) -> None:
     for us, binary in zip([3, 1, 1.2, 2], ["a", "lucky", "lucky", "b"], strict=True):
         tell(search, us, binary)
     search.challengers.confirmed(3, 2.03)
-    assert search.history.corrected == {}, "that is within what counts as a gain"
+    assert search.history.corrected == {}, "the difference is too small to count as a gain"
     search.challengers.confirmed(1, 2.5)
     assert search.history.corrected == {1: 2.5, 2: 2.5}, "another config of the same binary is no faster"
     tell(search, 1.1, "lucky")
-    assert search.history.corrected == {1: 2.5, 2: 2.5, 4: 2.5}, "nor is one that comes later"
+    assert search.history.corrected == {1: 2.5, 2: 2.5, 4: 2.5}, "nor is a later one"
     search.challengers.confirmed(1, 2.9)
     assert search.history.corrected == {1: 2.5, 2: 2.5, 4: 2.5}
     assert search.history.finished[1].time_us == 1, "outcomes stay what they were"

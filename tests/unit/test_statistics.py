@@ -180,7 +180,7 @@ def test_bound_after_correct_answers_has_its_nominal_coverage(right: int) -> Non
     one_in = at_most_one_in(right, 0.95)
     escapes = (1.0 - 1.0 / one_in) ** right if one_in > 1 else 0.0
     assert escapes <= 0.05
-    assert (1.0 - 1.0 / (one_in + 1)) ** right > 0.05, "and says no less than it could"
+    assert (1.0 - 1.0 / (one_in + 1)) ** right > 0.05, "and is no wider than necessary"
 
 
 def test_without_answers_there_is_no_bound() -> None:

@@ -165,4 +165,4 @@ def test_proposal_is_quick_with_300_trials(name: str, shape: str) -> None:
         seconds.append(time.thread_time() - begun)
         assert proposal is not None
         tell(history, history.ask(proposal), measured(space, Trial(number=0, proposal=proposal)))
-    assert np.median(seconds) <= 0.050, "far beyond what `make bench-strategy` holds strategies to"
+    assert np.median(seconds) <= 0.050, "far above the limit of `make bench-strategy`"

@@ -84,7 +84,7 @@ def test_gates_judge_the_build_for_the_target(tmp_path: Path) -> None:
     compiler = Pretending(sm_89=120, sm_90=60)
     refused = build(tmp_path, compiler, max_registers=96)
     assert refused.refusal == OverResources(resource="registers", used=120, limit=96)
-    assert set(compiler.asked) == {"sm_89"}, "what is refused need not be built again"
+    assert set(compiler.asked) == {"sm_89"}, "a refused config need not be built again"
 
 
 def test_timed_build_is_the_devices_own(tmp_path: Path) -> None:
@@ -147,13 +147,13 @@ def test_estimate_follows_from_build_and_family(tmp_path: Path) -> None:
         report = estimator.perform(assignment, job, estimator.prepare(assignment, job))
         assert isinstance(report, EvaluateReport) and isinstance(report.outcome, Estimated)
         parts[producers] = report.outcome.parts
-    assert parts[0] == parts[4], "three blocks of four warps that compute fit, whoever copies"
+    assert parts[0] == parts[4], "three blocks of four compute warps fit, besides the copying warps"
     assert parts[0]["balance"] == 128 / (58 * 3)
     assert parts[0]["hiding"] == 3 / 4
     exact = work(tmp_path, STAND_IN, TARGET, family="sdpa", problem="B=2,H=8,S=512,D=64")
     full = aimed(exact).copy.family.candidate(job.config, exact.terms.problem, L4, TARGET)
     assert full.effort == 1.0
-    assert parts[0]["floor_us"] == pytest.approx(8.862, abs=0.01), "what lies beyond 500 keys is computed too"
+    assert parts[0]["floor_us"] == pytest.approx(8.862, abs=0.01), "keys beyond 500 are computed as well"
 
 
 def test_estimate_respects_the_gates(tmp_path: Path) -> None:

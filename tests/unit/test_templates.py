@@ -35,7 +35,7 @@ def device(kind: DeviceKind) -> Device:
 def test_template_uses_all_tunables_and_only_declared_names(package: Package, kind: DeviceKind) -> None:
     check(package, kind)
     fields = {field.name for field in package.family.fields}
-    assert used_names(package, kind) & fields, "a kernel that ignores its problem is none"
+    assert used_names(package, kind) & fields, "a kernel must depend on its problem"
 
 
 @every_implementation

@@ -172,7 +172,7 @@ def test_ring_is_filled_before_each_sample_and_measured_until_the_ratio_is_known
     ratios = np.divide(found.poisoned.samples_us, found.answered.samples_us)
     assert set(ratios.round(6)) == ({3.0} if rounds == USUAL_ROUNDS else {3.0, 0.9})
     assert undecided(found) is (rounds == MOST_ROUNDS)
-    assert seen == sets * (2 * rounds + 2), "each call is looked at"
+    assert seen == sets * (2 * rounds + 2), "each call is checked"
 
 
 def test_ring_has_one_set_per_call_within_limits() -> None:

@@ -57,7 +57,7 @@ def test_requests_during_a_batch_share_the_next_one() -> None:
     together = Together(serving)
     assert served(together, serving, range(1, 9)) == list(range(101, 109))
     assert [len(turn) for turn in serving.turns] == [1, 8]
-    assert not together._waiting, "nothing is kept of those who have left"
+    assert not together._waiting, "served requests leave nothing behind"
 
 
 def test_batch_size_is_limited() -> None:

@@ -40,8 +40,8 @@ def test_values_of_both_signs_become_ordered_times(direction: StudyDirection) ->
     history = told(direction, *((TrialState.COMPLETE, float(value)) for value in signed))
     times = np.array([trial.time_us for trial in history.finished])
     assert (times > 0).all() and (np.diff(times) > 0).all()
-    assert times[1] / times[0] == pytest.approx(10, rel=0.05), "of the best by how many times they are better"
-    assert times[-1] - times[-2] == pytest.approx(90, rel=0.01), "of the worst by how much worse they are"
+    assert times[1] / times[0] == pytest.approx(10, rel=0.05), "the best by ratios"
+    assert times[-1] - times[-2] == pytest.approx(90, rel=0.01), "the worst by differences"
 
 
 def test_failure_is_reported_to_optuna_as_slower_than_all_before() -> None:

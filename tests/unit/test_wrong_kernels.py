@@ -83,7 +83,7 @@ def test_case_finds_the_fault(wrong: str, tmp_path: Path) -> None:
     assert broken != files[file].decode()
     problem = package(name).family.problem(text, "cpu")
     config = {**configs(name, problem, 0, seed=0)[0], **change}
-    assert worst(name, problem, config, tmp_path) <= 1, "it is right as it stands"
+    assert worst(name, problem, config, tmp_path) <= 1, "the unchanged kernel is correct"
     found = worst(
         name, problem, config, tmp_path, instead=replace(package(name), files={**files, file: broken.encode()})
     )

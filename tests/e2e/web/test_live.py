@@ -69,7 +69,7 @@ def test_new_trials_appear_and_nothing_moves(puppet: Puppet, url: str, browser: 
         page.mouse.up()
         expect(ended).to_have_text("5", timeout=SLOW_MS)
         assert plots.evaluate("link => link === document.activeElement"), "the focus stays"
-        assert page.evaluate("String(getSelection())") == "Best so far", "so does what was marked"
+        assert page.evaluate("String(getSelection())") == "Best so far", "the selected text stays as well"
 
         page.evaluate("getSelection().removeAllRanges()")
         rows.first.focus()
