@@ -1,5 +1,6 @@
 """Every CUDA template compiles for each of its architectures. NVRTC needs neither a GPU nor a driver."""
 
+import importlib
 import json
 import os
 import signal
@@ -94,6 +95,10 @@ def test_sampled_configs_compile_and_could_launch(
         assert resources.occupancy
         assert number or (resources.stack_bytes, resources.spill_bytes) == (0, 0), "by default nothing spills"
         assert 16 <= (resources.registers or 0) <= 255
+
+
+def test_library_is_found_under_the_name_that_programs_outside_import() -> None:
+    assert importlib.import_module("workers.compile.nvrtc_library").Nvrtc is nvrtc_library.Nvrtc
 
 
 def test_newest_of_several_libraries_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
