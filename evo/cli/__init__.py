@@ -1,4 +1,4 @@
-"""The command line: the composition root, and the one part of evo that may import the other packages.
+"""The command line. It is the only part of evo that may import the other packages.
 
 Modules here import nothing heavy at the top (no NumPy, httpx, SQLAlchemy or FastAPI): ``--help`` answers at once.
 """

@@ -6,7 +6,7 @@ from evo.errors import CannotJudge, Conflict, EvoError, InvalidInput, NotFound
 
 
 class Exit(IntEnum):
-    """What a script can tell from the exit status; `MEANING` says it in words."""
+    """Exit statuses; `MEANING` describes them."""
 
     DONE = 0
     NOTHING_FOUND = 1
@@ -19,24 +19,23 @@ class Exit(IntEnum):
 
 
 MEANING = {
-    Exit.DONE: "done; also when Ctrl-C once ended a search early, with its report",
-    Exit.NOTHING_FOUND: "ran to its end without success: no config could be measured, the config was rejected, "
+    Exit.DONE: "done; also after one Ctrl-C, which ends a search early with its report",
+    Exit.NOTHING_FOUND: "ended without success: no config could be measured, the config was rejected, "
     "reference.py fails, the search failed or was cancelled, `doctor` found no device to search on",
     Exit.WRONG_INPUT: "the command line or an input is wrong: unknown option, family, field, config, device or search; "
     "an empty space",
-    Exit.UNAVAILABLE: "something needed is not there: service not reachable or none of kernel-evo, port taken, "
+    Exit.UNAVAILABLE: "something is missing: service not reachable or none of kernel-evo, port taken, "
     "database locked, read-only or of a newer schema, no compiler, no GPU that can be used, a file or standard "
     "output that cannot be read or written",
     Exit.CONFLICT: "the request does not fit the present state, e.g. resuming a search that has ended",
     Exit.BUG: "an error of kernel-evo itself; the message names the file with the details",
-    Exit.INTERRUPTED: "interrupted: Ctrl-C twice, or once where nothing was running yet; ended by another signal N: "
-    "128 + N",
-    Exit.UNHEARD: "whoever read standard output closed it, as `| head` does; what could not be written is not said",
+    Exit.INTERRUPTED: "interrupted: Ctrl-C twice, or once before anything ran; ended by another signal N: 128 + N",
+    Exit.UNHEARD: "the reader of standard output closed it, as `| head` does; the rest of the output is lost",
 }
 
 
 def code_of(error: EvoError) -> Exit:
-    """The exit code an expected error ends the program with."""
+    """Return the exit code for an expected error."""
     if isinstance(error, InvalidInput | NotFound):
         return Exit.WRONG_INPUT
     if isinstance(error, CannotJudge):

@@ -1,4 +1,4 @@
-"""The entry: registers the commands, and turns every error into one clear line and an exit code."""
+"""Entry point: registers the commands, and turns every error into one line and an exit code."""
 
 import contextlib
 import errno
@@ -41,10 +41,10 @@ from evo.text.masking import masked
 from evo.text.visible import visible
 
 OUTPUT_LOST = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EPIPE}
-"""What the system says, without a name, where standard output takes nothing more."""
+"""System errors of standard output, which come without a file name."""
 
 KEPT_CRASHES = 10
-"""Logs of errors of our own that are left in the temporary folder."""
+"""Number of crash logs kept in the temporary folder."""
 
 app = typer.Typer(
     name="kernel-evo",
@@ -57,7 +57,7 @@ app = typer.Typer(
 )
 
 
-def _tell_version(asked: bool) -> None:
+def _print_version(asked: bool) -> None:
     if asked:
         from importlib.metadata import version
 
@@ -69,7 +69,7 @@ def _tell_version(asked: bool) -> None:
 def _program(
     *,
     version: Annotated[
-        bool, typer.Option("--version", help="Show the version and end.", callback=_tell_version, is_eager=True)
+        bool, typer.Option("--version", help="Show the version and end.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     """The options of the program itself; the commands do the work."""
@@ -101,18 +101,18 @@ def run() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run one command line and return its exit code; nothing but the code and the output tells how it went."""
+    """Run one command line and return its exit code."""
     prepare_streams()
     try:
         return _carried_out([argument for argument in arguments if argument != "--debug"])
     except EvoError as error:
-        return _refused(told(error, arguments), code_of(error), arguments)
-    except typer.Abort:  # a question that got no answer
+        return _refused(message_of(error, arguments), code_of(error), arguments)
+    except typer.Abort:  # the user did not answer a question
         return Exit.INTERRUPTED
     except TyperException as error:
         message = _from_environment(complaint(error), arguments)
         return _refused(message, Exit.WRONG_INPUT, arguments) if message else Exit.WRONG_INPUT
-    except Exception as error:  # noqa: BLE001 — the outermost frame: what it cannot name is a bug of ours
+    except Exception as error:  # noqa: BLE001 — the outermost frame: any other error is our bug
         if "--debug" in arguments:
             traceback.print_exc()
         if isinstance(error, OSError) and (refusal := _system_refusal(error)) is not None:
@@ -122,7 +122,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _refused(message: str, code: Exit, arguments: list[str]) -> int:
-    """Say what cannot be done, to a person or to a script."""
+    """Report a refusal as text or, with --json, as JSON; return the exit code."""
     if "--debug" in arguments:
         traceback.print_exc()
     if "--json" in arguments:
@@ -132,22 +132,22 @@ def _refused(message: str, code: Exit, arguments: list[str]) -> int:
     return code
 
 
-def told(error: EvoError, arguments: Sequence[str] = ()) -> str:
-    """What an error says, with the option or environment variable in place of the field that it is about."""
+def message_of(error: EvoError, arguments: Sequence[str] = ()) -> str:
+    """Return an error's message, with the option or environment variable instead of the field's name."""
     if not isinstance(error, InvalidInput):
         return str(error)
     return _from_environment(f"{typed_name(error.field)}: {error.reason}", arguments)
 
 
 def _from_environment(message: str, arguments: Sequence[str]) -> str:
-    """The message with the environment variable in place of the option that was read from it, and the way out."""
+    """Name the environment variable that an option was read from, and how to correct it."""
     name, _, reason = message.partition(": ")
     variable = variable_of(name, arguments, os.environ)
     return message if variable is None else f"{variable}: {reason}; correct it, or `unset {variable}`"
 
 
 def prepare_streams() -> None:
-    """Let output go anywhere: a letter the encoding lacks becomes ``?``, and a closed stream swallows what it gets."""
+    """Make output robust: characters outside the encoding become ``?``, and output to a closed stream is discarded."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -157,7 +157,7 @@ def prepare_streams() -> None:
 
 
 def _carried_out(arguments: list[str]) -> int:
-    """The exit code of a command, once all it said is written."""
+    """Run a command, flush its output, and return its exit code."""
     try:
         code = app(arguments, prog_name="kernel-evo", standalone_mode=False) or 0
     except SystemExit as ending:
@@ -168,18 +168,18 @@ def _carried_out(arguments: list[str]) -> int:
 
 
 def _unheard() -> bool:
-    """Whether typer noticed that nobody reads standard output any more: all it leaves is this wrapper."""
+    """True if typer found standard output closed; it then leaves only this wrapper."""
     return type(sys.stdout).__name__ == "PacifyFlushWrapper"
 
 
 def _system_refusal(error: OSError) -> int | None:
-    """Files, disks and pipes are the user's: say what the system said of them. None: it spoke of something else."""
+    """Report a system error about a file, disk or pipe, and return the exit code; None for other errors."""
     where = error.filename
     if where is None:
         if error.errno not in OUTPUT_LOST:
             return None
         _drop_output()
-        if isinstance(error, BrokenPipeError):  # whoever read the output has enough
+        if isinstance(error, BrokenPipeError):  # the reader closed the pipe
             return Exit.UNHEARD
         where = "standard output"
     complain(f"{where} cannot be read or written: {error.strerror or error}")
@@ -187,20 +187,20 @@ def _system_refusal(error: OSError) -> int | None:
 
 
 def _drop_output() -> None:
-    """Let standard output go nowhere, so that the interpreter's last flush does not fail again."""
+    """Discard standard output, so that the interpreter's last flush does not fail again."""
     with Path(os.devnull).open("wb") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def complain(message: str) -> None:
-    """One red line on standard error, plain where colours are not wanted."""
+    """Print one red line on standard error, without colour if colours are disabled."""
     from rich.text import Text
 
     console(stderr=True).print(Text.assemble(("Error: ", "bold red"), visible(said(message))), soft_wrap=True)
 
 
 def _keep(error: BaseException) -> Path:
-    """Write the traceback where the user can find it; the oldest of too many go."""
+    """Write the traceback to the temporary folder, delete the oldest logs, and return the new log's path."""
     folder = Path(tempfile.gettempdir())
     with contextlib.suppress(OSError):
         earlier = sorted(folder.glob("kernel-evo-crash-*.log"), key=lambda path: path.stat().st_mtime, reverse=True)

@@ -1,4 +1,4 @@
-"""JSON and TOML from other people, read within bounds and without ambiguity."""
+"""Read JSON and TOML from outside, with limits on size and without ambiguity."""
 
 import io
 import json
@@ -14,7 +14,7 @@ DEEPEST = 64
 """Levels of lists and objects in a JSON document."""
 
 MOST_NAMES = 2_000
-"""Names in one object of a JSON document, more than any request needs. Each unknown name would be a fault to keep."""
+"""Largest number of names in one JSON object, more than any request needs."""
 
 LONGEST_KEY = 16
 """Parts of a dotted TOML key. `tomllib` takes time and memory that grow with the square of their number."""
@@ -27,7 +27,7 @@ _ENDS = {
     "'": re.compile(r"['\n]"),
     "#": re.compile(r"\n"),
 }
-"""What ends a quotation or a comment, or is skipped because it is escaped."""
+"""Ends of a quotation or a comment, and escapes that are skipped."""
 
 _KEY = re.compile(rf"(?<![\w-])[\w-]++(?:[ \t]*+\.[ \t]*+[\w-]++){{{LONGEST_KEY}}}")
 
@@ -95,7 +95,7 @@ def _children(value: Any) -> Iterator[Any]:
 
 
 def _unquoted(text: str) -> str:
-    """The text without comments, and with one letter in place of each quotation: a quoted key is one part of a key."""
+    """Remove comments, and replace each quotation by one letter, as a quoted key is one part of a key."""
     plain = io.StringIO()
     position = 0
     while (opening := _OPENING.search(text, position)) is not None:

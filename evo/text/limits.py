@@ -1,4 +1,4 @@
-"""Values from outside that are refused, in the same words on the command line and in REST."""
+"""Limits of values from outside, with the same messages on the command line and in REST."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,22 +6,22 @@ from typing import Any
 from evo.errors import InvalidInput
 
 MOST = 10**9
-"""Of trials, minutes or money: more than any search takes, and few enough to count with."""
+"""Upper limit of trials, minutes and cost: more than any search uses, and safe for arithmetic."""
 
 LARGEST = 2**63 - 1
 """The largest whole number that every database holds."""
 
 LARGEST_ID = 2**31 - 1
-"""The largest id, or number of a trial, that every database counts to."""
+"""The largest id, or number of a trial, that every database supports."""
 
 SHORTEST_US, LONGEST_US = 1e-6, 1e12
-"""Of a kernel's time: a picosecond, and eleven days. Whatever is drawn or summed up keeps to this."""
+"""Limits of a kernel's time: a picosecond, and eleven days. Charts and sums rely on them."""
 
 LONGEST_S = 1e9
-"""Of a stage, or of a limit on one: thirty years."""
+"""Upper limit of a stage's time or time limit: thirty years."""
 
 LARGEST_FIGURE = 1e18
-"""Of anything else that a device has or counts, in base units: operations a second, bytes, …"""
+"""Upper limit of any other figure of a device, in base units: operations per second, bytes, …"""
 
 _NOT_WHOLE = {"int_parsing", "int_parsing_size", "int_from_float", "int_type"}
 _NO_NUMBER = {"float_parsing", "float_type", "finite_number"}
@@ -40,23 +40,23 @@ _SHOWN = 40
 
 
 def accepted(least: float | None, most: float | None) -> str:
-    """``1 … 1,000,000,000``; what only the database limits has no end for people."""
+    """Describe accepted values: ``1 … 1,000,000,000``; limits of the database alone are not shown."""
     if most is None or most >= LARGEST:
         return "" if least is None else f"{figure(least)} and more"
     return f"{figure(most)} and less" if least is None else f"{figure(least)} … {figure(most)}"
 
 
 def figure(value: float) -> str:
-    """A limit as people read it."""
+    """Return a limit as text."""
     return f"{int(value):,}" if value == int(value) else f"{value:g}"
 
 
 def refused(error: Mapping[str, Any], limits: str = "") -> str | None:
-    """Why a number, a word or the length of a text is refused and what would be taken; None where it is another thing.
+    """Return why a number, word or text length is refused and what is accepted; None for other errors.
 
     Args:
-        error: as pydantic tells of it.
-        limits: of a number, as of `accepted`; by default the one that was missed.
+        error: a pydantic error.
+        limits: accepted values, as from `accepted`; by default the limit that was exceeded.
     """
     given = str(error["input"]) if isinstance(error["input"], str | int | float) else type(error["input"]).__name__
     shown = given if len(given) <= _SHOWN else f"{given[:_SHOWN]}…"

@@ -1,4 +1,4 @@
-"""Passwords in addresses, as they may be shown: not at all."""
+"""Mask passwords in addresses."""
 
 import re
 
@@ -6,5 +6,5 @@ _PASSWORD = re.compile(r"(:/{1,2}[^\s/:@]*):[^\s/@]+@")
 
 
 def masked(text: str) -> str:
-    """A text in which nobody can read the password of a URL."""
+    """Return a text with the passwords of URLs replaced by ``***``."""
     return _PASSWORD.sub(r"\1:***@", text)

@@ -1,8 +1,8 @@
-"""Commands as people paste them into a shell."""
+"""Commands that can be pasted into a shell."""
 
 import shlex
 
 
 def command(*words: object) -> str:
-    """``kernel-evo`` with these words, each quoted where a shell would take it apart."""
+    """Return ``kernel-evo`` with these words, quoted for a shell."""
     return shlex.join(["kernel-evo", *map(str, words)])

@@ -1,4 +1,4 @@
-"""What to tell somebody who named a thing that does not exist."""
+"""Messages for names that do not exist."""
 
 import difflib
 import re
@@ -9,7 +9,7 @@ MAX_SHOWN = 100
 
 
 def unknown(name: str, known: Collection[str], what: str) -> str:
-    """The sentence for a name that does not exist: near misses first, then what there is."""
+    """Return the message for an unknown name: the closest known one, and the list of all."""
     name = name[:MAX_SHOWN]
     near = difflib.get_close_matches(name.lower(), [entry.lower() for entry in known], n=1, cutoff=0.6)
     longer = [entry for entry in known if _part(name, entry)]
@@ -20,5 +20,5 @@ def unknown(name: str, known: Collection[str], what: str) -> str:
 
 
 def _part(name: str, entry: str) -> bool:
-    """Whether it is a word of a longer name: ``L4`` of ``NVIDIA L4``."""
+    """True if `name` is a word of a longer name: ``L4`` of ``NVIDIA L4``."""
     return name.lower() in re.findall(r"[a-z0-9]+", entry.lower())

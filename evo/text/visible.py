@@ -1,4 +1,4 @@
-"""Text of others that a terminal or a log shows: its characters that do something are shown as escapes instead.
+"""Escape control characters in foreign text before a terminal or a log shows it.
 
 A terminal obeys escape sequences wherever they come from (kubernetes/kubernetes#101695, CVE-2021-25743), and marks of
 writing direction let a line read otherwise than it is (CVE-2021-42574, "Trojan Source").

@@ -1,4 +1,4 @@
-"""Figures as people read them: four significant digits, a unit that fits, thousands apart."""
+"""Format figures for people: four significant digits, a suitable unit, thousands separators."""
 
 import math
 from collections.abc import Mapping
@@ -68,12 +68,12 @@ def factor_interval_text(low: float, estimate: float, high: float) -> str:
 
 
 def processes_text(count: int) -> str:
-    """What an interval speaks of: ``over 5 fresh processes``, ``in one process``."""
+    """Name the processes behind an interval: ``over 5 fresh processes``, ``in one process``."""
     return "in one process" if count == 1 else f"over {count} fresh processes"
 
 
 def timed_text(count: int) -> str:
-    """Of which processes a time is, where so many timed the kernel: ``in the first of 5 fresh processes``."""
+    """Name the process behind a time, given their number: ``in the first of 5 fresh processes``."""
     return f"in the first of {count} fresh processes" if count > 1 else "in one fresh process"
 
 
@@ -87,7 +87,7 @@ def settings_text(settings: Mapping[str, bool | int | float | str]) -> str:
 
 
 def spaced_text(settings: Mapping[str, bool | int | float | str]) -> str:
-    """The same for reading: it may break between two entries."""
+    """The same with blanks, so that lines may break between entries."""
     return settings_text(settings).replace(",", ", ")
 
 
@@ -101,17 +101,17 @@ def count_text(count: int, noun: str) -> str:
 
 
 def bound_text(bound: str) -> str:
-    """What holds a kernel back at best, as people say it: ``arithmetic`` or ``memory``."""
+    """Name the resource that bounds a kernel: ``arithmetic`` or ``memory``."""
     return {"compute": "arithmetic"}.get(bound, bound)
 
 
 def limit_words(cache: str) -> str:
-    """What a limit counts, for a search that measures hot or cold."""
+    """Describe what a roofline limit includes, for a hot or cold search."""
     if cache == "cold":
         return "arithmetic or bytes, whichever takes longer"
     return "arithmetic or bytes, whichever takes longer; hot, without what the last cache keeps between calls"
 
 
 def outcome_text(kind: str) -> str:
-    """``wrong_answer`` as people say it: ``wrong answer``."""
+    """Return an outcome kind as text: ``wrong_answer`` → ``wrong answer``."""
     return kind.replace("_", " ")

@@ -199,4 +199,4 @@ def test_search_states_its_gain(stage: Stage) -> None:
     print_report(out, view, stage.trials(search), "", "toy")
     assert isinstance(out.file, io.StringIO)
     text = " ".join(out.file.getvalue().split())
-    assert "What searching was worth" in text and "as fast as the default config (trial 0)" in text
+    assert "Gain of the search" in text and "as fast as the default config (trial 0)" in text

@@ -32,7 +32,7 @@ def reported(*arguments: object) -> str:
 
 def test_head_shows_terms_and_size_of_the_space() -> None:
     text = shown(head(view(), "http://127.0.0.1:1/searches/3"))
-    assert "confirming the best comes on top" in text
+    assert "plus the confirmation of the best" in text
     for part in (
         "Search 3  sdpa",
         "B=1, causal=false",
@@ -135,8 +135,8 @@ def test_report_ranks_trials_and_baselines_together() -> None:
 def test_report_shows_champion_verdict_and_next_steps() -> None:
     text = " ".join(reported(finished(), [trial(12, 812.34)], " --db x.db", "sdpa").split())
     for part in (
-        "Finished: its time is over. 43 trials in 2 min 01 s.",
-        "search overhead 9.2 ms a trial, delivery 25 ms beside the work",
+        "Finished: the time limit was reached. 43 trials in 2 min 01 s.",
+        "search overhead 9.2 ms a trial, delivery 25 ms in parallel",
         "Trial 12: Promoted: the first champion.",
         "✓ first There is no incumbent.",
         "! noise It is noisy here.",
@@ -192,10 +192,10 @@ def test_recordings_and_cost_are_shown_where_used() -> None:
     given = WarmStartView(source="cache.json", used=20, invalid=3, spare=0)
     text = shown(head(view(warm_start=given, budget=Budget(cost=5.0, cost_per_hour=0.68)), ""))
     assert "20 configs of cache.json first (3 not in this space)" in text
-    assert "5.00 of money; confirming the best comes on top" in text
+    assert "5.00 of money; plus the confirmation of the best" in text
     assert share_done(view(budget=Budget(cost=5.0, cost_per_hour=1.0), cost=2.5)) == 0.5
     ended = finished(budget=Budget(cost=5.0, cost_per_hour=1.0), cost=5.0, reason="cost")
-    assert "its money is spent. 43 trials in 2 min 01 s, which cost 5.00." in reported(ended, [], "", "sdpa")
+    assert "the cost limit was reached. 43 trials in 2 min 01 s, which cost 5.00." in reported(ended, [], "", "sdpa")
 
 
 def test_wide_row_becomes_a_list() -> None:

@@ -246,7 +246,7 @@ def test_invalid_input_is_one_line_with_option_and_remedy(
     ],
 )
 def test_field_refused_by_the_service_is_named_by_its_option(field: str, option: str) -> None:
-    assert entry.told(InvalidInput(field, "is wrong")) == f"{option}: is wrong"
+    assert entry.message_of(InvalidInput(field, "is wrong")) == f"{option}: is wrong"
 
 
 @pytest.mark.parametrize(

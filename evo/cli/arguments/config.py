@@ -8,7 +8,7 @@ from evo.trial import Config
 
 
 def parse_config(text: str, space: Space) -> Config:
-    """A complete, valid config from ``NAME=VALUE,…``; what is left out keeps its declared default.
+    """Return a complete, valid config from ``NAME=VALUE,…``; other tunables keep their declared defaults.
 
     Of nothing at all, what a search would begin with: the defaults, or the valid config nearest to them.
 

@@ -50,7 +50,7 @@ _SPEC = ("family.toml", "document")
 
 
 def typed_name(field: str) -> str:
-    """``webhook.url`` is ``--webhook``, ``problem.S`` is ``--problem S``; what nobody types stays as it is."""
+    """``webhook.url`` is ``--webhook``, ``problem.S`` is ``--problem S``; other fields keep their name."""
     file, found, place = field.partition(": ")
     if found and file in _SPEC:
         return f"{_SPEC[0]}: {place}"

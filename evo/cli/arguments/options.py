@@ -75,7 +75,7 @@ DeviceName = Annotated[
 Cache = Annotated[
     Literal["hot", "cold"],
     typer.Option(
-        help="hot: the same buffers again and again, and limits leave out what the last cache keeps; cold: not in it."
+        help="hot: time the same buffers repeatedly; cold: rotate buffers so that no data is in the last-level cache."
     ),
 ]
 LaunchMode = Annotated[

@@ -33,8 +33,8 @@ def _name(parameter: Any) -> str:
 
 def _reason(error: TyperException, parameter: Any) -> str:
     if not error.message:
-        told = f": {parameter.help.rstrip('.')}" if parameter.help else ""
-        return f"is missing{told}; see `{help_of(error)}`"
+        meaning = f": {parameter.help.rstrip('.')}" if parameter.help else ""
+        return f"is missing{meaning}; see `{help_of(error)}`"
     told_by: Any = error.__cause__
     if not hasattr(told_by, "errors"):
         return error.message.rstrip(".")

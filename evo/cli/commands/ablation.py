@@ -34,8 +34,8 @@ def ablate(
 ) -> None:
     """Turn each switch of a search's champion, one at a time, and measure what it is worth.
 
-    Each change runs beside the champion, round by round in a fresh process. Nothing is promoted. What was found is kept
-    and stands in the search's report.
+    Each change is timed alongside the champion, round by round in a fresh process. Nothing is promoted. The results are
+    stored and appear in the search's report.
     """
     from evo.cli.console.output import print_json
     from evo.cli.session.session import ended_by_signals, progress, reached
@@ -54,7 +54,7 @@ def ablate(
 def ablated(
     out: "Console", connection: "Connection", search_id: int, *, values: bool = False
 ) -> "Sequence[AblationView]":
-    """Ask for an ablation, stay until it is done, and return what was found. Ctrl-C ends it; what is known stays."""
+    """Request an ablation, wait for it, and return its results. Ctrl-C ends it and keeps the results so far."""
     from evo.cli.console.display import screen
     from evo.cli.session.follow import Interrupts, follow
 

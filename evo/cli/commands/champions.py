@@ -141,7 +141,7 @@ def export(
     if ranked is not None and ranked.bare:
         out.print(f"Left out, since no binary of them was kept: trial {', '.join(map(str, ranked.bare))}")
     if ranked is not None and len(ranked.others) < top - 1:
-        out.print(f"Its search has no more kernels that can be exported: {len(ranked.others)} beside the champion.")
+        out.print(f"Its search has only {len(ranked.others)} other kernels that can be exported.")
     out.print(styled("\nTry it:  ", (shlex.join(("python", str(folder / start))), "bold")))
 
 

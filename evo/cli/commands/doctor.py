@@ -39,7 +39,7 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(db: Db = None, as_json: Json = False) -> None:
-    """Look for devices, compilers and tools; say what is missing for what, and how to get it."""
+    """Look for devices, compilers and tools; report what is missing, what needs it, and how to get it."""
     from evo.cli.console.output import print_json
     from evo.cli.exits import Exit
     from evo.cli.service.devices import local_devices
@@ -69,9 +69,9 @@ def look_around(place: "LocalDatabase", devices: "list[Device]") -> Iterator[Fin
     )
     yield _tool("ncu", needed_for="profiles of CUDA kernels", way_out="install Nsight Compute")
     yield _package("torch", needed_for="PyTorch as a baseline", way_out="install torch into this environment")
-    compiled_anew = "make it writable; without it everything is compiled anew"
+    way_out = "make it writable; otherwise every kernel is compiled again in each run"
     yield _temporary()
-    yield _folder("cache", cache_folder(), needed_for="speed", way_out=compiled_anew)
+    yield _folder("cache", cache_folder(), needed_for="speed", way_out=way_out)
     parent = place.database.parent
     yield _folder("database", parent, needed_for="searching", way_out="make it writable, or use another --db")
     yield _service(place)
@@ -102,7 +102,7 @@ def _separation() -> Finding:
     from workers.backends.cpu.compiler import CCompiler, find_compiler
     from workers.backends.cpu.support import separation_here
 
-    needed_for = "CPU kernels that nobody has read, and the policy's min_separation"
+    needed_for = "CPU kernels from untrusted sources, and the policy's min_separation"
     try:
         held = separation_here(CCompiler(find_compiler()), cache_folder())
     except (EvoError, OSError) as error:

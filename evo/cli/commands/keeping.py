@@ -1,4 +1,4 @@
-"""``edit``, ``delete`` and ``gc``: what is kept of searches, and what people note about them."""
+"""``edit``, ``delete`` and ``gc``: edit and remove stored searches."""
 
 from typing import Annotated
 
@@ -25,12 +25,12 @@ def register(app: typer.Typer) -> None:
 def edit(
     search_id: SearchId,
     *,
-    notes: Annotated[str | None, typer.Option(help="What people should know about it.", metavar="TEXT")] = None,
+    notes: Annotated[str | None, typer.Option(help="Notes shown with it.", metavar="TEXT")] = None,
     priority: Annotated[
         int | None, typer.Option(min=-1000, max=1000, metavar="N", help="Higher is served first; 0 is usual.")
     ] = None,
     archive: Annotated[
-        bool | None, typer.Option("--archive/--unarchive", help="Keep it, but out of the lists; once it has ended.")
+        bool | None, typer.Option("--archive/--unarchive", help="Keep an ended search, but hide it from lists.")
     ] = None,
     url: Url = None,
     token: Token = None,
@@ -66,13 +66,15 @@ def gc(
     *,
     keep_days: Annotated[
         float | None,
-        typer.Option(min=0.01, max=MOST, metavar="N", help="Delete what ended longer ago; the archive stays."),
+        typer.Option(
+            min=0.01, max=MOST, metavar="N", help="Delete searches that ended longer ago; archived ones are kept."
+        ),
     ] = None,
     artefacts_gb: Annotated[
         float | None,
-        typer.Option(min=0, max=MOST, metavar="N", help="Delete the oldest artefacts beyond so many gigabytes."),
+        typer.Option(min=0, max=MOST, metavar="N", help="Delete the oldest artefacts above this many gigabytes."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only report what would be deleted.")] = False,
     url: Url = None,
     token: Token = None,
     db: Db = None,

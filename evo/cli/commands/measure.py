@@ -57,7 +57,7 @@ def measure(
     cache: Cache = "hot",
     threads: Threads = 1,
     any_order: AnyOrder = False,
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of the inputs.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Random seed of the inputs.")] = 0,
     baselines: Annotated[bool, typer.Option(help="Time the family's baselines, too, to compare with.")] = True,
     as_json: Json = False,
 ) -> None:
@@ -117,7 +117,7 @@ def _tell_shared(device: "Device") -> None:
     from workers.backends.cuda import nvml
 
     if device.kind == "cuda" and (users := nvml.strangers(device.uuid)):
-        sys.stderr.write(f"{device.model} is in use by {', '.join(users)}: times taken beside that are not to trust.\n")
+        sys.stderr.write(f"{device.model} is in use by {', '.join(users)}: times measured now are not reliable.\n")
 
 
 def render(
@@ -148,7 +148,7 @@ def render(
 def resolve(
     family: str, config: str, problem: str, device: str, objective: "Objective", *, target: str | None = None
 ) -> "tuple[Package, Device, Candidate]":
-    """A config with all that follows from it, on a device of this machine, or on one that is only known of.
+    """Return a candidate for a device of this machine, or for a known GPU that is not here.
 
     Raises:
         NotFound, InvalidInput: names what was mistyped, the constraint the config breaks, or what a plain source does

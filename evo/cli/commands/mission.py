@@ -1,4 +1,4 @@
-"""``mission``: all there is to do on the day the mission's GPU is at hand, in one command, with a report at the end."""
+"""``mission``: checks the machine, searches the mission's shapes, and writes a report, in one command."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -48,7 +48,7 @@ def mission(
         str | None, typer.Option(metavar="DEVICE", help="A kind or a model; by default cuda, or auto for a rehearsal.")
     ] = None,
     rehearse: Annotated[
-        bool, typer.Option("--rehearse", help="Walk the whole way once on small problems, also without a GPU.")
+        bool, typer.Option("--rehearse", help="Run the whole procedure once on small problems; needs no GPU.")
     ] = False,
     warm_start: WarmStart = None,
     to: Annotated[Path, typer.Option(dir_okay=False, metavar="FILE", help="Where the report goes.")] = Path(

@@ -46,9 +46,9 @@ def record(
     device: DeviceName = "auto",
     sample: Annotated[
         int | None,
-        typer.Option(min=2, max=MOST, metavar="N", help="So many configs at random instead of every valid one."),
+        typer.Option(min=2, max=MOST, metavar="N", help="Measure this many random configs instead of every valid one."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of the order, and of the sample.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Random seed of the order and of the sample.")] = 0,
     cache: Cache = "hot",
     threads: Threads = 1,
     resume: Annotated[

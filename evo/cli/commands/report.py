@@ -27,10 +27,12 @@ def register(app: typer.Typer) -> None:
 def report(
     search_id: SearchId,
     *,
-    to: Annotated[Path | None, typer.Option(help="Folder for it; by default named after the search.")] = None,
+    to: Annotated[Path | None, typer.Option(help="Folder to write; by default named after the search.")] = None,
     cost_per_hour: Annotated[
         float | None,
-        typer.Option(min=0.0001, max=MOST, metavar="MONEY", help="What its machines cost; else what its budget says."),
+        typer.Option(
+            min=0.0001, max=MOST, metavar="MONEY", help="Cost of its machines; by default the rate of its budget."
+        ),
     ] = None,
     calls_per_second: Annotated[
         float | None,
@@ -40,7 +42,7 @@ def report(
         str,
         typer.Option(
             metavar="NAME=TIME,…",
-            help="Times to hold it against, e.g. conservative=800us, or speed-ups over the fastest baseline: dream=2x.",
+            help="Targets to compare with, e.g. conservative=800us, or speed-ups over the fastest baseline: dream=2x.",
         ),
     ] = "",
     force: Force = False,

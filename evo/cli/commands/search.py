@@ -63,7 +63,8 @@ def search(
     problem: Problems = "",
     device: DeviceName = "auto",
     trials: Annotated[
-        int | None, typer.Option(min=1, max=MOST, metavar="N", help="Trials at most.", rich_help_panel=_BUDGET)
+        int | None,
+        typer.Option(min=1, max=MOST, metavar="N", help="Largest number of trials.", rich_help_panel=_BUDGET),
     ] = None,
     minutes: Annotated[
         float | None,
@@ -71,20 +72,24 @@ def search(
             min=0.01,
             max=MOST,
             metavar="M",
-            help=f"Minutes at most; {MINUTES:g} if no limit is given. Confirming the best comes on top.",
+            help=f"Minutes at most; {MINUTES:g} if no limit is given. The confirmation of the best is added.",
             rich_help_panel=_BUDGET,
         ),
     ] = None,
     stagnation: Annotated[
         int | None,
         typer.Option(
-            min=1, max=MOST, metavar="N", help="Trials without a better one at most.", rich_help_panel=_BUDGET
+            min=1,
+            max=MOST,
+            metavar="N",
+            help="Stop after this many trials without a better one.",
+            rich_help_panel=_BUDGET,
         ),
     ] = None,
     max_cost: Annotated[
         float | None,
         typer.Option(
-            min=0.0001, max=MOST, metavar="MONEY", help="Money at most; needs --cost-per-hour.", rich_help_panel=_BUDGET
+            min=0.0001, max=MOST, metavar="MONEY", help="Largest cost; needs --cost-per-hour.", rich_help_panel=_BUDGET
         ),
     ] = None,
     cost_per_hour: Annotated[
@@ -93,14 +98,14 @@ def search(
             min=0.0001,
             max=MOST,
             metavar="MONEY",
-            help="What the machines that work for it cost together; the report then says what it cost.",
+            help="Cost of all machines that work for it; the report then states the total.",
             rich_help_panel=_BUDGET,
         ),
     ] = None,
     strategy: Annotated[
         str, typer.Option(metavar="NAME", help="portfolio, tpe (Optuna), parzen, evolution or random.")
     ] = "portfolio",
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Equal seeds make equal choices.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Random seed; equal seeds make equal choices.")] = 0,
     policy: PolicyName = "default",
     cache: Cache = "hot",
     threads: Threads = 1,
@@ -111,7 +116,7 @@ def search(
         typer.Option(
             metavar="GPU",
             help="Keep to the limits of this GPU, e.g. sm_89 or 'NVIDIA L4': each config is compiled for it, too, and "
-            "the gates judge that build. The times are those of the GPU at hand.",
+            "the gates judge that build. The times are those of the GPU present.",
         ),
     ] = None,
     compile_only: Annotated[
@@ -123,11 +128,11 @@ def search(
         bool,
         typer.Option(
             "--from-default",
-            help="Begin with the default alone: no earlier champions, nothing that the family says to try first.",
+            help="Begin with the default config alone, without earlier champions and the family's recommended configs.",
         ),
     ] = False,
     device_uuid: Annotated[
-        str | None, typer.Option(metavar="UUID", help="Only on this very unit.", rich_help_panel=_DEVICE)
+        str | None, typer.Option(metavar="UUID", help="Only on the device with this UUID.", rich_help_panel=_DEVICE)
     ] = None,
     device_memory: Annotated[
         float | None,
@@ -135,7 +140,7 @@ def search(
             min=0.001,
             max=MOST,
             metavar="GB",
-            help="Only on devices with so much memory of their own, as they report it.",
+            help="Only on devices that report at least this much memory.",
             rich_help_panel=_DEVICE,
         ),
     ] = None,
@@ -143,12 +148,13 @@ def search(
         list[str] | None,
         typer.Option(
             metavar="NAME>=VERSION",
-            help="Only where this software is as new: cuda, cuda_driver, gcc, clang; may be repeated.",
+            help="Only with this software or newer: cuda, cuda_driver, gcc, clang; may be repeated.",
             rich_help_panel=_DEVICE,
         ),
     ] = None,
     webhook: Annotated[
-        str | None, typer.Option(metavar="URL", help="Who is told when it ends; must be reachable from the service.")
+        str | None,
+        typer.Option(metavar="URL", help="URL that is notified when it ends; must be reachable from the service."),
     ] = None,
     webhook_secret: Annotated[
         str | None,
@@ -159,16 +165,16 @@ def search(
         ),
     ] = None,
     priority: Annotated[
-        int, typer.Option(min=-1000, max=1000, metavar="N", help="Of several searches the highest is served first.")
+        int, typer.Option(min=-1000, max=1000, metavar="N", help="Searches with a higher priority are served first.")
     ] = 0,
-    notes: Annotated[str, typer.Option(metavar="TEXT", help="What people should know about it.")] = "",
+    notes: Annotated[str, typer.Option(metavar="TEXT", help="Notes shown with it.")] = "",
     resume: Annotated[
         int | None,
-        typer.Option(min=1, metavar="SEARCH", help="Go on with this search instead of starting one."),
+        typer.Option(min=1, metavar="SEARCH", help="Continue this search instead of starting one."),
     ] = None,
     ablate: Annotated[
         bool,
-        typer.Option("--ablate", help="Then measure what each switch of the champion is worth, as `ablate` does."),
+        typer.Option("--ablate", help="Then measure the effect of each switch of the champion, as `ablate` does."),
     ] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Search in the background and return at once.")] = False,
     announce: Annotated[Path | None, typer.Option(hidden=True)] = None,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from evo.messages.view import SearchView, TrialView
 
 ROWS = 20
-"""Of a table that nobody gave a length."""
+"""Default number of rows of a table."""
 
 StateName = Literal["running", "paused", "stopping", "finished", "cancelled", "failed", "ablating"]
 
@@ -61,7 +61,7 @@ def trials(
     sort: Annotated[
         Literal["rank", "number"], typer.Option(help="rank: fastest first; number: in the order asked.")
     ] = "rank",
-    outcome: Annotated[str | None, typer.Option(help="Only those that ended so, e.g. compile_failed.")] = None,
+    outcome: Annotated[str | None, typer.Option(help="Only trials with this outcome, e.g. compile_failed.")] = None,
     limit: Annotated[
         int | None,
         typer.Option(
@@ -117,7 +117,7 @@ def _print_searches(views: "Iterable[SearchView]") -> None:
 
 
 def _print_trials(found: "Iterable[TrialView]", place: str) -> None:
-    """`place`: where the times are from, so that nobody takes them for another's."""
+    """Print trials as a table; `place` names the device of the times."""
     from rich.text import Text
 
     from evo.cli.console.display import twin_text

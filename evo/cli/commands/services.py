@@ -121,12 +121,17 @@ def worker(
     ] = None,
     exit_when_idle: Annotated[
         float | None,
-        typer.Option(min=0, max=MOST, metavar="MINUTES", help="End after so long without work: a paid machine."),
+        typer.Option(
+            min=0, max=MOST, metavar="MINUTES", help="End after this many minutes without work, e.g. on a paid machine."
+        ),
     ] = None,
     drain_after: Annotated[
         float | None,
         typer.Option(
-            min=0, max=MOST, metavar="MINUTES", help="Take no more work after so long, finish what is held, and end."
+            min=0,
+            max=MOST,
+            metavar="MINUTES",
+            help="After this many minutes take no more work, finish the work held, and end.",
         ),
     ] = None,
     parent_pid: ParentPid = None,

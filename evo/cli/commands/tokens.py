@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 DAY_S, HOUR_S, MINUTE_S = 86_400.0, 3600.0, 60.0
 
 TokenId = Annotated[str, typer.Argument(metavar="ID", help="As `kernel-evo token list` shows it.")]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Whom or what it is for, as people shall read it.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of its user or purpose, as shown to people.")]
 WorkerId = Annotated[
-    str | None, typer.Option("--worker", metavar="ID", help="Only this worker may use it; by default the first to.")
+    str | None,
+    typer.Option("--worker", metavar="ID", help="Only this worker may use it; by default the first one that does."),
 ]
 
 
@@ -45,7 +46,7 @@ def create(
         typer.Option(metavar="ROLE", help="viewer, submitter, worker, author or admin; may be repeated."),
     ] = None,
     days: Annotated[
-        float | None, typer.Option(min=0.001, max=36_500, metavar="N", help="Refused after so many days.")
+        float | None, typer.Option(min=0.001, max=36_500, metavar="N", help="Expires after this many days.")
     ] = None,
     worker: WorkerId = None,
     url: Url = None,
@@ -66,7 +67,7 @@ def join(
     name: Name,
     *,
     hours: Annotated[
-        float, typer.Option(min=0.001, max=876_000, metavar="N", help="Refused after so many hours, if not used.")
+        float, typer.Option(min=0.001, max=876_000, metavar="N", help="Expires after this many hours if unused.")
     ] = 1.0,
     worker: WorkerId = None,
     url: Url = None,
@@ -118,9 +119,7 @@ def rotate(
     *,
     grace: Annotated[
         float,
-        typer.Option(
-            min=0, max=525_600, metavar="MINUTES", help="How long the old one still works, to hand the new one out."
-        ),
+        typer.Option(min=0, max=525_600, metavar="MINUTES", help="Minutes for which the old one still works."),
     ] = 0.0,
     url: Url = None,
     token: Token = None,

@@ -1,4 +1,4 @@
-"""What a person sees while a search runs: the head once, then a live panel on a terminal or lines elsewhere."""
+"""Display of a running search: a header, then a live panel on a terminal or single lines elsewhere."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -21,12 +21,12 @@ from evo.text.wording import count_text, duration_text, factor_text, outcome_tex
 
 LINE_EVERY_S = 5.0
 SHORT = 20
-"""Letters that fit behind the bar on any terminal; what is longer has a line of its own."""
+"""Characters that fit behind the progress bar on any terminal; longer texts get their own line."""
 _GOOD = ("measured", "estimated")
 
 
 def head(view: SearchView, page: str) -> RenderableType:
-    """What is searched, how large the space is, and where."""
+    """Return the header: the search's terms, the size of its space, and its page."""
     device, objective = view.device, view.objective
     threads = f", {count_text(objective.threads, 'thread')}" if kind_of(device.kind).on_host else ""
     terms = f"{objective.cache}{threads}"
@@ -74,12 +74,14 @@ def budget_text(view: SearchView) -> str:
     if limits and view.estimated:
         return limits
     return (
-        f"{limits}; confirming the best comes on top" if limits else "none: until the space is exhausted or you stop it"
+        f"{limits}, plus the confirmation of the best"
+        if limits
+        else "none: until the space is exhausted or you stop it"
     )
 
 
 def share_done(view: SearchView) -> float:
-    """How much of the budget is used, 0 to 1; the part that is furthest counts."""
+    """Return the used fraction of the budget, 0 to 1; the limit that is closest counts."""
     used = [
         view.elapsed_s / (60 * view.budget.minutes) if view.budget.minutes else 0.0,
         (view.cost or 0.0) / view.budget.cost if view.budget.cost else 0.0,
@@ -90,7 +92,7 @@ def share_done(view: SearchView) -> float:
 
 
 def left_text(view: SearchView) -> str:
-    """What remains before the search ends by itself, in the unit its budget has."""
+    """Return what remains of the budget, or what the search waits for."""
     idle = view.asked == view.finished
     if idle and (view.state == "stopping" or (view.state == "running" and share_done(view) >= 1.0)):
         alone = "confirming the best" if view.best is not None else "ending"
@@ -116,12 +118,12 @@ def best_text(view: SearchView) -> str:
 
 
 def best_time_text(view: SearchView) -> str:
-    """The leading time with its source: ``10.8 µs (confirmed)``, ``10.8 µs (quick)``, or ``≈ 10.8 µs``."""
+    """Return the leading time with its source: ``10.8 µs (confirmed)``, ``10.8 µs (quick)``, or ``≈ 10.8 µs``."""
     return "–" if view.best is None else figure_text(view.best.time)
 
 
 def figure_text(figure: Figure | None) -> str:
-    """A time or a speed-up with one word for its source; an estimate has its sign instead."""
+    """Return a time or a speed-up with its source in one word; an estimate has the sign ≈ instead."""
     if figure is None:
         return "–"
     estimated = figure.source == "estimated"
@@ -130,7 +132,7 @@ def figure_text(figure: Figure | None) -> str:
 
 
 def unconfirmed_text(view: SearchView) -> str | None:
-    """The trial that looks faster than a confirmed best; None where there is none."""
+    """Describe a trial that looks faster than the confirmed best; None where there is none."""
     found = view.unconfirmed
     if found is None:
         return None
@@ -138,7 +140,7 @@ def unconfirmed_text(view: SearchView) -> str | None:
 
 
 def speedup_text(view: SearchView) -> str:
-    """The best trial beside the fastest baseline and the device's limit."""
+    """Compare the best trial with the fastest baseline and the device's limit."""
     parts = []
     speedup = None if view.best is None else view.best.speedup
     if speedup is not None and speedup.confirmed:
@@ -165,7 +167,7 @@ def outcomes_text(view: SearchView) -> str:
 
 
 class LiveScreen:
-    """A panel that redraws itself; notes scroll by above it."""
+    """A panel that redraws itself; notes are printed above it."""
 
     def __init__(self, console: Console, live: Live) -> None:
         self._console = console
@@ -198,7 +200,7 @@ class LiveScreen:
 
 
 class LineScreen:
-    """A line now and then, for logs and pipes: when the best, the state or the confirmation changes, or time passed."""
+    """Prints a line when the best, the state or the confirmation changes, and every few seconds; for logs and pipes."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -225,7 +227,7 @@ class LineScreen:
 
 @contextmanager
 def screen(console: Console) -> Iterator[LiveScreen | LineScreen]:
-    """The right kind of display for where the output goes."""
+    """Yield the display that suits the output: a live panel on a terminal, else lines."""
     if not console.is_terminal:
         yield LineScreen(console)
         return
@@ -234,5 +236,5 @@ def screen(console: Console) -> Iterator[LiveScreen | LineScreen]:
 
 
 def twin_text(trial: TrialView, twins: Mapping[int, int]) -> str:
-    """Said behind the config of a trial that compiled to the binary of an earlier one: ` (same binary as trial 3)`."""
+    """Return ` (same binary as trial 3)` for a trial that compiled to the binary of an earlier one; else nothing."""
     return f" (same binary as trial {twins[trial.number]})" if trial.number in twins else ""

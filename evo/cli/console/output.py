@@ -1,4 +1,4 @@
-"""Where commands print: text for people on a console, or JSON for scripts."""
+"""Output of commands: text for people on a console, or JSON for scripts."""
 
 import json
 import sys
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
 
 
 _GAP = 3
-"""Between two columns of a table."""
+"""Blanks between two columns of a table."""
 
 _WIDTH, _HEIGHT = 200, 50
-"""Of what is no terminal."""
+"""Assumed size of an output that is not a terminal."""
 
 _PADDING = 2
-"""On the right of each column of facts."""
+"""Blanks on the right of each column of facts."""
 
 _LEAST_VALUE = 8
-"""Columns that a value needs next to its name; where there are fewer it goes below."""
+"""Least width of a value next to its name; with less room it goes below the name."""
 
 _FOLDED = 16
-"""A longer word, such as a whole config, goes on in the next line without harm."""
+"""A word longer than this, such as a whole config, may continue on the next line."""
 
 
 def console(*, stderr: bool = False) -> "Console":
-    """Standard output or error as Rich sees it; tables and prose do not wrap where it is not a terminal.
+    """Return a Rich console for standard output or error; without a terminal nothing wraps.
 
     Text is printed as it is: square brackets and names between colons mean nothing, control characters are shown as
     escapes (`evo.text.visible`), and only the styles of a `rich.text.Text` act.
@@ -40,7 +40,7 @@ def console(*, stderr: bool = False) -> "Console":
     from rich.segment import Segment
 
     class Screen(Console):
-        """Ends the program in our way when nobody reads any more; Rich's own status is that of a search in vain."""
+        """Raises on a closed pipe, because the exit status that Rich uses means a failed search."""
 
         def on_broken_pipe(self) -> None:
             raise  # noqa: PLE0704 — within Rich's handler
@@ -57,19 +57,19 @@ def console(*, stderr: bool = False) -> "Console":
 
 
 def styled(*parts: "str | tuple[str, str]") -> "Text":
-    """Plain parts, and parts with a style, e.g. ``("wrong", "bold red")``."""
+    """Join plain parts and parts with a style, e.g. ``("wrong", "bold red")``."""
     from rich.text import Text
 
     return Text.assemble(*parts)
 
 
 def table(*columns: str, title: str | None = None) -> "Table":
-    """An empty table; a column whose name starts with ``>`` is a figure and stands right."""
+    """Return an empty table; columns whose name starts with ``>`` are aligned right."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     class Rows(Table):
-        """Where not even single words fit beside each other, each row is a list of its cells."""
+        """A table that prints each row as a list of its cells if the columns do not fit."""
 
         def add_row(self, *cells: "RenderableType | None", **style: Any) -> None:
             super().add_row(*map(_literal, cells), **style)
@@ -99,24 +99,24 @@ def table(*columns: str, title: str | None = None) -> "Table":
 
 
 def _least_width(cells: "Iterable[object]") -> int:
-    """Of a column in which no word is broken that people read as one."""
+    """Return the least width of a column that breaks no short word."""
     words = [len(word) for cell in cells for word in str(cell).split()]
     return min(max(words, default=0), _FOLDED)
 
 
 def _literal(cell: "RenderableType | None") -> "RenderableType | None":
-    """Text as it is: square brackets in it are no markup, and its width is that of what is shown."""
+    """Return a cell whose text is printed literally, without markup, with control characters escaped."""
     from rich.text import Text
 
     return Text(visible(cell)) if isinstance(cell, str) else cell
 
 
 def facts() -> "Table":
-    """An empty grid of names and what there is to say; long values go on below."""
+    """Return an empty grid of names and values; long values wrap."""
     from rich.table import Table
 
     class Facts(Table):
-        """Text in it is no markup. Where there is no room next to the names, the values go below them."""
+        """A grid without markup; if there is no room next to the names, the values go below them."""
 
         def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
             names, *values = (list(column.cells) for column in self.columns)
@@ -138,7 +138,7 @@ def facts() -> "Table":
 
 
 def print_json(value: Any) -> None:
-    """A value as indented JSON; dataclasses, dates and paths included."""
+    """Print a value as indented JSON; dataclasses, dates and paths are supported."""
     from pydantic_core import to_jsonable_python
 
     escaped = not (sys.stdout.encoding or "").lower().startswith("utf")

@@ -1,4 +1,4 @@
-"""What a search came to: the ranked table, the champion with its evidence, and what to do next."""
+"""Print the result of a search: the ranked table, the champion with its evidence, and the next commands."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -36,28 +36,28 @@ from evo.trial.explain import detail_text
 from evo.trial.objective import objective_text
 
 REASONS = {
-    "stopped": "you stopped it",
-    "trials": "all trials of the budget are done",
-    "minutes": "its time is over",
-    "cost": "its money is spent",
+    "stopped": "it was stopped",
+    "trials": "the budget of trials is used",
+    "minutes": "the time limit was reached",
+    "cost": "the cost limit was reached",
     "exhausted": "every valid config was tried",
-    "stagnation": "nothing better came for long enough",
+    "stagnation": "no better trial for the given number of trials",
 }
 
 ESTIMATES = (
-    "Estimates, made of what the compiler tells and of a datasheet. Nothing was run: no answer was checked, no time "
-    "was taken, and nothing is promoted. Bank conflicts, caches and what instructions are made of are not seen: many "
-    "configs look alike that are not."
+    "Estimates from compiler output and a datasheet. Nothing was run: no result was checked, no time "
+    "was measured, and nothing is promoted. Bank conflicts, caches and instruction mixes are not modelled: many "
+    "configs with equal estimates differ on a GPU."
 )
 
 
 def print_report(out: Console, view: SearchView, ranking: Sequence[TrialView], where: str, family: str) -> None:
-    """The end of a search.
+    """Print the result of a search.
 
     Args:
         ranking: its fastest trials, fastest first.
         family: its name, or the path it was searched by.
-        where: the options that lead a further command to the same service, e.g. `` --db x.db``.
+        where: options with which further commands reach the same service, e.g. `` --db x.db``.
     """
     out.print(Text(_ending(view), "bold"))
     out.print(Text(f"{outcomes_text(view)}{_overhead(view)}\n", "dim"))
@@ -83,7 +83,7 @@ def print_report(out: Console, view: SearchView, ranking: Sequence[TrialView], w
 
 
 def print_failures(out: Console, trials: Sequence[TrialView]) -> None:
-    """Where no config could be measured: the first trial of each outcome, with what there is to know of it."""
+    """Print the first trial of each outcome with its details, for a search without any measured config."""
     shown: set[str] = set()
     for trial in trials:
         if trial.outcome is None or trial.outcome.kind in shown:
@@ -95,7 +95,7 @@ def print_failures(out: Console, trials: Sequence[TrialView]) -> None:
 
 
 def ranked(view: SearchView, ranking: Sequence[TrialView]) -> Table:
-    """The fastest trials and the baselines in one table, by time; what all the configs share is told once, above."""
+    """Return the fastest trials and the baselines by time; values that all configs share are in the title."""
     shared = _shared([trial.config for trial in ranking])
     twins = same_binary(ranking)
     configs = [f"{_rest(each.config, shared)}{twin_text(each, twins)}" for each in ranking]
@@ -117,13 +117,13 @@ def ranked(view: SearchView, ranking: Sequence[TrialView]) -> Table:
     for time_us, number, source, over, what, style in rows:
         shown = time_text(time_us, estimated=view.estimated)
         told = (shown,) if view.estimated else (shown, source)
-        rank = 1 + bisect_left(times, time_us)  # equal estimates are no order
+        rank = 1 + bisect_left(times, time_us)  # equal estimates share a rank
         made.add_row(str(rank), number, *told, over, _share(view, time_us), Text(what), style=style)
     return made
 
 
 def _shared(configs: Sequence[Config]) -> Config:
-    """The entries that are equal in all of several configs."""
+    """Return the entries that are equal in all configs; empty for a single one."""
     first, *others = configs or [{}]
     return {name: value for name, value in first.items() if others and all(each[name] == value for each in others)}
 
@@ -133,15 +133,15 @@ def _rest(config: Config, shared: Config) -> str:
 
 
 def gains_text(gains: Sequence[Gain]) -> RenderableType:
-    """What searching was worth: over the default config and over the median random one."""
+    """Return the gains over the default config and over the median random one."""
     grid = facts()
     for gain in gains:
         grid.add_row(f"over {gain.over}", Text(gain.words, "" if gain.ratio is not None else "dim"))
-    return Group(Text("What searching was worth", "bold"), grid)
+    return Group(Text("Gain of the search", "bold"), grid)
 
 
 def challenges_text(challenges: Sequence[ChallengeView]) -> RenderableType:
-    """The verdict that matters with its rules: the last promotion, or the last no; of the others what was not met."""
+    """Return the last promotion, or else the last verdict, with all rules; other verdicts with their failed rules."""
     last = challenges[-1] if challenges else None
     at_length = next((each for each in reversed(challenges) if each.verdict.promote), last)
     parts: list[RenderableType] = []
@@ -155,7 +155,7 @@ def challenges_text(challenges: Sequence[ChallengeView]) -> RenderableType:
 
 
 def verdict_text(verdict: Verdict) -> RenderableType:
-    """Each rule with its sentence, whether it was met or not."""
+    """Return each rule of a verdict with its mark and its sentence."""
     return Group(_summary(verdict), _rules(verdict.rules))
 
 
@@ -171,7 +171,7 @@ def _rules(rules: Sequence[Rule]) -> Table:
 
 
 def champion_text(champion: ChampionView, view: SearchView) -> RenderableType:
-    """The champion of a search, its interval, and what it beats."""
+    """Return a search's champion: its config, time, interval, and speed-up."""
     verdict = champion.verdict
     grid = facts()
     if champion.retired_reason is not None:
@@ -191,7 +191,7 @@ def champion_text(champion: ChampionView, view: SearchView) -> RenderableType:
     if verdict is not None and (alone := next((each for each in verdict.rules if each.name == "baselines"), None)):
         grid.add_row("", Text(alone.text, "yellow"))
     if verdict is not None and verdict.first_process is not None and verdict.baseline_processes > 1:
-        grid.add_row("", Text(f"{speedup_text(verdict.first_process)} in the first of them by itself", "dim"))
+        grid.add_row("", Text(f"{speedup_text(verdict.first_process)} in the first of them alone", "dim"))
     if verdict is not None and verdict.behind_every_baseline:
         grid.add_row("", Text("slower than every baseline: keep using those", "bold yellow"))
     if view.roofline is not None and view.roofline.floor_us > 0:
@@ -222,12 +222,12 @@ def speedup_text(interval: Interval) -> str:
 
 
 def next_steps(view: SearchView, where: str, family: str) -> RenderableType:
-    """The commands a person would want now."""
+    """Return the commands that are useful next."""
     steps = {}
     if view.champion is not None:
         if view.device.runs != "recordings":
             steps["export the champion"] = f"kernel-evo champion export {view.champion.id}{where}"
-        steps["look at it again"] = f"kernel-evo champion show {view.champion.id}{where}"
+        steps["show it again"] = f"kernel-evo champion show {view.champion.id}{where}"
     elif view.best is not None and not view.estimated and view.device.runs != "recordings":
         problem, config = settings_text(view.problem), settings_text(view.best.config)
         given = ("--problem", problem) if problem else ()
@@ -256,7 +256,7 @@ def _ending(view: SearchView) -> str:
 def _overhead(view: SearchView) -> str:
     if view.overhead_ms is None:
         return ""
-    delivery = "" if view.delivery_ms is None else f", delivery {significant(view.delivery_ms)} ms beside the work"
+    delivery = "" if view.delivery_ms is None else f", delivery {significant(view.delivery_ms)} ms in parallel"
     return f"; search overhead {significant(view.overhead_ms)} ms a trial{delivery}"
 
 
@@ -265,7 +265,7 @@ def _source(trial: TrialView) -> str:
 
 
 def _over(view: SearchView, trial: TrialView) -> str:
-    """The leading speed-up; with its baseline where that is another one than the column names."""
+    """Return the leading speed-up, with its baseline if it differs from the column's."""
     speedup = trial.speedup(view.baselines)
     if speedup is None:
         return "–"

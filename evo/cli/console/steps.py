@@ -1,4 +1,4 @@
-"""What ``measure`` prints: every step of the ladder with what it found."""
+"""Output of ``measure``: every step with its result."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ from workers.jobs.single import Climbed
 
 
 def print_climb(out: Console, climbed: Climbed, cache: str, roofline: Roofline | None) -> None:
-    """The whole ladder, up to where the config left it."""
+    """Print every step, up to the one at which the config failed."""
     report, built = climbed.report, climbed.built
     _print_build(out, built, report.stages)
     for case, reason in built.uncovered.items():
@@ -44,7 +44,7 @@ def _print_build(out: Console, built: Built, stages: Stages) -> None:
     if built.binary is not None:
         _step(out, "compile", True, f"{len(built.binary) / 1024:.0f} KiB in {_seconds(stages.compile_s)}")
     if built.log and built.refusal is None:
-        _step(out, "", None, f"the compiler said: {first_lines(built.log)}")
+        _step(out, "", None, f"compiler output: {first_lines(built.log)}")
     if built.resources:
         figures = ", ".join(f"{name} {significant(value)}" for name, value in built.resources.items())
         _step(out, "resources", True, figures)

@@ -1,4 +1,4 @@
-"""The terminal itself, where a display that redraws needs it to keep still."""
+"""Terminal settings for a display that redraws itself."""
 
 import sys
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What anybody says, as the command line says it: with its own commands, and without passwords."""
+"""Adapt messages to the command line: name its commands instead of requests, and mask passwords."""
 
 import re
 
@@ -10,17 +10,17 @@ _COMMANDS = (
     (r"GET /champions", "`kernel-evo champion show`"),
     (r"GET /workers", "`kernel-evo workers`"),
 )
-"""The service names the requests that help; whoever types commands has these."""
+"""Requests that the service's messages name, and the commands that replace them."""
 
 
 def said(message: str) -> str:
-    """A message for people at a terminal."""
+    """Return a message of the service as the command line prints it."""
     for request, command in _COMMANDS:
         message = re.sub(request, command, message)
     return masked(message)
 
 
 def typed(arguments: list[str]) -> str:
-    """A command line to be shown or kept: without tokens and passwords."""
+    """Return a command line without its tokens and passwords."""
     secret = re.sub(r"(--token[= ])\S+", r"\1***", " ".join(arguments))
     return masked(secret)

@@ -1,4 +1,4 @@
-"""A ``kernel-evo`` subcommand run beside this process, which ends when this one does."""
+"""A ``kernel-evo`` subcommand in a child process that ends with this one."""
 
 import os
 import signal

@@ -25,13 +25,13 @@ def cache_trouble() -> str | None:
     if (reason := unwritable(folder)) is None:
         return None
     return (
-        f"The cache folder {folder} cannot be written ({reason}): nothing is lost, but everything is compiled anew, "
+        f"The cache folder {folder} cannot be written ({reason}): nothing is lost, but everything is compiled again, "
         "every time. Make it writable or free some space, or name another one with XDG_CACHE_HOME."
     )
 
 
 def unwritable(folder: Path) -> str | None:
-    """Why no file can be written there, found out by writing one: rights alone do not tell of full disks."""
+    """Return why no file can be written there. It tries to write one, as permissions do not reveal a full disk."""
     existing = next(each for each in (folder, *folder.parents) if each.exists())
     try:
         with tempfile.TemporaryFile(dir=existing) as trial:

@@ -88,7 +88,7 @@ class Local:
     def let_finish(self) -> None:
         """Wait while the worker kept here confirms or ablates for another terminal, which would have to begin it again.
 
-        It gets no further work meanwhile. Ctrl-C, or any trouble with the service, ends the wait.
+        It gets no further work during the wait. Ctrl-C, or any error of the service, ends the wait.
         """
         if self._worker is None or self.url is None:
             return
@@ -116,7 +116,7 @@ class Local:
             self._deaths.record(child)
 
     def _attached(self) -> bool:
-        """Whether a service of somebody else answers; a starting one is waited for."""
+        """True if another process's service answers; waits for one that is starting."""
         deadline = time.monotonic() + START_S
         while (running := running_service(self.place.database)) is not None:
             if running.url is not None and (running.url == self.url or _answers(running.url)):
@@ -141,7 +141,7 @@ class Local:
                 child.stop()
                 raise NotStarted(f"the service did not answer within {START_S:.0f} s: {child.last_words()}")
             time.sleep(LOOK_S)
-        if self._attached():  # somebody else was quicker
+        if self._attached():  # another process was quicker
             return
         if port == ANY_PORT:
             raise ChildFailed(child.last_words())
@@ -162,7 +162,7 @@ class Local:
             return
         self._bury(self._worker)
         if not worker_connected(url, token=self._key, other_than=WORKER) and self._post.take():
-            # a fixed identity: whoever comes after a killed one takes over at once what that still held
+            # a fixed identity: the successor of a killed worker takes over its leases at once
             arguments = ("--url", url, "--id", WORKER, "--data", str(self.place.worker_data))
             self._worker = self._child("worker", "worker", *arguments)
 

@@ -35,7 +35,7 @@ def data_folder() -> Path:
 
 
 def _ours(database: Path) -> Path:
-    """The same path; what is plainly no database is refused before anything is put beside it.
+    """Return the path, after refusing a file that is clearly not a database.
 
     Raises:
         EvoError: it is a file of another kind.
@@ -44,7 +44,7 @@ def _ours(database: Path) -> Path:
         with database.open("rb") as file:
             begins = file.read(len(SQLITE))
     except OSError:
-        return database  # not there, or not to be read, which whoever opens it explains
+        return database  # missing or unreadable: opening it reports the reason
     if begins not in (b"", SQLITE):
         raise EvoError(f"database {database}: it is not a kernel-evo database: move the file away, or use another --db")
     return database

@@ -7,7 +7,7 @@ import time
 
 CHECK_S = 0.5
 GRACE_S = 15.0
-"""What a child may take to end by itself once its parent is gone."""
+"""Seconds that a child may take to end after its parent has ended."""
 
 
 def follow_parent(parent_pid: int | None) -> None:

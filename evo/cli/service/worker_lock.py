@@ -1,4 +1,4 @@
-"""The post of the one worker that a database's commands keep on this machine: held by a lock, left with the process."""
+"""File lock held by the one worker that the commands on a database run on this machine."""
 
 import fcntl
 from pathlib import Path
@@ -8,10 +8,10 @@ from evo.errors import EvoError
 
 
 class Post:
-    """Several terminals may search on one database; one of them runs the worker, so that nobody disturbs measuring.
+    """Lock that lets only one of several terminals on a database run the worker, so that measurements are undisturbed.
 
     Args:
-        folder: of the worker; the lock lies in it.
+        folder: the worker's folder, which contains the lock.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -19,7 +19,7 @@ class Post:
         self._lock: IO[bytes] | None = None
 
     def take(self) -> bool:
-        """Hold the post from now on; False while another process does.
+        """Take the lock; False while another process holds it.
 
         Raises:
             EvoError: the folder cannot be written.

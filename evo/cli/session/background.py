@@ -1,4 +1,4 @@
-"""A search that goes on without the terminal: the same command once more, in a session of its own."""
+"""Run a search in the background: the same command again, in its own session."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ from evo.errors import EvoError
 from evo.text.visible import visible
 
 Tell: TypeAlias = Callable[[dict[str, Any], int], None]
-"""What the search that has begun tells of itself, and its process."""
+"""A started background search: what it announced, and its process."""
 
 START_S = 120.0
 LOOK_S = 0.1

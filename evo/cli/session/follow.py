@@ -1,4 +1,4 @@
-"""Staying with a search until it ends: what the terminal shows meanwhile, and what Ctrl-C means."""
+"""Follow a search until it ends: update the display, and handle Ctrl-C."""
 
 import signal
 import time

@@ -50,7 +50,7 @@ def run(
     Args:
         stay: until the search has ended; else only start it.
         then: what to do with the ended search while its service can still be reached.
-        announce: a file that is told the number, the page and the view of the search, once they are known.
+        announce: a file that receives the number, the page and the view of the search.
         as_json: progress goes to standard error, and the search as it stands at the end to `tell`.
     """
     from pydantic_core import to_jsonable_python
@@ -92,7 +92,7 @@ def run(
 
 
 def watch(search_id: int, where: Where, *, as_json: bool = False) -> Exit:
-    """Follow a search that somebody else runs; leaving it changes nothing."""
+    """Follow a search that another process runs; Ctrl-C leaves it running."""
     out = progress(as_json)
     with ended_by_signals(), reached(out, where, measuring=False) as connection:
         view = connection.client.search(search_id)
@@ -167,10 +167,10 @@ def _mention_others(out: Console, connection: Connection, mine: SearchView, wher
     running = connection.client.searches(state="running").items
     others = [view for view in running if view.id != mine.id]
     if others:
-        told = ", ".join(f"{view.id} ({view.family}, {left_text(view)})" for view in others)
+        listed = ", ".join(f"{view.id} ({view.family}, {left_text(view)})" for view in others)
         end = f"kernel-evo cancel {others[0].id}{where.options}"
         order = "on the same device the oldest goes first"
-        out.print(Text(f"Also running: search {told}; {order}. To end it: {end}\n", "yellow"))
+        out.print(Text(f"Also running: search {listed}; {order}. To end it: {end}\n", "yellow"))
 
 
 def _mention_strangers(out: Console, device: Device) -> None:
@@ -179,9 +179,7 @@ def _mention_strangers(out: Console, device: Device) -> None:
 
     if device.kind == "cuda" and (users := nvml.strangers(device.uuid)):
         out.print(
-            Text(
-                f"{device.model} is in use by {', '.join(users)}: times taken beside that are not to trust.\n", "yellow"
-            )
+            Text(f"{device.model} is in use by {', '.join(users)}: times measured now are not reliable.\n", "yellow")
         )
 
 
@@ -192,7 +190,7 @@ def _mention_cache(out: Console, trouble: str | None) -> None:
 
 
 def _cache_warning(connection: Connection, view: SearchView) -> str | None:
-    """What the worker, on whatever machine, told of its cache with the last trial it measured."""
+    """Return what the worker reported about its cache with the last measured trial."""
     latest = connection.ask(lambda client: client.trials(view.id, sort="-number", limit=1)).items
     warnings = (trial.environment.get("cache") for trial in latest)
     return next((f"{each[0].upper()}{each[1:]}." for each in warnings if each), None)
