@@ -1,4 +1,4 @@
-"""A family in one file, to be sent where it is not: a ZIP of its folder, packed and unpacked with care.
+"""Family bundles: a ZIP of a family's folder for upload, checked when it is unpacked.
 
 What is unpacked was sent by somebody: it is plain files with plain names below the family's folder or nothing, it stays
 within bounds, and every byte of it is covered by the family's digest.
@@ -29,7 +29,7 @@ from templates.registry import (
 from templates.render import RenderError, check_source
 
 SCHEME = "bundle:"
-"""A location that begins so names an artefact of the service, by its digest, instead of a path."""
+"""Prefix of locations that name an artefact of the service by its digest instead of a path."""
 
 MAX_SPEC_BYTES = 1 << 20
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -45,13 +45,13 @@ _BROKEN = (
     NotImplementedError,
     OverflowError,
 )
-"""What `zipfile` raises on files that are not what they claim to be."""
+"""Errors of `zipfile` on invalid files."""
 
 WHERE = "bundle"
 
 
 def pack(package: Package) -> bytes:
-    """The family's own files; the same ones always give the same bytes.
+    """Pack the family's own files; equal files give equal bytes.
 
     Raises:
         InvalidInput: it is a recording, or a name in it is one that `unpack` would refuse.
@@ -70,7 +70,7 @@ def pack(package: Package) -> bytes:
 
 
 def unpack(content: bytes) -> dict[str, bytes]:
-    """The files of a bundle by their names.
+    """Return the files of a bundle by name.
 
     Raises:
         InvalidInput: it holds anything but plain files with plain names, or too much.
@@ -91,12 +91,12 @@ def unpack(content: bytes) -> dict[str, bytes]:
 
 
 def digest_of(files: Mapping[str, bytes]) -> str:
-    """The digest of the family that these files make here, with this version's shared includes."""
+    """Return the digest of the family made of these files and this version's shared includes."""
     return files_digest(files)
 
 
 def family_of(files: Mapping[str, bytes]) -> Family:
-    """The family as its family.toml declares it; nothing else of the files is looked at.
+    """Return the family as its family.toml declares it; other files are not read.
 
     Raises:
         InvalidInput: names the place in it, or a file that it names and that is missing.

@@ -1,4 +1,4 @@
-"""Where families are found: folders beside this module, installed packages, paths, and recording files."""
+"""Find families: built-in folders, installed packages, paths, and recording files."""
 
 import gzip
 import hashlib
@@ -35,7 +35,7 @@ MAX_RECORDING_BYTES = 1 << 30
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Package:
-    """A family as found, with everything a candidate is made from, read once.
+    """A family with all files that candidates are built from, read once.
 
     Attributes:
         path: the folder, or the recording file.
@@ -55,29 +55,29 @@ class Package:
 
 @dataclass(frozen=True, kw_only=True)
 class Broken:
-    """A family that is there and cannot be read; `reason` names the place."""
+    """A family that cannot be read; `reason` names the place of the fault."""
 
     name: str
     reason: str
 
 
 def names() -> list[str]:
-    """Of the families that need no path: those that come with kernel-evo, and those of installed packages."""
+    """Names of families that need no path: built-in ones, and those of installed packages."""
     return sorted({*_builtin_folders(), *_installed()})
 
 
 def builtin() -> list[Package]:
-    """The families that come with kernel-evo, by name; what cannot be read of them is left to `broken`."""
+    """Return the built-in families by name; those that cannot be read are in `broken`."""
     return [each for each in _survey() if isinstance(each, Package)]
 
 
 def broken() -> list[Broken]:
-    """The families that should be among `builtin`: one mistake in one of them hides no other."""
+    """Return the built-in families that cannot be read, so that a fault in one does not hide the others."""
     return [each for each in _survey() if isinstance(each, Broken)]
 
 
 def recordings() -> dict[str, Path]:
-    """The recorded spaces that come with kernel-evo, by name."""
+    """Return the built-in recorded spaces by name."""
     found = {path.name.removesuffix(".json.gz"): path for path in sorted(RECORDINGS.glob("*.json.gz"))}
     return {name: path for name, path in found.items() if not name.endswith(".t4")}
 
@@ -91,7 +91,7 @@ def _survey() -> Iterator[Package | Broken]:
 
 
 def find(name_or_path: str) -> Package:
-    """A family by name (built in, or of an installed package), or by the path of its folder or recording file.
+    """Return a family by name (built in or of an installed package), or by the path of its folder or recording.
 
     The recordings that come with kernel-evo are found by name, too.
 
@@ -121,12 +121,12 @@ def own_files(package: Package) -> dict[str, bytes]:
 
 
 def files_digest(files: Mapping[str, bytes]) -> str:
-    """The digest that a folder with these files would have here."""
+    """Return the digest of a folder with these files."""
     return _digest({f"include/{name}": content for name, content in _read_files(INCLUDE)} | dict(files))
 
 
 def package_of(family: Family, files: Mapping[str, bytes]) -> Package:
-    """The package that a folder with these files would be here; it lies nowhere."""
+    """Return the package of a folder with these files, without writing the folder."""
     whole = {f"include/{name}": content for name, content in _read_files(INCLUDE)} | dict(files)
     return Package(path=Path(family.name), family=family, digest=_digest(whole), files=whole, location=None)
 
@@ -178,14 +178,14 @@ def _folder(path: Path, *, built_in: bool) -> Package:
 
 
 def _state(path: Path) -> tuple[tuple[str, int, int, int], ...]:
-    """What changes when a file is edited, added or removed; far cheaper than reading everything again."""
+    """Return a value that changes when a file is edited, added or removed; much cheaper than reading all files."""
     stats = ((file, file.stat()) for file in _paths(path))
     return tuple((str(file), stat.st_mtime_ns, stat.st_size, stat.st_ino) for file, stat in stats)
 
 
 @lru_cache(maxsize=32)
 def _read_folder(path: Path, built_in: bool, state: object) -> Package:
-    """Read once as long as `state` stays the same: workers ask for the same family with every job."""
+    """Read a family, cached while `state` is the same, because workers need the same family with every job."""
     family = _read_family(path)
     files = {f"include/{name}": content for name, content in _read_files(INCLUDE)} | dict(_read_files(path))
     package = Package(
@@ -229,7 +229,7 @@ def _read_files(folder: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _paths(path: Path) -> list[Path]:
-    """Every file that may matter, in a fixed order; hidden files, caches and editors' backups never do."""
+    """Return all relevant files in a fixed order, without hidden files, caches and editors' backups."""
     if path.is_file():
         return [path]
     found = (each for each in path.rglob("*") if _matters(each.relative_to(path)) and each.is_file())
@@ -252,7 +252,7 @@ def _matters(path: Path) -> bool:
 
 
 def _digest(files: Mapping[str, bytes]) -> str:
-    """Over names and contents, each by its own hash, so that no two different folders look alike."""
+    """Return the digest over names and contents; each is hashed separately, so that different folders differ."""
     whole = hashlib.sha256()
     for name in sorted(files):
         whole.update(hashlib.sha256(name.encode()).digest())

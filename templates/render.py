@@ -1,4 +1,4 @@
-"""From a config to source text: a template rendered in a sandbox, or a plain source with macros in front."""
+"""Generate the source of a config: render a template in a sandbox, or put macros before a plain source."""
 
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -22,11 +22,11 @@ MAX_SOURCE_CHARACTERS = 8 << 20
 
 
 class RenderError(EvoError, ValueError):
-    """A template does not render: the message names file, line and what is wrong."""
+    """A template did not render; the message names file, line and error."""
 
 
 def render(package: Package, kind: DeviceKind, config: Config, problem: Problem, derived: Mapping[str, Value]) -> str:
-    """The source of one config for one problem; the same arguments give the same text.
+    """Return the source of one config for one problem; equal arguments give equal text.
 
     Args:
         derived: the implementation's derived values, as `Family.candidate` gives them.
@@ -43,7 +43,7 @@ def render(package: Package, kind: DeviceKind, config: Config, problem: Problem,
 
 
 def check(package: Package, kind: DeviceKind) -> None:
-    """Refuse a template or source that does not use what its document declares; recordings have none.
+    """Refuse a template or source that does not use what its document declares; recordings have no source.
 
     Raises:
         RenderError: a name that nothing declares (a template only: a source may use any word); a tunable that changes
@@ -77,7 +77,7 @@ def check_source(package: Package, kind: DeviceKind) -> None:
 
 
 def used_names(package: Package, kind: DeviceKind) -> frozenset[str]:
-    """The variables that a template takes from outside, or the words of a source; with all that it includes."""
+    """Return a template's free variables, or a source's words, including those of included files."""
     implementation = package.family.implementation(kind)
     if implementation.mode == "source":
         _text(package, implementation.file)
@@ -116,7 +116,7 @@ def _unused(name: str, fate: Fate | None, texts: Mapping[str, str], implementati
 
 
 def _texts(package: Package) -> dict[str, str]:
-    """The package's files that are text."""
+    """Return the package's text files."""
     texts: dict[str, str] = {}
     for name, content in package.files.items():
         if b"\0" not in content[:8192]:
@@ -126,7 +126,7 @@ def _texts(package: Package) -> dict[str, str]:
 
 
 class _Files(BaseLoader):
-    """Templates out of a package's files: the folder's own first, then the shared includes."""
+    """Load templates from a package's files: the folder's own first, then the shared includes."""
 
     def __init__(self, package: Package) -> None:
         self.package = package

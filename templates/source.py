@@ -1,4 +1,4 @@
-"""What a plain source does with the macros put in front of it, without compiling it.
+"""Analyse how a plain source uses its macros, without compiling it.
 
 A light preprocessor: comments are removed, included files of the family are read in place, and conditions are followed
 only as far as they are about a single name. It errs on the side of "used".
@@ -34,7 +34,7 @@ class Line:
 
 @dataclass(kw_only=True)
 class Fate:
-    """What becomes of one macro.
+    """Use of one macro.
 
     Attributes:
         state: ``used`` somewhere; ``redefined`` before any use; ``tested`` by ``#ifdef`` or ``#ifndef`` alone; or
@@ -110,7 +110,7 @@ class _Reading:
 
 
 def fates(files: Mapping[str, str], implementation: Implementation, names: Collection[str]) -> dict[str, Fate]:
-    """What becomes of each macro in a source and the headers of its family.
+    """Return the use of each macro in a source and the headers of its family.
 
     Args:
         files: the family's texts by their names; binary files may be left out.
@@ -141,7 +141,7 @@ def all_read(files: Mapping[str, str], implementation: Implementation) -> bool:
 
 
 def near_miss(name: str, files: Mapping[str, str], implementation: Implementation) -> str | None:
-    """The word of the source that a tunable's name was probably meant to be."""
+    """Return the word of the source that a misspelled tunable probably means."""
     found = get_close_matches(name, sorted(words_of(files, implementation)), n=1, cutoff=0.7)
     return found[0] if found else None
 

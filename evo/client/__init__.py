@@ -1,4 +1,4 @@
-"""The typed client of a service, for workers, the command line and users alike: ``from evo.client import Client``."""
+"""Typed client of the REST API, for workers, the command line and users: ``from evo.client import Client``."""
 
 from evo.client.client import Client
 from evo.client.leases import Acceptance, Leases

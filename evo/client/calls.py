@@ -1,4 +1,4 @@
-"""What every group of requests is made with."""
+"""Base of all request groups of the client."""
 
 import uuid
 from typing import Any, TypeVar
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Calls:
-    """One connection pool; each noun of the service adds its requests."""
+    """Sends requests through one connection pool; a subclass per resource adds the requests."""
 
     _transport: Transport
 
@@ -30,12 +30,12 @@ class Calls:
         seen: str | None = None,
         timeout_s: float | None = None,
     ) -> httpx.Response:
-        """Ask for a change.
+        """Send a request that changes something.
 
         Args:
-            repeat: whether it may arrive twice.
-            once: it may be sent twice, and the service is told to carry it out once.
-            seen: entity tag of what the caller decides on.
+            repeat: True if the request may be carried out twice.
+            once: it may be sent twice, and an idempotency key makes the service carry it out once.
+            seen: entity tag of the state that the caller's decision is based on.
         """
         options: dict[str, Any] = {} if timeout_s is None else {"timeout": patience(timeout_s)}
         headers = {"Idempotency-Key": str(uuid.uuid4())} if once else {}

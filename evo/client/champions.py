@@ -1,4 +1,4 @@
-"""Champions, and the way back from one."""
+"""Requests about champions and their rollback."""
 
 from typing import Literal
 
@@ -21,7 +21,7 @@ class Champions(Calls):
         cursor: str | None = None,
         limit: int = 50,
     ) -> Page[ChampionView]:
-        """One page; `history`: also those that were replaced or rolled back."""
+        """Return one page; `history` adds replaced and rolled-back champions."""
         wanted = {"family": family, "problem": problem, "device": device, "history": history}
         return self._get("/champions", Page[ChampionView], **wanted, sort=sort, cursor=cursor, limit=limit)
 
@@ -29,11 +29,11 @@ class Champions(Calls):
         return self._get(f"/champions/{champion_id}", ChampionView)
 
     def champion_report(self, champion_id: int) -> bytes:
-        """Its evidence as one page that needs nothing else."""
+        """Return its evidence as a self-contained page."""
         return self._transport.request("GET", f"/champions/{champion_id}/report.html").content
 
     def rollback(self, champion_id: int, *, reason: str, seen: str | None = None) -> ChampionView:
-        """Retire the current champion; `seen` is the entity tag of what the decision rests on."""
+        """Retire the current champion; `seen` is the entity tag of the state that the decision is based on."""
         path = f"/champions/{champion_id}/rollback"
         return parse(self._send("POST", path, {"reason": reason}, once=True, seen=seen), ChampionView)
 

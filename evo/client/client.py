@@ -1,4 +1,4 @@
-"""The typed client of the REST API: what workers, the command line and users speak to a service through."""
+"""Typed client of the REST API, used by workers, the command line and users."""
 
 import time
 from collections.abc import Callable
@@ -28,8 +28,8 @@ class Client(Families, Searches, Champions, Workers, Work, Artefacts, Events, To
 
     Args:
         url: of the service, e.g. ``http://127.0.0.1:8765``.
-        attempts: how often a request is tried at most.
-        transport: in tests, what stands in for the network.
+        attempts: largest number of attempts per request.
+        transport: replaces the network in tests.
 
     Raises:
         ServiceUnreachable, ServiceError, AccessDenied, InvalidInput, NotFound, Conflict: from every method.

@@ -1,4 +1,4 @@
-"""What happens, as it happens."""
+"""The event stream."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,10 +12,10 @@ QUIET_S = 45.0
 
 
 class Events(Calls):
-    """Requests that go on."""
+    """Requests with a streamed response."""
 
     def events(self, search_id: int | None = None, *, patience_s: float = 60.0) -> Iterator[Event]:
-        """Everything that happens in one search, or in all, from now on; first how the unfinished searches stand.
+        """Yield the events of one search, or of all, beginning with the current state of unfinished searches.
 
         A stream that breaks off is taken up where it was, at whichever process of the service answers.
 
@@ -38,7 +38,7 @@ class Events(Calls):
 
 
 def _lines(pieces: Iterable[bytes]) -> Iterator[str]:
-    """Lines as the service ends them; other line breaks of Unicode may stand within one."""
+    """Split text into the service's lines; other Unicode line breaks may occur within a line."""
     rest = b""
     for piece in pieces:
         *lines, rest = (rest + piece).split(b"\n")
@@ -46,7 +46,7 @@ def _lines(pieces: Iterable[bytes]) -> Iterator[str]:
 
 
 def _blocks(lines: Iterable[str]) -> Iterator[Mapping[str, str]]:
-    """The fields of each event; comments are left out (https://html.spec.whatwg.org, event stream interpretation)."""
+    """Yield the fields of each event, without comments (https://html.spec.whatwg.org, event stream interpretation)."""
     fields: dict[str, str] = {}
     for line in lines:
         name, _, value = line.partition(":")

@@ -1,4 +1,4 @@
-"""Families, as those who submit searches know them."""
+"""Requests about kernel families."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +17,7 @@ class Families(Calls):
         self._send("PUT", f"/families/{digest}", body)
 
     def upload_family(self, digest: str, bundle: bytes) -> FamilyView:
-        """Give the service a family as `templates.bundle.pack` packs it: code that its workers will run."""
+        """Upload a family packed by `templates.bundle.pack`; its code will run on the workers."""
         sent = self._transport.request(
             "PUT", f"/families/{digest}/bundle", content=bundle, headers={"Content-Type": "application/zip"}
         )

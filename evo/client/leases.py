@@ -1,4 +1,4 @@
-"""Work, as workers ask for it and hand it in."""
+"""Requests of workers: claim leases and deliver results."""
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
@@ -13,11 +13,11 @@ from evo.results import EvaluateReport, Report
 
 @dataclass(frozen=True, kw_only=True)
 class Leases:
-    """What a slot was given.
+    """Response to a claim.
 
     Attributes:
-        drain: it should ask for no more.
-        waited_s: that the request waited because there was no work.
+        drain: True if the worker should request no more work.
+        waited_s: seconds that the request waited for work.
     """
 
     leases: tuple[Lease, ...] = ()
@@ -27,7 +27,7 @@ class Leases:
 
 @dataclass(frozen=True, kw_only=True)
 class Acceptance:
-    """A report was taken; `repeated`: it had been before."""
+    """A report was accepted; `repeated`: it had been accepted before."""
 
     accepted: bool = True
     repeated: bool = False
@@ -35,7 +35,7 @@ class Acceptance:
 
 @dataclass(frozen=True, kw_only=True)
 class ResultAnswers:
-    """What became of each of several results."""
+    """Responses to several deliveries."""
 
     answers: tuple[Answer, ...]
 
@@ -54,12 +54,12 @@ class Work(Calls):
         unable: Sequence[int] = (),
         incarnation: str | None = None,
     ) -> Leases:
-        """Ask for up to `count` jobs, waiting up to `wait_s` for the first.
+        """Claim up to `count` jobs, waiting up to `wait_s` for the first.
 
         Args:
-            holding: attempts held already; one that was granted by an answer which never arrived comes again.
+            holding: attempts held already; a lease whose response was lost is granted again.
             unable: searches this worker cannot work for.
-            incarnation: as it was registered with.
+            incarnation: the value that the worker registered with.
 
         Raises:
             Conflict: another process registered as this worker after `incarnation`.
@@ -100,7 +100,7 @@ class Work(Calls):
         return parse(self._send("POST", "/results", body), ResultAnswers).answers
 
     def release(self, attempt_id: int, token: str, *, reason: str = "", unfit: bool = False) -> None:
-        """Give a lease back, which counts against nothing.
+        """Return a lease; this does not count as a fault.
 
         Args:
             unfit: this worker cannot do any work of the search; the search shows the reason until some is done.
@@ -109,7 +109,7 @@ class Work(Calls):
         self._send("POST", f"/attempts/{attempt_id}/release", body)
 
     def twin(self, search_id: int, binary_digest: str) -> EvaluateReport | None:
-        """The report of an earlier trial of this search whose binary was the same, or None."""
+        """Return the report of an earlier trial of this search with the same binary, or None."""
         try:
             return self._get(f"/searches/{search_id}/binaries/{binary_digest}", EvaluateReport)
         except NotFound:

@@ -1,4 +1,4 @@
-"""How requests travel to a service: directly, or through the proxy that the environment names."""
+"""Route of requests: directly to the service, or through the proxy that the environment names."""
 
 import socket
 import ssl

@@ -18,7 +18,7 @@ class Searches(Calls):
     """Requests about searches."""
 
     def create_search(self, terms: Mapping[str, Any]) -> SearchView:
-        """Start a search, once, also when the answer got lost; `terms` is the body of ``POST /searches``."""
+        """Start a search, only once even if a response is lost; `terms` is the body of ``POST /searches``."""
         return parse(self._send("POST", "/searches", terms, once=True), SearchView)
 
     def searches(
@@ -48,7 +48,7 @@ class Searches(Calls):
         archived: bool | None = None,
         seen: str | None = None,
     ) -> SearchView:
-        """Change what is given; `seen` is the entity tag of what the decision rests on, if it should be checked."""
+        """Change the given fields; `seen` is the entity tag to check, if any."""
         given = {"notes": notes, "priority": priority, "archived": archived}
         body = {name: value for name, value in given.items() if value is not None}
         return parse(self._send("PATCH", f"/searches/{search_id}", body, seen=seen), SearchView)
@@ -68,11 +68,11 @@ class Searches(Calls):
         return parse(self._send("POST", f"/searches/{search_id}/{command}"), SearchView)
 
     def ablate(self, search_id: int, *, values: bool = False) -> SearchView:
-        """Have each switch of a finished search's champion measured; `values`: other tunables' neighbours, too."""
+        """Start an ablation of a finished search's champion; `values` adds adjacent values of other tunables."""
         return parse(self._send("POST", f"/searches/{search_id}/ablation", {"values": values}, once=True), SearchView)
 
     def ablation(self, search_id: int) -> tuple[AblationView, ...]:
-        """What is known of each switch."""
+        """Return the results of the ablation, one per switch."""
         return self._get(f"/searches/{search_id}/ablation", tuple[AblationView, ...])
 
     def trials(
@@ -90,7 +90,7 @@ class Searches(Calls):
     def every_trial(
         self, search_id: int, *, sort: Literal["number", "rank"] = "number", outcome: str | None = None
     ) -> Iterator[TrialView]:
-        """All trials, asked for page by page as they are used."""
+        """Yield all trials; pages are requested as needed."""
         cursor: str | None = None
         while True:
             page = self.trials(search_id, sort=sort, outcome=outcome, cursor=cursor, limit=500)
@@ -106,7 +106,7 @@ class Searches(Calls):
         sort: str = "number",
         outcome: str | None = None,
     ) -> Iterator[str]:
-        """All trials as the text of a file, piece by piece as it arrives."""
+        """Yield all trials as the text of a file, in chunks as they arrive."""
         given = {"sort": sort} | ({} if outcome is None else {"outcome": outcome})
         path = f"/searches/{search_id}/trials.{form}"
         with self._transport.stream(path, params=given, quiet_s=EXPORT_QUIET_S) as pieces:
@@ -121,14 +121,14 @@ class Searches(Calls):
         calls_per_second: float | None = None,
         targets: str | None = None,
     ) -> bytes:
-        """The report as a file; `targets` as ``conservative=800us,dream=2x``."""
+        """Return the report as a file; `targets` has the form ``conservative=800us,dream=2x``."""
         terms = {"cost_per_hour": cost_per_hour, "calls_per_second": calls_per_second, "targets": targets}
         given = {name: value for name, value in terms.items() if value is not None}
         path = f"/searches/{search_id}/report.{form}"
         return self._transport.request("GET", path, params=given, timeout=patience(EXPORT_QUIET_S)).content
 
     def numbered_trial(self, search_id: int, number: int) -> TrialView:
-        """A trial by the number that people know it by."""
+        """Return a trial by its number in the search."""
         return self._get(f"/searches/{search_id}/trials/{number}", TrialView)
 
     def trial(self, trial_id: int) -> TrialView:

@@ -1,4 +1,4 @@
-"""Access tokens, and how a worker comes to one."""
+"""Requests about access tokens."""
 
 from collections.abc import Sequence
 from urllib.parse import quote
@@ -18,17 +18,17 @@ class Tokens(Calls):
     def create_token(
         self, name: str, roles: Sequence[Role], *, worker_id: str | None = None, expires_in_s: float | None = None
     ) -> IssuedToken:
-        """A new token; its secret is in this answer and nowhere else."""
+        """Create a token; only this response contains its secret."""
         body = {"name": name, "roles": list(roles), "worker_id": worker_id, "expires_in_s": expires_in_s}
         return parse(self._send("POST", "/tokens", body, repeat=False), IssuedToken)
 
     def create_join_token(self, name: str, *, worker_id: str | None = None, expires_in_s: float) -> IssuedToken:
-        """A token that a new worker exchanges, once, for its own."""
+        """Create a token that a new worker exchanges, once, for its own."""
         body = {"name": name, "worker_id": worker_id, "expires_in_s": expires_in_s}
         return parse(self._send("POST", "/tokens/join", body, repeat=False), IssuedToken)
 
     def rotate_token(self, token_id: str, *, grace_s: float = 0.0) -> IssuedToken:
-        """Another token on the same terms; the old one is refused after `grace_s`."""
+        """Replace a token by one on the same terms; the old one is refused after `grace_s`."""
         answer = self._send("POST", f"/tokens/{quote(token_id, safe='')}/rotate", {"grace_s": grace_s}, repeat=False)
         return parse(answer, IssuedToken)
 

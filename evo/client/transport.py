@@ -1,4 +1,4 @@
-"""One HTTP exchange with a service: bounded retries, and its problem documents as the errors they were there."""
+"""HTTP exchange with a service: bounded retries, and problem documents raised as the original errors."""
 
 import random
 from collections.abc import Callable, Iterator, Mapping
@@ -29,21 +29,21 @@ _LONGEST_ASKED_S = 86_400
 
 EXAMPLE = "http://127.0.0.1:8765"
 _AWAY = {408, 425, 429, 502, 503, 504}
-"""What a service, or a proxy in front of it, answers while the service cannot be asked."""
+"""Statuses of a service, or of a proxy before it, while the service is unavailable."""
 
 CONNECT_S = 5.0
-"""A network that swallows everything is noticed after so long, however patient a request is with its answer."""
+"""Seconds after which connecting is given up, however long a request may wait for its response."""
 
 
 class ServiceUnreachable(EvoError, ConnectionError):
-    """No service answers, after some tries."""
+    """No service answered after several attempts."""
 
 
 class ServiceAway(ServiceUnreachable):
-    """A proxy answers that the service is away, or the service that it cannot answer now; it may in a while.
+    """The service, or a proxy before it, reported that it is temporarily unavailable.
 
     Attributes:
-        again_s: seconds after which it wants the next request (`Retry-After`); 0 if it does not say.
+        again_s: seconds to wait before the next request (`Retry-After`); 0 if not given.
     """
 
     def __init__(self, message: str, *, again_s: float = 0.0) -> None:
@@ -52,19 +52,19 @@ class ServiceAway(ServiceUnreachable):
 
 
 class ServiceError(EvoError, RuntimeError):
-    """The service answered that it failed, or something that is no answer of ours."""
+    """The service reported an internal error, or sent an invalid response."""
 
 
 class ForeignService(ServiceError):
-    """Something else than kernel-evo answers at that address."""
+    """Another program than kernel-evo answers at that address."""
 
 
 class TooLarge(ServiceError):
-    """The service, or a proxy in front of it, takes no request of that size."""
+    """The request is too large for the service or for a proxy before it."""
 
 
 class AccessDenied(EvoError, PermissionError):
-    """The service wants another token."""
+    """The service refused the token."""
 
 
 class Transport:
@@ -96,7 +96,7 @@ class Transport:
 
     @contextmanager
     def stream(self, path: str, *, quiet_s: float, **options: Any) -> Iterator[Iterator[bytes]]:
-        """The bytes of an answer as they arrive; it must not be quiet for longer than `quiet_s`.
+        """Yield the bytes of a response as they arrive; a pause longer than `quiet_s` is an error.
 
         Raises:
             ServiceUnreachable: nobody answers, or the stream broke off.
@@ -112,10 +112,10 @@ class Transport:
             raise self._unreachable(error) from None
 
     def request(self, method: str, path: str, *, repeat: bool = True, **options: Any) -> httpx.Response:
-        """A successful response.
+        """Send a request and return the successful response.
 
         Args:
-            repeat: whether the request may arrive twice; if not, it is repeated only when it never left.
+            repeat: True if the request may arrive twice; otherwise it is repeated only if it was never sent.
             options: as httpx takes them.
         """
         for attempt in range(1, self._attempts + 1):
@@ -149,7 +149,7 @@ class Transport:
 
 
 def address(url: str) -> str:
-    """The same URL, once it can be one of a service.
+    """Return the URL after checking that it can belong to a service.
 
     Raises:
         InvalidInput: it cannot.
@@ -165,12 +165,12 @@ def address(url: str) -> str:
 
 
 def patience(timeout_s: float) -> httpx.Timeout:
-    """How long a request may take; connecting is given up earlier."""
+    """Return the timeouts of a request; that of connecting is shorter."""
     return httpx.Timeout(timeout_s, connect=min(timeout_s, CONNECT_S))
 
 
 def checked(response: httpx.Response) -> httpx.Response:
-    """The response, or what its problem document says as the error it was on the other side."""
+    """Return the response, or raise the error that its problem document describes."""
     status = response.status_code
     if response.is_redirect:
         raise _foreign(response, f"sends on to {masked(response.headers['location'])}")
@@ -216,7 +216,7 @@ def _away(response: httpx.Response, problem: Mapping[str, Any]) -> ServiceAway:
 
 
 def _too_large(response: httpx.Response, problem: Mapping[str, Any]) -> TooLarge:
-    """The way out is with whoever refuses: a proxy says nothing but its status."""
+    """Return advice by who refused: a proxy sends only a status."""
     asked = response.request
     size = f"{int(asked.headers.get('content-length', 0)):,} bytes"
     said = (
@@ -226,7 +226,7 @@ def _too_large(response: httpx.Response, problem: Mapping[str, Any]) -> TooLarge
 
 
 def _passing(response: httpx.Response) -> bool:
-    """Whether the same request may do better in a while; 409 says so of one whose first copy is still under way."""
+    """True if the same request may succeed later; 409 with a hint means that its first copy is still under way."""
     return response.status_code in _AWAY or (response.status_code == 409 and "retry-after" in response.headers)
 
 
@@ -244,7 +244,7 @@ def retry_after_s(response: httpx.Response) -> float:
 
 
 def _date(response: httpx.Response) -> datetime:
-    """When the answer was sent, by the sender's clock; by this machine's clock if it does not say."""
+    """Return the time of the response by the sender's clock, or by this machine's clock if it is missing."""
     try:
         return parsedate_to_datetime(response.headers["date"])
     except (KeyError, ValueError):
@@ -265,7 +265,7 @@ def _adapter(shape: Any) -> TypeAdapter[Any]:
 
 
 def to_json(value: object, shape: Any) -> Any:
-    """What httpx sends as JSON."""
+    """Return a value as JSON for httpx."""
     return _adapter(shape).dump_python(value, mode="json")
 
 

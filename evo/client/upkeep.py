@@ -1,4 +1,4 @@
-"""Looking after a service."""
+"""Requests for the maintenance of a service."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,6 +20,6 @@ class Upkeep(Calls):
     def collect(
         self, *, keep_days: float | None = None, artefact_limit_gb: float | None = None, dry_run: bool = False
     ) -> Collected:
-        """Take out what is beyond these limits, or only tell what that would be; never what a champion rests on."""
+        """Delete what exceeds these limits, or only report it; evidence of champions is always kept."""
         body = {"keep_days": keep_days, "artefact_limit_gb": artefact_limit_gb, "dry_run": dry_run}
         return parse(self._send("POST", "/collect", body), Collected)

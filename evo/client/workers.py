@@ -1,4 +1,4 @@
-"""Workers, and what a person decides about them."""
+"""Requests about workers."""
 
 from collections.abc import Sequence
 from urllib.parse import quote
@@ -22,7 +22,7 @@ class Workers(Calls):
         devices: Sequence[Device],
         incarnation: str | None = None,
     ) -> None:
-        """Offer devices; `incarnation` names the process that speaks for the worker from now on."""
+        """Register a worker with its devices; `incarnation` identifies its process from now on."""
         body = {
             "name": name,
             "host": host,
@@ -43,7 +43,7 @@ class Workers(Calls):
         note: str | None = None,
         incarnation: str | None = None,
     ) -> HeartbeatReply:
-        """Renew these leases and tell what each slot does; `note` is what troubles the worker.
+        """Renew these leases and report the state of each slot; `note` is a problem of the worker.
 
         Raises:
             Conflict: another process registered as this worker after `incarnation`.
@@ -57,25 +57,25 @@ class Workers(Calls):
         return parse(self._send("POST", f"/workers/{_part(worker_id)}/heartbeat", body), HeartbeatReply)
 
     def leave(self, worker_id: str, *, incarnation: str | None = None) -> None:
-        """Say that a worker ends: what it holds is given back, its devices are no longer offered."""
+        """Sign a worker off: its leases are returned and its devices are no longer offered."""
         speaker = "" if incarnation is None else f"?incarnation={quote(incarnation)}"
         self._send("DELETE", f"/workers/{_part(worker_id)}{speaker}")
 
     def drain(self, worker_id: str) -> WorkerView:
-        """Let it finish what it has, and give it no more."""
+        """Drain a worker: it finishes its work and gets no more."""
         return parse(self._send("POST", f"/workers/{_part(worker_id)}/drain"), WorkerView)
 
     def resume_worker(self, worker_id: str) -> WorkerView:
-        """Give a drained worker work again."""
+        """Resume a drained worker."""
         return parse(self._send("POST", f"/workers/{_part(worker_id)}/resume"), WorkerView)
 
     def quarantine(self, worker_id: str, device_uuid: str, *, reason: str) -> WorkerView:
-        """Set a device aside until it is cleared."""
+        """Quarantine a device until it is cleared."""
         path = f"/workers/{_part(worker_id)}/devices/{_part(device_uuid)}/quarantine"
         return parse(self._send("POST", path, {"reason": reason}), WorkerView)
 
     def clear(self, worker_id: str, device_uuid: str) -> WorkerView:
-        """Trust a device again that was set aside."""
+        """Clear a quarantined device."""
         path = f"/workers/{_part(worker_id)}/devices/{_part(device_uuid)}/clear"
         return parse(self._send("POST", path), WorkerView)
 

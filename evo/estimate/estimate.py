@@ -1,4 +1,4 @@
-"""What a kernel might take on a GPU nobody has at hand: the roofline, and how much of the chip a launch keeps busy.
+"""Estimate a kernel's time on a GPU that is not present, from the roofline and the launch's utilisation.
 
 A coarse model for ranking builds of one problem. It knows nothing of bank conflicts, instruction mix or how often data
 is read again, so two configs that differ in these alone are level.
@@ -18,13 +18,13 @@ SCHEDULERS = 4
 """Warp schedulers of a multiprocessor, from sm_70 to sm_120."""
 
 LAUNCH_US = 0.7
-"""What a launch takes that does nothing. An empty kernel took 0.71 µs in a graph of plain launches on an H200
+"""Least time of a launch. An empty kernel took 0.71 µs in a graph of plain launches on an H200
 (docs/results), the least we measured: other GPUs are taken to be no faster."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Footprint:
-    """What one launch of a build uses.
+    """Resources used by one launch of a build.
 
     Attributes:
         blocks: of the grid.

@@ -1,4 +1,4 @@
-"""How fast the device could be at best: the floor that shares are measured against and no honest kernel goes below."""
+"""Roofline: the least time of a problem on a device, which no correct kernel can beat."""
 
 import math
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from evo.family import Work
 from evo.trial.objective import Objective
 
 CLOCK_TOLERANCE = 0.2
-"""Of a datasheet's ceiling: turbo may lift the clock by about this fraction."""
+"""Tolerance of a datasheet's ceiling: turbo may raise the clock by about this fraction."""
 
 MOST_COLD_SETS = 4096
 """The largest number of buffer sets that cold calls rotate."""
 
 MEASURED_TOLERANCE = 0.4
-"""Of a measured ceiling, which other work on the machine may have lowered: 1.4 times as much was seen minutes later."""
+"""Tolerance of a measured ceiling, which other work may have lowered: 1.4 times as much was seen minutes later."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,8 +24,8 @@ class Roofline:
 
     Attributes:
         floor_us: the larger of arithmetic time and memory time; 0.0 where neither is known to bind.
-        bound: which of the two it is.
-        tolerance: by which fraction of it the floor may be too high.
+        bound: the larger of the two.
+        tolerance: fraction by which the floor may be too high.
 
     Source: Williams, Waterman and Patterson, Roofline, Communications of the ACM 52(4) (2009), 65-76.
     """
@@ -35,11 +35,11 @@ class Roofline:
     tolerance: float = CLOCK_TOLERANCE
 
     def share(self, time_us: float) -> float:
-        """Fraction of the limit a kernel of this time reaches: 1.0 is the floor itself."""
+        """Return the fraction of the limit that a kernel of this time reaches; 1.0 is the floor itself."""
         return self.floor_us / time_us
 
     def impossible(self, time_us: float) -> bool:
-        """Faster than the device can do the work, by more than its ceilings may be wrong."""
+        """True if a time is below the floor by more than the ceilings' tolerance."""
         return time_us < self.floor_us * (1.0 - self.tolerance)
 
 
@@ -60,7 +60,7 @@ def roofline(
     cached_bytes: float = 0.0,
     cache_bytes_per_s: float | None = None,
 ) -> Roofline:
-    """The floor of one problem under these ceilings.
+    """Return the floor of one problem under these ceilings.
 
     Args:
         work: arithmetic operations, bytes moved at least, and the dtype the arithmetic is done in. A dtype without a
@@ -98,7 +98,7 @@ def device_roofline(device: Device, work: Work | None, objective: Objective) -> 
 
 
 def stream_roofline(target: Device, work: Work | None, objective: Objective) -> Roofline | None:
-    """What a kernel takes on a GPU that moves each byte once, in the order of the addresses, as most do.
+    """Return the floor on a GPU of a kernel that reads each byte once, in address order.
 
     An expectation for estimates, not a bound: in hot measurements only a stream that fits into the L2 cache is found
     there, at the rate of that cache. None where the family states no work or the target no ceilings.
@@ -112,7 +112,7 @@ def stream_roofline(target: Device, work: Work | None, objective: Objective) -> 
 
 
 def kept_bytes(stream_bytes: float, cache_bytes: float) -> float:
-    """How much of a stream a GPU's L2 cache still holds when the next call begins: see `KEPT_WHOLE`."""
+    """Return the bytes of a stream that a GPU's L2 cache still holds at the next call; see `KEPT_WHOLE`."""
     if cache_bytes <= 0:
         return 0.0
     share = (KEPT_NOTHING - stream_bytes / cache_bytes) / (KEPT_NOTHING - KEPT_WHOLE)

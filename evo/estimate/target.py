@@ -1,4 +1,4 @@
-"""GPUs a search can be aimed at without having one: their attributes, as CUDA reports them, and what aiming means.
+"""Target GPUs of searches on other machines: their attributes as CUDA reports them.
 
 Sources: CUDA C++ Programming Guide, "Compute Capabilities", and NVIDIA's datasheets.
 """
@@ -62,7 +62,7 @@ ATTRIBUTES_BY_MODEL: Mapping[str, Mapping[str, int]] = {
     "NVIDIA H100 80GB HBM3": _HOPPER,
     "NVIDIA H200": {**_HOPPER, "l2_bytes": 60 << 20, "memory_clock_khz": 3_201_000, "memory_bus_bits": 6144},
 }
-"""By the name the driver gives; the first of an architecture stands for it."""
+"""GPUs by the driver's name; the first one of an architecture represents it."""
 _MEMORY_GB: Mapping[str, int] = {
     "NVIDIA A100-SXM4-40GB": 40,
     "NVIDIA L4": 24,
@@ -91,17 +91,17 @@ def architectures() -> tuple[str, ...]:
 
 
 def aimed_at(device: Device, objective: Objective) -> Device:
-    """The device whose limits make the space and whose build the gates judge: the target, or the device itself."""
+    """Return the device whose limits define the space and whose build the gates judge: the target, or the device."""
     return device if objective.target is None else known(objective.target)
 
 
 def compared_with(device: Device, objective: Objective) -> Device:
-    """The device whose roofline counts: the one that times, or the target where nothing is timed."""
+    """Return the device whose roofline applies: the one that times, or the target if nothing is timed."""
     return aimed_at(device, objective) if device.runs == "nothing" else device
 
 
 def shown_roofline(device: Device, work: Work | None, objective: Objective) -> Roofline | None:
-    """The limit that a search's times are shown against; an estimate counts on no better cache than its model does."""
+    """Return the limit that a search's times are compared with; for estimates, with the cache of the model."""
     compared = compared_with(device, objective)
     if device.runs == "nothing":
         return stream_roofline(compared, work, objective)
@@ -109,7 +109,7 @@ def shown_roofline(device: Device, work: Work | None, objective: Objective) -> R
 
 
 def place_text(device: Device, objective: Objective) -> str:
-    """Where a figure comes from, in words that let nobody take it for another's.
+    """Describe where a figure comes from.
 
     ``NVIDIA L4``; ``timed on NVIDIA H200 (sm_90), gated for NVIDIA L4 (sm_89)``;
     ``estimated for NVIDIA L4 (sm_89), never run``. The family's note on the device comes last: ``NVIDIA H200; E4M3 …``.

@@ -1,1 +1,1 @@
-"""A champion taken away: its folder, and the report on it. Nothing is written here, only composed."""
+"""Export of a champion: compose its folder and the report on it. This package writes no files."""

@@ -16,7 +16,7 @@ from evo.trial.timing import Timing
 
 
 class NotExportable(EvoError, ValueError):
-    """This champion has no form that works outside."""
+    """This champion cannot be exported."""
 
 
 def refuse_unexportable(champion: ChampionView, search: SearchView) -> None:
@@ -31,7 +31,7 @@ def refuse_unexportable(champion: ChampionView, search: SearchView) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Bundle(Compiled):
-    """All that an export of a champion is made from.
+    """Input of a champion's export.
 
     Attributes:
         page: its report as one page; None where there is none at hand.
@@ -60,7 +60,7 @@ class Bundle(Compiled):
 
 
 def samples_csv(taken: Iterable[tuple[str, int, Timing]]) -> bytes:
-    """One line for each sample of (series, process, timing); those of one round have the same number."""
+    """Return one CSV line per sample of (series, process, timing); samples of one round share a number."""
     written = io.StringIO()
     table = csv.writer(written, lineterminator="\n")
     table.writerow(("series", "process", "round", "time_us"))

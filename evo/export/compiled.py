@@ -1,4 +1,4 @@
-"""A compiled kernel as files that work without kernel-evo: source, binary, loaders, and what they need to know."""
+"""Files of an exported kernel that work without kernel-evo: source, binary, loaders and their configuration."""
 
 import json
 import shlex
@@ -19,15 +19,15 @@ from evo.trial import Config
 
 LOADER, TORCH_OP, PTX = "kernel.py", "torch_op.py", "kernel.ptx"
 TENSOR_MAP = "tensor_map.py"
-"""Of exports whose kernel takes tensor maps."""
+"""Loader files of exports whose kernel takes tensor maps."""
 
 FLOAT_CONTROL = "float_control.py"
-"""Of exports that run on the caller's own thread."""
+"""Loader files of exports that run on the caller's thread."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """What a kernel of one kind of device is taken away as.
+    """File names in the export of one kind of device.
 
     Attributes:
         source, binary: names of its files. A binary must not bear the loader's name: Python would take it for an
@@ -56,7 +56,7 @@ FORMS: Mapping[str, Form] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Compiled:
-    """One config of a search with what was compiled of it.
+    """One config of a search with its compiled files.
 
     Attributes:
         library: what `source` was compiled to.
@@ -117,7 +117,7 @@ class Compiled:
         return shlex.join([*command, self.form.source, "-o", self.form.binary])
 
     def _description(self, config: Config) -> dict[str, Any]:
-        """What the loader needs, and what a person asks first."""
+        """Return config.json: what the loader needs, and the most important facts."""
         search, candidate = self.search, self.candidate_of(config)
         return {
             "family": search.family,

@@ -1,4 +1,4 @@
-"""How far an exported kernel's answers were from the reference, as a table of Markdown."""
+"""Errors of an exported kernel compared with the reference, as a Markdown table."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""The evidence of a champion as a document with a schema: all the promotion rests on, samples included."""
+"""The evidence of a champion as a document with a schema; it includes all samples."""
 
 import json
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ def limit_of(roofline: RooflineView | None, time_us: float) -> Limit | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What a promotion rests on.
+    """Evidence of a promotion.
 
     Attributes:
         champion, search, trial: their numbers in the service it came from.
@@ -99,7 +99,7 @@ def series(champion: ChampionView) -> Iterator[tuple[str, int, Timing]]:
 
 
 def confirmed_series(report: ConfirmReport, own: str) -> Iterator[tuple[str, int, Timing]]:
-    """The same of any confirmation, whose challenger is called `own`."""
+    """Yield the same for any confirmation; its challenger is named `own`."""
     named = {
         own: report.challenger,
         f"{own} again": report.challenger_again,

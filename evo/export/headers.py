@@ -24,7 +24,7 @@ MOST_FILES, MOST_BYTES = 4_000, 32 << 20
 _PLACEHOLDER = ".keep"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError, NotImplementedError)
-"""What `zipfile` raises on content that is no sound ZIP."""
+"""Errors of `zipfile` on content that is not a valid ZIP."""
 
 
 def pack_headers(files: Mapping[str, bytes]) -> bytes:

@@ -1,4 +1,4 @@
-"""What the profiler counted of a champion and of the kernel it replaced, as Markdown."""
+"""Profiler counters of a champion and of the kernel it replaced, as Markdown."""
 
 from evo.export.table import table
 from evo.messages.view import ChampionView

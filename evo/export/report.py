@@ -1,4 +1,4 @@
-"""The evidence of a champion as Markdown, for a report that is kept."""
+"""The evidence of a champion as a Markdown report."""
 
 from evo.export.correctness import correctness_section
 from evo.export.profile import profile_section
@@ -21,7 +21,7 @@ from evo.trial.timing import Timing
 
 
 def evidence_markdown(champion: ChampionView, search: SearchView, build: str | None = None) -> str:
-    """What it is, how fast, why it was promoted, and how to use it.
+    """Return the report: config, time, reasons of the promotion, and usage.
 
     Args:
         build: the command that compiles the exported source; None where there is no export.
@@ -121,13 +121,13 @@ def _verdict(champion: ChampionView) -> str:
 
 
 def verdict_section(verdict: Verdict) -> str:
-    """What a confirmation came to, rule by rule."""
+    """Return the result of a confirmation, rule by rule."""
     rows = [(rule.name, rule.result, rule.text) for rule in verdict.rules]
     return f"{verdict.summary}\n\n{table(('rule', 'met', ''), rows)}"
 
 
 def use_section(build: str, kind: str) -> str:
-    """How to call it, and to compile it for another machine of its kind."""
+    """Explain how to call the kernel, and how to compile it for another machine of its kind."""
     return f"{_CALLS[kind]}\n\nOn another {_MACHINES[kind]}, compile the source again:\n\n```\n{build}\n```"
 
 

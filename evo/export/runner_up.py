@@ -1,4 +1,4 @@
-"""The files of a trial that is not the champion: they work as its do, and say that nothing was promoted."""
+"""Export of a trial that is not the champion: the same files, marked as not promoted."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -100,14 +100,14 @@ class RunnerUp(Compiled):
 
     @property
     def standing(self) -> str:
-        """Why it is no champion, in a sentence."""
+        """Explain in one sentence why it is not the champion."""
         if self.verdicts:
             return self.verdicts[-1].summary
         return f"Not promoted: it never challenged. {QUICK}"
 
     @property
     def status(self) -> str:
-        """What became of it, in a few words."""
+        """Describe its status in a few words."""
         return "confirmed, not promoted" if self.verdicts else "not confirmed, not promoted"
 
     def _series(self) -> Iterator[tuple[str, int, Timing]]:

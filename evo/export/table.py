@@ -16,7 +16,7 @@ def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def plain(text: str) -> str:
-    """Text that nobody meant as HTML or as a link, which shows as it is; what stands between backticks does anyhow."""
+    """Escape text so that Markdown shows it literally; text between backticks is literal already."""
     parts = _CODE.split(visible(text))
     return "".join(part if place % 2 else _MARKUP.sub(r"\\\1", part) for place, part in enumerate(parts))
 

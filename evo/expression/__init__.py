@@ -1,4 +1,4 @@
-"""Expressions of a family document: Python's syntax and meaning, a whitelist of it, over scalars or NumPy arrays.
+"""Expressions of a family document: a whitelisted subset of Python, over scalars or NumPy arrays.
 
 Parsed once into a checked tree; nothing is ever compiled or handed to ``eval``. Available: numbers, texts, True and
 False; names; ``+ - * / // % **``; comparisons (chained ones too), ``in`` and ``not in`` a tuple; ``and or not``;

@@ -53,7 +53,7 @@ def is_text(value: Array) -> bool:
 
 
 def numbers(*values: Array) -> tuple[Array, ...]:
-    """The operands with bools as 0 and 1, all float64 when one of them is."""
+    """Return the operands with bools as 0 and 1; all are float64 if one is."""
     if any(is_text(value) for value in values):
         raise OperationError("needs numbers, not text")
     kind = np.float64 if any(value.dtype.kind == "f" for value in values) else np.int64
@@ -156,7 +156,7 @@ def _divisor(right: Array, active: Mask) -> Array:
 
 
 def _through_float(operation: Callable[[Array, Array], Any], left: Array, right: Array, active: Mask) -> Array:
-    """An integer operation that may wrap: float64 tells first whether it does, so that the exact check sees no wrap."""
+    """Apply an integer operation that may overflow; a float64 estimate detects overflow before the exact check."""
     if left.dtype.kind == "i":
         _checked(np.asarray(operation(left.astype(np.float64), right.astype(np.float64))), active, 1.5 * INTEGER_LIMIT)
     return _checked(operation(left, right), active)

@@ -1,4 +1,4 @@
-"""Values that an expression compares with a name, checked against the values the name can have."""
+"""Check the constants that an expression compares with a name against the name's possible values."""
 
 import ast
 import difflib
@@ -9,11 +9,11 @@ from evo.expression.repair import word
 from evo.trial import Value
 
 Scope: TypeAlias = Collection[str] | Mapping[str, Sequence[Value]]
-"""Names of an expression, perhaps with the values each can have; an empty list of values means any."""
+"""Names of an expression and, if known, their possible values; an empty list means any."""
 
 
 def words_meant(missing: Collection[str], choices: Mapping[str, Sequence[Value]]) -> dict[str, Value]:
-    """What the missing names stand for if they are truth values of another language, or texts without quotes."""
+    """Suggest values for unknown names: truth values of other languages, or texts without quotes."""
     texts = {value for values in choices.values() for value in values if isinstance(value, str)}
     meant: dict[str, Value] = {}
     for name in missing:
@@ -26,7 +26,7 @@ def words_meant(missing: Collection[str], choices: Mapping[str, Sequence[Value]]
 
 
 def impossible_value(tree: ast.expr, choices: Mapping[str, Sequence[Value]]) -> str | None:
-    """Why a comparison with a text can never hold, and what to write; None if there is no such comparison.
+    """Explain a comparison with a text that can never hold, and how to correct it; None if there is none.
 
     A name with a single value may be compared with others: its author has pinned it for a while.
     """

@@ -1,4 +1,4 @@
-"""One walk over an expression's tree, scalars and arrays alike.
+"""Evaluate an expression's tree over scalars or arrays.
 
 ``and``, ``or``, conditional expressions and chained comparisons pass on where their later operands count, so that only
 those elements can be at fault.
@@ -59,7 +59,7 @@ class Evaluation:
         self.environment = environment
 
     def value(self, node: ast.expr, active: Mask) -> Array:
-        """The node's value wherever `active`; elsewhere anything."""
+        """Return the node's value where `active`; other elements are undefined."""
         try:
             return self._value(node, active)
         except OperationError as fault:

@@ -1,4 +1,4 @@
-"""One checked expression, and what can be done with it."""
+"""One checked expression and its operations."""
 
 import ast
 import copy
@@ -28,7 +28,7 @@ class Expression:
 
     Attributes:
         text: as the author wrote it.
-        field: where it stands, e.g. ``cpu.constraints[0].expression``; named by every error.
+        field: its place, e.g. ``cpu.constraints[0].expression``; named by every error.
         names: the free names; all of them must be in the environment.
     """
 
@@ -72,7 +72,7 @@ class Expression:
 
     @classmethod
     def _rewritten(cls, text: str, field: str) -> str | None:
-        """What the author probably means, as an expression that passes the checks; None where that is unclear."""
+        """Suggest a valid expression that the author probably means; None where that is unclear."""
         tree = rewritten(text)
         if tree is None:
             return None
@@ -83,7 +83,7 @@ class Expression:
 
     @cached_property
     def size(self) -> int:
-        """Its terms: what an evaluation costs for each element."""
+        """Number of terms, which is the cost of an evaluation per element."""
         return terms(self.tree, {})
 
     def check_names(self, scope: Scope, meaning: str = "") -> "Expression":

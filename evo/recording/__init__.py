@@ -1,4 +1,4 @@
-"""Recorded tuning spaces: every config of a space with the outcome somebody measured, in the field's two formats."""
+"""Recorded tuning spaces: every config with its measured outcome, in two common formats."""
 
 from evo.recording.parse import parse_recording
 from evo.recording.ranking import fastest

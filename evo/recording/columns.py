@@ -1,4 +1,4 @@
-"""The tunables of a recording: columns of its configs, under names and with values that a space can hold."""
+"""Tunables of a recording, with names and values that a space accepts."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from evo.space.tunable import identity
 from evo.trial import Value
 
 Identity: TypeAlias = tuple[str, object]
-"""A value with its type, as `evo.space.tunable.identity` tells values apart."""
+"""A value with its type, as `evo.space.tunable.identity` returns it."""
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9_]")
 _NO_TEXT = re.compile(r"[\s,=\x00-\x1f\x7f\ud800-\udfff]+")
@@ -101,7 +101,7 @@ def _spelled(values: Iterable[Any], where: str) -> dict[Identity, Value]:
 
 
 def check_value(value: Any, where: str) -> None:
-    """Refuse what no tunable can be."""
+    """Refuse values that a tunable cannot have."""
     if not isinstance(value, bool | int | float | str):
         reason = f"{value!r:.100} is not a number, a bool or a text: write it as a text, e.g. "
         raise InvalidInput(where, reason + json.dumps(_text(str(value))[:40]))

@@ -65,7 +65,7 @@ def _columns(document: Mapping[str, Any], name: str) -> tuple[Column, ...]:
 
 
 def _cache_outcome(result: Mapping[str, Any], where: str) -> Outcome:
-    # The raw `times` are not used: in some published files they belong to another config than `time` does.
+    # The raw `times` are not used: in some published files they belong to another config than `time`.
     time = result.get("__error__", result.get("time"))
     if TIME not in result and "__error__" not in result:
         raise InvalidInput(f"{where}.{TIME}", f"is missing: give milliseconds, or a failure: {', '.join(FAILURES)}")

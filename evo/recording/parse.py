@@ -1,4 +1,4 @@
-"""From a file's text to a recording, whichever of the two formats it is in."""
+"""Parse a recording in either format."""
 
 import json
 from collections import Counter
@@ -42,7 +42,7 @@ def parse_recording(text: str, name: str) -> Recording:
 
 
 def _held(document: dict[str, Any]) -> str:
-    """What a file of another kind holds, and how it becomes one of these where that is known."""
+    """Describe a file of another kind, and how to convert it if that is known."""
     keys = ", ".join(f"`{key}`" for key in list(document)[:5]) or "no keys"
     if isinstance(document.get("Results"), list) and isinstance(document.get("Metadata"), dict):
         return f"{keys}: KTT's own results; write them as a Kernel Tuner cache or as T4 results first"
@@ -62,7 +62,7 @@ def _json(text: str, name: str) -> dict[str, Any]:
 
 
 def _closed(text: str) -> Any:
-    """A cache file without its end, closed behind its last whole entry; None if that makes none."""
+    """Repair a truncated cache file by closing it after its last complete entry; None if that fails."""
     if not text.lstrip().startswith("{") or '"cache"' not in text:
         return None
     end = len(text)
@@ -86,7 +86,7 @@ def _damage(text: str, error: ValueError) -> str:
 
 
 def _loaded(text: str) -> Any:
-    """What the text says; a ValueError also where it is nested deeper than Python reads."""
+    """Parse JSON; raises ValueError also if it is nested too deeply."""
     try:
         return json.loads(text)
     except RecursionError:

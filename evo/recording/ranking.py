@@ -1,4 +1,4 @@
-"""What a recorded space is worth to a new search: its best configs."""
+"""Select the best configs of a recorded space for a new search."""
 
 from evo.recording.recording import Recording
 from evo.trial import Config
@@ -6,7 +6,7 @@ from evo.trial.outcome import Measured
 
 
 def fastest(recording: Recording, count: int) -> list[Config]:
-    """So many configs with a time, the fastest first; of equal times the one recorded first."""
+    """Return the `count` fastest configs, fastest first; among equals the one recorded first."""
     timed = [
         (entry.outcome.timing.median_us, entry.config)
         for entry in recording.entries.values()

@@ -1,4 +1,4 @@
-"""A recorded space, whatever file it came from."""
+"""A recorded space, independent of its file format."""
 
 import re
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ class Costs:
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """What was recorded about one config."""
+    """Recorded outcome and costs of one config."""
 
     config: Config
     outcome: Outcome
@@ -67,7 +67,7 @@ class Recording:
         }
 
     def outcome(self, key: str) -> Outcome:
-        """How the config ended when it was recorded.
+        """Return the recorded outcome of a config.
 
         Raises:
             NotFound: the recording does not hold it.
@@ -75,7 +75,7 @@ class Recording:
         return self._entry(key).outcome
 
     def costs(self, key: str) -> Costs:
-        """What evaluating the config cost when it was recorded.
+        """Return the recorded costs of evaluating a config.
 
         Raises:
             NotFound: the recording does not hold it.

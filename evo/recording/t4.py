@@ -19,7 +19,7 @@ from evo.recording.values import (
 from evo.trial.outcome import CompileFailed, InvalidConfig, LaunchFailed, Measured, Outcome, TimedOut, WrongAnswer
 
 TIME = "time"
-"""The measurement that is searched for, whatever the objective was."""
+"""Name of the measurement that is used as the time."""
 
 
 def read_results(document: Mapping[str, Any], name: str) -> Recording:
@@ -45,7 +45,7 @@ def read_results(document: Mapping[str, Any], name: str) -> Recording:
 
 
 def _columns(results: Iterable[Any], name: str) -> tuple[Column, ...]:
-    """T4 results declare no values: those that occur, numbers in ascending order, others as they first appear."""
+    """Collect the values that occur, as T4 results declare none: numbers ascending, others in order of appearance."""
     seen: dict[str, list[Any]] = {}
     for number, result in enumerate(results):
         where = f"{name}: results[{number}].configuration"
@@ -80,7 +80,7 @@ def _outcome(result: Mapping[str, Any], costs: Costs, unit: str, where: str) -> 
 
 
 def _measured(result: Mapping[str, Any], unit: str, where: str) -> Measured | LaunchFailed:
-    """By the objective if that is a time, else by the measurement that is called so."""
+    """Return the objective if it is a time, else the measurement named ``time``."""
     objectives = read_list(result.get("objectives", []), f"{where}.objectives")
     found = _measurements(result, f"{where}.measurements")
     for name in (*map(str, objectives[:1]), TIME):

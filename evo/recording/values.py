@@ -1,4 +1,4 @@
-"""Values of a recording's file, checked one by one; an error names the place in the file."""
+"""Check the values of a recording's file one by one; errors name the place in the file."""
 
 import sys
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from evo.trial.outcome import Measured
 from evo.trial.timing import Timing
 
 FAILED_MS = 1e20
-"""The time of what failed, for whatever reason, in old cache files."""
+"""Time that old cache files give to failed configs."""
 
 MICROSECONDS_PER = {
     "ns": 1e-3,
@@ -40,7 +40,7 @@ def read_list(value: Any, where: str) -> list[Any]:
 
 
 def is_no_time(value: Any) -> bool:
-    """Whether this is how something that failed is told by those who must write a number."""
+    """True if the number is one that tools write for failed configs."""
     return isinstance(value, int | float) and (not _is_finite(value) or value == FAILED_MS)
 
 
@@ -55,7 +55,7 @@ def read_time(value: Any, factor: float, field: str) -> Measured:
 
 
 def read_seconds(times: Mapping[str, Any], names: Iterable[str], per_second: float, where: str) -> float:
-    """The first of these that is there; what is missing or not a number counts as no time at all."""
+    """Return the first of these times that exists; missing or invalid numbers count as no time."""
     for name in names:
         if times.get(name) is not None:
             recorded = times[name]
@@ -82,7 +82,7 @@ def _finite(value: Any, field: str) -> float:
 
 
 def _is_finite(value: float) -> bool:
-    """Also of an integer that no float can hold, which is as good as infinite."""
+    """True for a finite number; integers beyond the range of floats count as infinite."""
     return abs(value) <= sys.float_info.max
 
 

@@ -1,4 +1,4 @@
-"""Floating-point numbers of the dtypes that NumPy lacks: arrays of their codes, as a kernel reads and writes them.
+"""Floating-point dtypes that NumPy lacks, as arrays of their bit codes, which kernels read and write.
 
 `float8_e4m3` is OCP's E4M3 (OCP 8-bit Floating Point Specification 1.0): no infinity, NaN as 0x7f, 448 at most; PyTorch
 and ONNX call it ``float8_e4m3fn``.

@@ -1,4 +1,4 @@
-"""Queries, keys and values drawn at random: for the ``reference.py`` of a family of attention."""
+"""Random queries, keys and values for the ``reference.py`` of attention families."""
 
 from collections.abc import Mapping
 from itertools import cycle, islice
@@ -13,7 +13,7 @@ MEANS = {"q": 0.5, "k": -2.0, "v": 3.0}
 LARGE = 4.0
 SMALL = 1e-3
 EXTREME = 100.0
-"""By so much a score towers or is buried: exp of it overflows, or underflows to nothing, in float32."""
+"""Offset of extreme scores: exp of it overflows, or underflows to zero, in float32."""
 
 FAR = 10.0
 """The component of q that makes it so."""

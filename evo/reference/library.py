@@ -1,15 +1,15 @@
-"""Where a family's ``reference.py`` computes: with NumPy, or with CuPy where that spares minutes."""
+"""Choose the library of a ``reference.py``: NumPy, or CuPy where that saves minutes."""
 
 from typing import Any
 
 import numpy as np
 
 LARGE_FLOPS = 5e10
-"""What takes cores more than some seconds."""
+"""Number of operations that take CPU cores more than some seconds."""
 
 
 def array_library(flops: float, *, large: float = LARGE_FLOPS) -> Any:
-    """The module whose functions are to be called: ``cupy`` for `large` work where there is a GPU, else ``numpy``.
+    """Return the array module: ``cupy`` for `large` work if there is a GPU, else ``numpy``.
 
     Precision is the caller's: both compute in float64 what is asked of them in float64.
 

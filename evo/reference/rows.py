@@ -1,4 +1,4 @@
-"""Rows drawn at random, and what is computed of them row by row: for a family's ``reference.py``."""
+"""Random rows, and row-wise computations, for a family's ``reference.py``."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ def normal_rows(rng: np.random.Generator, shape: tuple[int, int], mean: float, d
 
 
 def raise_columns(rng: np.random.Generator, x: NDArray[np.float32], by: float) -> None:
-    """Let the first column, the last and two others tower above the rest: whoever leaves one of them out is far off."""
+    """Make the first, the last and two other columns dominate, so that a kernel that skips one of them fails."""
     columns = x.shape[1]
     raised = np.unique([0, columns - 1, *rng.integers(columns, size=2)])
     if 1 < len(raised) == columns:  # with all of them nothing towers, and a mean is left for rounding to hide

@@ -1,4 +1,4 @@
-"""What a function of PyTorch tensors takes on a GPU, as it is and compiled: for a family's ``reference.py``."""
+"""PyTorch baselines on a GPU, eager and compiled, for a family's ``reference.py``."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial

@@ -1,4 +1,4 @@
-"""Matrix products as defined, how exact they can be, and what there is to beat. Runs only in a disposable child."""
+"""Matrix products: reference, attainable accuracy, and baselines. Runs only in a disposable child process."""
 
 import math
 import os
@@ -35,18 +35,18 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
 
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """The result in float64, from the same inputs."""
+    """Return the result in float64, from the same inputs."""
     return {"c": _product(problem, inputs, np.float64)}
 
 
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """The same in float32, rounded to the inputs' own precision: its error is the measure of a kernel's error."""
+    """Compute in float32 and round to the inputs' precision; a kernel's error is judged relative to this error."""
     dtype = problem["dtype"]
     return {"c": decoded(encoded(_product(problem, inputs, np.float32), dtype), dtype)}
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """What to beat on a CPU: each takes the inputs and returns the call that is timed.
+    """CPU baselines by name: each takes the inputs and returns the call that is timed.
 
     ``numpy`` is the product as one writes it down, ``numpy-in-place`` spares every temporary array; both call the BLAS
     that NumPy was built with. ``torch`` takes as many threads as ``OMP_NUM_THREADS`` says (1 if unset).
@@ -71,7 +71,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
 
 
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """What to beat on a GPU: PyTorch, that is cuBLAS, and ``naive``, the kernel of ``naive.cu``."""
+    """GPU baselines: PyTorch, that is cuBLAS, and ``naive``, the kernel of ``naive.cu``."""
 
     def with_torch(inputs: Arrays) -> Callable[[], object]:
         import torch
@@ -130,7 +130,7 @@ def _normal(rng: np.random.Generator, shape: tuple[int, ...], mean: float, devia
 
 
 def _upright(problem: Mapping[str, Any], b: Any) -> Any:
-    """B as (K, N)."""
+    """Return b as (K, N)."""
     return b if problem["b_layout"] == "kn" else b.T
 
 
@@ -144,7 +144,7 @@ def _product(problem: Mapping[str, Any], inputs: Arrays, dtype: Any) -> Array:
 
 
 def _epilogue(library: Any, problem: Mapping[str, Any], product: Any, bias: Any) -> Any:
-    """In the place of `product`, by NumPy or CuPy."""
+    """Add the bias and apply the activation to `product` in place, by NumPy or CuPy."""
     epilogue = problem["epilogue"]
     if epilogue != "none":
         product += bias

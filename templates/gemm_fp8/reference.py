@@ -1,4 +1,4 @@
-"""Products of E4M3 numbers, how exact their results can be, and what there is to beat. Runs in a child only."""
+"""Products of E4M3 numbers: reference, attainable accuracy, and baselines. Runs only in a disposable child."""
 
 import math
 import os
@@ -47,23 +47,23 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
 
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """The result in float64, from the same codes and scales."""
+    """Return the result in float64, from the same codes and scales."""
     return {"c": _product(problem, inputs, np.float64)}
 
 
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """The same in float32, rounded to the result's own precision."""
+    """Compute the result in float32, rounded to its dtype."""
     rounded = encoded(_product(problem, inputs, np.float32), problem["out"])
     return {"c": decoded(rounded, problem["out"])}
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """What to beat on a CPU: each takes the inputs and returns the call that is timed, dequantisation included."""
+    """CPU baselines by name: each takes the inputs and returns the call that is timed, dequantisation included."""
     return {"numpy": partial(_with_numpy, problem), "torch": partial(_with_torch, problem)}
 
 
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """What to beat on a GPU: ``torch._scaled_mm``, that is cuBLASLt, and ``naive``, the kernel of ``naive.cu``.
+    """GPU baselines: ``torch._scaled_mm``, that is cuBLASLt, and ``naive``, the kernel of ``naive.cu``.
 
     ``torch-fast`` lets the tensor cores accumulate everything, ``torch`` asks for sums in float32.
     """
@@ -97,7 +97,7 @@ def _with_torch(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], obje
 
 
 def _activation(problem: Mapping[str, Any]) -> Callable[[Any], Any] | None:
-    """PyTorch's."""
+    """The product by PyTorch."""
     import torch
 
     return {"bias_relu": torch.relu, "bias_gelu": torch.nn.functional.gelu}.get(problem["epilogue"])

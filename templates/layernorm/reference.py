@@ -1,4 +1,4 @@
-"""LayerNorm with a residual: its definition, how exact it can be, what to beat. Runs only in a disposable child."""
+"""LayerNorm with a residual: reference, attainable accuracy, baselines. Runs only in a disposable child process."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -42,7 +42,7 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
 @by_rows
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Both results in float64, from the same inputs. What is normalised is the sum as it is stored, rounded."""
+    """Return both results in float64. The normalised value is the stored, rounded sum."""
     dtype = problem["dtype"]
     wide = {name: decoded(values, dtype).astype(np.float64) for name, values in inputs.items()}
     exact = wide["x"] + wide["residual"]
@@ -52,7 +52,7 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 @by_rows
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Statistics in float32, elements scaled, weighted and shifted one after the other in their own precision."""
+    """Compute statistics in float32; scale, weight and shift elements in their own precision."""
     dtype = problem["dtype"]
 
     def rounded(values: Array) -> Array:
@@ -64,7 +64,7 @@ def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """What to beat on a CPU: each takes the inputs and returns the call that is timed.
+    """CPU baselines by name: each takes the inputs and returns the call that is timed.
 
     ``numpy`` is the formula as one writes it down, ``numpy-in-place`` writes into memory it already has; ``torch``
     takes as many threads as ``OMP_NUM_THREADS`` says (1 if unset).
@@ -103,7 +103,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
 
 
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """What to beat on a GPU: PyTorch's sum and LayerNorm, compiled as well, and ``naive`` in CuPy (no bfloat16)."""
+    """GPU baselines: PyTorch's sum and LayerNorm, compiled as well, and ``naive`` in CuPy (no bfloat16)."""
 
     def naive(inputs: Arrays) -> Callable[[], object]:
         import cupy

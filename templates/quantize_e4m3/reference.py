@@ -1,4 +1,4 @@
-"""Quantisation as it is defined, how exact rounding can be, and what there is to beat. Runs only in a child."""
+"""Quantisation to E4M3: reference, accuracy of rounding, and baselines. Runs only in a disposable child."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -61,12 +61,12 @@ def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Timed]:
-    """What to beat on a CPU: each takes the inputs and returns the call that is timed."""
+    """CPU baselines by name: each takes the inputs and returns the call that is timed."""
     return {"numpy": partial(_with_numpy, problem), "torch": partial(_with_torch, problem)}
 
 
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Timed]:
-    """What to beat on a GPU: ``torch`` as one writes it, ``torch-compile``, and ``naive``, the kernel of naive.cu."""
+    """GPU baselines: ``torch`` as one writes it, ``torch-compile``, and ``naive``, the kernel of naive.cu."""
     return {
         **torch_baselines(partial(_quantised_by_torch, problem), ("x",), dtype=problem["dtype"]),
         "naive": partial(_naive, problem),
@@ -80,7 +80,7 @@ def _quantised(problem: Mapping[str, Any], inputs: Arrays) -> tuple[Array, Array
 
 
 def _divisor(scale: Array) -> Array:
-    """For each head; a head of zeros, whose scale is 0, stays zero."""
+    """Scale each head; a head of zeros has scale 0 and stays zero."""
     return np.where(scale > 0, scale, 1).astype(scale.dtype)[..., None, None]
 
 

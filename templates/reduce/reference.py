@@ -1,4 +1,4 @@
-"""Sums and maxima of rows as they are defined, and what there is to beat. Runs only in a disposable child."""
+"""Sums and maxima of rows: reference, and baselines. Runs only in a disposable child process."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ MEAN_AND_DEVIATION = {
 }
 LEAST = 1500.0
 NEAR_LOWEST = 0.98
-"""Of the lowest number there is: a largest element that begins anywhere above is not found."""
+"""The lowest number: a maximum that starts from a higher one may miss the largest element."""
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
@@ -54,7 +54,7 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
 
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """The result in float64, from the same inputs."""
+    """Return the result in float64, from the same inputs."""
     x = decoded(inputs["x"], problem["dtype"])
     if problem["op"] == "max":
         return {"out": x.max(axis=-1).astype(np.float64)}
@@ -62,7 +62,7 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """The same in float32, one number after the other."""
+    """Compute the result in float32, sequentially."""
     x = decoded(inputs["x"], problem["dtype"])
     if problem["op"] == "max":
         return {"out": x.max(axis=-1).astype(np.float32)}
@@ -70,7 +70,7 @@ def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """What to beat on a CPU: each takes the inputs and returns the call that is timed.
+    """CPU baselines by name: each takes the inputs and returns the call that is timed.
 
     ``numpy`` is the reduction as one writes it down, ``numpy-in-place`` by way of a product with ones (sums only) and
     into memory it already has; ``torch`` takes as many threads as ``OMP_NUM_THREADS`` says (1 if unset).
@@ -97,7 +97,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
 
 
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """What to beat on a GPU: PyTorch's reduction, the same compiled, and CuPy's, ``naive`` (no bfloat16)."""
+    """GPU baselines: PyTorch's reduction, the same compiled, and CuPy's, ``naive`` (no bfloat16)."""
 
     def naive(inputs: Arrays) -> Callable[[], object]:
         import cupy

@@ -1,4 +1,4 @@
-"""RMSNorm as it is defined, how exact it can be, and what there is to beat. Runs only in a disposable child."""
+"""RMSNorm: reference, attainable accuracy, and baselines. Runs only in a disposable child process."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -40,7 +40,7 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
 @by_rows
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """The result in float64, from the same inputs."""
+    """Return the result in float64, from the same inputs."""
     x, weight = (decoded(inputs[name], problem["dtype"]).astype(np.float64) for name in ("x", "weight"))
     x /= np.sqrt(np.mean(np.square(x), axis=-1, keepdims=True) + EPSILON)
     x *= weight
@@ -49,7 +49,7 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 @by_rows
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Sums in float32, elements scaled and weighted one after the other in their own precision."""
+    """Compute sums in float32; scale and weight elements in their own precision."""
     dtype = problem["dtype"]
     x, weight = (decoded(inputs[name], dtype) for name in ("x", "weight"))
     scaled = decoded(encoded(_scaled(x), dtype), dtype)
@@ -57,7 +57,7 @@ def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """What to beat on a CPU: each takes the inputs and returns the call that is timed.
+    """CPU baselines by name: each takes the inputs and returns the call that is timed.
 
     ``numpy`` is the formula as one writes it down, ``numpy-in-place`` writes into memory it already has; ``torch``
     takes as many threads as ``OMP_NUM_THREADS`` says (1 if unset).
@@ -87,7 +87,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
 
 
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """What to beat on a GPU: PyTorch's RMSNorm, compiled as well, and ``naive`` in CuPy (no bfloat16)."""
+    """GPU baselines: PyTorch's RMSNorm, compiled as well, and ``naive`` in CuPy (no bfloat16)."""
 
     def naive(inputs: Arrays) -> Callable[[], object]:
         import cupy

@@ -1,4 +1,4 @@
-"""Attention as it is defined, how exact float32 can be, and what there is to beat. Runs only in a disposable child."""
+"""Attention: reference, accuracy of float32, and baselines. Runs only in a disposable child process."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -17,10 +17,10 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]
 
 SCORES_BYTES = 1 << 30
-"""What score matrices and their temporaries may take; that sets how many heads are computed at once."""
+"""Bytes for score matrices and their temporaries; they limit the heads computed at once."""
 
 LEAST_HALF_DEVIATION = 0.05
-"""Of float16 inputs: means of smaller ones are subnormal, and their rounding alone exceeds the tolerance."""
+"""Least deviation of float16 inputs: smaller means are subnormal, and their rounding exceeds the tolerance."""
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
@@ -32,12 +32,12 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
 
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """The result in float64, from the same inputs."""
+    """Return the result in float64, from the same inputs."""
     return {"out": _attention(problem, inputs, np.float64)}
 
 
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """The same in the inputs' own precision: its error is the measure of a kernel's error.
+    """Compute the result in the inputs' precision; a kernel's error is judged relative to this error.
 
     16 bits: scores, weights and result are rounded to them, products accumulate in float32, as on any tensor core.
     """
@@ -48,7 +48,7 @@ def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """What to beat on a CPU: each takes the inputs and returns the call that is timed.
+    """CPU baselines by name: each takes the inputs and returns the call that is timed.
 
     ``numpy`` is attention as one writes it down, ``numpy-in-place`` spares every temporary array it can, ``torch`` is
     PyTorch's own fused kernel on as many threads as ``OMP_NUM_THREADS`` says (1 if unset).
@@ -96,7 +96,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
 
 
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """What to beat on a GPU: PyTorch's backends by their own names, and ``naive``, the kernel of ``naive.cu``."""
+    """GPU baselines: PyTorch's backends by name, and ``naive``, the kernel of ``naive.cu``."""
     backends = ("flash", "cudnn", "efficient", "math")
     on_torch = {f"torch-{name}": partial(_on_torch, problem, name) for name in backends}
     return {**on_torch, "naive": partial(_naive, problem)}
@@ -146,7 +146,7 @@ def _naive(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
 
 
 def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: Any = None) -> Array:
-    """Head by head: on all cores, or on a GPU.
+    """Compute head by head, on all cores or on a GPU.
 
     Args:
         rounded: what scores and weights are kept in.
@@ -187,5 +187,5 @@ def _rounded(values: Array, dtype: str) -> Array:
 
 
 def _later_keys(problem: Mapping[str, Any]) -> Array | None:
-    """(S, S), True where a query must not look; None where it may look everywhere."""
+    """Return a mask (S, S), True where a query must not attend; None if there is no mask."""
     return np.triu(np.ones((problem["S"], problem["S"]), bool), 1) if problem["causal"] else None

@@ -1,4 +1,4 @@
-"""Attention of few queries as it is defined, how exact it can be, and what to beat. Runs only in a disposable child."""
+"""Attention of few queries: reference, attainable accuracy, and baselines. Runs only in a disposable child process."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -16,10 +16,10 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]
 
 LARGE_FLOPS = 5e9
-"""From here on a GPU is asked for float16 references: a second or less instead of a minute."""
+"""Operations from which a GPU computes float16 references: a second or less instead of a minute."""
 
 LEAST_HALF_DEVIATION = 0.05
-"""Of float16 inputs: means of smaller ones are subnormal, and their rounding alone exceeds the tolerance."""
+"""Least deviation of float16 inputs: smaller means are subnormal, and their rounding exceeds the tolerance."""
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
@@ -32,12 +32,12 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
 
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """The result in float64, from the same inputs."""
+    """Return the result in float64, from the same inputs."""
     return {"out": _attention(problem, inputs, np.float64)}
 
 
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """The same in the inputs' own precision: its error is the measure of a kernel's error.
+    """Compute the result in the inputs' precision; a kernel's error is judged relative to this error.
 
     float16: scores, weights and result are rounded to it, products accumulate in float32, as on any tensor core.
     """
@@ -47,7 +47,7 @@ def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """What to beat on a CPU: each takes the inputs and returns the call that is timed.
+    """CPU baselines by name: each takes the inputs and returns the call that is timed.
 
     ``numpy`` repeats the cache for each query head, as one writes it down, ``numpy-in-place`` takes the heads that
     share a cache as one matrix and spares every temporary array it can, ``torch`` is PyTorch's own kernel on as many
@@ -101,7 +101,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
 
 
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """What to beat on a GPU: PyTorch's backends by their own names, and ``naive``, the kernel of ``naive.cu``."""
+    """GPU baselines: PyTorch's backends by name, and ``naive``, the kernel of ``naive.cu``."""
     backends = ("flash", "cudnn", "efficient", "math")
     on_torch = {f"torch-{name}": partial(_on_torch, problem, name) for name in backends}
     return {**on_torch, "naive": partial(_naive, problem)}
@@ -166,7 +166,7 @@ def _seen(problem: Mapping[str, Any], rows: int) -> Array:
 
 
 def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: Any = None) -> Array:
-    """Head by head of the cache: on all cores, or on a GPU.
+    """Compute head by head of the cache, on all cores or on a GPU.
 
     Args:
         rounded: what scores and weights are kept in.

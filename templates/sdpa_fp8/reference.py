@@ -1,4 +1,4 @@
-"""Attention of dequantised inputs, what rounding the weights costs, and what there is to beat. Runs in a child only."""
+"""Attention of dequantised inputs: reference, error of rounded weights, and baselines. Runs only in a child process."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ LARGEST = 448.0
 LEAST_DEVIATION = 0.05
 HEADROOM = 2**13
 SCORES_BYTES = 1 << 30
-"""What score matrices and their temporaries may take; that sets how many heads are computed at once."""
+"""Bytes for score matrices and their temporaries; they limit the heads computed at once."""
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
@@ -49,12 +49,12 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
 
 def _divisor(scale: Array) -> Array:
-    """For each head; a head of zeros, whose scale is 0, stays zero."""
+    """Scale each head; a head of zeros has scale 0 and stays zero."""
     return np.where(scale > 0, scale, np.float32(1))[..., None, None]
 
 
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """The result in float64, from the same codes and scales."""
+    """Return the result in float64, from the same codes and scales."""
     return {"out": _attention(problem, inputs, np.float64)}
 
 
@@ -68,12 +68,12 @@ def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Timed]:
-    """What to beat on a CPU: each takes the inputs and returns the call that is timed, dequantisation included."""
+    """CPU baselines by name: each takes the inputs and returns the call that is timed, dequantisation included."""
     return {"numpy": partial(_with_numpy, problem), "torch": partial(_with_torch, problem)}
 
 
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Timed]:
-    """What to beat on a GPU. PyTorch has no attention on E4M3.
+    """GPU baselines. PyTorch has no attention on E4M3.
 
     ``torch-dequantise-NAME`` turns the codes into FP16 and calls that backend, both timed; ``torch-fp16-NAME`` is given
     FP16 that was made beforehand; ``naive`` is the kernel of naive.cu.
@@ -165,7 +165,7 @@ def _naive(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
 
 
 def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: Any = None) -> Array:
-    """Head by head: on all cores, or on a GPU.
+    """Compute head by head, on all cores or on a GPU.
 
     Args:
         rounded: what becomes of 256 times the weights before they meet v; their sum is that of the unrounded ones.
@@ -208,5 +208,5 @@ def _rounded(bits: int, least: int, library: Any, values: Array) -> Array:
 
 
 def _later_keys(problem: Mapping[str, Any]) -> Array | None:
-    """(S, S), True where a query must not look; None where it may look everywhere."""
+    """Return a mask (S, S), True where a query must not attend; None if there is no mask."""
     return np.triu(np.ones((problem["S"], problem["S"]), bool), 1) if problem["causal"] else None

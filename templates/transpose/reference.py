@@ -1,4 +1,4 @@
-"""The transpose, and what there is to beat. Runs only in a disposable child."""
+"""Transpose: reference, and baselines. Runs only in a disposable child process."""
 
 import math
 import os
@@ -30,7 +30,7 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
 
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Moving numbers is exact, so the tolerance is zero."""
+    """Return the transpose; moving numbers is exact, so the tolerance is zero."""
     return _exact(problem, {"x": inputs["x"].T})
 
 
@@ -40,7 +40,7 @@ def _exact(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """What to beat on a CPU: each takes the inputs and returns the call that is timed.
+    """CPU baselines by name: each takes the inputs and returns the call that is timed.
 
     ``numpy`` copies a transposed view, ``numpy-in-place`` into memory it already has; ``torch`` likewise, on as many
     threads as ``OMP_NUM_THREADS`` says (1 if unset).
@@ -71,7 +71,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
 
 
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """What to beat on a GPU: PyTorch's copy of a transposed view, the same compiled, and CuPy's, ``naive``."""
+    """GPU baselines: PyTorch's copy of a transposed view, the same compiled, and CuPy's, ``naive``."""
 
     def naive(inputs: Arrays) -> Callable[[], object]:
         import cupy
