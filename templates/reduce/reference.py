@@ -1,4 +1,4 @@
-"""Sums and maxima of rows: reference, and baselines. Runs only in a disposable child process."""
+"""Sums and maxima of rows: reference and baselines. Runs only in a disposable child process."""
 
 import os
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Transpose: reference, and baselines. Runs only in a disposable child process."""
+"""Transpose: reference and baselines. Runs only in a disposable child process."""
 
 import math
 import os
