@@ -183,7 +183,7 @@ class SearchRequest(Body):
                 "family_digest", 'is missing: give it, or the family by its name, e.g. {"family": "sdpa"}'
             )
         if self.family is not None and self.family_digest is not None:
-            raise InvalidInput("family", "is given beside `family_digest`: keep one of them")
+            raise InvalidInput("family", "is given together with `family_digest`: keep one of them")
         return self
 
     @property

@@ -100,7 +100,7 @@ class Door:
                 return _no_token_yet(request, sign)
             if wants_page(request) and request.url.path != METRICS:
                 await keep_typed(request)
-            return _unknown(request, "this service wants a token")
+            return _unknown(request, "this service requires a token")
         enter(who)
         return None
 
@@ -166,7 +166,7 @@ def _no_token_yet(request: Request, sign: str) -> Response:
     there = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     create = command("token", "create", "NAME", "--role", "admin", "--url", there)
     shown = sign[:LONGEST_PATH]
-    reason = f"no token exists yet, so this service serves its own machine alone, and {shown!r} names another"
+    reason = f"no token exists yet, so this service serves only its own machine, and {shown!r} names another"
     return answer(request, 403, f"{reason}: create a token there (`{create}`), and use it here")
 
 

@@ -39,10 +39,10 @@ class Caller:
         """Refuse, with 403, a request on behalf of another worker."""
         if self.token_id is not None and self.worker_id != worker_id:
             own = "no worker's yet: register first" if self.worker_id is None else f"worker {self.worker_id!r}'s"
-            raise HTTPException(403, f"this token may not speak for worker {worker_id!r}, it is {own}")
+            raise HTTPException(403, f"this token may not act for worker {worker_id!r}, it is {own}")
 
 
-ANYBODY = Caller(name="anybody on this machine", roles=effective(ROLES))
+ANYBODY = Caller(name="any caller on this machine", roles=effective(ROLES))
 """Any caller on a loopback address while no token exists."""
 
 OWNER = Caller(name="owner of the database", roles=effective(ROLES))

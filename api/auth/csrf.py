@@ -58,4 +58,6 @@ async def check_csrf(request: Request) -> None:
         field = form.get(FIELD)
         given = field if isinstance(field, str) else None
     if not hmac.compare_digest(_unmasked(given or "").encode(), expected.encode()):
-        raise HTTPException(403, "this page was loaded before you signed in, or is not ours: load it again and retry")
+        raise HTTPException(
+            403, "this page was loaded before you signed in, or is no page of this service: load it again and retry"
+        )

@@ -58,7 +58,7 @@ async def authorise(request: Request) -> None:
     """Refuse callers without a role that the route names. A route without a rule refuses all callers."""
     rule = rule_of(request.scope.get("endpoint"))
     if rule is None:
-        raise HTTPException(403, f"{request.url.path} has no access rule, so nobody may use it: this is a bug")
+        raise HTTPException(403, f"{request.url.path} has no access rule, so no caller may use it: this is a bug")
     if rule:
         who = caller()
         if not rule & who.roles:

@@ -72,7 +72,7 @@ class Idempotency:
                 scope, receive, send
             )
         elif known.answer is None:
-            way_out = "wait, and repeat it with the same key; should it stay so, it was interrupted: see what is there"
+            way_out = "wait, and repeat it with the same key; if this persists, it was interrupted: check its effect"
             busy = problem(409, f"a request with this {HEADER} is under way: {way_out} before you use a new key")
             busy.headers["retry-after"] = "1"
             await busy(scope, receive, send)

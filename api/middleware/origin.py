@@ -41,7 +41,7 @@ class OwnOrigin:
         if self.names is not None and not scope[KEY].trusted and host_name(host) not in self.names:
             ways = "use http://127.0.0.1 or http://localhost with the port, or serve it with --public-url"
             answer = problem(
-                421, f"Host {host!r} is not a name of this service, which serves this machine alone: {ways}"
+                421, f"Host {host!r} is not a name of this service, which serves only this machine: {ways}"
             )
         elif scope["method"] not in READS and origin is not None and not self._is_own(origin, scope[KEY].hosts):
             ways = "send the request from the service's own pages or without an Origin header, or, behind a proxy"

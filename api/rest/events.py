@@ -85,7 +85,7 @@ async def _stream(service: Service, place: Place | None, search_id: int | None) 
 
 async def _events(service: Service, place: Place | None, search_id: int | None) -> AsyncIterator[ServerSentEvent]:
     start, lost, standing = await run_in_threadpool(_begin, service, place, search_id)
-    yield ServerSentEvent(comment="here is what happens", id=str(start), retry=RETRY_MS)
+    yield ServerSentEvent(comment="stream of events", id=str(start), retry=RETRY_MS)
     if lost:
         yield ServerSentEvent(event="reset", raw_data="{}", id=str(start))
     for event in standing:

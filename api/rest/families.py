@@ -91,7 +91,7 @@ def get_bundle(digest: Digest, service: ServiceDep) -> Response:
     with service.database.read() as session:
         location = Archive(session).family(digest).location or ""
         if not location.startswith(BUNDLE):
-            raise NotFound(f"family {digest} was not uploaded: it comes with kernel-evo, or lies where the workers are")
+            raise NotFound(f"family {digest} was not uploaded: it comes with kernel-evo, or is a folder on the workers")
         _, content = service.artefacts.get(session, location.removeprefix(BUNDLE))
     return Response(content, media_type="application/zip", headers={"Content-Disposition": "attachment"})
 

@@ -24,7 +24,7 @@ def get_health() -> Health:
 def get_ready(service: ServiceDep) -> Health:
     """Answer 200 if the service takes requests: it is not stopping, and the database has the expected schema."""
     if service.wakeup.closed:
-        ending = "this process is about to end: ask another one"
+        ending = "this process is stopping: use another one"
         raise StoreUnavailable(ending, public=ending)
     with service.database.read() as session:
         check_schema(session.connection())

@@ -29,7 +29,7 @@ Seconds = Annotated[float, Field(gt=0, le=100 * YEAR_S)]
 
 def _some(roles: tuple[Role, ...]) -> tuple[Role, ...]:
     if "worker" in roles and len(roles) > 1:
-        raise InvalidInput("roles", "a worker's token is for nothing else: leave the other roles out")
+        raise InvalidInput("roles", "a worker's token has no other role: leave the other roles out")
     return tuple(dict.fromkeys(roles))
 
 
@@ -108,7 +108,9 @@ def revoke_token(token_id: Name, service: ServiceDep) -> TokenView:
     with service.database.write() as session:
         tokens = Tokens(session)
         if caller().token_id is not None and [each.id for each in tokens.admins(now)] == [token_id]:
-            raise Conflict("this is the last token of an administrator, and nobody could make another: make one first")
+            raise Conflict(
+                "this is the last token of an administrator, and no user could create another: create one first"
+            )
         view = token_view(tokens.revoke(token_id, now))
     service.gate.forget()
     return view
@@ -145,8 +147,8 @@ def _spare_connected(service: Service, session: Session, given: TokenRow, worker
     if given.worker_id is None and Fleet(session).is_connected(worker_id, since):
         join = command("token", "join", "NAME", "--worker", worker_id)
         raise Conflict(
-            f"worker {worker_id!r} is connected, and this join token was not made for it: start under another --id, "
-            f"or, where it lost its token, with one made for it (`{join}`)"
+            f"worker {worker_id!r} is connected, and this join token was not made for it: start it with another --id, "
+            f"or, if it lost its token, with a join token made for it (`{join}`)"
         )
 
 

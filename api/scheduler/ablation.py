@@ -58,7 +58,7 @@ def _champion(session: Session, search: SearchRow) -> ChampionRow:
             f"champion {each.id} was {each.reason}" for each in champions.retired_of(search.id) if each.rolled_back
         )
         why = next(rolled_back, "nothing was promoted")
-        raise Conflict(f"search {search.id} has no champion: {why}, so there is nothing to take apart")
+        raise Conflict(f"search {search.id} has no champion: {why}, so there is nothing to ablate")
     if champion.search_id != search.id:
         raise Conflict(
             f"champion {champion.id} was found by search {champion.search_id}: ablate that one, on the terms it ran on"

@@ -137,7 +137,9 @@ class Conductor:
             leases = [] if same else Leases(session).held_by(worker_id)
             held = [(attempt.id, attempt.job.search_id) for attempt in leases]
         if alive:
-            log.warning("worker registered while it was alive: a restart, or two of one identity", worker=worker_id)
+            log.warning(
+                "worker registered while connected: it restarted, or two processes share its identity", worker=worker_id
+            )
         self._lose_all(held, "abandoned")
         log.info("worker registered", worker=worker_id, devices=[device.model for device in devices], lost=len(held))
 
@@ -298,7 +300,7 @@ class Conductor:
         try:
             yield
         except Superseded as error:
-            log.warning("two workers of one identity", worker=worker_id, reason=str(error))
+            log.warning("two processes share the identity of one worker", worker=worker_id, reason=str(error))
             with self.database.write() as session:
                 Fleet(session).contest(worker_id, self.clock())
             raise

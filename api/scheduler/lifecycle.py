@@ -81,7 +81,7 @@ def _unjudgeable(active: ActiveSearch) -> str | None:
     outcome = ended[0].outcome
     if not isinstance(outcome, ReferenceFailed):
         return None
-    return f"nothing can be judged, whatever the config: {outcome.reason}"
+    return f"no config can be judged: {outcome.reason}"
 
 
 def challenge(turn: Turn, now: datetime, *, ended: bool) -> bool:

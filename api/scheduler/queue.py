@@ -82,7 +82,7 @@ class Desk:
                 self._roster.fail(search_id, str(error))
             except IntegrityError:
                 log.warning("turn lost a race", search=search_id)
-        reason = f"search {search_id} is changed by others all the time: try again"
+        reason = f"search {search_id} keeps being changed by other processes: try again"
         raise StoreUnavailable(reason, public=reason)
 
     def _all(self, turn: Turn, requests: Sequence[Want | HandIn]) -> list[list[Lease] | Settled]:

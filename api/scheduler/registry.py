@@ -24,7 +24,7 @@ log = structlog.get_logger("conductor")
 
 def stuck(reason: str) -> str:
     """Return the reason of a search that ended because the service could not continue it."""
-    return f"the service could not go on with it: {reason} (its log says more)"
+    return f"the service could not continue it: {reason} (its log says more)"
 
 
 class Roster:

@@ -195,7 +195,7 @@ def _check_launch(objective: Objective, device: Device, family: Family) -> None:
         way_out = "a kernel waits for the launch before it where its family.toml has a derived value of `programmatic`"
         raise InvalidInput(
             "objective.launch",
-            f"kernels of {family.name} know nothing of programmatic dependent launch; accepted: plain ({way_out})",
+            f"kernels of {family.name} do not support programmatic dependent launch; accepted: plain ({way_out})",
         )
 
 

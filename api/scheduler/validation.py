@@ -86,7 +86,7 @@ def _check_outcome(outcome: Outcome) -> None:
                 if not case.passed:
                     raise InvalidInput(
                         f"report.outcome.cases.{place}",
-                        f"{case.case} is off by more than its limits, so the outcome is no `measured`: "
+                        f"{case.case} is off by more than its limits, so the outcome is not `measured`: "
                         "report `wrong_answer`",
                     )
         case Pruned(timing=timing, threshold_us=threshold_us) if timing.samples_us:

@@ -35,7 +35,10 @@ def worker_view(row: WorkerRow, devices: Sequence[DeviceRow], now: datetime) -> 
 def _note(row: WorkerRow) -> str | None:
     """Return a worker's problem: its own report, or that two processes use its identity."""
     contested = row.contested_at
-    twice = contested and f"two processes speak as this worker, the earlier one last at {contested:%Y-%m-%d %H:%M} UTC"
+    twice = (
+        contested
+        and f"two processes use the identity of this worker, the earlier one last at {contested:%Y-%m-%d %H:%M} UTC"
+    )
     return "; ".join(each for each in (twice, row.note) if each) or None
 
 

@@ -61,7 +61,9 @@ def apology(status: int, path: str, detail: str, roles: Sequence[str] = (), *, a
 
 def _text(status: int, path: str, detail: str, roles: Sequence[str], *, kept: bool) -> str:
     if status == 401 and kept:
-        return "You are not signed in, or no longer. Nothing was changed. Sign in, and the form is as you filled it in."
+        return (
+            "You are not signed in, or your session has ended. Nothing was changed. Sign in; the form keeps your input."
+        )
     if status == 401:
         return "You are not signed in, or your session has ended. Nothing was changed. Sign in and try again."
     if status == 403 and roles:
@@ -84,7 +86,7 @@ def _links(status: int, path: str, detail: str, again: str | None) -> tuple[tupl
     wanted = "" if again is None else f"?{urlencode({'next': again})}"
     found = [(f"/sign-in{wanted}", "Sign in")] if status == 401 else []
     if status == 403 and again is not None:
-        found.append((again, "The form as you filled it in"))
+        found.append((again, "The form with your input"))
     inside = first in ("searches", "champions") and len(others) > 1 and others[0].isdecimal()
     if inside and status != 401 and not detail.startswith("there is no"):
         found.append((f"/{first}/{others[0]}", f"{'Search' if first == 'searches' else 'Champion'} {others[0]}"))

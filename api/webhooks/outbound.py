@@ -70,8 +70,8 @@ def target_of(url: str, *, private: bool, resolve: Resolve = resolved) -> Target
     if not private and (hidden := [address for address in addresses if not is_public(address)]):
         raise InvalidInput(
             "webhook.url",
-            f"{name} is {hidden[0]}, which is not reachable from everywhere; where the service may send into its own "
-            "network, it is started with KERNEL_EVO_WEBHOOK_PRIVATE=true",
+            f"{name} is {hidden[0]}, which is not a public address; to let the service send into its own "
+            "network, start it with KERNEL_EVO_WEBHOOK_PRIVATE=true",
         )
     first = addresses[0]
     literal = f"[{first}]" if first.version == 6 else str(first)
@@ -98,7 +98,7 @@ def _ascii(name: str) -> str:
         return httpx.URL(scheme="http", host=name).raw_host.decode("ascii")
     except (httpx.InvalidURL, UnicodeError):
         way_out = "write it in ASCII, as the receiver's certificate has it"
-        raise InvalidInput("webhook.url", f"{name!r} is no name of a host: {way_out}") from None
+        raise InvalidInput("webhook.url", f"{name!r} is not a host name: {way_out}") from None
 
 
 def is_public(address: Address) -> bool:

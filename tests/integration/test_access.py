@@ -277,7 +277,7 @@ def test_only_tokens_for_people_sign_in(house: House, role: str) -> None:
     assert 'name="next" value="/workers"' in refused.text
     assert [each.status_code for each in refused.history] == [303], "the refusal has its own address"
     assert secret not in str(refused.url)
-    assert "is valid, but a worker&#39;s" in refused.text
+    assert "is valid, but it is a worker&#39;s" in refused.text
     assert secret not in refused.text
 
 

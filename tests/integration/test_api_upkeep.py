@@ -147,7 +147,7 @@ PRIVATE = """
 def test_messages_to_private_networks_are_refused(address: str) -> None:
     given = [ipaddress.ip_address("8.8.8.8"), ipaddress.ip_address(address)]
     assert [is_public(each) for each in given] == [True, False]
-    with pytest.raises(InvalidInput, match="not reachable from everywhere"):
+    with pytest.raises(InvalidInput, match="not a public address"):
         target_of("https://innocent.example/x", private=False, resolve=lambda *_: given)
 
 
@@ -437,7 +437,7 @@ def test_service_is_ready_while_it_takes_requests_and_knows_the_schema(
     assert "9999" in response.json()["detail"]
     monkeypatch.undo()
     monkeypatch.setattr(rest.service.wakeup, "closed", True)
-    assert "about to end" in rest.http.get("/ready").json()["detail"]
+    assert "is stopping" in rest.http.get("/ready").json()["detail"]
     assert rest.http.get("/health").status_code == 200
 
 

@@ -37,7 +37,7 @@ def test_tokens_close_a_local_database_except_to_its_owner(
         made = json.loads(out)
         assert (code, made["token"]["roles"]) == (Exit.DONE, ["viewer"])
         code, _, err = run("searches", "--url", url)
-        assert (code, "wants a token" in err) == (Exit.UNAVAILABLE, True)
+        assert (code, "requires a token" in err) == (Exit.UNAVAILABLE, True)
         assert run("searches", "--url", url, "--token", made["secret"])[0] == Exit.DONE
         code, _, err = run("token", "list", "--url", url, "--token", made["secret"])
         assert (code, "role admin" in err) == (Exit.UNAVAILABLE, True)

@@ -46,7 +46,7 @@ def test_unreadable_search_is_given_up_and_the_others_are_served(stage: Stage) -
     for _ in range(failures.MOST):
         stage.conductor.sweep()
     assert state(stage, poisoned)[0] == "failed"
-    assert "the service could not go on with it" in str(state(stage, poisoned)[1])
+    assert "the service could not continue it" in str(state(stage, poisoned)[1])
     assert state(stage, sound) == ("finished", "trials")
 
 

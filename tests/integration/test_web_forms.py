@@ -188,10 +188,10 @@ def test_champion_is_rolled_back_with_a_reason(page: httpx.Client) -> None:
     search = page.get("/searches/1").text
     assert "no longer champion" in search
     assert "Rolled back: &lt;i&gt;noisy" in search
-    assert re.search(r"on 20\d\d-[\d :-]+ UTC by anybody on this machine", search)
+    assert re.search(r"on 20\d\d-[\d :-]+ UTC by any caller on this machine", search)
     assert 'href="/champions/1#history"' in search
     assert "promoted, rolled back since" in search
-    assert page.get("/api/v1/champions/1").json()["retired_by"] == "anybody on this machine"
+    assert page.get("/api/v1/champions/1").json()["retired_by"] == "any caller on this machine"
     link = re.search(r'href="(/leaderboard[^"]*)"', page.get("/champions?history=true").text)
     assert link is not None
     board = page.get(unescape(link[1])).text

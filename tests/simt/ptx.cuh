@@ -1,8 +1,8 @@
-// Stands in for templates/include/ptx.cuh: the same names, carried out on the host. Each CUDA thread is a fiber that
-// runs until it has to wait for others, and a warp as far ahead of other warps as barriers allow. Hence a missing
-// barrier shows: in one order or the other, somebody reads what nobody has written yet. What a lane holds of a matrix
-// follows the PTX ISA, "Matrix Fragments for mma.m16n8k16" and "ldmatrix". Asynchronous copies are carried out at the
-// last moment allowed, or at the first one; shared memory begins as NaN.
+// Replaces templates/include/ptx.cuh: the same names, executed on the host. Each CUDA thread is a fiber that runs until
+// it must wait for others, and a warp runs as far ahead of other warps as barriers allow. A missing barrier therefore
+// shows: in one of the orders a thread reads unwritten data. The layout of matrix fragments follows the PTX ISA, "Matrix
+// Fragments for mma.m16n8k16" and "ldmatrix". Asynchronous copies happen at the last possible moment, or at the first
+// one; shared memory is initialised with NaN.
 #include <ucontext.h>
 
 #include <algorithm>
@@ -60,7 +60,7 @@ struct Fiber {
     ucontext_t context;
     std::unique_ptr<char[]> stack{new char[STACK_BYTES]};
     bool done;
-    const u32* awaited;  // runs again once this number is another than it was
+    const u32* awaited;  // runs again once this number has changed
     u32 was;
     std::vector<Copy> open_group;
     std::deque<std::vector<Copy>> groups;
@@ -75,11 +75,11 @@ std::vector<Fiber> fibers;
 ucontext_t scheduler;
 int current, shared_bytes;
 bool eager;
-u32 patience;  // counts how often nobody could go on but those who had let others go first
+u32 patience;  // counts how often only threads that had yielded could continue
 char fault_text[200];
 Meeting warps[32], places[16];
 std::map<u32, Barrier> barriers;
-std::map<u32, std::deque<std::function<void()>>> deliveries;  // put off until somebody waits for the barrier
+std::map<u32, std::deque<std::function<void()>>> deliveries;  // delayed until a thread waits for the barrier
 std::vector<bool> read_by_threads;  // chunks of 16 bytes: the copy engine may still overtake these reads
 
 inline void fault(const char* what, u32 where) {
@@ -93,7 +93,7 @@ inline void pause(const u32& number, u32 was) {
     swapcontext(&fiber.context, &scheduler);
 }
 
-// Everybody hands in something; the last one acts for all.
+// All threads pass a value; the last one acts for all.
 template <class Act>
 void gather(Meeting& meeting, int size, int place, void* mine, Act act) {
     if (place < 32) meeting.given[place] = mine;
@@ -146,7 +146,7 @@ inline float of_e4m3(u32 code) {
     return (code & 0x7f) == 0x7f ? NAN : code & 0x80 ? -size : size;
 }
 
-// The nearest; ties go to the even code.
+// Rounds to nearest, ties to even.
 inline u32 to_e4m3(float x) {
     if (std::isnan(x)) return 0x7f;
     int exponent;
@@ -181,7 +181,7 @@ inline void resume(int index) {
     swapcontext(&scheduler, &fibers[index].context);
 }
 
-// Whoever of a warp can, runs until it has to wait. False: nobody could.
+// Runs each ready thread of a warp until it must wait. Returns false if none was ready.
 inline bool advance(int warp, bool descending) {
     const int first = warp * 32, count = min(32, int(fibers.size()) - first);
     bool moved = false;
@@ -195,7 +195,7 @@ inline bool advance(int warp, bool descending) {
     return moved;
 }
 
-// A block of a cluster, set aside while others of it run.
+// A block of a cluster, suspended while other blocks run.
 struct Parked {
     std::vector<Fiber> fibers;
     std::vector<unsigned char> memory;
@@ -206,7 +206,7 @@ struct Parked {
 };
 
 std::vector<Parked> parked;                              // of one cluster, by rank
-std::vector<std::vector<unsigned char>> cluster_memory;  // of its blocks, as when they last met
+std::vector<std::vector<unsigned char>> cluster_memory;  // of its blocks, at their last synchronisation
 u32 cluster_meetings, cluster_size, rank;
 
 inline void start_block() {
@@ -243,7 +243,7 @@ inline void end_block() {
         if (memory[shared_bytes + i] != 0xff) fault("writes behind the shared memory it asked for", i);
 }
 
-// Each warp runs as far ahead of the others as it may, the first one first or the last one first. False: nobody could.
+// Runs each warp as far ahead as allowed, in either order. Returns false if no thread was ready.
 inline bool progress(bool descending) {
     const int warp_count = (int(fibers.size()) + 31) / 32;
     bool any = false;
@@ -257,7 +257,7 @@ inline bool progress(bool descending) {
     return any;
 }
 
-// Whether these threads wait for their cluster, those that are left.
+// Returns true if all remaining threads wait for their cluster.
 inline bool waits(const std::vector<Fiber>& threads) {
     bool any = false;
     for (const Fiber& fiber : threads) {
@@ -283,7 +283,7 @@ inline void park() {
     mine.block = blockIdx.x;
 }
 
-// `act` in the place of one of the blocks.
+// Runs `act` as one of the blocks.
 template <class Act>
 void as_block(u32 index, Act act) {
     rank = index;
@@ -295,7 +295,7 @@ void as_block(u32 index, Act act) {
     exchange(parked[index]);
 }
 
-// The blocks of a cluster take turns, each until all its threads wait; they have met when nobody waits for anything else.
+// Blocks of a cluster take turns, each until all its threads wait; they synchronise when no thread waits otherwise.
 inline void run_cluster(bool descending) {
     for (bool moved = true; moved;) {
         moved = false;
@@ -328,7 +328,7 @@ void call(void (*kernel)(A...), std::index_sequence<I...>) {
 template <class... A>
 void call(void (*kernel)(A...)) { call(kernel, std::index_sequence_for<A...>()); }
 
-// Empty when all went well.
+// Empty on success.
 inline const char* run(
     void (*kernel)(), void** arguments, const u32* grid, const u32* block, int bytes, bool descending, bool at_once) {
     body = kernel;
@@ -361,7 +361,7 @@ inline const char* run(
 
 }  // namespace simt
 
-// --- what CUDA C++ has by itself --------------------------------------------------------------------------------
+// --- CUDA C++ built-ins ------------------------------------------------------------------------------------------
 
 template <int THREADS, int PLACE = 1>
 void meet() { simt::gather(simt::places[PLACE], THREADS, 32, nullptr, [](void**) {}); }
@@ -639,14 +639,14 @@ inline Barrier& barrier_of(u32 block, u32 barrier) {
     return state;
 }
 
-// Nobody is missing, nor any byte: the next phase begins.
+// All threads and bytes have arrived: the next phase begins.
 inline void settle(Barrier& state) {
     if (state.pending || state.bytes) return;
     state.pending = state.expected;
     ++state.past;
 }
 
-// Whoever is the last to arrive lets others go first: they may be too fast for what it still does.
+// The last thread to arrive yields, so that others may run too far ahead of its remaining work.
 inline void arrive(Barrier& state) {
     const u32 was = state.past;
     if (!state.pending--) fault("more arrivals than a barrier expects", state.expected);

@@ -1,6 +1,6 @@
-// Stands in for templates/include/tensor_map.cuh. A box is copied as the PTX ISA describes it, "Tensors": zeros outside of
-// the array, 16-byte chunks of a row swizzled by bits of the address; it counts whole. Copies are carried out when somebody
-// waits for their barrier, or at once.
+// Replaces templates/include/tensor_map.cuh. A box is copied as the PTX ISA describes it, "Tensors": zeros outside of
+// the array, 16-byte chunks of a row swizzled by bits of the address; the whole box counts. Copies happen when a thread waits
+// for their barrier, or at once.
 
 struct alignas(128) TensorMap {
     const unsigned char* array;
@@ -48,7 +48,7 @@ inline void carry_out(const Box& box, u32 barrier) {
     settle(state);
 }
 
-// To the same place of a block of the cluster, and to its barrier.
+// Copies to the same address of another block of the cluster, and signals its barrier.
 inline void order(u32 shared, const TensorMap& map, u32 barrier, std::vector<int> corner, u32 block) {
     if (corner.size() != map.rank) fault("a tensor map of another rank", map.rank);
     u32 bytes = map.element;
@@ -58,7 +58,7 @@ inline void order(u32 shared, const TensorMap& map, u32 barrier, std::vector<int
     Box box{shared, map, {}, block};
     std::copy(corner.begin(), corner.end(), box.corner);
     if (eager || barrier_of(block, barrier).waiting) return carry_out(box, barrier);
-    // whoever waits for it, has its turn then
+    // waiting threads run then
     (block == rank ? deliveries : parked[block].deliveries)[barrier].push_back([=]() mutable {
         box.block = rank;
         carry_out(box, barrier);

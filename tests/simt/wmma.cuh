@@ -1,5 +1,5 @@
-// Stands in for templates/sdpa_ladder/wmma.cuh. Where elements lie in a fragment is nobody's business but PTX's, so it
-// is unusual here: whoever relies on it computes nonsense.
+// Replaces templates/sdpa_ladder/wmma.cuh. PTX does not specify the layout of a fragment, so it is unusual here: kernels
+// that rely on a layout compute wrong results.
 
 struct HalfFragment { u32 r[8]; };
 struct FloatFragment { float r[8]; };

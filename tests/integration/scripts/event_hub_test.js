@@ -1,4 +1,4 @@
-// The hub by which tabs share one stream of events, with a stream and ports that these tests work by hand.
+// Tests of the hub by which tabs share one event stream, with a fake stream and ports.
 
 import { deepEqual, equal } from "node:assert/strict";
 import { EventHub, matches, readEvent } from "../../../api/web/static/live/event-hub.js";
@@ -67,7 +67,7 @@ class Tab {
   }
 }
 
-/** Waits until a condition holds; the test runner fails what never does. */
+/** Waits until a condition holds; the test runner has a time limit. */
 async function until(condition) {
   while (!condition()) await new Promise((done) => setTimeout(done, 1));
 }
