@@ -208,6 +208,10 @@ def test_search_needs_a_family(capsys: pytest.CaptureFixture[str]) -> None:
         ("trials x", "SEARCH: 'x' is not a whole number; accepted: 1 and more"),
         ("trials", "SEARCH: is missing: Number of the search, as `kernel-evo searches` lists"),
         ("searches --state runing", "--state: 'runing' is not one of 'running', 'paused'"),
+        (
+            "search a.json --objective score",
+            "--objective: 'score' is no time, and a search looks for the shortest: give",
+        ),
         ("searches --limt 3", "No such option: --limt (Possible options: --limit): see `kernel-evo searches --help`"),
         ("serch", "No such command 'serch'. Did you mean 'search'"),
         ("searches --url notaurl", "--url: 'notaurl' is no address of a service: give one like http://127.0.0.1:8765"),

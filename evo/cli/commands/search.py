@@ -178,6 +178,7 @@ def search(
     ] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Search in the background and return at once.")] = False,
     announce: Annotated[Path | None, typer.Option(hidden=True)] = None,
+    objective: Annotated[str, typer.Option(hidden=True)] = "time",
     url: Url = None,
     token: Token = None,
     db: Db = None,
@@ -197,6 +198,7 @@ def search(
     from evo.cli.session.warm_start import read_warm_start
     from evo.family.problem import split_shapes
 
+    _refuse_other_objective(objective)
     where = Where(url=url, token=token, database=db)
     then = partial(ablation.after_search, as_json=as_json) if ablate else None
     if detach and ablate and url is not None:
@@ -235,6 +237,13 @@ def search(
         raise typer.Exit(session.run(asked, where, stay=not detach, announce=announce, as_json=as_json, then=then))
     shaped = [asked.at(each) for each in problems]
     raise typer.Exit(shapes.run(shaped, where, announce=announce, as_json=as_json, then=then))
+
+
+def _refuse_other_objective(objective: str) -> None:
+    """Say how to search for another figure than a time, which recordings of other tools may hold."""
+    if objective != "time":
+        way_out = "give each entry of the recording a time in milliseconds that falls as that figure gets better"
+        raise InvalidInput("--objective", f"{objective!r} is no time, and a search looks for the shortest: {way_out}")
 
 
 def _estimating(device: str, target: str | None, *, threads: int, ablate: bool) -> str:
