@@ -130,7 +130,7 @@ def lines_of(files: Mapping[str, str], implementation: Implementation) -> Iterat
 
 
 def words_of(files: Mapping[str, str], implementation: Implementation) -> frozenset[str]:
-    """All words of a source and of the family's headers it includes, comments and texts left out."""
+    """Return all words of a source and of the family's headers that it includes, without comments and strings."""
     return frozenset(word for line in lines_of(files, implementation) for word in _WORD.findall(line.text))
 
 

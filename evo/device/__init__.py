@@ -1,4 +1,4 @@
-"""What a config is compiled for and measured on."""
+"""Devices: where configs are compiled and measured."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -11,13 +11,13 @@ __all__ = ["Ceilings", "Device", "DeviceKind", "Kind", "kind_of", "kinds"]
 
 @dataclass(frozen=True, kw_only=True)
 class Ceilings:
-    """The physical limits a roofline is built from.
+    """Physical limits that a roofline is computed from.
 
     Attributes:
         flops_per_s: peak arithmetic rate by dtype name (``float32``, ``float16`` …), one thread for a CPU.
         bytes_per_s: sustained copy bandwidth, read plus write.
-        source: ``measured`` on this very device, or ``table`` (a datasheet).
-        bytes_source: the same of `bytes_per_s` alone; None where it does not differ.
+        source: ``measured`` on this device, or ``table`` (a datasheet).
+        bytes_source: source of `bytes_per_s` alone; None where it equals `source`.
         cache_bytes_per_s: bandwidth of a GPU's L2 cache, over all multiprocessors; None where it is not known.
     """
 

@@ -105,7 +105,7 @@ class Compiled:
         return self.family.candidate(config, search.problem, search.device, search.objective)
 
     def build_command(self, config: Config) -> str:
-        """How the binary was compiled from the source, with this machine's compiler in the place of its own."""
+        """Return the command that compiles the source, with this machine's compiler."""
         kind, architecture = self.search.device.kind, self.search.device.architecture
         implementation = self.family.implementation(kind)
         flags = flags_at(self.headers, implementation.flags, implementation.file)
@@ -143,7 +143,7 @@ class Compiled:
 
 
 def array_facts(operand: Operand) -> dict[str, Any]:
-    """What a loader must know of an argument's arrays; `stored`: the dtype they have in NumPy and CuPy."""
+    """Return an argument's description for the loader; `stored` is its dtype in NumPy and CuPy."""
     return {"dtype": operand.dtype, "stored": stored(operand.dtype).name, "shape": operand.shape}
 
 

@@ -14,7 +14,7 @@ from evo.errors import InvalidInput
 from evo.family.flags import relocated
 
 NAME = "headers"
-"""Of the artefact, and of the folder in an export."""
+"""Name of the artefact, and of the folder in an export."""
 
 FAMILY = "family"
 SHARED = "include"

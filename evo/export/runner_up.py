@@ -31,7 +31,7 @@ CHALLENGED = "The quick samples are those of one session; those of its confirmat
 
 @dataclass(frozen=True, kw_only=True)
 class RunnerUpEvidence:
-    """What is known of it.
+    """Evidence on a runner-up.
 
     Attributes:
         rank: among the trials of its search by their leading times, confirmed or quick, from 1.
@@ -64,7 +64,7 @@ _DOCUMENT: TypeAdapter[RunnerUpEvidence] = TypeAdapter(RunnerUpEvidence)
 
 @dataclass(frozen=True, kw_only=True)
 class RunnerUp(Compiled):
-    """All that its export is made from.
+    """Input of a runner-up's export.
 
     Attributes:
         champion: number of the champion beside it.

@@ -140,7 +140,7 @@ class Expression:
         return Expression(text=self.text, field=self.field, names=free_names(tree), tree=tree)
 
     def bind(self, constants: Mapping[str, Value]) -> "Expression":
-        """The same expression with each constant in place of its name, and worked out as far as that goes."""
+        """Return the expression with constants substituted and folded."""
         if not self.names.intersection(constants):
             return self
         tree = Binder(constants).visit(copy.deepcopy(self.tree))
@@ -161,7 +161,7 @@ class Expression:
         return self.evaluate_arrays(environment)
 
     def evaluate_arrays(self, environment: Environment) -> Any:
-        """As `evaluate`, by the one walk that knows arrays and faults."""
+        """Evaluate by the general walk, which supports arrays and reports faults."""
         if not self.names <= environment.keys():
             self.check_names(environment.keys())
         lengths = [np.shape(environment[name]) for name in self.names]

@@ -1,4 +1,4 @@
-"""The same expression in this language's syntax, for text written in the syntax of C, SQL or full Python."""
+"""Suggest a valid expression for text written in the syntax of C, SQL or full Python."""
 
 import ast
 import json
@@ -269,7 +269,7 @@ def _conjunction(node: ast.Compare) -> ast.expr | None:
 
 
 def _choices(node: ast.expr) -> ast.expr:
-    """What follows ``in``, as a tuple; a range with constant ends is listed."""
+    """Return the right side of ``in`` as a tuple; a range with constant ends is listed."""
     match node:
         case ast.List(elts=values) | ast.Set(elts=values):
             return ast.Tuple(elts=values, ctx=ast.Load())

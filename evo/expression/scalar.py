@@ -98,7 +98,7 @@ def _choice(test: Reading, body: Reading, orelse: Reading) -> Reading:
 
 
 def _link(op: ast.cmpop, comparator: ast.expr) -> tuple[Callable[[Any, Any], Any], Callable[[Mapping[str, Any]], Any]]:
-    """How one comparison of a chain tells, and what it compares with."""
+    """Return the result of one comparison of a chain, and its right operand."""
     if isinstance(comparator, ast.Tuple):
         reads = [reading(each) for each in comparator.elts]
         wanted = isinstance(op, ast.In)

@@ -10,7 +10,7 @@ from evo.trial import Value
 
 
 def terms(tree: ast.expr, sizes: Mapping[str, int]) -> int:
-    """How many it has, where each of these names stands for so many."""
+    """Return the number of terms after substitution, given the number of terms of each name."""
     return sum(sizes.get(node.id, 1) if isinstance(node, ast.Name) else 1 for node in ast.walk(tree))
 
 

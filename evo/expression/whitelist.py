@@ -1,4 +1,4 @@
-"""What an expression may consist of: a whitelist of Python's syntax, within limits."""
+"""Whitelist of Python's syntax for expressions, with limits on size."""
 
 import ast
 import math
@@ -58,7 +58,7 @@ def check_depth(tree: ast.expr, field: str, depth_limit: int = MAX_DEPTH) -> Non
 
 
 def _comparands(node: ast.Compare, field: str) -> list[ast.expr]:
-    """What stands right of the first operator; a membership in a tuple can only come last."""
+    """Check the right operands of a comparison; a membership test must be the last."""
     *inner, last = node.ops
     admitted = {*COMPARISONS, *MEMBERSHIPS} if isinstance(node.comparators[-1], ast.Tuple) else {*COMPARISONS}
     if not admitted.issuperset({type(last)}) or not COMPARISONS.keys() >= {type(op) for op in inner}:
@@ -80,6 +80,6 @@ def _arguments(node: ast.Call, field: str) -> list[ast.expr]:
 
 
 def available() -> str:
-    """What an expression may consist of, for an error's way out."""
+    """Describe the allowed syntax, for error messages."""
     functions = ", ".join(sorted(FUNCTIONS))
     return f"use numbers, texts, names, + - * / // % **, comparisons, and/or/not, `a if c else b`, {functions}"

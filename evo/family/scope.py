@@ -1,4 +1,4 @@
-"""Which names an expression of a family may use, and what they stand for."""
+"""Names that expressions of a family may use, and their values."""
 
 import keyword
 import re
@@ -12,7 +12,7 @@ from evo.trial import Value
 from evo.trial.objective import Objective
 
 WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}")
-"""What names a family, and what a choice may be."""
+"""Pattern of family names and of choices."""
 
 TERMS = frozenset({"threads", "programmatic"})
 """Names of the objective that expressions may use."""
@@ -23,7 +23,7 @@ TEMPLATE_WORDS = frozenset(
 
 
 def check_new_name(name: str, where: str, taken: Collection[str], kinds: Collection[DeviceKind]) -> None:
-    """Nothing, for a name a field, tunable or derived value may bear.
+    """Check a new name of a field, tunable or derived value.
 
     Raises:
         InvalidInput: malformed, reserved, or taken.

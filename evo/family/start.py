@@ -1,4 +1,4 @@
-"""Where an author would begin: configs that a search tries before it knows anything."""
+"""Configs that the author of a family recommends as the first trials of a search."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ from evo.trial import Config, Value
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """Tried first where the expression, over problem fields and device limits, is true.
+    """A config tried first where the expression, over problem fields and device limits, is true.
 
     Attributes:
-        config: of some tunables; the others keep their defaults.
-        because: what makes it a good place to begin.
+        config: values of some tunables; the others keep their defaults.
+        because: why it is a good start.
     """
 
     expression: Expression

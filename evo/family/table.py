@@ -1,4 +1,4 @@
-"""Strict reading of a document's tables: each key is asked for once, and what nobody asked for is an error."""
+"""Strict reading of a document's tables: a key that no reader asks for is an error."""
 
 import json
 import re
@@ -13,19 +13,19 @@ from evo.text.suggestion import unknown
 MAX_ENTRIES = 200
 MAX_TEXT = 10_000
 MAX_SHOWN = 100
-"""Characters of a value that an error repeats."""
+"""Characters of a wrong value that an error repeats."""
 
 
 class Table:
     """One table of a document.
 
     Args:
-        content: what the parser of the file made of it.
-        where: of the document, e.g. ``family.toml``.
-        path: dotted, of this table; empty for the whole document.
+        content: the parsed table.
+        where: name of the document, e.g. ``family.toml``.
+        path: dotted path of this table; empty for the whole document.
 
     Raises:
-        InvalidInput: from every method: names the dotted path and what belongs there.
+        InvalidInput: from every method: names the dotted path and what is accepted there.
     """
 
     def __init__(self, content: object, where: str, path: str = "") -> None:
@@ -39,7 +39,7 @@ class Table:
         self._asked: dict[str, None] = {}
 
     def field(self, key: str = "") -> str:
-        """The full name of a key (or of this table) for an error."""
+        """Return the full name of a key (or of this table) for an error message."""
         path = ".".join(part for part in (self.path, key) if part)
         return f"{self.where}: {path}" if path else self.where
 
@@ -48,18 +48,18 @@ class Table:
         return key in self._content
 
     def names(self) -> list[str]:
-        """All keys, whose names are the author's to choose."""
+        """Return all keys of a table whose keys are chosen by the author."""
         self._asked.update(dict.fromkeys(self._content))
         return list(self._content)
 
     def done(self) -> None:
-        """Refuse keys that were never asked for."""
+        """Refuse keys that no reader asked for."""
         for key in self._content:
             if key not in self._asked:
                 raise InvalidInput(self.field(key), unknown(key, self._asked, "keys here"))
 
     def raw(self, key: str, what: str = "a value") -> Any:
-        """The value of a key that must be there."""
+        """Return the value of a required key."""
         if key not in self:
             raise InvalidInput(self.field(key), f"is missing: give {what}")
         return self._content[key]
@@ -103,30 +103,30 @@ class Table:
         return values
 
     def sequence(self, key: str) -> list[Any]:
-        """A list, empty when the key is absent."""
+        """Return a list; empty when the key is absent."""
         value = self._content[key] if key in self else []
         if not isinstance(value, list | tuple):
             raise InvalidInput(self.field(key), f"must be a list, not {value!r:.100}{_as_list(key, value)}")
         return list(value)
 
     def table(self, key: str) -> "Table":
-        """A table, empty when the key is absent."""
+        """Return a table; empty when the key is absent."""
         return Table(self._content[key] if key in self else {}, self.where, self._below(key))
 
     def tables(self, key: str) -> list["Table"]:
-        """A list of tables, empty when the key is absent."""
+        """Return a list of tables; empty when the key is absent."""
         entries = self.sequence(key)
         if len(entries) > MAX_ENTRIES:
             raise InvalidInput(self.field(key), f"has {len(entries)} entries, of at most {MAX_ENTRIES}")
         return [Table(entry, self.where, self._below(f"{key}[{place}]")) for place, entry in enumerate(entries)]
 
     def named_tables(self) -> Iterator[tuple[str, "Table"]]:
-        """Each entry of this table as a table."""
+        """Yield each entry of this table as a table."""
         for key in self.names():
             yield key, self.table(key)
 
     def expression(self, key: str, default: str | None = None) -> Expression:
-        """An expression; a bare number or bool stands for itself."""
+        """Return an expression; a bare number or bool is accepted as well."""
         value = default if default is not None and key not in self else self.raw(key, "an expression in quotes")
         return self._expression(value, key)
 
@@ -146,28 +146,28 @@ class Table:
 
 
 def _as_text(key: str, value: object) -> str:
-    """How a number or a bool is written as a text."""
+    """Suggest how to write a number or a bool as a text."""
     if isinstance(value, bool):
         return _write(key, f'"{str(value).lower()}"')
     return _write(key, f'"{value}"') if isinstance(value, int | float) else ""
 
 
 def _as_flag(key: str, value: object) -> str:
-    """How a text or a number that means true or false is written."""
+    """Suggest how to write a text or a number that means true or false."""
     meant = {"true": "true", "yes": "true", "1": "true", "false": "false", "no": "false", "0": "false"}
     text = str(value).strip().lower() if isinstance(value, str | int) else ""
     return _write(key, meant[text]) if text in meant else ""
 
 
 def _as_whole(key: str, value: object) -> str:
-    """How a whole number in quotes, or with a fraction of zero, is written."""
+    """Suggest how to write a whole number given in quotes, or with a fraction of zero."""
     if isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*", value, re.ASCII):
         return _write(key, str(int(value)))
     return _write(key, str(int(value))) if isinstance(value, float) and value.is_integer() else ""
 
 
 def _as_list(key: str, value: object) -> str:
-    """How a list of one value is written."""
+    """Suggest how to write a list of one value."""
     if isinstance(value, bool):
         return _write(key, f"[{str(value).lower()}]")
     if isinstance(value, int | float):
@@ -176,5 +176,5 @@ def _as_list(key: str, value: object) -> str:
 
 
 def _write(key: str, value: str) -> str:
-    """The way out, as it works when it is pasted; of an entry of a list the value alone."""
+    """Return the suggestion as it can be pasted; for an entry of a list the value alone."""
     return f": write {value}" if "[" in key else f": write {key} = {value}"

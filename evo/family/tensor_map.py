@@ -1,4 +1,4 @@
-"""Tensor maps: how the copy engine of GPUs from sm_90 on walks over an argument, declared with expressions."""
+"""Tensor maps (TMA, from sm_90 on): how the copy engine reads an argument, declared with expressions."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -18,14 +18,14 @@ SWIZZLES, PROMOTIONS = (0, 32, 64, 128), (0, 64, 128, 256)
 
 @dataclass(frozen=True, kw_only=True)
 class TensorMap:
-    """A map for one problem and config; what is outside of the view is copied as zeros.
+    """A tensor map for one problem and config. Elements outside the view are copied as zeros.
 
     Attributes:
-        of: the argument.
-        shape: of the view of all of it, contiguous, outermost axis first.
-        box: elements of one copy along each axis.
+        of: name of the argument.
+        shape: extents of a contiguous view of the whole argument, outermost axis first.
+        box: extents of one copy, in elements.
         swizzle: bytes of a row within which 16-byte chunks change places in shared memory; 0: none.
-        l2_promotion: bytes that L2 fetches at a time; 0: as many as are asked for.
+        l2_promotion: bytes that L2 fetches at a time; 0: as many as the copy requests.
     """
 
     of: str
@@ -38,7 +38,7 @@ class TensorMap:
 
 @dataclass(frozen=True, kw_only=True)
 class MapFormula:
-    """A tensor map as a family declares it; `when`: it is passed at all."""
+    """A tensor map as a family declares it; it is passed only if `when` is true."""
 
     of: str
     when: Expression
@@ -62,10 +62,10 @@ class MapFormula:
         )
 
     def resolve(self, scope: Mapping[str, Value], operands: Sequence[Operand]) -> TensorMap:
-        """The map, checked against what the driver takes (CUDA driver API, ``cuTensorMapEncodeTiled``).
+        """Return the map, checked against the driver's rules (CUDA driver API, ``cuTensorMapEncodeTiled``).
 
         Raises:
-            InvalidInput: names the expression, and what it should be.
+            InvalidInput: names the expression, and what is accepted.
         """
         operand = next(each for each in operands if each.name == self.of)
         found = TensorMap(
@@ -102,7 +102,7 @@ class MapFormula:
 
 
 def read_maps(tables: Sequence[Table], buffers: Collection[str]) -> tuple[MapFormula, ...]:
-    """The ``[[cuda.launch.tensor_maps]]`` of a document; `buffers`: arguments of the call that are no scalars."""
+    """Read the ``[[cuda.launch.tensor_maps]]`` of a document; `buffers`: arguments of the call that are not scalars."""
     return tuple(_read_map(table, buffers) for table in tables)
 
 

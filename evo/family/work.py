@@ -1,4 +1,4 @@
-"""What a problem needs at least: the numbers a roofline is computed from."""
+"""Least work of a problem: the numbers that a roofline is computed from."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from evo.family.table import Table
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What a problem needs at least.
+    """Least work that a problem needs.
 
     Attributes:
         flops: arithmetic operations.
-        bytes: each input read once, each output written once.
-        dtype: the arithmetic is done in.
+        bytes: bytes moved if each input is read once and each output is written once.
+        dtype: dtype of the arithmetic.
     """
 
     flops: float
@@ -33,7 +33,7 @@ class WorkFormula:
     dtype: str
 
     def of(self, problem: Problem) -> Work:
-        """The work of one problem."""
+        """Return the work of one problem."""
         return Work(
             flops=float(self.flops.number(problem)),
             bytes=float(self.bytes.number(problem)),

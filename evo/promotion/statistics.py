@@ -205,7 +205,7 @@ def _student(values: Samples, widening: float, confidence: float, *, least_sprea
 
 
 def hedges_g(a: Samples, b: Samples, *, trim: float = 0.0) -> float:
-    """How far `a` lies below `b`, in pooled standard deviations, corrected for small samples: positive is faster.
+    """Return how far `a` is below `b` in pooled standard deviations, corrected for small samples; positive is faster.
 
     Args:
         a, b: two samples each at least.

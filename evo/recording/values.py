@@ -87,7 +87,7 @@ def _is_finite(value: float) -> bool:
 
 
 def other_figure(objective: str, figure: object) -> str:
-    """How a recording of another figure than a time becomes one that can be searched.
+    """Explain how to convert a recording of another quantity than time.
 
     Args:
         figure: what the first entry has under this name; anything but a number makes a general example.

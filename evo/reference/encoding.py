@@ -94,7 +94,7 @@ def encoded(values: Array, dtype: str) -> Array:
 
 @cache
 def _codes(dtype: str) -> Array:
-    """Of 8 bits, by the leading 17 bits of a float32, the last of which stands for itself and all below it."""
+    """Table of 8-bit codes by the leading 17 bits of a float32; the last bit is sticky."""
     return _nearest((np.arange(1 << (32 - _BELOW), dtype=np.uint32) << _BELOW).view(np.float32), dtype)
 
 
@@ -120,7 +120,7 @@ def _rounded(magnitudes: Array, form: Format) -> Array:
 
 @cache
 def _numbers(dtype: str) -> Array:
-    """By code."""
+    """Table of numbers by code."""
     form = FORMATS[dtype]
     codes = np.arange(1 << form.bits)
     magnitude = codes & ((1 << (form.bits - 1)) - 1)

@@ -13,7 +13,7 @@ Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 Computation: TypeAlias = Callable[[Mapping[str, Any], Arrays], dict[str, NDArray[Any]]]
 
 BLOCK_ELEMENTS = 1 << 18
-"""Of the widest input, in a block: temporaries of it stay in a core's cache, and memory is asked for only once."""
+"""Bytes of the widest input per block, small enough that temporaries stay in a core's cache."""
 
 
 def normal_rows(rng: np.random.Generator, shape: tuple[int, int], mean: float, deviation: float) -> NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""What is searched: tunables with ordered values, constraints with their reasons, and the valid configs among them."""
+"""Search spaces: tunables with ordered values, constraints with reasons, and the valid configs."""
 
 from evo.space.constraint import Constraint
 from evo.space.emptiness import EmptySpace

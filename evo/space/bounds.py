@@ -1,7 +1,7 @@
-"""Whether a constraint can still hold when only some of its names are bound, by interval arithmetic.
+"""Decide by interval arithmetic whether a constraint can still hold when only some of its names are bound.
 
-Each free name stands for the range of its values. The answer may be too hopeful, never too strict: what has no bounds
-here (a text, a remainder, a division by a range with a zero in it) is taken to be anything.
+Each free name has the range of its values. The answer may be too optimistic but never too strict: an expression without
+known bounds (a text, a remainder, a division by a range that contains zero) can have any value.
 Source: Moore, Kearfott and Cloud, Introduction to Interval Analysis, SIAM (2009), chapters 2 and 5.
 """
 
@@ -19,19 +19,19 @@ from evo.expression.arithmetic import Mask
 from evo.expression.evaluation import Environment
 
 EXACT = float(1 << 53)
-"""Below this magnitude float64 holds every whole number, so bounds on them are exact; beyond, nothing is claimed."""
+"""Below this magnitude float64 represents every whole number exactly; beyond it no bound is claimed."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """Least and greatest value, element by element; the very same array when nothing in it is free."""
+    """Least and greatest value, element by element. Both are the same array object when no name is free."""
 
     low: npt.NDArray[np.float64]
     high: npt.NDArray[np.float64]
 
     @classmethod
     def of(cls, low: Any, high: Any) -> "Range":
-        """A range that claims no more than float64 knows."""
+        """Return a range, widened to infinity where float64 is not exact."""
         low, high = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
         return cls(
             np.where(low > -EXACT, np.minimum(low, EXACT), -np.inf),
@@ -54,7 +54,7 @@ ANYTHING = Range(np.asarray(-np.inf), np.asarray(np.inf))
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether something can be true and can be false, element by element."""
+    """For each element: can it be true, and can it be false."""
 
     true: Mask
     false: Mask
@@ -64,11 +64,11 @@ UNDECIDED = Verdict(np.asarray(True), np.asarray(True))
 
 
 def can_hold(expression: Expression, bound: Environment, free: Mapping[str, tuple[float, float]]) -> Mask:
-    """Where the expression may still be true.
+    """Return where the expression may still be true.
 
     Args:
         bound: scalars or arrays, as for `Expression.evaluate`.
-        free: least and greatest value of free numeric names; a name that is in neither can be anything.
+        free: least and greatest value of free numeric names; a name that is in neither can have any value.
     """
     with np.errstate(all="ignore"):
         return np.asarray(_Relaxation(bound, free).verdict(expression.tree).true)
@@ -179,7 +179,7 @@ def _subtract(a: Range, b: Range) -> Range:
 
 
 def _corners(operation: Callable[[Any, Any], Any], a: Range, b: Range) -> Range:
-    """The range of an operation that is monotone in each operand: its extremes are at the corners."""
+    """Return the range of an operation that is monotone in each operand: its extremes are at the corners."""
     ends = [(each.low,) if each.is_fixed else (each.low, each.high) for each in (a, b)]
     corners = [operation(x, y) for x in ends[0] for y in ends[1]]
     if len(corners) == 1 and np.all(np.isfinite(corners[0])):

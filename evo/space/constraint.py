@@ -1,4 +1,4 @@
-"""What a config must satisfy, and why."""
+"""Constraints of a space, with their reasons."""
 
 from dataclasses import dataclass
 
@@ -7,10 +7,10 @@ from evo.expression import Expression
 
 @dataclass(frozen=True, kw_only=True)
 class Constraint:
-    """A config is valid only if the expression is true.
+    """A condition on configs: a config is valid only if the expression is true.
 
     Attributes:
-        because: the reason, a sentence for people.
+        because: the reason, a sentence for users.
     """
 
     expression: Expression

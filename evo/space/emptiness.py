@@ -1,4 +1,4 @@
-"""Why a space is empty."""
+"""Explain why a space is empty."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -11,7 +11,7 @@ from evo.space.tunable import Tunable
 from evo.trial import Value
 
 ASIDE = 100
-"""The part of a listing's effort that each look at which constraints contradict each other may take."""
+"""Each check for contradicting constraints may take at most this fraction (1/ASIDE) of a listing's effort."""
 
 
 class EmptySpace(InvalidInput):
@@ -19,7 +19,7 @@ class EmptySpace(InvalidInput):
 
     Args:
         found: what is wrong.
-        remedies: what would help, any one of them.
+        remedies: alternative corrections; each alone may help.
     """
 
     def __init__(self, field: str, found: str, remedies: Sequence[str] = ()) -> None:
@@ -31,14 +31,14 @@ class EmptySpace(InvalidInput):
 def explain(
     tunables: Sequence[Tunable], constraints: Sequence[Constraint], constants: Mapping[str, Value], limit: int
 ) -> EmptySpace:
-    """The error for a space known to be empty.
+    """Return the error for a space known to be empty.
 
-    Constraints are taken in declared order: blamed is the first after which nothing is left. Since more constraints
-    never leave more, it is found by bisection.
+    Constraints are applied in declared order, and the first one that leaves no points is blamed. It is found by
+    bisection, because more constraints never leave more points.
     """
 
     def kept(some: Sequence[Constraint], effort: int = MAX_EFFORT) -> int | None:
-        """Points these constraints leave; None: more than the limit, or too dear to say."""
+        """Count the points these constraints leave; None: more than the limit, or too expensive to count."""
         points = Lister(Plan.of(tunables, some, constants), limit=limit, max_effort=effort).list().points
         return None if points is None else points.rows
 
@@ -67,7 +67,7 @@ def explain(
 def _contradicted(
     blamed: Constraint, earlier: Sequence[Constraint], empty: Callable[[Sequence[Constraint]], bool]
 ) -> list[Constraint]:
-    """Of the constraints before the blamed one, those without which points would be left: none where it suffices."""
+    """Return the earlier constraints that contradict the blamed one; empty if it contradicts itself."""
     needed = list(earlier)
     for each in earlier:
         rest = [one for one in needed if one is not each]

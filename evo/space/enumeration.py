@@ -1,9 +1,9 @@
-"""Listing the valid points without ever forming the plain product.
+"""List the valid points of a space without forming the whole product.
 
-Tunables join one at a time, those of the cheapest constraint first. Each constraint prunes as soon as all its names are
-bound, and before that wherever its bounds show that it cannot hold any more. As long as the partial points fit in
-memory they grow breadth first; from there the rest is completed depth first, block by block, so memory stays bounded
-whatever the product is. A space that random completions show to be far too large is not listed at all.
+Tunables are joined one at a time, those of the cheapest constraint first. Each constraint prunes when all its names are
+bound; before that, it prunes where its bounds show that it cannot hold. Partial points grow breadth first while they
+fit in memory, and are then completed depth first, block by block, so memory is bounded for any product. A space that
+random completions show to be far too large is not listed.
 """
 
 import math
@@ -16,21 +16,21 @@ from evo.space.plan import START, Partial, Plan
 
 BLOCK_ROWS = 1 << 16
 TRIED_ROWS = 100_000
-"""Partial points from which on completing some at random may show that there are too many to list."""
+"""Number of partial points from which random completions are tried, to detect a space too large to list."""
 
 TRIES = 1 << 17
-"""At once, in some hundredths of a second: enough to be hit where one completion in a thousand is valid."""
+"""Random completions per attempt: some hundredths of a second; enough hits if one in a thousand is valid."""
 
 MIN_HITS = 40
 FAR_BEYOND = 100
-"""… which an estimate of so many times the limit, from so many hits, does safely."""
+"""A space is not listed if at least `MIN_HITS` hits estimate more than `FAR_BEYOND` times the limit."""
 
 MAX_EFFORT = 4_000_000_000
-"""Terms of constraints a listing may evaluate (some seconds) before it gives up and the space is sampled instead."""
+"""Constraint terms a listing may evaluate (some seconds) before it stops and the space is sampled instead."""
 
 
 def drawn(plan: Plan, prefix: Partial, rng: np.random.Generator, size: int) -> Partial:
-    """What is valid of `size` points: one of these partial points each, completed at random."""
+    """Return the valid ones of `size` points, each a random partial point completed at random."""
     rest = plan.steps[len(prefix.columns) :]
     start = prefix.take(rng.integers(prefix.rows, size=size))
     columns = (rng.integers(len(step.tunable.values), size=size, dtype=np.int32) for step in rest)
@@ -40,11 +40,12 @@ def drawn(plan: Plan, prefix: Partial, rng: np.random.Generator, size: int) -> P
 
 @dataclass(frozen=True, kw_only=True)
 class Listing:
-    """What a listing found.
+    """Result of a listing.
 
     Attributes:
-        points: all valid points in plan order; None when they are more than the limit or too dear to list.
-        prefix: valid partial points of the first steps, as many steps as fit; what sampling starts from.
+        points: all valid points in plan order; None when there are more than the limit, or they are too expensive to
+            list.
+        prefix: valid partial points of as many first steps as fit; sampling starts from them.
     """
 
     points: Partial | None
@@ -61,7 +62,7 @@ class Lister:
         self.effort = 0
 
     def list(self) -> Listing:
-        """Every valid point, if there are at most `limit`; none at all gives points with no rows."""
+        """List every valid point if there are at most `limit`. An empty space gives points with no rows."""
         prefix = START
         for level in range(len(self.plan.steps)):
             grown = self._gather(self._grow(prefix, level))
@@ -76,11 +77,11 @@ class Lister:
 
     @property
     def exhausted(self) -> bool:
-        """Whether the listing has evaluated as much as it may."""
+        """True once the listing has used its effort."""
         return self.effort > self.max_effort
 
     def complete(self, partial: Partial) -> Iterator[Partial]:
-        """The valid complete points that start with these partial ones, depth first, until exhausted."""
+        """Yield the valid complete points that start with these partial ones, depth first, until exhausted."""
         level = len(partial.columns)
         if level == len(self.plan.steps):
             yield partial
@@ -90,13 +91,13 @@ class Lister:
                 yield from self.complete(grown)
 
     def _hopeless(self, prefix: Partial) -> bool:
-        """Whether the valid points that start with these are far too many."""
+        """True if far too many valid points start with these partial ones."""
         hits = drawn(self.plan, prefix, np.random.default_rng(0), TRIES).rows
         completions = math.prod(len(step.tunable.values) for step in self.plan.steps[len(prefix.columns) :])
         return hits >= MIN_HITS and prefix.rows * completions * hits > FAR_BEYOND * self.limit * TRIES
 
     def _gather(self, blocks: Iterator[Partial]) -> Partial | None:
-        """All blocks as one, or None when that is more than the limit or took too much."""
+        """Concatenate all blocks; None if there are more rows than the limit, or the effort is used up."""
         found: list[Partial] = []
         count = 0
         for block in blocks:
@@ -110,7 +111,7 @@ class Lister:
         return Partial(columns=tuple(np.concatenate(column) for column in columns), rows=count)
 
     def _grow(self, partial: Partial, level: int) -> Iterator[Partial]:
-        """What is left of these points with the next tunable joined, block by block, until exhausted."""
+        """Yield the pruned points with the next tunable joined, block by block, until exhausted."""
         step = self.plan.steps[level]
         size = max(1, BLOCK_ROWS // len(step.tunable.values))
         for start in range(0, partial.rows, size):

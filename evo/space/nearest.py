@@ -1,4 +1,4 @@
-"""The nearest valid point of a space that is not listed."""
+"""Find the nearest valid point of a space that is not listed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ import numpy.typing as npt
 from evo.space.plan import START, Indices, Partial, Plan
 
 Distances = Sequence[npt.NDArray[np.float64]]
-"""For each tunable, in declared order, the distance of each of its values from some point."""
+"""For each tunable, in declared order: the distance of each of its values from some point."""
 
 TIE = 1e-9
-"""Distances this close are equal: they are sums of fractions, and rounding depends on the order."""
+"""Distances this close count as equal: they are sums of fractions, and rounding depends on the order."""
 
 MAX_CHANGES = 128
 BEAM_WIDTH = 512
@@ -22,12 +22,13 @@ BEAM_WIDTH = 512
 class Nearest:
     """A search for the valid point nearest to a given one.
 
-    First among the points that differ in one or two tunables, by far the likeliest place. Then, unless three changes
-    would be dearer than that anyway, by building points up step by step and keeping the cheapest `BEAM_WIDTH` partial
-    ones that could still be nearer. Exact as long as that is wide enough, and no more than `MAX_CHANGES` values matter.
+    It first checks points that differ in one or two tunables, where the nearest one almost always is. If three changes
+    could be cheaper, a beam search then builds points up step by step and keeps the `BEAM_WIDTH` cheapest partial
+    points that could still be nearer. The result is exact if the beam is wide enough and at most `MAX_CHANGES` values
+    matter.
 
     Attributes:
-        distances: of every value from the given point; zero for its own.
+        distances: distance of every value from the given point; zero for the point's own values.
     """
 
     plan: Plan
@@ -35,7 +36,7 @@ class Nearest:
     rng: np.random.Generator
 
     def find(self) -> Indices | None:
-        """A nearest valid row in declared order; None when none was found."""
+        """Return a nearest valid row in declared order; None when none was found."""
         found = self._within_two_changes()
         bound = np.inf if found is None else float(total_distance(self.distances, found[None, :])[0])
         steps = sorted(float(each[each > 0].min()) for each in self.distances if np.any(each > 0))
@@ -75,7 +76,7 @@ class Nearest:
         return row
 
     def _built_up(self, bound: float) -> Indices | None:
-        """A valid row nearer than `bound`, by a beam search over the plan's steps."""
+        """Return a valid row nearer than `bound`, by a beam search over the plan's steps."""
         partial = START
         for level in range(len(self.plan.steps)):
             partial = self.plan.joined(partial, level)
@@ -84,7 +85,7 @@ class Nearest:
         return self.plan.declared(partial)[0] if partial.rows else None
 
     def _cheapest(self, partial: Partial) -> Partial:
-        """At most `BEAM_WIDTH` points, the cheapest first, in random order among equals."""
+        """Return at most `BEAM_WIDTH` points, cheapest first, in random order among equals."""
         order = np.lexsort((self.rng.random(partial.rows), np.round(self._cost(partial), 9)))
         return partial.take(order[:BEAM_WIDTH])
 

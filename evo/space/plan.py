@@ -1,4 +1,4 @@
-"""The order in which tunables join when valid points are built up, and what each constraint leaves on the way."""
+"""The order in which tunables are joined to build up valid points, and the pruning at each step."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,10 +16,10 @@ from evo.space.tunable import Tunable
 from evo.trial import Value
 
 Indices = npt.NDArray[np.int32]
-"""Value ranks: one row a point, one column a tunable."""
+"""Value ranks: one row per point, one column per tunable."""
 
 MOST_TABULATED = 16_384
-"""Combinations of values up to which the truth of a constraint is looked up in a table instead of evaluated."""
+"""Constraints with at most this many value combinations are tabulated instead of evaluated for each point."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,12 +46,13 @@ START = Partial(columns=(), rows=1)
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One tunable joins.
+    """A step that joins one tunable.
 
     Attributes:
-        position: of the tunable in declared order.
-        completed: constraints whose names are all bound now: what breaks them goes.
-        watched: constraints that name the tunable but wait for others: what can no longer satisfy them goes.
+        position: index of the tunable in declared order.
+        completed: constraints whose names are all bound after this step; points that break them are removed.
+        watched: constraints that name the tunable and others still unbound; points that can no longer satisfy them are
+            removed.
     """
 
     position: int
@@ -61,17 +62,17 @@ class Step:
 
     @cached_property
     def effort(self) -> int:
-        """Terms to evaluate for each point that has this tunable joined."""
+        """Number of terms to evaluate for each point after this step."""
         return 1 + sum(constraint.expression.size for constraint in (*self.completed, *self.watched))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """The truth of one constraint for each combination of its tunables' values.
+    """Truth values of one constraint for each combination of its tunables' values.
 
     Attributes:
         places: of its tunables, in joining order.
-        holds: by their ranks, one axis a tunable.
+        holds: truth by ranks, one axis per tunable.
     """
 
     places: tuple[int, ...]
@@ -80,7 +81,7 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The steps, fixed by tunables and constraints alone."""
+    """The steps, determined by tunables and constraints alone."""
 
     steps: tuple[Step, ...]
     constants: Mapping[str, Value]
@@ -89,9 +90,9 @@ class Plan:
     def of(
         cls, tunables: Sequence[Tunable], constraints: Sequence[Constraint], constants: Mapping[str, Value]
     ) -> "Plan":
-        """Cheapest constraint first, i.e. the one whose missing tunables multiply the points least.
+        """Order the steps: first the constraint whose missing tunables multiply the points least.
 
-        Tunables no constraint names come last: they multiply the points and prune nothing.
+        Tunables that no constraint names come last: they multiply the points and prune nothing.
         """
         positions = {tunable.name: position for position, tunable in enumerate(tunables)}
         needs = [{positions[name] for name in each.expression.names & positions.keys()} for each in constraints]
@@ -115,12 +116,12 @@ class Plan:
 
     @cached_property
     def sizes(self) -> list[int]:
-        """How many values each tunable has, in declared order."""
+        """Number of values of each tunable, in declared order."""
         steps = sorted(self.steps, key=lambda step: step.position)
         return [len(step.tunable.values) for step in steps]
 
     def accepts(self, rows: Indices) -> Mask:
-        """Which of these complete points, columns in declared order, satisfy every constraint."""
+        """Return which of these complete points, columns in declared order, satisfy every constraint."""
         columns = (rows[:, step.position] for step in self.steps)
         numbered = Partial(columns=(*columns, np.arange(len(rows), dtype=np.int32)), rows=len(rows))
         accepted = np.zeros(len(rows), dtype=np.bool_)
@@ -128,21 +129,21 @@ class Plan:
         return accepted
 
     def declared(self, partial: Partial) -> Indices:
-        """Complete points as rows in the declared order of the tunables."""
+        """Return complete points as rows in the declared order of the tunables."""
         indices = np.empty((partial.rows, len(self.steps)), dtype=np.int32)
         for step, column in zip(self.steps, partial.columns, strict=True):
             indices[:, step.position] = column
         return indices
 
     def joined(self, partial: Partial, level: int) -> Partial:
-        """Every point with every value of the next tunable."""
+        """Combine every point with every value of the next tunable."""
         choices = len(self.steps[level].tunable.values)
         columns = tuple(np.repeat(column, choices) for column in partial.columns)
         new = np.tile(np.arange(choices, dtype=np.int32), partial.rows)
         return Partial(columns=(*columns, new), rows=partial.rows * choices)
 
     def pruned(self, partial: Partial, level: int) -> Partial:
-        """What is left of points that have just been joined: they satisfy what is decided and may satisfy the rest."""
+        """Remove points just joined that break a decided constraint, or can no longer satisfy an undecided one."""
         for constraint in self.steps[level].completed:
             partial = self.satisfying(constraint, partial)
         for constraint in self.steps[level].watched:
@@ -150,23 +151,23 @@ class Plan:
         return partial
 
     def surviving(self, partial: Partial, levels: Iterable[int]) -> Partial:
-        """What the constraints completed at these steps leave."""
+        """Return the points that satisfy the constraints completed at these steps."""
         for level in levels:
             for constraint in self.steps[level].completed:
                 partial = self.satisfying(constraint, partial)
         return partial
 
     def satisfying(self, constraint: Constraint, partial: Partial) -> Partial:
-        """The points that satisfy a constraint whose names are all bound."""
+        """Return the points that satisfy a constraint whose names are all bound."""
         table = self._table(constraint)
         if table is None:
             return partial.where(constraint.expression.truth(self._bound(constraint, partial)))
         return partial.where(table.holds[tuple(partial.columns[place] for place in table.places)])
 
     def _table(self, constraint: Constraint) -> "Table | None":
-        """The truth of a constraint by ranks; None where it has too many combinations or cannot be evaluated for all.
+        """Return the truth table of a constraint; None if it has too many combinations or some cannot be evaluated.
 
-        A constraint that divides by zero for some values may be one that others guard.
+        For example, a constraint may divide by zero for values that another constraint excludes.
         """
         if id(constraint) not in self._tables:
             self._tables[id(constraint)] = self._tabulated(constraint)
@@ -189,11 +190,11 @@ class Plan:
 
     @cached_property
     def _tables(self) -> "dict[int, Table | None]":
-        """By identity of the constraint; filled as constraints are met."""
+        """Truth tables by identity of the constraint, filled on demand."""
         return {}
 
     def hopeful(self, constraint: Constraint, partial: Partial) -> Partial:
-        """The points that could still satisfy a constraint, whatever its unbound names become."""
+        """Return the points that could still satisfy a constraint for some values of its unbound names."""
         return partial.where(can_hold(constraint.expression, self._bound(constraint, partial), self._ranges))
 
     def _bound(self, constraint: Constraint, partial: Partial) -> dict[str, object]:

@@ -22,28 +22,28 @@ from evo.trial import Config, Value
 Neighbourhood: TypeAlias = Literal["adjacent", "hamming"]
 
 ENUMERATION_LIMIT = 1_000_000
-"""Valid points up to which a space is listed; beyond it is sampled."""
+"""Spaces with up to this many valid points are listed; larger ones are sampled."""
 
 MAX_TUNABLES = 64
 
 
 class Space:
-    """Tunables, the constraints between them, and the set of valid configs. Immutable; safe to share between threads.
+    """Tunables, their constraints, and the set of valid configs. Immutable; safe to share between threads.
 
     Args:
-        tunables: in declared order, the order of every config, key and index row.
-        constraints: over the tunables and `constants`; all must hold.
-        constants: problem fields, device limits and the like; a tunable's name must not be among them.
-        valid_keys: the valid set itself, as keys, for a recorded space; constraints then only explain.
+        tunables: in declared order, which is the order of every config, key and index row.
+        constraints: conditions over the tunables and `constants`; all must hold.
+        constants: problem fields, device limits and similar; must not contain a tunable's name.
+        valid_keys: keys of all valid configs, for a recorded space; constraints then only explain.
 
     Attributes:
-        product_size: points of the plain product.
-        valid_count: how many are valid; None when they are more than `ENUMERATION_LIMIT` or too dear to list, and are
-            drawn instead.
+        product_size: number of points of the full product.
+        valid_count: number of valid configs; None when there are more than `ENUMERATION_LIMIT`, or they are too
+            expensive to list, and configs are drawn at random instead.
 
     Raises:
-        EmptySpace: nothing is valid; names the constraint that removed the last points.
-        InvalidInput: a duplicate name, an unknown name in a constraint, or a key that is no point of the product.
+        EmptySpace: no config is valid; names the constraint that removed the last points.
+        InvalidInput: a duplicate name, an unknown name in a constraint, or a key that is not a point of the product.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Space:
 
     @property
     def indices(self) -> Indices:
-        """The valid set, one row of value ranks a config, columns in tunable order, rows in lexicographic order.
+        """The valid set, one row of value ranks per config, columns in tunable order, rows in lexicographic order.
 
         Shape (valid_count, tunables), read-only.
 
@@ -76,7 +76,7 @@ class Space:
             ValueError: the space is too large to be listed (`valid_count` is None).
         """
         if not isinstance(self._valid, Listed):
-            raise ValueError("the valid configs of this space are drawn, not listed: look at valid_count first")
+            raise ValueError("the valid configs of this space are drawn, not listed: check valid_count first")
         return self._valid.indices
 
     def __contains__(self, config: object) -> bool:
@@ -90,26 +90,29 @@ class Space:
     # Configs, keys, indices
 
     def key(self, config: Config) -> str:
-        """The values joined by commas in tunable order, as in Kernel Tuner's caches; equal configs, equal keys."""
+        """Return the values joined by commas in tunable order, as in Kernel Tuner's caches; equal configs have equal
+        keys.
+        """
         return self.row_key(self.encode(config))
 
     def row_key(self, row: Indices) -> str:
-        """The key of a row of ranks."""
+        """Return the key of a row of ranks."""
         return ",".join([tunable.texts[rank] for tunable, rank in zip(self.tunables, row.tolist(), strict=True)])
 
     def config(self, key: str) -> Config:
-        """The config a key stands for; it need not be valid.
+        """Return the config of a key; it need not be valid.
 
         Raises:
-            InvalidInput: it has not one known value for each tunable.
+            InvalidInput: the key does not have one known value for each tunable.
         """
         return self.decode(self._key_row(key))
 
     def encode(self, config: Config) -> Indices:
-        """The ranks of a complete config's values, shape (tunables,).
+        """Return the ranks of a complete config's values, shape (tunables,).
 
         Raises:
-            InvalidInput: a missing or unknown tunable, or a value that is not one of its values; names ``config.<it>``.
+            InvalidInput: a missing or unknown tunable, or a value that is not among its values; names
+                ``config.<tunable>``.
         """
         for name in config:
             if name not in self.names:
@@ -121,7 +124,7 @@ class Space:
         return np.array(ranks, dtype=np.int32)
 
     def decode(self, indices: npt.ArrayLike) -> dict[str, Value]:
-        """The config of a row of ranks; inverse of `encode`."""
+        """Return the config of a row of ranks; inverse of `encode`."""
         row = np.asarray(indices)
         if row.shape != (len(self.tunables),):
             raise ValueError(f"expected {len(self.tunables)} ranks, got shape {row.shape}")
@@ -130,16 +133,16 @@ class Space:
     # Validity
 
     def valid(self, rows: Indices) -> Mask:
-        """Which of these rows of ranks, shape (n, tunables), are valid configs; shape (n,)."""
+        """Return which of these rows of ranks, shape (n, tunables), are valid configs; shape (n,)."""
         return self._valid.contains(rows)
 
     def violations(self, config: Config) -> list[Constraint]:
-        """The constraints a complete config breaks, in declared order; raises as `encode` does."""
+        """Return the constraints a complete config breaks, in declared order; raises the same errors as `encode`."""
         environment = {**self.constants, **self.decode(self.encode(config))}
         return [constraint for constraint in self.constraints if not constraint.expression.truth(environment)]
 
     def check(self, config: Config) -> None:
-        """Nothing, for a valid config.
+        """Check that a config is valid.
 
         Raises:
             InvalidInput: names the tunable and its values, or the constraint and its reason.
@@ -153,14 +156,15 @@ class Space:
     # Finding configs
 
     def default(self) -> Config:
-        """The declared defaults, or the nearest valid config."""
+        """Return the config of declared defaults, or the nearest valid one."""
         return self.repair([tunable.default_index for tunable in self.tunables], np.random.default_rng(0))
 
     def sample(self, rng: np.random.Generator, count: int, exclude: Container[str] = frozenset()) -> list[Config]:
-        """Distinct valid configs with keys not in `exclude`, each equally likely; fewer only when no more are left.
+        """Return distinct valid configs with keys not in `exclude`, each equally likely; fewer only when no more are
+        left.
 
-        Of a space that is not listed, and whose valid points are rare, some are likelier than others, and fewer may be
-        found than there are (see `Drawn`).
+        In a space that is not listed and whose valid points are rare, some configs are likelier than others, and fewer
+        may be found than exist (see `Drawn`).
         """
         found: dict[str, Config] = {}
         for rows in self._valid.draws(rng, count) if count > 0 else ():
@@ -173,15 +177,15 @@ class Space:
         return list(found.values())
 
     def draw(self, rng: np.random.Generator, count: int) -> Indices:
-        """Rows of at most `count` random valid configs, as likely as `sample` has them; some may be alike."""
+        """Return rows of at most `count` random valid configs, with the probabilities of `sample`; rows may repeat."""
         return next(self._valid.draws(rng, count))[:count]
 
     def neighbours(self, config: Config, neighbourhood: Neighbourhood = "adjacent") -> list[Config]:
-        """Valid configs that differ in one tunable, in order of tunables and values; `config` itself may be invalid.
+        """Return valid configs that differ in one tunable, in order of tunables and values; `config` may be invalid.
 
         Args:
             neighbourhood: ``hamming``: any other value; ``adjacent``: for an ordinal tunable only the closest valid
-                value below and above, for others any.
+                value below and above, for other tunables any value.
         """
         row = self.encode(config)
         sizes = [len(tunable.values) for tunable in self.tunables]
@@ -199,9 +203,10 @@ class Space:
         return found
 
     def repair(self, config: Config | npt.ArrayLike, rng: np.random.Generator) -> Config:
-        """The nearest valid config by `distance`; of equally near ones a random one; a valid config is its own.
+        """Return the nearest valid config by `distance`, a random one among equals; a valid config is returned
+        unchanged.
 
-        Exact for a listed space; for others exact within the effort `Drawn.nearest` states.
+        Exact for a listed space; for others exact within the effort of `Drawn.nearest`.
 
         Args:
             config: a config, or its row of ranks.
@@ -212,7 +217,7 @@ class Space:
         return self.decode(self._valid.nearest(self._distances(row), rng))
 
     def distance(self, a: Config, b: Config) -> float:
-        """Sum over the tunables: for an ordinal one the difference of ranks as a share of the range, else 0 or 1."""
+        """Sum over the tunables: for an ordinal one the rank difference as a fraction of the range, else 0 or 1."""
         distances = self._distances(self.encode(a))
         return float(sum(each[rank] for each, rank in zip(distances, self.encode(b), strict=True)))
 

@@ -25,9 +25,9 @@ class Tunable:
     """A named choice among ordered values of one type (numbers, bools or texts).
 
     Attributes:
-        values: the choices, in the order that makes neighbours of neighbours; all different.
-        default: one of them; None stands for the middle one if ordinal, else the first.
-        ordinal: neighbouring values are alike, so distance counts ranks; None: yes for numbers, no for bools and texts.
+        values: the choices, all different; adjacent ones are neighbours.
+        default: one of the values; None: the middle one if ordinal, else the first.
+        ordinal: True if adjacent values behave alike, so distance counts ranks; None: yes for numbers, no for others.
 
     Raises:
         InvalidInput: on construction, naming ``tunables.<name>`` and what is wrong.
@@ -63,7 +63,7 @@ class Tunable:
         return tuple(str(value) for value in self.values)
 
     def index(self, value: object, field: str) -> int:
-        """The rank of `value`; 4.0 counts as 4, but True never as 1.
+        """Return the rank of `value`; 4.0 counts as 4, but True never as 1.
 
         Raises:
             InvalidInput: it is not one of the values.
@@ -74,10 +74,10 @@ class Tunable:
         return position
 
     def parse(self, text: str, field: str) -> int:
-        """The rank of the value that `text` stands for in a key or on a command line, where ``true`` is ``True``.
+        """Return the rank of the value that `text` denotes in a key or on a command line, where ``true`` is ``True``.
 
         Raises:
-            InvalidInput: it stands for none of the values.
+            InvalidInput: it denotes none of the values.
         """
         position = self._written.get(text.strip(), self._position.get(_number(text)))
         if position is None:
@@ -85,7 +85,7 @@ class Tunable:
         return position
 
     def keeping(self, values: Sequence[Value], field: str) -> "Tunable":
-        """The same tunable with these of its values alone, in its own order; the default stays if it is kept.
+        """Return a copy with only these values, in their original order; the default is kept if it is among them.
 
         Raises:
             InvalidInput: one is not among its values.
@@ -95,7 +95,7 @@ class Tunable:
         return replace(self, values=tuple(self.values[rank] for rank in ranks), default=default)
 
     def distances(self, rank: int) -> npt.NDArray[np.float64]:
-        """How far each value is from the one at `rank`: rank difference over range if ordinal, else 0 or 1."""
+        """Return each value's distance from the one at `rank`: rank difference over range if ordinal, else 0 or 1."""
         apart = np.abs(np.arange(len(self.values)) - rank).astype(np.float64)
         return apart / max(1, len(self.values) - 1) if self.ordinal else np.minimum(apart, 1.0)
 
@@ -115,13 +115,13 @@ class Tunable:
 
     @property
     def listed(self) -> str:
-        """The values for a message; long lists are cut."""
+        """The values for a message; long lists are shortened."""
         shown = [show(value) for value in self.values]
         return ", ".join(shown if len(shown) <= 20 else [*shown[:10], "…", *shown[-3:]])
 
 
 def identity(value: object) -> tuple[str, object]:
-    """What makes two values the same choice: 1 and 1.0 are, 1 and True are not."""
+    """Return a key that is equal for values that are the same choice: 1 and 1.0 are, 1 and True are not."""
     match value:
         case bool():
             return "bool", value
@@ -140,7 +140,7 @@ def _number(text: str) -> tuple[str, object]:
 
 
 def show(value: object) -> str:
-    """A value as a document would write it; of a long text only the beginning."""
+    """Return a value as a document would write it; long texts are shortened."""
     if isinstance(value, bool):
         return str(value).lower()
     return repr(value if len(value) <= MAX_SHOWN else f"{value[:MAX_SHOWN]}…") if isinstance(value, str) else str(value)

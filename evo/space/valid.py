@@ -1,4 +1,4 @@
-"""The two ways to know the valid points of a space: all of them listed, or drawn when asked for."""
+"""Two representations of the valid points of a space: listed in memory, or drawn at random on demand."""
 
 import math
 from collections.abc import Iterator
@@ -17,30 +17,30 @@ from evo.space.plan import Indices, Partial, Plan
 MAX_DRAWS = 1 << 22
 MAX_SUBTREE_EFFORT = 200_000_000
 COUNTED_DRAWS, FEW_HITS = 1 << 19, 14
-"""Where fewer of so many draws are valid, a sample would take seconds, and points are built up instead."""
+"""If fewer of `COUNTED_DRAWS` draws are valid, sampling would take seconds, and points are built up instead."""
 
 BUILT_AT_ONCE, BUILDS = 1 << 14, 4
-"""Partial points that are built up together, and how often: a second each in a space of thirty tunables."""
+"""Number of partial points built up together, and of repetitions; each takes a second in a space of thirty tunables."""
 
 
 class ValidPoints(Protocol):
-    """The valid points of a space as rows of value ranks, columns in declared order."""
+    """Valid points of a space as rows of value ranks, columns in declared order."""
 
     def contains(self, rows: Indices) -> Mask:
-        """Which of these rows are valid."""
+        """Return which of these rows are valid."""
         ...
 
     def draws(self, rng: np.random.Generator, count: int) -> Iterator[Indices]:
-        """Blocks of random valid rows, repeats included, until about as many as it is worth looking at."""
+        """Yield blocks of random valid rows, with repetitions, until further draws are not worthwhile."""
         ...
 
     def nearest(self, distances: Distances, rng: np.random.Generator) -> Indices:
-        """A valid row with the least sum of distances; of equally near ones a random one."""
+        """Return a valid row with the least sum of distances; a random one among equals."""
         ...
 
 
 class Listed:
-    """Every valid point in memory, in lexicographic order."""
+    """All valid points in memory, in lexicographic order."""
 
     def __init__(self, plan: Plan, indices: Indices) -> None:
         self._plan = plan
@@ -64,7 +64,7 @@ class Listed:
         return np.asarray(self._ranks[places] == ranks)
 
     def draws(self, rng: np.random.Generator, count: int) -> Iterator[Indices]:
-        """Uniform; ends with every row once, so nothing that is left is ever missed."""
+        """Uniform. The last blocks hold every row once, so a caller that excludes rows still finds all others."""
         total = len(self.indices)
         size = 16 * count
         while size < total // 4:
@@ -82,15 +82,15 @@ class Listed:
 
 
 class Drawn:
-    """Too many valid points to list: they are drawn.
+    """A space with too many valid points to list; points are drawn at random.
 
-    A draw takes a listed prefix (a valid assignment of the first tunables of the plan) and the other values at random,
-    and rejects what is not valid. Each valid point is therefore equally likely. Where hardly any draw is valid, or
-    `MAX_DRAWS` give too few, some ten thousand points are built up once, step by step from random prefixes, and at last
-    whole subtrees are completed: both favour points in sparse subtrees.
+    A draw takes a listed prefix (a valid assignment of the first tunables of the plan), completes it at random, and
+    rejects invalid results, so each valid point is equally likely. If hardly any draw is valid, or `MAX_DRAWS` draws
+    give too few points, some ten thousand points are built up once, step by step from random prefixes. Finally, whole
+    subtrees are completed. Both methods favour points in sparse subtrees.
 
     Raises:
-        EmptySpace: not even that finds a valid point.
+        EmptySpace: no valid point was found in this way either.
     """
 
     def __init__(self, plan: Plan, prefix: Partial) -> None:
@@ -112,12 +112,12 @@ class Drawn:
         yield from self._subtrees(rng)
 
     def nearest(self, distances: Distances, rng: np.random.Generator) -> Indices:
-        """Exact within the effort `Nearest` states; when it finds none, what a descent from drawn points comes to."""
+        """Return a nearest row, exact within the effort of `Nearest`; else the result of a local descent."""
         found = Nearest(plan=self._plan, distances=distances, rng=rng).find()
         return self._nearest_drawn(distances, rng) if found is None else found
 
     def _hits(self) -> int:
-        """Valid ones of `COUNTED_DRAWS`, or of fewer as soon as they are `FEW_HITS`."""
+        """Count the valid ones of `COUNTED_DRAWS`; stop at `FEW_HITS`."""
         hits = 0
         for rows in self._tries(np.random.default_rng(0), 64, COUNTED_DRAWS):
             hits += len(rows)
@@ -134,7 +134,7 @@ class Drawn:
 
     @cached_property
     def _built(self) -> Indices:
-        """Valid points, each tunable joined to what the constraints have left so far, thinned out at random."""
+        """Valid points built up tunable by tunable under the constraints, thinned out at random."""
         rng, found = np.random.default_rng(0), []
         for _ in range(BUILDS):
             partial = self._prefix
@@ -153,7 +153,7 @@ class Drawn:
                 return
 
     def _nearest_drawn(self, distances: Distances, rng: np.random.Generator) -> Indices:
-        """The nearest of some drawn points, moved nearer one tunable at a time as long as that is valid."""
+        """Take the nearest of some drawn points, and move it nearer one tunable at a time while that is valid."""
         rows = np.concatenate([self._witness, next(self.draws(rng, 100))])
         row: Indices = rows[np.argmin(total_distance(distances, rows))]
         while True:
@@ -164,7 +164,7 @@ class Drawn:
             row = nearest
 
     def _moved(self, row: Indices, place: int, distance: npt.NDArray[np.float64]) -> Indices:
-        """The row with the nearest valid value of one tunable."""
+        """Return the row with the nearest valid value of one tunable."""
         rows = np.repeat(row[None, :], len(distance), axis=0)
         rows[:, place] = np.arange(len(distance))
         better = np.flatnonzero(self.contains(rows) & (distance < distance[row[place]] - TIE))

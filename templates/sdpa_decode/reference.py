@@ -160,7 +160,7 @@ def _grouped(problem: Mapping[str, Any], q: Array) -> Array:
 
 
 def _seen(problem: Mapping[str, Any], rows: int) -> Array:
-    """Which keys each query row sees, (rows, S): rows are a query head's or, one after the other, of several."""
+    """Return the keys that each query row sees, (rows, S); rows may belong to several query heads in turn."""
     behind = problem["Q"] - 1 - np.arange(rows)[:, None] % problem["Q"] if problem["causal"] else 0
     return np.broadcast_to(np.arange(problem["S"]) < problem["S"] - behind, (rows, problem["S"]))
 

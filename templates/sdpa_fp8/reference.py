@@ -193,7 +193,7 @@ def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: 
 
 
 def _numbers(problem: Mapping[str, Any], inputs: Arrays, name: str, head: Any) -> Array:
-    """What the codes of these heads stand for, (…, S, D), in float64 for one head and float32 for all."""
+    """Return the numbers of these heads' codes, (…, S, D), in float64 for one head and float32 for all."""
     scale = np.asarray(inputs[f"{name}_scale"][head])[..., None, None]
     numbers: Array = decoded(inputs[name][head], E4M3).astype(np.float32 if head is ... else np.float64) * scale
     return numbers.swapaxes(-1, -2) if name == "v" and problem["v_layout"] == "columns" else numbers

@@ -35,7 +35,7 @@ _TYPED: Mapping[str, str] = {
     "webhook.secret": "--webhook-secret",
     "webhook.url": "--webhook",
 }
-"""Where the option is called otherwise than the field, or has fields of its own below it."""
+"""Options whose name differs from the field's, or that contain further fields."""
 
 _SAME = {
     "budget": ("cost_per_hour", "minutes", "stagnation", "trials"),
@@ -43,10 +43,10 @@ _SAME = {
     "": ("calls_per_second", "cost_per_hour", "db", "keep_days", "limit", "notes", "outcome", "priority", "reason",
          "seed", "sort", "strategy", "targets", "url"),
 }  # fmt: skip
-"""By the group they are sent in; on the command line they stand alone."""
+"""Options that requests group under a field."""
 
 _SPEC = ("family.toml", "document")
-"""What people write, and what requests call it; a place in it is no field of a request."""
+"""Options that hold a list of assignments, and their names in requests."""
 
 
 def typed_name(field: str) -> str:

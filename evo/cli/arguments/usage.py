@@ -1,4 +1,4 @@
-"""What is wrong with how a command was typed, in one line that names the option and the way out."""
+"""Messages for wrong command lines: one line that names the option and how to correct it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from evo.text.limits import accepted, refused
 
 
 def complaint(error: TyperException) -> str:
-    """What typer refuses, in our words; nothing where help was all there was to say."""
+    """Return the message for an error of typer; empty if typer only printed help."""
     parameter = getattr(error, "param", None)
     if parameter is not None:
         return f"{_name(parameter)}: {_reason(error, parameter)}"

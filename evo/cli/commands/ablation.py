@@ -68,7 +68,7 @@ def ablated(
 
 
 def after_search(connection: "Connection", view: "SearchView", *, as_json: bool) -> None:
-    """What ``search --ablate`` does once its search has ended."""
+    """Run the ablation of ``search --ablate`` after its search has ended."""
     from evo.cli.session.session import progress
 
     out = progress(as_json)
@@ -105,7 +105,7 @@ def _refuse_edited(connection: "Connection", search_id: int) -> None:
 
 
 def table_of(found: "Sequence[AblationView]") -> "RenderableType":
-    """What each change came to, the one that costs most first."""
+    """Print the effect of each change, the most expensive first."""
     from rich.text import Text
 
     from evo.cli.console.output import table

@@ -244,7 +244,7 @@ def _list(champions: "Iterable[ChampionView]", none: str) -> None:
 
 
 def _none(client: "Client", family: str | None) -> str:
-    """Why there is nothing to list.
+    """Explain why there is nothing to list.
 
     Raises:
         NotFound: there is no such family.

@@ -55,7 +55,7 @@ def doctor(db: Db = None, as_json: Json = False) -> None:
 
 
 def look_around(place: "LocalDatabase", devices: "list[Device]") -> Iterator[Finding]:
-    """Everything a search may need, found or not."""
+    """Yield everything that a search may need, found or not."""
     from evo.cli.service.devices import cache_folder
 
     yield _compiler()
@@ -96,7 +96,7 @@ _WAYS_OUT = {
 
 
 def _separation() -> Finding:
-    """What keeps a CPU's candidates from the judge here, tried with an empty kernel."""
+    """Return how CPU candidates are isolated from the judge here, tried with an empty kernel."""
     from evo.cli.service.devices import cache_folder
     from evo.errors import EvoError
     from workers.backends.cpu.compiler import CCompiler, find_compiler
@@ -149,7 +149,7 @@ def _cuda() -> Finding:
 
 
 def _sharing(devices: "list[Device]") -> Iterator[Finding]:
-    """Who else computes on the GPUs here."""
+    """Return other processes that compute on the GPUs here."""
     from workers.backends.cuda import nvml
 
     for device in devices:

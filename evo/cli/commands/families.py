@@ -156,7 +156,7 @@ def _print_implementation(out: "Console", implementation: "Implementation") -> N
 
 
 def _print_fault(out: "Console", package: "Package", kind: "DeviceKind") -> None:
-    """What would stop a search of this implementation before its first trial."""
+    """Return the faults that would stop a search of this implementation before its first trial."""
     from evo.cli.console.output import styled
     from templates.render import RenderError, check
 

@@ -108,7 +108,7 @@ def measure(
 
 
 def _tell_busy(device: "Device", holder: int | None) -> None:
-    """On standard error, since another process may keep the device for long."""
+    """Report on standard error that another process holds the device."""
     who = "another process" if holder is None else f"process {holder}"
     sys.stderr.write(f"Waiting for {device.model}: {who} measures on it.\n")
 

@@ -22,7 +22,7 @@ MOST = 100_000
 """Configs of one recording."""
 
 POLICY = {"name": "recording", "prune_ratio": None, "shorten_ratio": None, "challenge_every": 10**9}
-"""Nothing is stopped early: every config gets all samples."""
+"""Policy of recordings: nothing is stopped early, and every config gets all samples."""
 
 
 def register(app: typer.Typer) -> None:
@@ -134,7 +134,7 @@ def _keep(client: "Client", view: "SearchView", folder: Path) -> None:
 
 
 def recorded(view: "SearchView", space: "Space", trials: "Iterable[TrialView]") -> "Recording":
-    """What the trials of a search say of its space; those that were never evaluated say nothing."""
+    """Return the recording of a search's trials, without trials that were never evaluated."""
     from evo.recording import Costs, Entry, Recording, recording_name
     from evo.results import Stages
     from evo.trial.outcome import Abandoned, Cancelled, ReferenceFailed

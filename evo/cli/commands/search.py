@@ -279,7 +279,7 @@ def _objective(*, cache: str, threads: int, launch: str, any_order: bool, target
 
 
 def _requirements(memory_gb: float | None, toolkit: "Sequence[str]") -> dict[str, object]:
-    """What the devices must have, checked before anything is asked."""
+    """Return the requirements on devices, checked before any request."""
     from evo.device.requirements import Requirements, parse_toolkit
 
     required = Requirements(memory_gb=memory_gb, toolkit=dict(map(parse_toolkit, toolkit)))

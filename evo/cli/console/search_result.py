@@ -46,7 +46,7 @@ REASONS = {
 
 ESTIMATES = (
     "Estimates from compiler output and a datasheet. Nothing was run: no result was checked, no time "
-    "was measured, and nothing is promoted. Bank conflicts, caches and instruction mixes are not modelled: many "
+    "was taken, and nothing is promoted. Bank conflicts, caches and instruction mixes are not modelled: many "
     "configs with equal estimates differ on a GPU."
 )
 

@@ -10,7 +10,7 @@ from evo.errors import Conflict, EvoError, InvalidInput
 
 @contextmanager
 def writing_to(place: Path) -> Iterator[None]:
-    """Around all that writes below it.
+    """Context manager for code that writes files.
 
     Raises:
         InvalidInput: a folder is named where a file belongs.

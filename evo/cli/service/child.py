@@ -14,7 +14,7 @@ RESTARTS = 5
 WINDOW_S = 60.0
 """A child that dies more than `RESTARTS` times within this long is given up."""
 GRACE_S = 10.0
-"""What a child may take to end when asked."""
+"""Seconds that a child may take to end after it is asked to."""
 
 
 class ChildFailed(EvoError, RuntimeError):
@@ -63,7 +63,7 @@ class Child:
             self._process.wait()
 
     def last_words(self) -> str:
-        """What it said of its end, and where the rest is."""
+        """Return the last line of its output, and the path of its log."""
         written = self._log.read_bytes()[self._log_start :].decode(errors="replace")
         lines = [line.strip() for line in written.splitlines() if line.strip()]
         said = next((line for line in reversed(lines) if line.startswith("Error: ")), lines[-1] if lines else "nothing")

@@ -1,4 +1,4 @@
-"""How a command reaches a service: a remote one by its address, or the local database's."""
+"""Connect a command to a service: a remote one by its address, or that of the local database."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ from evo.client import Client, ServiceUnreachable
 
 T = TypeVar("T")
 PATIENCE_S = 60.0
-"""How long a service that answered before is waited for when it stops."""
+"""Seconds to wait for a service that stopped answering."""
 PAUSE_S = 0.5
 
 

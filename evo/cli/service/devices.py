@@ -13,14 +13,14 @@ _TRIAL_BYTES = 1 << 16
 
 
 def cache_folder() -> Path:
-    """Where this machine's workers keep what can be made again."""
+    """Return the cache folder of this machine's workers."""
     from platformdirs import user_cache_path
 
     return user_cache_path("kernel-evo", appauthor=False)
 
 
 def cache_trouble() -> str | None:
-    """What keeps this machine's workers from keeping anything, and the way out; None where nothing does."""
+    """Return why this machine's workers cannot write their cache, and a remedy; None if they can."""
     folder = cache_folder()
     if (reason := unwritable(folder)) is None:
         return None
@@ -77,7 +77,7 @@ def choose(devices: list[Device], wanted: str, family: Family) -> Device:
 
 
 def require_compiler(family: Family, wanted: str) -> None:
-    """Whether this machine could offer what is wanted at all, where the family would run on it.
+    """True if this machine could offer the requested device for the family.
 
     Raises:
         EvoError: it has no compiler that works, or no GPU that can be used; names the ways out.

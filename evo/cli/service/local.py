@@ -15,7 +15,7 @@ from evo.messages.condition import silence
 from evo.search.lifecycle import State
 
 START_S = 60.0
-"""What a service may take until it answers, or a worker until it has looked at its devices."""
+"""Seconds until a started service must answer, or a started worker must have found its devices."""
 WORKER = "local"
 """Identity of the worker that commands on a local database share."""
 CONNECTED_S = 45.0

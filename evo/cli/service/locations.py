@@ -1,4 +1,4 @@
-"""Where the service is, and where things live on this machine."""
+"""Locations of the service and of files on this machine."""
 
 import shlex
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from evo.errors import EvoError, InvalidInput, NotFound
 from evo.text.masking import masked
 
 SQLITE = b"SQLite format 3\0"
-"""What every such file begins with; an empty one may become a database."""
+"""First bytes of every SQLite file; an empty file may become a database."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Where:
-    """Which service a command speaks to, as the user named it: the one at `url`, or the local database's."""
+    """The service that a command uses: the one at `url`, or that of the local database."""
 
     url: str | None = None
     token: str | None = None
@@ -21,7 +21,7 @@ class Where:
 
     @property
     def options(self) -> str:
-        """What a further command needs to reach the same service, quoted, with a space in front; without a password."""
+        """Quoted options that reach the same service, with a leading space and without a password."""
         if self.url is not None:
             return f" --url {shlex.quote(masked(self.url))}"
         return "" if self.database is None else f" --db {shlex.quote(str(self.database))}"
@@ -72,7 +72,7 @@ class LocalDatabase:
 
     @classmethod
     def to_use(cls, database: Path | None) -> "LocalDatabase":
-        """Where a command looks at what is there already; only the default database may begin empty.
+        """Return the location for a command that reads; only the default database may be missing.
 
         Raises:
             NotFound: the user named a database that does not exist.
@@ -84,7 +84,7 @@ class LocalDatabase:
 
     @classmethod
     def to_begin(cls, database: Path | None) -> "LocalDatabase":
-        """Where a command may make a new database: in the default folder, or in one that is there.
+        """Return the location for a command that may create a database, in the default or an existing folder.
 
         Raises:
             NotFound: the user named a database in a folder that does not exist.
@@ -101,5 +101,5 @@ class LocalDatabase:
         return self.database.with_name(f"{self.database.name}.worker")
 
     def log(self, name: str) -> Path:
-        """Where the output of a child process goes."""
+        """Path of a child process's log."""
         return self.database.with_name(f"{self.database.name}.{name}.log")

@@ -21,7 +21,7 @@ LOOK_S = 5.0
 
 
 class Screen(Protocol):
-    """Where progress goes: a live panel on a terminal, lines elsewhere."""
+    """Display of progress: a live panel on a terminal, lines elsewhere."""
 
     def show(self, view: SearchView) -> None:
         """Show the present state; called about twice a second."""
@@ -108,13 +108,13 @@ def _present(connection: Connection, search_id: int, where: str) -> SearchView:
 
 
 def _nobody_else(workers: Sequence[WorkerView], view: SearchView, worker_id: str) -> bool:
-    """Whether no other connected worker has a device for the search."""
+    """True if no other connected worker has a device for the search."""
     others = [worker for worker in workers if worker.id != worker_id and worker.left_at is None]
     return not any(view.fits(device) for worker in others for device in worker.devices)
 
 
 def stuck(view: SearchView, where: str) -> str:
-    """Why a search does not go on, and the ways out."""
+    """Return why a search makes no progress, with remedies."""
     resume, end = command("search", "--resume", view.id), command("cancel", view.id)
     ways_out = f"`{resume}{where}` goes on with it then, `{end}{where}` ends it"
     return f"search {view.id} cannot go on: {view.obstacle}; {ways_out}"

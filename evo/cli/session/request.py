@@ -1,4 +1,4 @@
-"""What a user asks to have searched, checked as far as that is possible before any service is asked."""
+"""The request of a search, checked as far as possible without a service."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -46,11 +46,11 @@ class Request:
         )
 
     def under(self, policy: Mapping[str, Any]) -> "Request":
-        """The same under a policy that overrides these fields of the default one."""
+        """Return a copy whose policy overrides these fields of the default one."""
         return replace(self, terms={**self.terms, "policy": dict(policy)})
 
     def at(self, problem: str) -> "Request":
-        """The same of another problem.
+        """Return a copy for another problem.
 
         Raises:
             InvalidInput: the family has no such problem.
@@ -73,7 +73,7 @@ class Request:
 
 
 def _uploaded(package: Package, client: Client) -> bool:
-    """Whether the service took the files; else its workers look for the family where it lies, if they reach that."""
+    """True if the service accepted the files; otherwise its workers need access to the family's folder."""
     if package.location is None:
         return False
     try:

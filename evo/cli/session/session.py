@@ -110,7 +110,7 @@ def watch(search_id: int, where: Where, *, as_json: bool = False) -> Exit:
 
 
 def exit_code(view: SearchView, interruptions: int) -> Exit:
-    """Whether it found anything, for scripts."""
+    """Exit code for scripts: did the search find anything?"""
     if view.state == "cancelled" and interruptions > 1:
         return Exit.INTERRUPTED
     return Exit.DONE if view.state == "finished" and view.best is not None else Exit.NOTHING_FOUND
@@ -129,7 +129,7 @@ def _report(out: Console, connection: Connection, view: SearchView, where: Where
 
 
 def _family_of(view: SearchView) -> str:
-    """As a further command takes it; of uploaded files, which another machine has, with a gap to fill in."""
+    """Return the family as a further command takes it; for files uploaded elsewhere, with a placeholder."""
     return view.source or f"PATH/OF/{view.family}"
 
 
@@ -184,7 +184,7 @@ def _mention_strangers(out: Console, device: Device) -> None:
 
 
 def _mention_cache(out: Console, trouble: str | None) -> None:
-    """What cannot be kept costs time again and again, and else only the worker's log would tell."""
+    """Warn about a cache that cannot be written, which otherwise only the worker's log reports."""
     if trouble is not None:
         out.print(Text(f"{trouble}\n", "yellow"))
 
@@ -210,7 +210,7 @@ def begun(request: Request, connection: Connection, where: Where) -> SearchView:
 
 
 def _require_compiler(request: Request) -> None:
-    """With the way that is open where no GPU is: a target need not be run for."""
+    """Add advice for machines without a GPU: estimate for a target without running."""
     wanted = request.terms["device"]
     try:
         require_compiler(request.package.family, wanted)

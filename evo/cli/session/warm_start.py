@@ -71,7 +71,7 @@ def _from_study(given: str) -> dict[str, Any]:
 
 
 def _plain(value: object) -> bool:
-    """Whether a tunable may have this value."""
+    """True if a tunable may have this value."""
     return isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value))
 
 

@@ -91,7 +91,7 @@ class Kernel:
             self._function(grid, block, passed, shared_mem=self._launch["shared_memory_bytes"])
 
     def _wait_for_the_last_stream(self) -> None:
-        """On the device; launches that a graph captures are left to whoever replays it."""
+        """Launch on the device; a captured launch runs when its graph is replayed."""
         here = cp.cuda.get_current_stream()
         if here.is_capturing():
             return
@@ -143,7 +143,7 @@ class Kernel:
 
 
 def _encoder(folder: Path) -> Any:
-    """Of tensor maps, from the file beside this one."""
+    """Load the tensor-map module from this folder."""
     spec = importlib.util.spec_from_file_location(f"{__name__}_tensor_map", folder / "tensor_map.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

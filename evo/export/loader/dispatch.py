@@ -70,7 +70,7 @@ class Dispatch:
 
 
 def _fits(each: dict[str, Any], arrays: dict[str, Any]) -> bool:
-    """Whether all the arrays are arguments of it, of their shape and dtype."""
+    """True if all the arrays match its arguments in shape and dtype."""
     arguments = each["arguments"]
     return all(
         name in arguments

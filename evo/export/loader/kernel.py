@@ -132,7 +132,7 @@ def _float_control() -> Any:
 
 
 def _refuse_unfit(name: str, arrays: dict[str, Any]) -> None:
-    """Whether the kernel may write to an output that the caller passed: it sees an address, and would."""
+    """True if the output that the caller passed is writable; the kernel would write to it in any case."""
     given = arrays[name]
     if not isinstance(given, np.ndarray):
         return

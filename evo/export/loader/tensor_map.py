@@ -9,10 +9,10 @@ from functools import lru_cache
 from typing import Any
 
 BYTES = ALIGNMENT = 128
-"""Of a ``CUtensorMap``."""
+"""Bytes of a ``CUtensorMap``."""
 
 ADDRESSES = 16
-"""What an array's address must be a multiple of."""
+"""Required alignment of an array's address, in bytes."""
 
 _DTYPES = {
     "uint8": 0,

@@ -32,7 +32,7 @@ def _dtype(each: dict[str, Any]) -> torch.dtype:
 
 
 def fits(*inputs: torch.Tensor) -> bool:
-    """Whether these have the shapes and dtypes that the kernel was compiled for."""
+    """True if these have the shapes and dtypes that the kernel was compiled for."""
     return len(inputs) == len(INPUTS) and all(
         given.dtype == _dtype(each) and tuple(given.shape) == tuple(each["shape"])
         for each, given in zip(INPUTS, inputs, strict=True)
@@ -109,7 +109,7 @@ def _array(each: dict[str, Any], tensor: torch.Tensor) -> Any:
 
 
 def _launch(tensors: dict[str, torch.Tensor], device: torch.device) -> None:
-    """On PyTorch's current stream of that device."""
+    """Launch on PyTorch's current stream of that device."""
     import cupy
 
     stream = cupy.cuda.ExternalStream(torch.cuda.current_stream(device).cuda_stream, device.index)
@@ -130,7 +130,7 @@ def _run(*inputs: torch.Tensor) -> Any:
 
 
 def _fake(*inputs: torch.Tensor) -> Any:
-    """What torch.compile asks: shapes, without a launch."""
+    """Return empty outputs for torch.compile, which needs shapes without a launch."""
     return _returned(_outputs(_checked(inputs)))
 
 

@@ -86,7 +86,7 @@ class TrialView:
 
 
 def same_binary(trials: Sequence[TrialView]) -> dict[int, int]:
-    """By number, those of one search that compiled to the binary of an earlier one of them: the number of that one."""
+    """Map trials to the earliest of the given trials with the same binary, by number."""
     first: dict[str, int] = {}
     for trial in sorted(trials, key=lambda trial: trial.number):
         if trial.binary_digest is not None:
