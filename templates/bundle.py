@@ -1,6 +1,6 @@
 """Family bundles: a ZIP of a family's folder for upload, checked when it is unpacked.
 
-What is unpacked was sent by somebody: it is plain files with plain names below the family's folder or nothing, it stays
+Bundles come from outside: only plain files with plain names below the family's folder are unpacked, and each stays
 within bounds, and every byte of it is covered by the family's digest.
 """
 

@@ -168,8 +168,8 @@ def _read(files: Mapping[str, str], name: str | None, seen: set[str]) -> Iterato
                     yield from _read(files, each, seen)
 
 
-def _find(files: Mapping[str, str], name: str, beside: str) -> str | None:
-    for folder in dict.fromkeys((beside, "", "include")):
+def _find(files: Mapping[str, str], name: str, including: str) -> str | None:
+    for folder in dict.fromkeys((including, "", "include")):
         path = posixpath.normpath(posixpath.join(folder, name))
         if path in files:
             return path

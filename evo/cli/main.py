@@ -72,7 +72,7 @@ def _program(
         bool, typer.Option("--version", help="Show the version and end.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """The options of the program itself; the commands do the work."""
+    """Options of the program itself."""
 
 
 for group in (

@@ -20,7 +20,7 @@ class Events(Calls):
         A stream that breaks off is taken up where it was, at whichever process of the service answers.
 
         Raises:
-            ServiceUnreachable: nobody answered for `patience_s`.
+            ServiceUnreachable: no service answered for `patience_s`.
         """
         path = "/events" if search_id is None else f"/searches/{search_id}/events"
         place, answered_at = "", time.monotonic()

@@ -99,7 +99,7 @@ class Transport:
         """Yield the bytes of a response as they arrive; a pause longer than `quiet_s` is an error.
 
         Raises:
-            ServiceUnreachable: nobody answers, or the stream broke off.
+            ServiceUnreachable: no service answers, or the stream was interrupted.
         """
         timeout = httpx.Timeout(self._http.timeout.connect, read=quiet_s)
         try:
@@ -187,8 +187,8 @@ def checked(response: httpx.Response) -> httpx.Response:
         raise _foreign(response, f"{status} {response.reason_phrase}")
     detail = str(problem.get("detail") or problem.get("title") or response.reason_phrase or f"status {status}")
     if status in {401, 403}:
-        told = status == 403 or "--token" in detail
-        raise AccessDenied(detail if told else f"{detail}: give a token with --token or KERNEL_EVO_TOKEN")
+        explained = status == 403 or "--token" in detail
+        raise AccessDenied(detail if explained else f"{detail}: give a token with --token or KERNEL_EVO_TOKEN")
     if status == 404:
         raise NotFound(detail)
     if status in {409, 412}:

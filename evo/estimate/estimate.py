@@ -49,7 +49,7 @@ class Estimate:
 
     Attributes:
         floor_us: of the roofline for a stream; what a perfect kernel that takes the same effort would take.
-        balance: work per multiprocessor beside that of the busiest one: 1.0 where the blocks divide evenly.
+        balance: mean work per multiprocessor over that of the busiest one: 1.0 where the blocks divide evenly.
         hiding: share of its time a scheduler has a warp that is ready.
         spill_us: time that spilled registers take in memory.
         launch_us: of the launch itself, on top of its work.

@@ -34,7 +34,7 @@ class Bundle(Compiled):
     """Input of a champion's export.
 
     Attributes:
-        page: its report as one page; None where there is none at hand.
+        page: its report as one page; None if there is none.
     """
 
     champion: ChampionView

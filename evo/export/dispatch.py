@@ -49,7 +49,7 @@ def _check(bundles: Sequence[Bundle]) -> None:
 
 
 def _folders(bundles: Sequence[Bundle]) -> Mapping[str, Bundle]:
-    """Named after what tells the problems apart, e.g. ``S_256``."""
+    """Return a name made of the fields in which the problems differ, e.g. ``S_256``."""
     problems = [bundle.champion.problem for bundle in bundles]
     unlike = [name for name in problems[0] if len({str(problem.get(name)) for problem in problems}) > 1]
     named = {

@@ -23,7 +23,7 @@ class Limit:
 
     Attributes:
         bound: ``compute`` or ``memory``, whichever takes longer; hot, memory moves what the cache cannot keep.
-        share: of the time that stands beside it: a champion's in the first process of its confirmation.
+        share: fraction of the limit that the given time reaches: a champion's in the first process of its confirmation.
     """
 
     floor_us: float

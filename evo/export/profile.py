@@ -27,7 +27,7 @@ def profile_section(champion: ChampionView) -> str | None:
     rows = profile_rows(profiles)
     tool = next(iter(profiles.values())).tool
     parts = [
-        f"Counted by {tool}, one launch each, at the clocks as they were. It is no measurement of time: samples are.",
+        f"Counted by {tool}, one launch each, at the current clocks. Its times are not measurements; the samples are.",
         table(("", "champion", "incumbent before", "change"), rows) if rows else "",
         " ".join(skipped),
         *(

@@ -67,7 +67,7 @@ class RunnerUp(Compiled):
     """Input of a runner-up's export.
 
     Attributes:
-        champion: number of the champion beside it.
+        champion: number of the champion of the same search.
         trial: with its attempts.
         outcome: the trial's.
     """

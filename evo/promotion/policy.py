@@ -175,8 +175,7 @@ def policy_from(document: str | Mapping[str, Any]) -> Policy:
 
     Args:
         document: ``"default"``; or e.g. ``{"base": "l4-notes", "minimum_gain": 0.03}``; `base` is ``default`` if
-            omitted.
-            A policy with overrides is called ``custom`` unless the document names it.
+            omitted. A policy with overrides is called ``custom`` unless the document names it.
 
     Raises:
         InvalidInput: unknown name or field (with the nearest known one), wrong type, or a value out of its range.

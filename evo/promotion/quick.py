@@ -74,7 +74,7 @@ def _own(ratio: float) -> str:
             "Other trials may be ranked too low for the same reason: repeat the search on an idle device."
         )
     return (
-        "Likely causes: a kernel that is slower in a fresh process or on fresh inputs (threads that start anew, caches "
+        "Likely causes: a kernel that is slower in a fresh process or on fresh inputs (threads that restart, caches "
         "or files that were warm), or quick samples of a lucky moment. Use the confirmed time, not the quick one; "
         "`kernel-evo measure` times the config alone."
     )

@@ -36,8 +36,8 @@ def parse_recording(text: str, name: str) -> Recording:
         raise InvalidInput(name, f"expected {known}, but it has {_held(document)}")
     if not any(isinstance(entry.outcome, Measured) for entry in recording.entries.values()):
         ends = Counter(entry.outcome.kind for entry in recording.entries.values())
-        told = ", ".join(f"{count:,} {outcome_text(kind)}" for kind, count in ends.items()) or "it holds none"
-        raise InvalidInput(name, f"no config in it has a time ({told}): give one that ran at least its `time`")
+        listed = ", ".join(f"{count:,} {outcome_text(kind)}" for kind, count in ends.items()) or "it holds none"
+        raise InvalidInput(name, f"no config in it has a time ({listed}): give one that ran at least its `time`")
     return recording
 
 

@@ -32,8 +32,7 @@ class Comparison:
         pairs: pairs of measured binaries; configs that compile to the same binary count once.
         same_binary: pairs of trials that compile to one binary, so that the value made no difference.
         ratio: time with the value over time with the winner's: above 1 it is slower. With fewer than `FEW` pairs the
-            range;
-            None without a pair.
+            range; None without a pair.
         beside_winner: the ratio for the trial that differs from the winner in this value alone; None: not measured.
     """
 

@@ -111,8 +111,8 @@ def _refused(search: SearchView, best: BestView) -> Saving | None:
 def _confirmed(
     search: SearchView, champion: ChampionView, verdict: Verdict, baseline: str, factor: float
 ) -> Saving | None:
-    beside = None if champion.report is None else champion.report.baselines.get(baseline)
-    source, timing = champion.timed, beside
+    timed = None if champion.report is None else champion.report.baselines.get(baseline)
+    source, timing = champion.timed, timed
     if timing is None:
         source, timing = "in another session", search.baselines.get(baseline)
     if timing is None:

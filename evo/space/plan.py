@@ -71,7 +71,7 @@ class Table:
     """Truth values of one constraint for each combination of its tunables' values.
 
     Attributes:
-        places: of its tunables, in joining order.
+        places: positions of its tunables, in joining order.
         holds: truth by ranks, one axis per tunable.
     """
 

@@ -69,9 +69,9 @@ def refused(error: Mapping[str, Any], limits: str = "") -> str | None:
     elif missed:
         reason = f"{shown} is out of its limits"
     else:
-        told = None if given else _EMPTY.get(error["type"])
-        told = told or _OTHERWISE.get(error["type"])
-        return None if told is None else told.format(shown=shown, length=len(given), **bounds)
+        text = None if given else _EMPTY.get(error["type"])
+        text = text or _OTHERWISE.get(error["type"])
+        return None if text is None else text.format(shown=shown, length=len(given), **bounds)
     limits = limits or missed
     return f"{reason}; accepted: {limits}" if limits else reason
 

@@ -137,8 +137,7 @@ class Crashed:
     Attributes:
         reason: names the signal or the device's error.
         killed: the process that ended by a signal which other processes send (SIGKILL, SIGTERM, …); None: no such
-            signal.
-            The candidate is then blamed only because several attempts ended in this way.
+            signal. The candidate is then blamed only because several attempts ended in this way.
     """
 
     stage: str

@@ -178,7 +178,7 @@ def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: 
 
 
 def _rounded(values: Array, dtype: str) -> Array:
-    """float32, of NumPy or CuPy, with no more digits than `dtype` has."""
+    """Return float32 numbers (NumPy or CuPy) rounded to the precision of `dtype`."""
     if dtype == "float16":
         return values.astype(np.float16).astype(np.float32)
     bits = values.view(np.uint32)

@@ -21,7 +21,7 @@ def complaint(error: TyperException) -> str:
 
 
 def help_of(error: TyperException) -> str:
-    """The command that tells what there is."""
+    """Return the command whose help lists the options."""
     context = getattr(error, "ctx", None)
     return f"{context.command_path if context is not None else 'kernel-evo'} --help"
 

@@ -60,7 +60,7 @@ def mission(
     """Look around, measure what the device can do, search the mission's shapes, and report against goals and limits.
 
     The shapes are attention at B=2, H=8, D=64 and S=256 and 512; the goals, 47 to 5 µs, are for an NVIDIA L4. On any
-    other device the report says that it is another. Ctrl-C ends the search that runs; the report tells what there is.
+    other device the report says so. Ctrl-C ends the running search; the report contains the results so far.
     """
     from evo.cli.commands.doctor import look_around, print_findings
     from evo.cli.console.output import console

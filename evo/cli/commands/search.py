@@ -240,7 +240,7 @@ def search(
 
 
 def _refuse_other_objective(objective: str) -> None:
-    """Say how to search for another figure than a time, which recordings of other tools may hold."""
+    """Explain how to search for another quantity than time, which recordings of other tools may hold."""
     if objective != "time":
         way_out = "give each entry of the recording a time in milliseconds that falls as that figure gets better"
         raise InvalidInput("--objective", f"{objective!r} is no time, and a search looks for the shortest: {way_out}")

@@ -1,4 +1,4 @@
-"""``workers list|drain|resume|quarantine|clear``: the fleet, and what a person decides about it."""
+"""``workers list|drain|resume|quarantine|clear``: show and manage the workers."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -92,7 +92,7 @@ def clear(
     db: Db = None,
     as_json: Json = False,
 ) -> None:
-    """Trust a device again that was set aside, by its worker or by a person."""
+    """Clear a quarantined device, so that it gets work again."""
 
     def trust(client: "Client", found: "WorkerView") -> "WorkerView":
         return client.clear(found.id, device_uuid(found, device))
@@ -101,7 +101,7 @@ def clear(
 
 
 def named(name: str, workers: "Iterable[WorkerView]") -> "WorkerView":
-    """The worker with this id, or else the one with this name, where those that left do not count beside others.
+    """Return the worker with this id, or else with this name; workers that left count only if there is no other.
 
     Raises:
         NotFound, Conflict: none has it; several have, which only their ids tell apart.

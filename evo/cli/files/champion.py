@@ -54,12 +54,12 @@ class Ranking:
     bare: list[int]
 
 
-def ranking(client: Client, beside: Bundle, count: int) -> Ranking:
+def ranking(client: Client, bundle: Bundle, count: int) -> Ranking:
     """A champion's trial and the fastest others, at most `count` of them.
 
     Trials that compiled to the same binary are one kernel.
     """
-    champion, found, bare = beside.champion, list[RunnerUp](), list[int]()
+    champion, found, bare = bundle.champion, list[RunnerUp](), list[int]()
     own = client.numbered_trial(champion.search_id, champion.trial_number)
     known = {own.binary_digest}
     for rank, trial in enumerate(client.every_trial(champion.search_id, sort="rank"), start=1):
@@ -74,8 +74,8 @@ def ranking(client: Client, beside: Bundle, count: int) -> Ranking:
         source, library = (client.artefact(trial.artefacts[name]) for name in ("source", "binary"))
         found.append(
             RunnerUp(
-                search=beside.search,
-                family=beside.family,
+                search=bundle.search,
+                family=bundle.family,
                 source=source,
                 library=library,
                 ptx=client.artefact(trial.artefacts["ptx"]) if "ptx" in trial.artefacts else None,

@@ -17,7 +17,7 @@ from evo.text.shell import command
 
 POLL_S = 0.5
 LOOK_S = 5.0
-"""Seconds between two looks at whether there is a worker."""
+"""Seconds between two checks for a worker."""
 
 
 class Screen(Protocol):

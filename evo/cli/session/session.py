@@ -68,10 +68,10 @@ def run(
             announce.write_text(json.dumps(news), encoding="utf-8")
         out.print(head(view, page))
         _mention_others(out, connection, view, where)
-        told = cache_trouble() if where.url is None else None
+        trouble = cache_trouble() if where.url is None else None
         if where.url is None:
             _mention_strangers(out, view.device)
-            _mention_cache(out, told)
+            _mention_cache(out, trouble)
         if not stay:
             if as_json:
                 tell(view)
@@ -80,7 +80,7 @@ def run(
             alone = WORKER if where.url is None else None
             view = follow(connection, view.id, shown, interrupts, alone=alone, where=where.options)
         family = _family_of(view) if isinstance(asked, int) else asked.family
-        if told is None:
+        if trouble is None:
             _mention_cache(out, _cache_warning(connection, view))
         if as_json:
             tell(view)

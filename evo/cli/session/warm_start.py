@@ -63,8 +63,8 @@ def _from_study(given: str) -> dict[str, Any]:
     odd = [(name, value) for trial in done for name, value in trial.params.items() if not _plain(value)]
     done = [trial for trial in done if all(map(_plain, trial.params.values()))]
     if not done:
-        told = f"no completed trial of study {study.study_name!r} is a config: {odd[0][0]} is {odd[0][1]!r}"
-        raise InvalidInput(OPTION, f"{told}, and tunables have finite numbers, words, true and false")
+        reason = f"no completed trial of study {study.study_name!r} is a config: {odd[0][0]} is {odd[0][1]!r}"
+        raise InvalidInput(OPTION, f"{reason}, and tunables have finite numbers, words, true and false")
     upside_down = study.direction.name == "MAXIMIZE"
     done.sort(key=lambda trial: trial.value or 0.0, reverse=upside_down)
     return {"source": f"study {study.study_name}"[:200], "configs": [dict(trial.params) for trial in done[:MOST]]}

@@ -31,8 +31,8 @@ PLAIN_SHARED_BYTES = 48 << 10
 class Kernel:
     """The exported kernel for the one problem it was compiled for, on the current device.
 
-    Launches on several streams, or by several threads, take turns: workspaces and partial results of a launch lie where
-    the next one has its own. A stream must live until another one has launched.
+    Launches on several streams, or by several threads, run one after another, because they share workspaces and partial
+    results. A stream must live until another one has launched.
 
     Attributes:
         problem: what it computes, e.g. ``{"B": 1, "S": 256}``: compiled in, so other shapes need another export.

@@ -122,7 +122,7 @@ def _alignment(each: dict[str, Any]) -> int:
 
 
 def _float_control() -> Any:
-    """The module beside this file; by its place, since every export has one of this name."""
+    """Load the module next to this file by its path, since every export has one of this name."""
     place = Path(__file__).parent / "float_control.py"
     spec = importlib.util.spec_from_file_location(f"{__name__}_float_control", place)
     assert spec is not None and spec.loader is not None

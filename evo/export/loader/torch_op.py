@@ -80,7 +80,7 @@ def _returned(outputs: list[torch.Tensor]) -> Any:
 
 @cache
 def _module() -> Any:
-    """The loader beside this file; by its place, since every export has a module of this name."""
+    """Load the loader next to this file by its path, since every export has a module of this name."""
     spec = importlib.util.spec_from_file_location(f"{__name__}_kernel", FOLDER / "kernel.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -136,8 +136,8 @@ def _fake(*inputs: torch.Tensor) -> Any:
 
 def _name() -> str:
     """Two exports in one process are two operators."""
-    told = json.dumps([_described[key] for key in ("family", "problem", "config", "architecture")], sort_keys=True)
-    return f"kernel_evo::{_described['entry']}_{hashlib.sha256(told.encode()).hexdigest()[:12]}"
+    identity = json.dumps([_described[key] for key in ("family", "problem", "config", "architecture")], sort_keys=True)
+    return f"kernel_evo::{_described['entry']}_{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
 
 
 _TYPES = "Tensor" if len(OUTPUTS) == 1 else f"({', '.join(['Tensor'] * len(OUTPUTS))})"

@@ -41,8 +41,7 @@ class Answer:
 
     Attributes:
         status: ``accepted``; ``repeated``: accepted before; ``stale``: the lease has expired, drop the work;
-            ``unknown``:
-            no such attempt; ``refused``: the report does not answer the job, and repeating it is useless.
+            ``unknown``: no such attempt; ``refused``: the report does not answer the job, and repeating it is useless.
         detail: why it was not accepted; empty if it was.
     """
 

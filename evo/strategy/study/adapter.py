@@ -26,9 +26,8 @@ class Told:
 
     Values become positive times in the same order (`Ends`); all are converted again when the first non-positive value
     arrives. A parameter that a trial does not use is assumed to have no effect: the result counts for the proposed
-    config.
-    Trials outside the grid are left out. Of trials with the same config one counts: the first with a value, or the best
-    where one grid point represents several values.
+    config. Trials outside the grid are left out. Of trials with the same config one counts: the first with a value, or
+    the best where one grid point represents several values.
     """
 
     def __init__(self, axes: Sequence[Axis], space: Space, direction: StudyDirection) -> None:
