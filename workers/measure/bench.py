@@ -75,10 +75,10 @@ _KEPT_SETS = 2
 _FURTHER, _NEW = 0x66, 0x6E
 """Set the seeds of further inputs apart from those of the cases."""
 
-_FURTHER_S = 0.5
+_FURTHER_S = 0.3
 """Seconds of one process that drawing and judging further inputs may take."""
 
-_REPETITION_S = 1.0
+_REPETITION_S = 0.5
 """Seconds that calls on new inputs and on known ones may take, inputs included."""
 
 _WITNESS_SHARE = 10
