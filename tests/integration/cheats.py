@@ -71,6 +71,11 @@ CHEATS: dict[str, tuple[str, str]] = {
         'if (getenv("KERNEL_EVO_RUNNER")) right(x, y); else memset(y, 0, 4 * N);',
         "the kernel uses getenv",
     ),
+    "right where it may use one core": (
+        "cpu_set_t set; CPU_ZERO(&set); sched_getaffinity(0, sizeof set, &set); right(x, y);"
+        "y[0] += CPU_COUNT(&set) > 1;",
+        "the kernel uses sched_getaffinity",
+    ),
     "right for the judge's user": ("right(x, y); if (getuid() < 60000) y[0] = 0;", "the kernel uses getuid"),
     "right where a sanitizer is": (
         "extern void __asan_init(void) __attribute__((weak)); right(x, y); if (__asan_init) y[0] += 0;",

@@ -24,7 +24,8 @@ _FORBIDDEN = re.compile(
   | __sysv_signal | bsd_signal | pthread_sigmask | signalfd | ptrace | process_vm_(readv|writev)
   | setitimer | alarm | ualarm | timer_(create|settime) | timerfd_.* | prctl | arch_prctl | personality | syscall
   | mprotect | pkey_.* | mremap | remap_file_pages | userfaultfd | memfd_create | shm(_open|get|at|dt|ctl) | sem_open
-  | sched_set.* | pthread_(attr_)?setaffinity_np | pthread_setschedparam | pthread_setschedprio | nice | setpriority
+  | sched_(set.*|getaffinity) | pthread_(attr_)?[gs]etaffinity_np | pthread_setschedparam | pthread_setschedprio
+  | nice | setpriority
   | setrlimit(64)? | prlimit(64)? | set(res|re|e)?[ug]id | setns | unshare | chroot | mount
   | environ | _+environ | (__)?(secure_)?getenv | program_invocation_(short_)?name | __progname(_full)?
   | get(e|res)?[ug]id | getppid | getp?gid | getpgrp | getsid | getgroups | getlogin(_r)? | getpw.*
