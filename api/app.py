@@ -9,7 +9,7 @@ import structlog
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 
-from api.auth.admission import Door
+from api.auth.admission import Admission
 from api.auth.authentication import Gate
 from api.auth.openapi import Application
 from api.auth.throttle import Rate
@@ -25,8 +25,8 @@ from api.middleware.conditional import Conditional
 from api.middleware.forwarding import Forwarding
 from api.middleware.head import Head
 from api.middleware.idempotency import Idempotency
-from api.middleware.origin import OwnOrigin
-from api.middleware.security_headers import CarefulHeaders
+from api.middleware.origin import OriginCheck
+from api.middleware.security_headers import SecurityHeaders
 from api.periodic import Chore, Collector, regularly
 from api.rest import (
     ablation,
@@ -50,7 +50,7 @@ from api.scheduler.interruptions import Interruptions
 from api.scheduler.wakeup import Wakeup
 from api.settings import Settings
 from api.web import pages, report_files
-from api.webhooks.delivery import Courier
+from api.webhooks.delivery import WebhookDelivery
 from db.engine.key import ensure_key
 from db.engine.ownership import Ownership
 from db.engine.session import Database, StoreUnavailable
@@ -122,10 +122,10 @@ def create_app(settings: Settings, *, opened: Opened | None = None) -> FastAPI:
     app.add_middleware(Compressed)
     app.add_middleware(Idempotency)
     app.add_middleware(BodyLimit)
-    app.add_middleware(Door, per_caller=Rate(per_s=settings.requests_per_s, burst=4 * settings.requests_per_s))
-    app.add_middleware(OwnOrigin, host=settings.host, public=settings.public_url)
+    app.add_middleware(Admission, per_caller=Rate(per_s=settings.requests_per_s, burst=4 * settings.requests_per_s))
+    app.add_middleware(OriginCheck, host=settings.host, public=settings.public_url)
     app.add_middleware(Head)
-    app.add_middleware(CarefulHeaders)
+    app.add_middleware(SecurityHeaders)
     app.add_middleware(errors.Explained)
     app.add_middleware(Measured)
     app.add_middleware(RequestLog)
@@ -181,7 +181,7 @@ async def _serving(app: FastAPI, settings: Settings, opened: Opened | None) -> A
     gate = Gate(database, key=key, local=settings.local, clock=conductor.clock)
     feed = Feed(database, conductor.clock)
     builtin = BuiltinFamilies(database, conductor.clock)
-    courier = Courier(
+    webhooks = WebhookDelivery(
         database,
         clock=conductor.clock,
         secret=settings.webhook_secret,
@@ -205,7 +205,7 @@ async def _serving(app: FastAPI, settings: Settings, opened: Opened | None) -> A
         feed=feed,
         gate=gate,
         builtin=builtin,
-        courier=courier,
+        webhooks=webhooks,
         collector=collector,
         metrics=metrics,
     )
@@ -215,7 +215,7 @@ async def _serving(app: FastAPI, settings: Settings, opened: Opened | None) -> A
         sweep_s = min(LONGEST_SWEEP_S, settings.lease_s / SWEEPS_PER_LEASE)
         chores = [
             Chore(name="sweep", every_s=sweep_s, work=conductor.sweep),
-            Chore(name="messages", every_s=MESSAGES_S, work=courier.run),
+            Chore(name="messages", every_s=MESSAGES_S, work=webhooks.run),
             Chore(name="collect", every_s=COLLECT_S, work=collector.run),
             Chore(name="tokens", every_s=TOKENS_S, work=gate.note_used),
         ]

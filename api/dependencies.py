@@ -14,7 +14,7 @@ from api.periodic import Collector
 from api.scheduler.conductor import Conductor
 from api.scheduler.wakeup import Wakeup
 from api.settings import Settings
-from api.webhooks.delivery import Courier
+from api.webhooks.delivery import WebhookDelivery
 from db.engine.session import Database
 from db.repositories.artefacts import Artefacts
 
@@ -29,7 +29,7 @@ class Service:
     artefacts: Artefacts
     wakeup: Wakeup
     feed: Feed
-    courier: Courier
+    webhooks: WebhookDelivery
     collector: Collector
     metrics: Metrics
     gate: Gate

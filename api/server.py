@@ -11,7 +11,7 @@ from uvicorn.lifespan.on import LifespanOn, LifespanSendMessage
 from api.app import create_app, open_database
 from api.dependencies import Service
 from api.logs import configure
-from api.middleware.connections import Punctual, raise_limit
+from api.middleware.connections import TimedProtocol, raise_limit
 from api.settings import Settings
 from api.warm_up import learn_to_judge, settle
 from db.engine.ownership import Ownership
@@ -70,7 +70,7 @@ def serve(settings: Settings, announce: Callable[[str], None] = lambda url: None
         app = create_app(settings, opened=opened)
         config = uvicorn.Config(
             app,
-            http=Punctual,
+            http=TimedProtocol,
             log_config=None,
             access_log=False,
             timeout_graceful_shutdown=GRACE_S,

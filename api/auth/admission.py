@@ -43,7 +43,7 @@ FAILURES = Rate(per_s=0.1, burst=10)
 """Invalid tokens per address, sign-in form included: ten at once, then one every ten seconds."""
 
 
-class Door:
+class Admission:
     """Middleware that identifies the caller, or answers with a refusal.
 
     Args:

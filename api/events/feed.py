@@ -9,7 +9,7 @@ from itertools import dropwhile
 import structlog
 from starlette.concurrency import run_in_threadpool
 
-from api.events.stream import BATCH, Happening, read_batch
+from api.events.stream import BATCH, ServerEvent, read_batch
 from api.scheduler.active import Clock
 from api.scheduler.wakeup import Wakeup, set_within
 from db.engine.events import Events, Place
@@ -37,7 +37,7 @@ class Feed:
         self._database = database
         self._clock = clock
         self._news = Wakeup()
-        self._recent: deque[tuple[Place, Sequence[Happening]]] = deque()
+        self._recent: deque[tuple[Place, Sequence[ServerEvent]]] = deque()
         self._since: Place | None = None
         self._head = Place()
         self._listeners = 0
@@ -47,7 +47,7 @@ class Feed:
         """End every stream, because the service is stopping."""
         self._news.close()
 
-    async def follow(self, after: Place, *, search_id: int | None = None) -> AsyncIterator[Sequence[Happening]]:
+    async def follow(self, after: Place, *, search_id: int | None = None) -> AsyncIterator[Sequence[ServerEvent]]:
         """Yield batches of events after a place, of one search or all, until the feed is closed.
 
         An empty batch comes at least once a minute, so that the caller can check the age of the stream.
@@ -93,7 +93,7 @@ class Feed:
             self._recent.clear()
             self._news.wake()
 
-    def _remember(self, batch: Sequence[Happening]) -> None:
+    def _remember(self, batch: Sequence[ServerEvent]) -> None:
         self._recent.append((self._head, batch))
         self._head = batch[-1].place
         if len(self._recent) > KEPT_BATCHES:
@@ -101,14 +101,14 @@ class Feed:
             self._since = self._recent[0][0]
         self._news.wake()
 
-    def _remembered(self, after: Place) -> list[Happening] | None:
+    def _remembered(self, after: Place) -> list[ServerEvent] | None:
         """Return the kept events after a place; None if they are no longer kept."""
         if self._since is None or after < self._since:
             return None
         heard = dropwhile(lambda kept: kept[1][-1].place <= after, self._recent)
         return [one for _, batch in heard for one in batch if one.place > after]
 
-    def _read(self, after: Place, search_id: int | None) -> list[Happening]:
+    def _read(self, after: Place, search_id: int | None) -> list[ServerEvent]:
         with self._database.read() as session:
             return read_batch(session, after, self._clock(), search_id=search_id)
 

@@ -30,7 +30,7 @@ BATCH = 500
 
 
 @dataclass(frozen=True, kw_only=True)
-class Happening:
+class ServerEvent:
     """One server-sent event, serialised.
 
     Attributes:
@@ -47,7 +47,7 @@ class Happening:
 
 def read_batch(
     session: Session, after: Place, now: datetime, *, search_id: int | None = None, limit: int = BATCH
-) -> list[Happening]:
+) -> list[ServerEvent]:
     """Read the events after a place, at most `limit` rows.
 
     A search or worker with several rows comes once, after the trials.
@@ -59,19 +59,19 @@ def read_batch(
     workers = dict.fromkeys(row.worker_id for row in rows if row.worker_id is not None)
     return [
         *_trials(session, rows),
-        *search_happenings(session, list(dict.fromkeys(row.search_id for row in rows if row.search_id)), now, end),
+        *search_events(session, list(dict.fromkeys(row.search_id for row in rows if row.search_id)), now, end),
         *_readable(list(workers), lambda ids: [_worker(worker, end) for worker in Fleet(session).some(ids)])[0],
     ]
 
 
-def search_happenings(session: Session, search_ids: Sequence[int], now: datetime, place: Place) -> list[Happening]:
+def search_events(session: Session, search_ids: Sequence[int], now: datetime, place: Place) -> list[ServerEvent]:
     """Return one event per search with its current state."""
     read, unreadable = _readable(search_ids, lambda ids: search_summaries(session, ids, now))
     standing = {event.id: event for event in read}
     return [
-        Happening(place=place, name="search", data=_json(SearchEvent, standing[search_id]), search_id=search_id)
+        ServerEvent(place=place, name="search", data=_json(SearchEvent, standing[search_id]), search_id=search_id)
         if search_id in standing
-        else Happening(place=place, name="deleted", data=f'{{"id":{search_id}}}', search_id=search_id)
+        else ServerEvent(place=place, name="deleted", data=f'{{"id":{search_id}}}', search_id=search_id)
         for search_id in search_ids
         if search_id not in unreadable
     ]
@@ -94,7 +94,7 @@ def _readable(ids: Sequence[Id], read: Callable[[Sequence[Id]], Iterable[Found]]
     return [one for found, _ in parts for one in found], {each for _, failed in parts for each in failed}
 
 
-def _trials(session: Session, rows: Sequence[EventRow]) -> list[Happening]:
+def _trials(session: Session, rows: Sequence[EventRow]) -> list[ServerEvent]:
     ended = [row for row in rows if row.trial_id is not None]
     archive = Archive(session)
     told, _ = _readable(
@@ -103,7 +103,7 @@ def _trials(session: Session, rows: Sequence[EventRow]) -> list[Happening]:
     )
     trials = dict(told)
     return [
-        Happening(place=place_of(row), name="trial", data=trials[row.trial_id], search_id=row.search_id)
+        ServerEvent(place=place_of(row), name="trial", data=trials[row.trial_id], search_id=row.search_id)
         for row in ended
         if row.trial_id in trials
     ]
@@ -131,7 +131,7 @@ def _trial(row: TrialRow) -> str:
     return _json(TrialEvent, event)
 
 
-def _worker(row: WorkerRow, place: Place) -> Happening:
+def _worker(row: WorkerRow, place: Place) -> ServerEvent:
     event = WorkerEvent(
         id=row.id,
         name=row.name,
@@ -140,7 +140,7 @@ def _worker(row: WorkerRow, place: Place) -> Happening:
         drain=row.drain,
         seen_at=row.seen_at,
     )
-    return Happening(place=place, name="worker", data=_json(WorkerEvent, event))
+    return ServerEvent(place=place, name="worker", data=_json(WorkerEvent, event))
 
 
 def _json(kind: type, event: object) -> str:

@@ -12,7 +12,7 @@ HEADERS_S = 20.0
 """Seconds for the headers of a request to arrive, counted from the connection or their first byte."""
 
 
-class Punctual(H11Protocol):
+class TimedProtocol(H11Protocol):
     """Closes connections on which no request arrives, for which uvicorn would wait for ever."""
 
     _due: asyncio.TimerHandle | None = None

@@ -16,7 +16,7 @@ LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 READS = frozenset({"GET", "HEAD"})
 
 
-class OwnOrigin:
+class OriginCheck:
     """Middleware that refuses unknown host names, and writes on behalf of another site.
 
     Args:

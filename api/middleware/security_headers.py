@@ -17,7 +17,7 @@ HEADERS = {
 KEEP_SECURE = "max-age=31536000"
 
 
-class CarefulHeaders:
+class SecurityHeaders:
     """Middleware that adds security headers that an answer lacks."""
 
     def __init__(self, app: ASGIApp) -> None:

@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from api.auth.caller import caller
 from api.auth.permission import allow
 from api.dependencies import Service, ServiceDep
-from api.events.stream import Happening, search_happenings
+from api.events.stream import ServerEvent, search_events
 from api.http.routing import rest_router
 from api.schemas import Id
 from db.engine.events import Events, Place
@@ -98,14 +98,14 @@ async def _events(service: Service, place: Place | None, search_id: int | None) 
             return
 
 
-def _begin(service: Service, place: Place | None, search_id: int | None) -> tuple[Place, bool, Sequence[Happening]]:
+def _begin(service: Service, place: Place | None, search_id: int | None) -> tuple[Place, bool, Sequence[ServerEvent]]:
     """Return where to begin, whether earlier events are lost to this client, and the current states."""
     with service.database.read() as session:
         events = Events(session)
         lost = place is not None and not events.keeps(place)
         start = events.last() if place is None or lost else place
         ids = list(Archive(session).unfinished()) if search_id is None else [search_id]
-        return start, lost, search_happenings(session, ids, service.conductor.clock(), start)
+        return start, lost, search_events(session, ids, service.conductor.clock(), start)
 
 
 def _look_up(service: Service, search_id: int) -> None:
@@ -113,5 +113,5 @@ def _look_up(service: Service, search_id: int) -> None:
         Archive(session).search(search_id)
 
 
-def _sent(happening: Happening) -> ServerSentEvent:
-    return ServerSentEvent(event=happening.name, raw_data=happening.data, id=str(happening.place))
+def _sent(event: ServerEvent) -> ServerSentEvent:
+    return ServerSentEvent(event=event.name, raw_data=event.data, id=str(event.place))

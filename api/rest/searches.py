@@ -41,7 +41,7 @@ def create_search(body: SearchRequest, service: ServiceDep) -> SearchView:
     """Start a search of a built-in or registered family. A connected worker must offer the device."""
     if body.family is not None:
         service.builtin.ensure()
-    webhook = None if body.webhook is None else service.courier.accepted(body.webhook)
+    webhook = None if body.webhook is None else service.webhooks.accepted(body.webhook)
     return _view(service, service.conductor.orders.submit(body, webhook))
 
 

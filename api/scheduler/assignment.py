@@ -7,8 +7,8 @@ from api.failures import Failures
 from api.scheduler import claims
 from api.scheduler.active import Clock
 from api.scheduler.claims import Slot
-from api.scheduler.queue import Desk, Want
-from api.scheduler.registry import Roster
+from api.scheduler.queue import WorkQueue, WorkRequest
+from api.scheduler.registry import Registry
 from api.schemas import LeaseReply
 from db.engine.session import Database
 from db.repositories.archive import Archive
@@ -28,8 +28,8 @@ class Dispatch:
     def __init__(
         self,
         database: Database,
-        roster: Roster,
-        desk: Desk,
+        registry: Registry,
+        queue: WorkQueue,
         clock: Clock,
         *,
         lease_s: float,
@@ -38,8 +38,8 @@ class Dispatch:
     ) -> None:
         self._failures = failures
         self._database = database
-        self._roster = roster
-        self._desk = desk
+        self._registry = registry
+        self._queue = queue
         self._clock = clock
         self._lease_s = lease_s
         self._connected_since = connected_since
@@ -71,13 +71,13 @@ class Dispatch:
         )
 
         def add(search_id: int) -> None:
-            if len(leases) < count and search_id not in unable and self._roster.fits(search_id, slot.device):
-                leases.extend(self._desk.claim(search_id, Want(slot=slot, count=count - len(leases))))
+            if len(leases) < count and search_id not in unable and self._registry.fits(search_id, slot.device):
+                leases.extend(self._queue.claim(search_id, WorkRequest(slot=slot, count=count - len(leases))))
 
         self._failures.each(searches, add, key=lambda search_id: search_id)
         return LeaseReply(leases=leases, drain=False)
 
     def _again(self, search_id: int, slot: Slot, attempt_id: int) -> list[Lease]:
         """Return the lease that an earlier, lost answer granted."""
-        with self._roster.turn(search_id) as turn:
+        with self._registry.turn(search_id) as turn:
             return [] if turn is None else claims.again(turn, slot, attempt_id, self._clock())

@@ -23,7 +23,7 @@ class _Request(Generic[Asked, Given]):
     served: bool = False
 
 
-class Together(Generic[Asked, Given]):
+class Batcher(Generic[Asked, Given]):
     """Batches of requests by search. Safe to share between threads.
 
     A batch costs one transaction for any number of requests. While one runs, further requests gather, and the next
@@ -39,7 +39,7 @@ class Together(Generic[Asked, Given]):
         self._waiting: dict[int, list[_Request[Asked, Given]]] = {}
         self._lock = threading.Lock()
 
-    def ask(self, search_id: int, asked: Asked) -> Given:
+    def submit(self, search_id: int, asked: Asked) -> Given:
         """Return the answer to this request, or raise what `serve` raised for it."""
         request: _Request[Asked, Given] = _Request(asked)
         if not self._first(search_id, request):

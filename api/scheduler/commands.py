@@ -9,7 +9,7 @@ from api.families.catalogue import Catalogue
 from api.families.provenance import refuse_edited
 from api.scheduler import ablation, lifecycle
 from api.scheduler.active import Clock
-from api.scheduler.registry import Roster
+from api.scheduler.registry import Registry
 from api.scheduler.submission import terms_of
 from api.scheduler.transaction import Turn
 from api.schemas import SearchRequest
@@ -25,7 +25,7 @@ from evo.search.lifecycle import Command, transition
 log = structlog.get_logger("conductor")
 
 
-class Orders:
+class Commands:
     """Carries out commands. Methods may be called from any thread.
 
     Args:
@@ -36,14 +36,14 @@ class Orders:
         self,
         database: Database,
         catalogue: Catalogue,
-        roster: Roster,
+        registry: Registry,
         clock: Clock,
         *,
         connected_since: Callable[[], datetime],
     ) -> None:
         self._database = database
         self._catalogue = catalogue
-        self._roster = roster
+        self._registry = registry
         self._clock = clock
         self._connected_since = connected_since
 
@@ -77,7 +77,7 @@ class Orders:
         Raises:
             NotFound, Conflict: no such search, or the command does not fit its state.
         """
-        with self._roster.turn(search_id) as turn:
+        with self._registry.turn(search_id) as turn:
             if turn is not None:
                 if transition(turn.active.state, command) != turn.active.state:
                     self._obey(turn, command)

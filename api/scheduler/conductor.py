@@ -17,11 +17,11 @@ from api.families.catalogue import Catalogue
 from api.scheduler import lifecycle
 from api.scheduler.active import Clock, Lost, nothing_lost, utc_now
 from api.scheduler.assignment import Dispatch
-from api.scheduler.commands import Orders
-from api.scheduler.expiry import Losses
-from api.scheduler.queue import Desk, Taken
-from api.scheduler.registry import Roster, stuck
-from api.scheduler.reports import Intake, answer
+from api.scheduler.commands import Commands
+from api.scheduler.expiry import Expiry
+from api.scheduler.queue import Taken, WorkQueue
+from api.scheduler.registry import Registry, stuck
+from api.scheduler.reports import ResultReceiver, answer
 from api.schemas import LeaseReply, Receipt
 from db.engine.session import Database
 from db.engine.signals import WORK
@@ -70,18 +70,18 @@ class Conductor:
         self.catalogue = Catalogue()
         self.lease_s = lease_s
         self.clock = clock
-        self.roster = Roster(database, self.catalogue, clock, lost_s)
+        self.registry = Registry(database, self.catalogue, clock, lost_s)
         self._lost_s = lost_s
         self._settled_s = lost_s()
-        desk = Desk(self.roster, clock)
-        self.orders = Orders(database, self.catalogue, self.roster, clock, connected_since=self.connected_since)
-        self._losses = Losses(self.roster, clock)
-        self._intake = Intake(database, desk)
-        self._failures = Failures("search", lambda search_id, reason: self.roster.fail(search_id, stuck(reason)))
+        queue = WorkQueue(self.registry, clock)
+        self.orders = Commands(database, self.catalogue, self.registry, clock, connected_since=self.connected_since)
+        self._expiry = Expiry(self.registry, clock)
+        self._receiver = ResultReceiver(database, queue)
+        self._failures = Failures("search", lambda search_id, reason: self.registry.fail(search_id, stuck(reason)))
         self._dispatch = Dispatch(
             database,
-            self.roster,
-            desk,
+            self.registry,
+            queue,
             clock,
             lease_s=lease_s,
             connected_since=self.connected_since,
@@ -154,7 +154,7 @@ class Conductor:
             Fleet(session).leave(worker_id, self.clock(), incarnation=incarnation)
             held = [(attempt.id, attempt.job.search_id) for attempt in Leases(session).held_by(worker_id)]
         self._failures.each(
-            held, lambda each: self._losses.release(*each, reason="the worker left"), key=lambda each: each[1]
+            held, lambda each: self._expiry.release(*each, reason="the worker left"), key=lambda each: each[1]
         )
         log.info("worker left", worker=worker_id, released=len(held))
 
@@ -236,7 +236,7 @@ class Conductor:
         """
         with self.database.read() as session:
             search_id = Leases(session).attempt(attempt_id, token).job.search_id
-        self._losses.release(attempt_id, search_id, reason, unfit=unfit)
+        self._expiry.release(attempt_id, search_id, reason, unfit=unfit)
 
     def sweep(self) -> None:
         """Expire leases and apply all time limits. Called every few seconds."""
@@ -279,7 +279,7 @@ class Conductor:
             if missed_s < 0.0 and not others:
                 Deliveries(session).bring_forward(timedelta(seconds=-missed_s))
         if missed_s != 0.0 and not ran_on:
-            self._failures.each(self.roster.revisions(), self._settle_clock, key=lambda search_id: search_id)
+            self._failures.each(self.registry.revisions(), self._settle_clock, key=lambda search_id: search_id)
 
     def _ran_meanwhile(self, session: Session, missed_s: float) -> bool:
         """Return True if another process ran the searches while this one did not.
@@ -290,7 +290,7 @@ class Conductor:
         return missed_s < 0.0 or (alive_at is not None and (self.clock() - alive_at).total_seconds() < missed_s / 2.0)
 
     def _settle_clock(self, search_id: int) -> None:
-        with self.roster.turn(search_id) as turn:
+        with self.registry.turn(search_id) as turn:
             if turn is not None:
                 turn.active.settle_clock(Archive(turn.session).search(search_id), self.clock())
 
@@ -306,7 +306,7 @@ class Conductor:
             raise
 
     def _take(self, deliveries: Sequence[Delivery]) -> list[Taken]:
-        taken, told = self._intake.take(deliveries)
+        taken, told = self._receiver.take(deliveries)
         self._failures.each(told, self._advance_one, key=lambda search_id: search_id)
         return taken
 
@@ -315,19 +315,19 @@ class Conductor:
 
         def lose(lease: tuple[int, int]) -> None:
             attempt_id, search_id = lease
-            self._losses.lose(attempt_id, search_id, how)
+            self._expiry.lose(attempt_id, search_id, how)
             self._advance_one(search_id)
 
         self._failures.each(leases, lose, key=lambda lease: lease[1])
 
     def _advance_all(self) -> None:
         def advance(search: tuple[int, int]) -> None:
-            if self.roster.is_due(*search):
+            if self.registry.is_due(*search):
                 self._advance_one(search[0])
 
-        self._failures.each(self.roster.revisions().items(), advance, key=lambda search: search[0])
+        self._failures.each(self.registry.revisions().items(), advance, key=lambda search: search[0])
 
     def _advance_one(self, search_id: int) -> None:
-        with self.roster.turn(search_id) as turn:
+        with self.registry.turn(search_id) as turn:
             if turn is not None:
                 lifecycle.follow(turn, self.clock())

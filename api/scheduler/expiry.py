@@ -6,7 +6,7 @@ from datetime import datetime
 import structlog
 
 from api.scheduler.active import Clock
-from api.scheduler.registry import Roster
+from api.scheduler.registry import Registry
 from api.scheduler.results import confirmed, end_trial
 from api.scheduler.transaction import Turn
 from db.engine.events import Events
@@ -19,16 +19,16 @@ from evo.trial.outcome import Abandoned
 log = structlog.get_logger("conductor")
 
 
-class Losses:
+class Expiry:
     """Ends leases without a result. All methods may be called from any thread."""
 
-    def __init__(self, roster: Roster, clock: Clock) -> None:
-        self._roster = roster
+    def __init__(self, registry: Registry, clock: Clock) -> None:
+        self._registry = registry
         self._clock = clock
 
     def release(self, attempt_id: int, search_id: int, reason: str, *, unfit: bool = False) -> None:
         """Queue the job again. If the worker is unfit, the search shows the reason."""
-        with self._roster.turn(search_id) as turn:
+        with self._registry.turn(search_id) as turn:
             attempt = None if turn is None else Leases(turn.session).live_or_none(attempt_id)
             if turn is None or attempt is None:
                 return
@@ -43,7 +43,7 @@ class Losses:
 
     def lose(self, attempt_id: int, search_id: int, how: AttemptState) -> None:
         """End the lease of a lost worker: queue the job again, or give it up after too many losses."""
-        with self._roster.turn(search_id) as turn:
+        with self._registry.turn(search_id) as turn:
             if turn is None:
                 return
             now = self._clock()

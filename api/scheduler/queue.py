@@ -10,9 +10,9 @@ from sqlalchemy.exc import IntegrityError
 
 from api.scheduler import claims, lifecycle
 from api.scheduler.active import Clock
-from api.scheduler.batching import Together
+from api.scheduler.batching import Batcher
 from api.scheduler.claims import Slot, StrategyFailed
-from api.scheduler.registry import Roster
+from api.scheduler.registry import Registry
 from api.scheduler.results import Ruling, settle
 from api.scheduler.transaction import Turn
 from api.schemas import Receipt
@@ -33,7 +33,7 @@ MAX_RACES = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Want:
+class WorkRequest:
     """Request for up to `count` jobs of one search for a slot."""
 
     slot: Slot
@@ -41,7 +41,7 @@ class Want:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HandIn:
+class SearchResults:
     """Results for one search, each with the ruling on its samples."""
 
     results: Sequence[tuple[Delivery, Ruling]]
@@ -55,42 +55,42 @@ class Settled:
     due: bool
 
 
-class Desk:
+class WorkQueue:
     """Takes results before it hands out work, so that proposals use them. Safe to share between threads."""
 
-    def __init__(self, roster: Roster, clock: Clock) -> None:
-        self._roster = roster
+    def __init__(self, registry: Registry, clock: Clock) -> None:
+        self._registry = registry
         self._clock = clock
-        self._together: Together[Want | HandIn, list[Lease] | Settled] = Together(self._serve)
+        self._batcher: Batcher[WorkRequest | SearchResults, list[Lease] | Settled] = Batcher(self._serve)
 
-    def claim(self, search_id: int, want: Want) -> list[Lease]:
+    def claim(self, search_id: int, want: WorkRequest) -> list[Lease]:
         """Return leases on jobs of a search for a slot."""
-        return cast(list[Lease], self._together.ask(search_id, want))
+        return cast(list[Lease], self._batcher.submit(search_id, want))
 
-    def hand_in(self, search_id: int, results: HandIn) -> Settled:
+    def hand_in(self, search_id: int, results: SearchResults) -> Settled:
         """Store results for a search and return their receipts."""
-        return cast(Settled, self._together.ask(search_id, results))
+        return cast(Settled, self._batcher.submit(search_id, results))
 
-    def _serve(self, search_id: int, requests: Sequence[Want | HandIn]) -> list[list[Lease] | Settled]:
+    def _serve(self, search_id: int, requests: Sequence[WorkRequest | SearchResults]) -> list[list[Lease] | Settled]:
         for _ in range(MAX_RACES):
             try:
-                with self._roster.turn(search_id) as turn:
+                with self._registry.turn(search_id) as turn:
                     return self._all(turn, requests) if turn else [_ended(search_id, each) for each in requests]
             except StrategyFailed as error:
                 if len(requests) > 1:
                     raise  # then each is served alone, so that no valid result is lost
-                self._roster.fail(search_id, str(error))
+                self._registry.fail(search_id, str(error))
             except IntegrityError:
                 log.warning("turn lost a race", search=search_id)
         reason = f"search {search_id} keeps being changed by other processes: try again"
         raise StoreUnavailable(reason, public=reason)
 
-    def _all(self, turn: Turn, requests: Sequence[Want | HandIn]) -> list[list[Lease] | Settled]:
-        settled = iter(self._settled(turn, [each for each in requests if isinstance(each, HandIn)]))
-        leases = iter(self._leases(turn, [each for each in requests if isinstance(each, Want)]))
-        return [next(settled) if isinstance(each, HandIn) else next(leases) for each in requests]
+    def _all(self, turn: Turn, requests: Sequence[WorkRequest | SearchResults]) -> list[list[Lease] | Settled]:
+        settled = iter(self._settled(turn, [each for each in requests if isinstance(each, SearchResults)]))
+        leases = iter(self._leases(turn, [each for each in requests if isinstance(each, WorkRequest)]))
+        return [next(settled) if isinstance(each, SearchResults) else next(leases) for each in requests]
 
-    def _settled(self, turn: Turn, given: Sequence[HandIn]) -> list[Settled]:
+    def _settled(self, turn: Turn, given: Sequence[SearchResults]) -> list[Settled]:
         if not given:
             return []
         now = self._clock()
@@ -102,7 +102,7 @@ class Desk:
         due = lifecycle.is_due(turn.active, now)
         return [Settled(taken=each, due=due and place == 0) for place, each in enumerate(taken)]
 
-    def _leases(self, turn: Turn, wants: Sequence[Want]) -> list[list[Lease]]:
+    def _leases(self, turn: Turn, wants: Sequence[WorkRequest]) -> list[list[Lease]]:
         if not wants or turn.active.state not in {"running", "stopping", "ablating"}:
             return [[] for _ in wants]
         lifecycle.follow(turn, self._clock())
@@ -128,8 +128,8 @@ def _settle(turn: Turn, attempt: AttemptRow, delivery: Delivery, ruling: Ruling,
     return Receipt()
 
 
-def _ended(search_id: int, request: Want | HandIn) -> list[Lease] | Settled:
-    if isinstance(request, Want):
+def _ended(search_id: int, request: WorkRequest | SearchResults) -> list[Lease] | Settled:
+    if isinstance(request, WorkRequest):
         return []
     refusal = StaleLease(f"search {search_id} has ended: drop this work")
     return Settled(taken=[refusal] * len(request.results), due=False)

@@ -27,7 +27,7 @@ def stuck(reason: str) -> str:
     return f"the service could not continue it: {reason} (its log says more)"
 
 
-class Roster:
+class Registry:
     """Unfinished searches in memory, which can always be rebuilt from the database. Safe to share between threads."""
 
     def __init__(self, database: Database, catalogue: Catalogue, clock: Clock, lost_s: Lost = nothing_lost) -> None:

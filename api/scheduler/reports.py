@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from api.scheduler.queue import REPEATED, Desk, HandIn, Taken
+from api.scheduler.queue import REPEATED, SearchResults, Taken, WorkQueue
 from api.scheduler.results import ruled
 from api.scheduler.validation import check
 from api.schemas import Receipt
@@ -13,19 +13,19 @@ from evo.errors import InvalidInput, NotFound
 from evo.messages.job import Answer, Delivery
 
 
-class Intake:
+class ResultReceiver:
     """Takes deliveries of results. Safe to share between threads."""
 
-    def __init__(self, database: Database, desk: Desk) -> None:
+    def __init__(self, database: Database, queue: WorkQueue) -> None:
         self._database = database
-        self._desk = desk
+        self._queue = queue
 
     def take(self, deliveries: Sequence[Delivery]) -> tuple[list[Taken], list[int]]:
         """Return the receipt of each report, and the searches that must run `api.scheduler.lifecycle.advance`."""
         taken: dict[int, Taken] = {}
         due: list[int] = []
         for search_id, places in self._sorted(deliveries, taken).items():
-            settled = self._desk.hand_in(search_id, self._judged(search_id, [deliveries[each] for each in places]))
+            settled = self._queue.hand_in(search_id, self._judged(search_id, [deliveries[each] for each in places]))
             taken.update(zip(places, settled.taken, strict=True))
             due += [search_id] if settled.due else []
         return [taken[place] for place in range(len(deliveries))], due
@@ -49,9 +49,9 @@ class Intake:
                 taken[place] = error
         return places
 
-    def _judged(self, search_id: int, deliveries: Sequence[Delivery]) -> HandIn:
+    def _judged(self, search_id: int, deliveries: Sequence[Delivery]) -> SearchResults:
         """Return the results with the rulings on their samples, computed outside any turn."""
-        return HandIn(
+        return SearchResults(
             results=[(each, ruled(self._database, search_id, each.attempt_id, each.report)) for each in deliveries]
         )
 

@@ -29,7 +29,7 @@ from db.repositories.deliveries import Deliveries, Unannounced
 from evo.errors import InvalidInput
 from evo.messages.event import SearchEvent
 
-log = structlog.get_logger("courier")
+log = structlog.get_logger("webhooks")
 
 Post = Callable[[Target, bytes, Mapping[str, str]], int]
 AT_ONCE = 8
@@ -39,7 +39,7 @@ PREFIX = "whsec_"
 """Prefix of a base64 secret."""
 
 
-class Courier:
+class WebhookDelivery:
     """Delivers messages. May run in several processes at once.
 
     Args:

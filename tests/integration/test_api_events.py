@@ -16,7 +16,7 @@ from sqlalchemy import delete
 import db.engine.events
 from api.events import feed
 from api.events.feed import Feed
-from api.events.stream import Happening, read_batch
+from api.events.stream import ServerEvent, read_batch
 from db.engine.events import Events, Place, place_of
 from db.models import EventRow
 from evo.errors import InvalidInput
@@ -125,7 +125,7 @@ def place_now(stage: Stage) -> Place:
         return Events(session).last()
 
 
-def batches(stage: Stage, *, limit: int) -> list[list[Happening]]:
+def batches(stage: Stage, *, limit: int) -> list[list[ServerEvent]]:
     """Return all events, read in batches."""
     found, place = [], Place()
     while True:
@@ -238,7 +238,7 @@ def test_many_listeners_get_the_same_events_from_one_reader(stage: Stage, monkey
     own = Feed(stage.database, lambda: stage.now)
     read = own._read
 
-    def counted(after: Place, search_id: int | None) -> list[Happening]:
+    def counted(after: Place, search_id: int | None) -> list[ServerEvent]:
         nonlocal reads
         reads += search_id is None
         return read(after, search_id)

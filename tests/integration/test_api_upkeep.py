@@ -24,7 +24,7 @@ from api.periodic import Collector
 from api.public import PublicUrl
 from api.schemas import SearchRequest, Webhook
 from api.webhooks import outbound
-from api.webhooks.delivery import Courier
+from api.webhooks.delivery import WebhookDelivery
 from api.webhooks.outbound import Target, is_public, target_of
 from db.repositories.archive import Archive
 from db.repositories.artefacts import Artefacts
@@ -61,13 +61,13 @@ class Receiver:
         return given
 
 
-def courier_of(stage: Stage, receiver: Receiver, public: PublicUrl | None = None) -> Courier:
-    return Courier(
+def courier_of(stage: Stage, receiver: Receiver, public: PublicUrl | None = None) -> WebhookDelivery:
+    return WebhookDelivery(
         stage.database, clock=lambda: stage.now, secret=None, private=False, public=public, send=receiver.send
     )
 
 
-def ended_with_hook(stage: Stage, courier: Courier) -> int:
+def ended_with_hook(stage: Stage, courier: WebhookDelivery) -> int:
     stage.register_family()
     stage.register_worker()
     request = SearchRequest.model_validate(
@@ -126,7 +126,7 @@ def test_message_of_a_dead_process_is_taken_over(stage: Stage) -> None:
     courier = courier_of(stage, receiver)
     ended_with_hook(stage, courier)
     with pytest.MonkeyPatch.context() as dying:
-        dying.setattr(Courier, "_deliver", lambda *_: None)
+        dying.setattr(WebhookDelivery, "_deliver", lambda *_: None)
         courier.run()
     courier.run()
     assert receiver.got == []

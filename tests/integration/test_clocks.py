@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from api.webhooks.delivery import Courier
+from api.webhooks.delivery import WebhookDelivery
 from db.repositories.fleet import Fleet
 from db.repositories.leases import StaleLease
 from db.repositories.turns import Turns
@@ -119,7 +119,7 @@ def test_workers_stay_connected_during_an_interruption_and_disconnect_after_it(s
 
 def test_message_is_not_delayed_when_the_clock_is_set_back(stage: Stage) -> None:
     receiver = Receiver(500, 200)
-    courier: Courier = courier_of(stage, receiver)
+    courier: WebhookDelivery = courier_of(stage, receiver)
     search = ended_with_hook(stage, courier)
     courier.run()
     stage.interrupt(-HOUR_S)

@@ -16,7 +16,7 @@ from api import failures
 from api.events.stream import read_batch
 from api.schemas import SearchRequest
 from api.webhooks import outbound
-from api.webhooks.delivery import Courier
+from api.webhooks.delivery import WebhookDelivery
 from api.webhooks.outbound import Target, post, target_of
 from db.engine.events import Place
 from db.models import Webhook
@@ -113,8 +113,8 @@ def submit_with_hook(stage: Stage, url: str) -> int:
     return search
 
 
-def courier(stage: Stage, send: Callable[..., int]) -> Courier:
-    return Courier(stage.database, clock=lambda: stage.now, secret=None, private=False, send=send)
+def courier(stage: Stage, send: Callable[..., int]) -> WebhookDelivery:
+    return WebhookDelivery(stage.database, clock=lambda: stage.now, secret=None, private=False, send=send)
 
 
 FAILURES = (UnicodeEncodeError("ascii", "ｌ", 0, 1, "no"), httpx.InvalidURL("no"), KeyError(1))

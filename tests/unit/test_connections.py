@@ -10,7 +10,7 @@ from uvicorn import Config
 from uvicorn.server import ServerState
 
 from api.events.listeners import MOST, Listeners
-from api.middleware.connections import HEADERS_S, Punctual
+from api.middleware.connections import HEADERS_S, TimedProtocol
 
 HEADERS = b"GET / HTTP/1.1\r\nHost: x\r\n"
 
@@ -24,11 +24,11 @@ def begun(task: Any, **_: Any) -> Mock:
     return Mock()
 
 
-def connection() -> tuple[Punctual, Mock, Mock]:
+def connection() -> tuple[TimedProtocol, Mock, Mock]:
     loop, transport = Mock(), Mock()
     loop.create_task.side_effect = begun
     transport.get_extra_info.return_value = None
-    made = Punctual(Config(nothing, log_config=None), ServerState(), {}, _loop=loop)  # type: ignore[arg-type]
+    made = TimedProtocol(Config(nothing, log_config=None), ServerState(), {}, _loop=loop)  # type: ignore[arg-type]
     made.connection_made(transport)
     return made, loop, transport
 

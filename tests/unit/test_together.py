@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from api.scheduler.batching import MOST, Together
+from api.scheduler.batching import MOST, Batcher
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -33,12 +33,12 @@ class Serving:
         return [search_id + each for each in asked]
 
 
-def served(together: Together[int, int], serving: Serving, asked: Sequence[int]) -> list[int | str]:
+def served(batcher: Batcher[int, int], serving: Serving, asked: Sequence[int]) -> list[int | str]:
     """Return the answers to requests made during the first batch."""
 
     def ask(each: int) -> int | str:
         try:
-            return together.ask(100, each)
+            return batcher.submit(100, each)
         except ValueError as error:
             return str(error)
 
@@ -46,7 +46,7 @@ def served(together: Together[int, int], serving: Serving, asked: Sequence[int])
         first = pool.submit(ask, 0)
         assert serving.begun.wait(10)
         answers = [pool.submit(ask, each) for each in asked]
-        wait_until(lambda: len(together._waiting[100]) == len(asked))
+        wait_until(lambda: len(batcher._waiting[100]) == len(asked))
         serving.go_on.set()
         assert first.result(10) == 100
         return [answer.result(10) for answer in answers]
@@ -54,28 +54,28 @@ def served(together: Together[int, int], serving: Serving, asked: Sequence[int])
 
 def test_requests_during_a_batch_share_the_next_one() -> None:
     serving = Serving()
-    together = Together(serving)
-    assert served(together, serving, range(1, 9)) == list(range(101, 109))
+    batcher = Batcher(serving)
+    assert served(batcher, serving, range(1, 9)) == list(range(101, 109))
     assert [len(turn) for turn in serving.turns] == [1, 8]
-    assert not together._waiting, "served requests leave nothing behind"
+    assert not batcher._waiting, "served requests leave nothing behind"
 
 
 def test_batch_size_is_limited() -> None:
     serving = Serving()
-    assert len(served(Together(serving), serving, range(1, MOST + 4))) == MOST + 3
+    assert len(served(Batcher(serving), serving, range(1, MOST + 4))) == MOST + 3
     assert [len(turn) for turn in serving.turns] == [1, MOST, 3]
 
 
 def test_failing_request_fails_alone() -> None:
     serving = Serving()
-    assert sorted(map(str, served(Together(serving), serving, [1, -1, 2]))) == ["101", "102", "minus one"]
+    assert sorted(map(str, served(Batcher(serving), serving, [1, -1, 2]))) == ["101", "102", "minus one"]
 
 
 def test_searches_do_not_wait_for_each_other() -> None:
     serving = Serving()
-    together = Together(serving)
+    batcher = Batcher(serving)
     with ThreadPoolExecutor(2) as pool:
-        answers = [pool.submit(together.ask, search_id, 1) for search_id in (100, 200)]
+        answers = [pool.submit(batcher.submit, search_id, 1) for search_id in (100, 200)]
         wait_until(lambda: len(serving.turns) == 2)
         serving.go_on.set()
         assert [answer.result(10) for answer in answers] == [101, 201]
@@ -85,4 +85,4 @@ def test_error_is_raised_in_the_thread_of_the_request() -> None:
     serving = Serving()
     serving.go_on.set()
     with pytest.raises(ValueError, match="minus one"):
-        Together(serving).ask(1, -1)
+        Batcher(serving).ask(1, -1)
