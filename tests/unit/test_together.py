@@ -85,4 +85,4 @@ def test_error_is_raised_in_the_thread_of_the_request() -> None:
     serving = Serving()
     serving.go_on.set()
     with pytest.raises(ValueError, match="minus one"):
-        Batcher(serving).ask(1, -1)
+        Batcher(serving).submit(1, -1)
