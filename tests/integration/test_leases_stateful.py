@@ -128,7 +128,7 @@ class Leasing(RuleBasedStateMachine):
     def every_memory_says_what_the_database_says(self) -> None:
         trials = self.stage.trials(self.search)
         for stage in self.stages:
-            with stage.conductor.roster.turn(self.search) as turn:
+            with stage.conductor.registry.turn(self.search) as turn:
                 if turn is None:
                     return
                 history = turn.active.search.history
