@@ -274,7 +274,7 @@ def test_cost_budget_ends_a_search(rest: Local, monkeypatch: pytest.MonkeyPatch)
     rest.report(rest.claim()[0])
     clock = rest.service.conductor.clock
     later = lambda: clock() + timedelta(seconds=2)  # noqa: E731
-    monkeypatch.setattr(rest.service.conductor._dispatch._desk, "_clock", later)
+    monkeypatch.setattr(rest.service.conductor._dispatch._queue, "_clock", later)
     rest.play()
     view = rest.http.get(f"/searches/{search}").json()
     assert view["reason"] == "cost"
