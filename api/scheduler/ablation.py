@@ -78,7 +78,7 @@ def _queue(session: Session, search: SearchRow, champion: ChampionRow, found: Se
             seed=_seed(search.seed, champion.id, first),
         )
         job = Leases(session).queue(search.id, payload, now=now)
-        ablations.ask(search.id, champion.id, job.id, some, now)
+        ablations.request(search.id, champion.id, job.id, some, now)
 
 
 def weighed(database: Database, search_id: int, report: AblateReport) -> tuple[Effect | None, ...]:

@@ -246,7 +246,7 @@ class Conductor:
             patient = Leases(session).patient_confirmations(self.clock())
         self._lose_all(expired, "expired")
         if patient:
-            self.database.signals.tell(WORK)
+            self.database.signals.notify(WORK)
         self._advance_all()
         with self.database.write() as session:
             Turns(session).note_alive(self.clock())

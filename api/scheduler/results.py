@@ -113,7 +113,7 @@ def end_trial(
     archive = Archive(turn.session)
     archive.end_trial(row, ended)
     if search.challengers.has_confirmed(trial.binary_digest):
-        archive.confirm_twin(row)
+        archive.confirm_duplicate(row)
     turn.ended.append(row.id)
     if full and search.most_pending != most_pending:
         announce(turn.session, WORK)

@@ -1,8 +1,8 @@
-"""Damage of a SQLite file that SQLite itself passes over: a file that was cut, and a write-ahead log with a gap.
+"""Detects damage that SQLite ignores: a truncated database file, and a write-ahead log with a gap.
 
-SQLite reads a log up to the first frame whose checksum is wrong and forgets the rest, since a crash may leave half a
-transaction there. A whole transaction behind such a frame is no such leftover: it was committed, and is lost. Formats:
-https://www.sqlite.org/fileformat2.html.
+SQLite reads a log up to the first frame with a wrong checksum and ignores the rest, because a crash may leave half a
+transaction there. A complete transaction after such a frame is not a leftover: it was committed and would be lost.
+File formats: https://www.sqlite.org/fileformat2.html.
 """
 
 import struct
@@ -17,25 +17,25 @@ from numpy.typing import NDArray
 
 LOG_HEADER, FRAME_HEADER = 32, 24
 MAGIC = 0x377F0682
-"""Of a log; the lowest bit says that checksums are taken over big-endian words."""
+"""First word of a log. Its lowest bit is set if checksums are computed over big-endian words."""
 AT_ONCE = 1024
-"""Frames whose checksums are worked out together."""
+"""Number of frames whose checksums are computed together."""
 SECOND_LOOK_S = 0.2
-"""Another program that writes to the file just now may be seen in the middle of it."""
+"""Seconds before damage is checked again, in case another program was writing to the file during the first check."""
 
 Sums = NDArray[np.uint32]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Log:
-    """A write-ahead log as far as its checksums hold.
+    """State of a write-ahead log, checked by its checksums.
 
     Attributes:
-        frames: that belong to it; behind them may be leftovers of an earlier one.
-        read: frames that SQLite will read.
-        lost: transactions behind those that were committed.
-        pages: numbers of the pages in committed transactions that can be read.
-        pages_after: size of the database in pages after the last of those; None: there is none.
+        frames: number of frames that belong to this log; leftovers of an earlier log may follow them.
+        read: number of frames that SQLite will read.
+        lost: number of committed transactions after those frames.
+        pages: page numbers in the committed transactions that can be read.
+        pages_after: size of the database in pages after the last of these transactions; None if there is none.
     """
 
     frames: int = 0
@@ -46,7 +46,7 @@ class Log:
 
 
 def damage(database: Path) -> str | None:
-    """Return what is damaged, or None."""
+    """Return a description of the damage, or None."""
     found = _damage(database)
     if found is not None:
         time.sleep(SECOND_LOOK_S)
@@ -67,12 +67,12 @@ def _damage(database: Path) -> str | None:
 
 
 def _cut(database: Path, log: Log) -> str | None:
-    """Look for pages that are neither whole in the file nor in the log."""
+    """Describe pages that are complete neither in the file nor in the log."""
     size = database.stat().st_size
     with database.open("rb") as file:
         header = file.read(100)
     if len(header) < 100 or not header.startswith(b"SQLite format 3\0"):
-        return None  # SQLite says so itself
+        return None  # SQLite reports this itself
     page_bytes = struct.unpack(">H", header[16:18])[0]
     page_bytes = 65536 if page_bytes == 1 else page_bytes
     pages, changes, valid_for = struct.unpack(">I", header[28:32])[0], header[24:28], header[92:96]
@@ -87,7 +87,7 @@ def _cut(database: Path, log: Log) -> str | None:
 
 
 def read_log(content: bytes) -> Log | None:
-    """Read a write-ahead log as SQLite does; None if it has frames and no header that holds."""
+    """Read a write-ahead log as SQLite does. Return None if it has frames but no valid header."""
     if len(content) < LOG_HEADER + FRAME_HEADER:
         return Log()
     magic, _, page_bytes, _, salt_1, salt_2, *sums = struct.unpack(">8I", content[:LOG_HEADER])
@@ -135,17 +135,17 @@ def _readable(frames: NDArray[np.uint8], heads: NDArray[np.int64], words: np.dty
 
 
 def _contributions(words: Sums) -> Sums:
-    """Return what each row adds to the two running sums; all is modulo 2**32.
+    """Return what each row adds to the two running checksums, modulo 2**32.
 
-    A step takes two words x, y: s0 += x + s1; s1 += y + s0. That is linear, so a row of n steps adds a sum of its words
-    with fixed weights to M**n times the state before it, where M = ((1, 1), (1, 2)).
+    A step takes two words x, y: s0 += x + s1; s1 += y + s0. This is linear: after a row of n steps the state is M**n
+    times the state before it, plus a sum of the row's words with fixed weights, where M = ((1, 1), (1, 2)).
     """
     return (words @ _weights(words.shape[1] // 2)).astype(np.uint32)
 
 
 @cache
 def _powers(steps: int) -> tuple[tuple[int, int, int, int], ...]:
-    """M**0 to M**steps, each as a, b, c, d."""
+    """Return M**0 to M**steps, each as its entries (a, b, c, d)."""
     powers = [(1, 0, 0, 1)]
     for _ in range(steps):
         a, b, c, d = powers[-1]
@@ -155,7 +155,7 @@ def _powers(steps: int) -> tuple[tuple[int, int, int, int], ...]:
 
 @cache
 def _weights(steps: int) -> Sums:
-    """Weights of a row's words, 2 * steps rows of two columns."""
+    """Return the weights of a row's words, shape (2 * steps, 2)."""
     rows = []
     for a, b, c, d in reversed(_powers(steps - 1)):
         rows += [((a + b) % 2**32, (c + d) % 2**32), (b, d)]

@@ -1,10 +1,11 @@
-"""Log of events, in an order that readers follow without missing any.
+"""Event log, numbered in commit order so that readers miss no event.
 
-An event is written in the transaction that made it true. A reader that goes by numbers sees all of them only if numbers
-are given in the order of commits: of two transactions at once, one with a lower number might commit behind the reader.
-Hence events are collected while a transaction works, and numbered as its last step, one transaction at a time
-(`db.engine.store.Store.number_events`). Numbers of the server's transactions would not do: a restored server counts
-anew, and one open transaction in another database of the server would hold back every event.
+An event is written in the transaction that made the change. Readers follow the log by event number. They see every
+event only if numbers follow the order of commits: with two concurrent transactions, the one with the lower number
+could otherwise commit after a reader has passed it. Events are therefore collected during a transaction and numbered
+as its last step, one transaction at a time (`db.engine.store.Store.number_events`). The server's own transaction ids
+are not used: a restored server starts counting again, and one open transaction in another database of the same server
+would delay every event.
 """
 
 import secrets
@@ -21,10 +22,10 @@ from evo.errors import InvalidInput
 EventKind: TypeAlias = Literal["trial", "search", "worker"]
 
 KEPT_EVENTS = 250_000
-"""How far back a reader may resume; older events are dropped."""
+"""Number of events kept; a reader can resume this far back."""
 
 MARK_BITS = 53
-"""Of an event's random mark: as many as every reader's numbers hold exactly."""
+"""Bits of an event's random mark; every reader's number type (JSON) holds them exactly."""
 
 _ADD = insert(table(EventRow))
 _COLLECTED = "events"
@@ -32,11 +33,11 @@ _COLLECTED = "events"
 
 @dataclass(frozen=True, order=True)
 class Place:
-    """A reader's place in the order of events; as text the id of a server-sent event.
+    """A reader's position in the event log; its text is the id of a server-sent event.
 
     Attributes:
-        number: of the last event that was read; 0 is before the first.
-        mark: that event's own, which tells it from another one of this number in a restored database.
+        number: number of the last event that was read; 0 is before the first event.
+        mark: random mark of that event; it differs from that of an event with the same number in a restored database.
     """
 
     number: int = 0
@@ -47,10 +48,10 @@ class Place:
 
     @classmethod
     def parse(cls, text: str, field: str) -> "Place":
-        """A place from its text.
+        """Parse a position from its text.
 
         Raises:
-            InvalidInput: it is none; names `field`.
+            InvalidInput: the text is not an event id; the error names `field`.
         """
         parts = text.split("-")
         if len(parts) != 2 or not all(part.isascii() and part.isdigit() and len(part) < 19 for part in parts):
@@ -59,7 +60,7 @@ class Place:
 
 
 class Events:
-    """Queries over one session; whoever opened the session commits."""
+    """Queries over one session; the code that opened the session commits."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -77,26 +78,26 @@ class Events:
         self.session.info.setdefault(_COLLECTED, []).extend(events)
 
     def after(self, place: Place, *, search_id: int | None = None, limit: int) -> Sequence[EventRow]:
-        """Events behind a place, in order; of one search, or all."""
+        """Return up to `limit` events after a position, in order, of one search or of all."""
         query = select(EventRow).where(EventRow.id > place.number)
         if search_id is not None:
             query = query.where(EventRow.search_id == search_id)
         return self.session.scalars(query.order_by(EventRow.id).limit(limit)).all()
 
     def last(self) -> Place:
-        """The place of a reader that wants only later events."""
+        """Return the position of the latest event, for a reader that wants only later ones."""
         latest = select(EventRow).order_by(EventRow.id.desc()).limit(1)
         return next((place_of(row) for row in self.session.scalars(latest)), Place())
 
     def keeps(self, place: Place) -> bool:
-        """Whether everything behind a place is still there, and the place is one of this log."""
+        """Return True if a position belongs to this log and no event after it was dropped."""
         if place == Place():
             return True
         row = self.session.get(EventRow, place.number)
         return row is not None and row.mark == place.mark
 
     def overdue(self) -> bool:
-        """Whether dropping old events is worth a transaction."""
+        """Return True if enough old events have accumulated to drop them."""
         first, last = self.session.execute(select(func.min(EventRow.id), func.max(EventRow.id))).one()
         return first is not None and last - first > 1.1 * KEPT_EVENTS
 
@@ -110,7 +111,7 @@ def place_of(row: EventRow) -> Place:
 
 
 def collected(session: Session) -> list[dict[str, Any]]:
-    """Return the events of a session that are not written yet, and forget them."""
+    """Return and clear the events of a session that are not written yet."""
     events: list[dict[str, Any]] = session.info.pop(_COLLECTED, [])
     return events
 

@@ -1,11 +1,11 @@
-"""Files that appear whole or not at all."""
+"""Atomic file writes."""
 
 import tempfile
 from pathlib import Path
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that a reader, or a crash at any moment, sees the old content or the new, never half of it."""
+    """Replace a file's content atomically: readers and crashes see the old content or the new, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as draft:
         try:

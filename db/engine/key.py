@@ -1,4 +1,4 @@
-"""The key of a local database: who can read this file owns the database anyway, so it opens every door."""
+"""Key file of a local database. It grants every role: users who can read the file can read the database as well."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ KEY_BYTES = 32
 
 
 def local_key(database: Path) -> str | None:
-    """The key, if a service made one and this user may read it."""
+    """Return the key if a service created one and this user may read it, else None."""
     for path in (_path(database), _path(database.expanduser().absolute().resolve())):  # it may be a symbolic link
         with contextlib.suppress(OSError, UnicodeDecodeError):
             if key := path.read_text(encoding="ascii").strip():
@@ -21,10 +21,10 @@ def local_key(database: Path) -> str | None:
 
 
 def ensure_key(database: Path) -> str:
-    """The key, made on first use and readable by its owner alone.
+    """Return the key. It is created on first use and readable only by its owner.
 
     Raises:
-        StoreUnavailable: the file beside the database cannot be written or read.
+        StoreUnavailable: the key file next to the database cannot be written or read.
     """
     path = _path(database)
     try:
@@ -41,7 +41,7 @@ def ensure_key(database: Path) -> str:
 
 
 def _make(path: Path) -> None:
-    """Of several processes that start together one makes it, and none sees half of it."""
+    """Create the key file atomically; if several processes start together, the first one wins."""
     with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", encoding="ascii") as draft:
         draft.write(secrets.token_hex(KEY_BYTES))
         draft.flush()

@@ -1,4 +1,4 @@
-"""Where a database is: a file of SQLite, or the URL of a PostgreSQL server."""
+"""Location of a database: an SQLite file or the URL of a PostgreSQL database."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,11 +14,11 @@ SCHEMES = ("postgresql://", "postgres://", "postgresql+psycopg://")
 
 @dataclass(frozen=True)
 class Location:
-    """Printed anywhere it shows no password: neither the URL's own nor one among its parameters.
+    """Location of a database. Its text contains no password: neither the URL's own nor one in its parameters.
 
     Attributes:
-        file: of SQLite; None for PostgreSQL.
-        server: the URL of a PostgreSQL database; None for SQLite.
+        file: path of an SQLite file; None for PostgreSQL.
+        server: URL of a PostgreSQL database; None for SQLite.
     """
 
     file: Path | None = None
@@ -26,10 +26,10 @@ class Location:
 
     @classmethod
     def of(cls, given: Union[str, Path, "Location"]) -> "Location":
-        """What a user named: a path, or a URL that begins with ``postgresql://``.
+        """Return the location given by a user: a path, or a URL that begins with ``postgresql://``.
 
         Raises:
-            InvalidInput: it begins as such a URL, and is none.
+            InvalidInput: the text begins like a PostgreSQL URL but is not a valid one.
         """
         if isinstance(given, Location):
             return given
@@ -45,12 +45,12 @@ class Location:
 
     @property
     def shared(self) -> bool:
-        """Whether several service processes may serve it at once."""
+        """True if several service processes can share the database (PostgreSQL)."""
         return self.server is not None
 
     @property
     def folder(self) -> Path | None:
-        """The folder of the file, where what belongs to it lies."""
+        """Folder of the SQLite file and the files that belong to it; None for PostgreSQL."""
         return None if self.file is None else self.file.parent
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""One service process for each database: a lock held for life, and an announcement of who holds it and where."""
+"""Ensures one service process per SQLite database: a lock file, and a file that announces the owner's address."""
 
 import contextlib
 import json
@@ -16,25 +16,25 @@ from db.engine.unavailable import StoreUnavailable
 from evo.errors import Conflict, EvoError
 
 LOCKS_FILES = sys.platform == "linux"
-"""Whether a lock on a whole file leaves SQLite's own locks on parts of it alone."""
+"""True where a lock on a whole file does not interfere with SQLite's own locks on byte ranges."""
 
 PATIENCE_S = 1.0
-"""How long taking a database waits: a process that only looks whether a service runs holds the lock for a moment."""
+"""Seconds to wait for the lock: a process that only checks for a running service holds it briefly."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Announcement:
-    """Where the service that owns a database can be reached; None until it listens."""
+    """Address and process id of the service that owns a database. `url` is None until the service listens."""
 
     url: str | None
     pid: int
 
 
 class Ownership:
-    """The right to serve one database. The operating system ends it with the process, however that ends.
+    """Exclusive right to serve one database. The operating system releases it when the process ends.
 
-    Two locks are held: one beside the file, which is there before the file is, and one on the file itself, which under
-    each of its names (hard links) has the same content, but another write-ahead log.
+    It consists of two locks. The lock file next to the database exists before the database does. The lock on the
+    database file itself covers hard links: they share the content, but each name has its own write-ahead log.
     """
 
     def __init__(self, database: Path, lock: IO[bytes]) -> None:
@@ -45,11 +45,11 @@ class Ownership:
 
     @classmethod
     def take(cls, database: Path) -> "Ownership":
-        """Become the one service of this database.
+        """Become the only service of this database.
 
         Raises:
-            Conflict: another process is; the message says which, and its address.
-            StoreUnavailable: the lock file beside the database cannot be written.
+            Conflict: another process serves it; the message names the process and its address.
+            StoreUnavailable: the lock file next to the database cannot be written.
         """
         database = _real(database)
         lock = _open_lock(database)
@@ -69,17 +69,17 @@ class Ownership:
         return ownership
 
     def hold_file(self) -> None:
-        """Lock the file itself, once it is there.
+        """Lock the database file itself, if it exists.
 
         Raises:
-            Conflict: a service runs on it under another name.
+            Conflict: a service runs on the same file under another name (hard link).
         """
         if self._file is not None or not LOCKS_FILES or not self._database.is_file():
             return
         try:
             file = self._database.open("rb")
         except OSError:
-            return  # whoever opens the database says why
+            return  # opening the database reports the reason
         if not _try_lock(file):
             file.close()
             raise Conflict(
@@ -89,7 +89,7 @@ class Ownership:
         self._file = file
 
     def announce(self, url: str | None) -> None:
-        """Tell other processes the address; they see the old announcement or the new one, never half of it."""
+        """Publish the address to other processes. The announcement file is replaced atomically."""
         announcement = Announcement(url=url, pid=os.getpid())
         try:
             write_whole(self._announced_at, json.dumps(asdict(announcement)).encode())
@@ -97,7 +97,7 @@ class Ownership:
             raise _unwritable(self._announced_at, error) from error
 
     def release(self) -> None:
-        """Withdraw the announcement and let another process take the database."""
+        """Remove the announcement and release the locks."""
         if not self._lock.closed:
             self._announced_at.unlink(missing_ok=True)
             self._close()
@@ -109,7 +109,7 @@ class Ownership:
 
 
 def running_service(database: Path) -> Announcement | None:
-    """The service that owns this database now, or None. What a killed one left behind does not count."""
+    """Return the service that owns this database now, or None. Files left by a killed service do not count."""
     database = _real(database)
     if not _lock_path(database).exists():
         return None
@@ -118,12 +118,13 @@ def running_service(database: Path) -> Announcement | None:
             return None
     announcement = _read(database)
     if announcement is not None and not psutil.pid_exists(announcement.pid):
-        return Announcement(url=None, pid=announcement.pid)  # of the owner before; the present one is about to write
+        # The file is the previous owner's; the new owner has not written its own yet.
+        return Announcement(url=None, pid=announcement.pid)
     return announcement
 
 
 def _real(database: Path) -> Path:
-    """Return the file that a path leads to: SQLite keeps its log beside that, whatever links there are."""
+    """Resolve symbolic links: SQLite keeps its write-ahead log next to the resolved file."""
     return database.expanduser().absolute().resolve()
 
 

@@ -1,4 +1,4 @@
-"""PostgreSQL: one database, any number of service processes."""
+"""PostgreSQL engine: one database shared by any number of service processes."""
 
 import contextlib
 import os
@@ -24,23 +24,23 @@ log = structlog.get_logger("database")
 
 CHANNEL = "kernel_evo"
 UPGRADE_LOCK = 0x6B65726E656C
-"""Key of the advisory lock that processes take to bring the schema up to date."""
+"""Key of the advisory lock that a process takes to upgrade the schema."""
 PRESENCE_LOCK = UPGRADE_LOCK + 1
-"""Key of the advisory lock that every process shares while it runs."""
+"""Key of the advisory lock that every service process shares while it runs."""
 NUMBERING_LOCK = UPGRADE_LOCK + 2
-"""Key of the advisory lock that a transaction holds from the numbering of its events to its end."""
+"""Key of the advisory lock that a transaction holds from numbering its events until it ends."""
 CONNECTIONS = 12
-"""Of one process at most, beside the one that listens: a few processes fit a server's default of 100."""
+"""Maximum connections per process, without the listener's. Several processes fit in a server's default of 100."""
 STALLED_S = 20
-"""A process that stops within a transaction (paused, swapped out) keeps others from a search for no longer."""
+"""Seconds after which the server ends an idle transaction, so that a paused process does not block others longer."""
 LOCK_WAIT_S = 10
-"""How long a statement waits for a row that another process holds."""
+"""Seconds a statement waits for a row that another process has locked."""
 CONNECT_S = 5
 RECONNECT_S = 1.0
 
 
 class PostgreSQL:
-    """See `db.engine.store.Store`. Readers see one state, that of their first statement."""
+    """Implements `db.engine.store.Store`. A read transaction sees the state at its first statement."""
 
     reads: dict[str, Any] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}  # noqa: RUF012 — the protocol's plain attribute
     looks: dict[str, Any] = {"isolation_level": "AUTOCOMMIT"}  # noqa: RUF012
@@ -59,7 +59,7 @@ class PostgreSQL:
             pool_size=CONNECTIONS,
             max_overflow=0,
             pool_timeout=LOCK_WAIT_S,
-            pool_use_lifo=True,  # a few connections that know the statements, rather than twelve in turn
+            pool_use_lifo=True,  # reuses the few connections that have prepared the statements
             query_cache_size=500,
         )
         event.listen(engine, "connect", _configure)
@@ -70,7 +70,7 @@ class PostgreSQL:
         refuse_foreign(str(self.location), inspect(connection).get_table_names())
 
     def rebuilding(self, connection: Connection) -> contextlib.AbstractContextManager[None]:
-        """The server alters tables in place."""
+        """Nothing to do: the server alters tables in place."""
         return contextlib.nullcontext()
 
     def number_events(self, session: Session) -> None:
@@ -91,7 +91,7 @@ class PostgreSQL:
         return StoreUnavailable(f"database {self.location}: {way_out} ({reason})", public=way_out)
 
     def may_have_committed(self, error: BaseException) -> bool:
-        """True where the connection was lost: the server may have committed, and only its answer is missing."""
+        """Return True if the connection was lost: the server may have committed without its reply arriving."""
         return isinstance(error, DBAPIError) and error.connection_invalidated
 
     def publish(self, session: Session, topics: Sequence[Topic]) -> None:
@@ -103,27 +103,30 @@ class PostgreSQL:
 
     def others(self, session: Session) -> bool:
         present = session.execute(_PRESENT, {"high": PRESENCE_LOCK >> 32, "low": PRESENCE_LOCK & 0xFFFFFFFF}).scalar()
-        return int(present or 0) > 1  # this one's listener is one of them
+        return int(present or 0) > 1  # this process's own listener is counted too
 
-    def listen(self, hearer: Callable[[Topic], None]) -> Callable[[], None]:
-        """Hear others from a thread of its own. While the server is away nothing is heard: who waits polls as well."""
-        return Listener(self._url, self._me, hearer).stop
+    def listen(self, subscriber: Callable[[Topic], None]) -> Callable[[], None]:
+        """Call `subscriber` for each notification, on a separate thread.
+
+        Notifications sent while the connection is down are lost, so waiting code must poll as well.
+        """
+        return Listener(self._url, self._me, subscriber).stop
 
 
 class Listener:
-    """A thread with a connection of its own, and a pipe that ends it."""
+    """Thread that receives notifications over its own connection; a pipe wakes it to stop."""
 
-    def __init__(self, url: URL, me: str, hearer: Callable[[Topic], None]) -> None:
+    def __init__(self, url: URL, me: str, subscriber: Callable[[Topic], None]) -> None:
         self._parameters = url.translate_connect_args(username="user", database="dbname") | dict(url.query)
         self._me = me
-        self._hearer = hearer
+        self._subscriber = subscriber
         self._stopping = threading.Event()
         self._woken, self._wake = os.pipe()
         self._thread = threading.Thread(target=self._run, name="listener", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Hear nothing from now on."""
+        """Stop receiving notifications and wait for the thread to end."""
         self._stopping.set()
         os.write(self._wake, b".")
         self._thread.join(2 * CONNECT_S)
@@ -138,10 +141,10 @@ class Listener:
                     connection.execute(f"LISTEN {CHANNEL}")
                     self._listen(connection)
             except psycopg.Error as error:
-                log.warning("database away", reason=str(error).strip().partition("\n")[0])
+                log.warning("connection to the database lost", reason=str(error).strip().partition("\n")[0])
                 self._stopping.wait(RECONNECT_S)
-            except Exception:  # one message that cannot be read must not end the listening
-                log.exception("listening failed, it begins again")
+            except Exception:  # one unreadable message must not end the thread
+                log.exception("the listener failed; it restarts")
                 self._stopping.wait(RECONNECT_S)
 
     def _listen(self, connection: "psycopg.Connection[Any]") -> None:
@@ -154,7 +157,7 @@ class Listener:
                 while (notice := connection.pgconn.notifies()) is not None:
                     sender, _, topic = notice.extra.decode().partition(" ")
                     if sender != self._me:
-                        self._hearer(topic)
+                        self._subscriber(topic)
 
 
 _CONNECT: dict[str, Any] = {
@@ -182,27 +185,27 @@ _NOTIFY = text("SELECT pg_notify(:channel, :payload)")
 
 
 def _configure(connection: "psycopg.Connection[Any]", _: Any) -> None:
-    """Set the session's limits by statement: poolers such as PgBouncer refuse them among the startup parameters."""
+    """Set the session's limits with a statement: poolers such as PgBouncer refuse them as startup parameters."""
     chosen = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in _SETTINGS.items())
     connection.execute(f"SELECT {chosen}")
-    connection.commit()  # an open transaction would undo them at its rollback
+    connection.commit()  # the rollback of an open transaction would undo them
 
 
 _WAYS_OUT = {
     "08": "the connection was refused or lost: check the server, a pooler in between (session mode), and the URL",
     "53": "the server has run out of connections, memory or disk: free some and try again",
-    "55": "another process holds what is needed, longer than usual: try again",
+    "55": "another process has held a needed lock for longer than usual: try again",
     "57": "the server is shutting down, or ended this connection: try again",
-    "40": "two processes were in each other's way: try again",
-    "25P03": "this process stood still for too long within a transaction, which was undone: try again",
-    "42501": "this user may not do that: let it own the database",
+    "40": "two processes changed the same rows at once: try again",
+    "25P03": "this process paused for too long within a transaction, which was rolled back: try again",
+    "42501": "this database user lacks a permission: make it the owner of the database",
 }
-"""By the beginning of PostgreSQL's error code."""
+"""Advice by the first characters of the SQLSTATE error code."""
 
 
 def _way_out(error: DBAPIError) -> str | None:
     code = getattr(error.orig, "sqlstate", None)
     if code is None:
         lost = error.connection_invalidated or isinstance(error.orig, psycopg.OperationalError)
-        return "it cannot be reached: check the server, and address, user and name in the URL" if lost else None
+        return "it cannot be reached: check the server, and the URL's address, user and database name" if lost else None
     return next((text for sign, text in _WAYS_OUT.items() if code.startswith(sign)), None)

@@ -1,4 +1,4 @@
-"""The schema's version: every database is brought up to date when it is opened, and a newer one is left alone."""
+"""Schema version: a database is upgraded when it is opened; one with a newer schema is refused."""
 
 from functools import cache
 from pathlib import Path
@@ -17,7 +17,7 @@ MIGRATIONS = Path(__file__).parents[1] / "migrations"
 
 
 def configuration() -> Config:
-    """Alembic's settings, without a file: the folder of the migrations is all it needs."""
+    """Return Alembic's settings, built in code; no alembic.ini is needed."""
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.set_main_option("path_separator", "newline")
@@ -26,29 +26,29 @@ def configuration() -> Config:
 
 @cache
 def head() -> str | None:
-    """The latest migration this version knows."""
+    """Return the latest migration known to this version."""
     return ScriptDirectory.from_config(configuration()).get_current_head()
 
 
 def check_schema(connection: Connection) -> None:
-    """Nothing, while the schema is the one that this process was written for.
+    """Check that the database has the schema of this version.
 
     Raises:
-        StoreUnavailable: another version has changed it meanwhile.
+        StoreUnavailable: another version has changed the schema since the database was opened.
     """
     present = MigrationContext.configure(connection).get_current_revision()
     if present != head():
         raise StoreUnavailable(
-            f"the database has the schema {present!r}, and this process knows {head()!r}: start it again with the "
+            f"the database has the schema {present!r}, but this process needs {head()!r}: start it again with the "
             "version that changed it"
         )
 
 
 def upgrade(connection: Connection, location: Location) -> None:
-    """Run the migrations this database lacks, in the connection's transaction.
+    """Run the missing migrations in the connection's transaction.
 
     Raises:
-        EvoError: the database was written by a version that knows more migrations than this one.
+        EvoError: the database was written by a newer version.
     """
     present = MigrationContext.configure(connection).get_current_revision()
     if present == head():

@@ -1,4 +1,4 @@
-"""One database: opening it, and the transactions that the edge owns."""
+"""Opens a database and provides its read and write transactions."""
 
 import contextlib
 import threading
@@ -25,7 +25,7 @@ __all__ = ["Database", "StoreUnavailable"]
 
 @dataclass
 class Commits:
-    """Whether a transaction was committed, or may have been."""
+    """Records whether any transaction was, or may have been, committed."""
 
     any: bool = False
 
@@ -35,7 +35,7 @@ _commits: ContextVar[Commits | None] = ContextVar("commits", default=None)
 
 @contextmanager
 def committing() -> Iterator[Commits]:
-    """Watch the commits of the block, and of threads and tasks that it starts."""
+    """Record commits made in the block, and in the threads and tasks that it starts."""
     commits = Commits()
     token = _commits.set(commits)
     try:
@@ -45,12 +45,12 @@ def committing() -> Iterator[Commits]:
 
 
 class Database:
-    """An open database. Repositories get a `Session` from it and never commit: the block that opened it does.
+    """An open database. Repositories receive a `Session` and never commit; the block that opened the session commits.
 
-    Safe to share between threads.
+    Thread-safe.
 
     Attributes:
-        signals: hears what any process announced with what it committed (`db.engine.signals.announce`).
+        signals: delivers the topics that any process announced with its commits (`db.engine.signals.announce`).
     """
 
     def __init__(self, location: Location, engine: Engine, store: Store) -> None:
@@ -66,11 +66,11 @@ class Database:
 
     @classmethod
     def open(cls, given: str | Path | Location) -> "Database":
-        """Open it, creating what is missing, and bring its schema up to date.
+        """Open a database, creating it if it is missing, and upgrade its schema.
 
         Raises:
-            StoreUnavailable: it cannot be created, reached, read or written, is locked, or is no database.
-            EvoError: it was written by a newer version, or by another program.
+            StoreUnavailable: it cannot be created, reached, read or written, is locked, or is not a database.
+            EvoError: it was written by a newer version or by another program.
         """
         location = Location.of(given)
         store = store_of(location)
@@ -89,18 +89,18 @@ class Database:
 
     @property
     def shared(self) -> bool:
-        """Whether other service processes may be at work on it."""
+        """True if other service processes may use the database (PostgreSQL)."""
         return self.location.shared
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        """A session that sees one state of the database; nothing of it is kept."""
+        """Open a read-only session with a consistent snapshot of the database. Changes made in it are discarded."""
         with self._reading(self._store.reads) as session:
             yield session
 
     @contextmanager
     def look(self) -> Iterator[Session]:
-        """The same, but each query sees the state of its own moment, which spares a server the transaction."""
+        """Open a read-only session in which each query sees the latest state; it needs no transaction on the server."""
         with self._reading(self._store.looks) as session:
             yield session
 
@@ -111,11 +111,11 @@ class Database:
                 session.connection(execution_options=options)
             yield session
             session.expunge_all()
-            session.commit()  # nothing; a rollback would make the driver forget all statements that it prepared
+            session.commit()  # commits nothing; a rollback would drop the driver's prepared statements
 
     @contextmanager
     def write(self) -> Iterator[Session]:
-        """One transaction: committed when the block ends, undone when it raises."""
+        """Open one write transaction: it commits when the block ends and rolls back when the block raises."""
         with _explained(self._store), self._writer, self._sessions() as session:
             with self._watched(), session.begin():
                 if self._store.writes:
@@ -126,11 +126,11 @@ class Database:
                     self._store.number_events(session)
                     write_events(session, events)
             for topic in announced(session):
-                self.signals.tell(topic)
+                self.signals.notify(topic)
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
-        """Note a commit; a failed one counts only where the server may have committed and its answer was lost."""
+        """Record a commit. A failed commit counts only if the server may have committed and its reply was lost."""
         commits = _commits.get()
         try:
             yield
@@ -142,33 +142,33 @@ class Database:
             commits.any = True
 
     def alone(self, session: Session) -> bool:
-        """Whether no other service process runs on this database, as far as the session's transaction goes."""
+        """Return True if no other service process uses this database until the session's transaction ends."""
         return self._store.alone(session)
 
     def others(self, session: Session) -> bool:
-        """Whether other service processes run on this database now."""
+        """Return True if other service processes use this database now."""
         return self._store.others(session)
 
     def listen(self) -> None:
-        """From now on count as a service process, and hear what others announce."""
-        self._stop_listening = self._store.listen(self.signals.tell)
+        """Register as a service process and start receiving the announcements of others."""
+        self._stop_listening = self._store.listen(self.signals.notify)
 
     def close(self) -> None:
-        """What a thread still uses is closed as soon as it gives it back."""
+        """Close the database. Connections still in use are closed when their threads return them."""
         self._stop_listening()
         event.listen(self.engine.pool, "checkin", _closed)
         self.engine.dispose()
 
 
 def _closed(connection: Any, _entry: object) -> None:
-    """A pool that was disposed of would keep it, open, until it is collected as garbage."""
+    """Close a connection returned after the pool was disposed; the pool would keep it open until garbage collection."""
     if connection is not None:
         connection.close()
 
 
 @contextmanager
 def _explained(store: Store) -> Iterator[None]:
-    """Say in the user's words why the database cannot be used; any other error passes as it is."""
+    """Translate database errors that a user can act on; other errors pass unchanged."""
     try:
         yield
     except SQLAlchemyError as error:

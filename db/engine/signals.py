@@ -1,4 +1,4 @@
-"""News between the parts of a service, and between the service processes of one database."""
+"""Publish/subscribe within a service process, and between the service processes of one database."""
 
 import threading
 from collections.abc import Callable
@@ -10,46 +10,46 @@ from sqlalchemy.orm import Session
 log = structlog.get_logger("database")
 
 Topic: TypeAlias = str
-Hearer: TypeAlias = Callable[[Topic], None]
+Subscriber: TypeAlias = Callable[[Topic], None]
 
 WORK: Topic = "work"
-"""There may be something to do for a worker that waits."""
+"""There may be work for waiting workers."""
 SEARCHES: Topic = "searches"
-"""A trial was asked or ended, or a search changed its state."""
+"""A trial was proposed or ended, or a search changed its state."""
 
 
 def announce(session: Session, topic: Topic) -> None:
-    """Tell every hearer, in this process and in others, as soon as this session's transaction is committed."""
+    """Notify all subscribers, in this process and in others, when this session's transaction commits."""
     session.info.setdefault("topics", set()).add(topic)
 
 
 def announced(session: Session) -> list[Topic]:
-    """What a session is about to tell."""
+    """Return the topics that a session will announce when it commits."""
     return sorted(session.info.get("topics", ()))
 
 
 class Signals:
-    """Who wants to hear. Hearers are called from any thread, return at once, and may be told too often."""
+    """Subscribers to topics. They are called from any thread, must return quickly, and may be called without need."""
 
     def __init__(self) -> None:
-        self._hearers: list[Hearer] = []
+        self._subscribers: list[Subscriber] = []
         self._lock = threading.Lock()
 
-    def subscribe(self, hearer: Hearer) -> Callable[[], None]:
-        """Hear every topic from now on; returns what ends that."""
+    def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
+        """Call `subscriber` with every topic from now on. Return a function that ends the subscription."""
         with self._lock:
-            self._hearers.append(hearer)
-        return lambda: self._leave(hearer)
+            self._subscribers.append(subscriber)
+        return lambda: self._unsubscribe(subscriber)
 
-    def tell(self, topic: Topic) -> None:
+    def notify(self, topic: Topic) -> None:
         with self._lock:
-            hearers = list(self._hearers)
-        for hearer in hearers:
+            subscribers = list(self._subscribers)
+        for subscriber in subscribers:
             try:
-                hearer(topic)
-            except Exception:  # what was committed is; the other hearers are still to be told
-                log.exception("a hearer failed", topic=topic)
+                subscriber(topic)
+            except Exception:  # the commit stands, and the other subscribers must be called
+                log.exception("a subscriber failed", topic=topic)
 
-    def _leave(self, hearer: Hearer) -> None:
+    def _unsubscribe(self, subscriber: Subscriber) -> None:
         with self._lock:
-            self._hearers.remove(hearer)
+            self._subscribers.remove(subscriber)

@@ -1,4 +1,4 @@
-"""SQLite: one file, one process that serves it."""
+"""SQLite engine: one file, served by one process."""
 
 import shlex
 import sqlite3
@@ -18,14 +18,14 @@ from db.engine.unavailable import StoreUnavailable
 from evo.errors import EvoError
 
 LARGEST_LOG = 64 << 20
-"""Bytes that the write-ahead log keeps on disk once it was written back, however large it had grown."""
+"""Bytes to which the write-ahead log is truncated after a checkpoint."""
 
 BUSY_TIMEOUT_S = 5.0
-"""How long a statement waits for another process that writes to the same file."""
+"""Seconds a statement waits for another process that writes to the same file."""
 
 
 class SQLite:
-    """See `db.engine.store.Store`. Readers never wait for writers (write-ahead log)."""
+    """Implements `db.engine.store.Store`. Readers never wait for writers (write-ahead log)."""
 
     reads: dict[str, Any] = {}  # noqa: RUF012 — the protocol's plain attribute
     looks: dict[str, Any] = {}  # noqa: RUF012
@@ -36,11 +36,11 @@ class SQLite:
         self.path = cast(Path, location.file)
 
     def engine(self) -> Engine:
-        """The pool; its file's folder is made where it is missing.
+        """Return a connection pool; the folder of the file is created if it is missing.
 
         Raises:
-            StoreUnavailable: it cannot be made.
-            EvoError: another program keeps its tables in that file.
+            StoreUnavailable: the folder cannot be created, or the file is damaged.
+            EvoError: the file is the database of another program.
         """
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -61,11 +61,11 @@ class SQLite:
         return engine
 
     def before_upgrade(self, connection: Connection) -> None:
-        connection.exec_driver_sql("PRAGMA user_version = 1")  # a write, so that a read-only file shows
+        connection.exec_driver_sql("PRAGMA user_version = 1")  # fails early if the file is read-only
 
     @contextmanager
     def rebuilding(self, connection: Connection) -> Iterator[None]:
-        """Dropping a table with its references enforced would delete, or be refused for, the rows that refer to it."""
+        """Turn foreign keys off: while enforced, dropping a table would delete or refuse the rows that refer to it."""
         driver = cast(sqlite3.Connection, connection.connection.dbapi_connection)
         driver.execute("PRAGMA foreign_keys=OFF")
         try:
@@ -74,7 +74,7 @@ class SQLite:
             driver.execute("PRAGMA foreign_keys=ON")
 
     def number_events(self, session: Session) -> None:
-        """There is one writer at a time."""
+        """Nothing to do: SQLite has one writer at a time."""
 
     def explained(self, error: SQLAlchemyError) -> EvoError | None:
         reason = str(error.orig if isinstance(error, DBAPIError) else error)
@@ -84,11 +84,11 @@ class SQLite:
         return StoreUnavailable(f"database {self.path}: {way_out} ({reason})", public=way_out.partition(":")[0])
 
     def may_have_committed(self, error: BaseException) -> bool:
-        """A commit that fails here is undone."""
+        """Return False: SQLite rolls back a failed commit."""
         return False
 
     def publish(self, session: Session, topics: Sequence[Topic]) -> None:
-        """There is no other process."""
+        """Nothing to do: no other process uses the file."""
 
     def alone(self, session: Session) -> bool:
         return True
@@ -96,30 +96,30 @@ class SQLite:
     def others(self, session: Session) -> bool:
         return False
 
-    def listen(self, hearer: Callable[[Topic], None]) -> Callable[[], None]:
+    def listen(self, subscriber: Callable[[Topic], None]) -> Callable[[], None]:
         return lambda: None
 
     def _refuse_damaged(self) -> None:
-        """Look for what SQLite would pass over; opening the file would make the loss final.
+        """Check for damage that SQLite ignores, before opening the file makes the loss permanent.
 
         Raises:
-            StoreUnavailable: the file was cut, or its write-ahead log has a gap.
+            StoreUnavailable: the file was truncated, or its write-ahead log has a gap.
         """
         try:
             found = damage(self.path) if self.path.is_file() else None
         except OSError:
-            return  # SQLite says why it cannot be read
+            return  # SQLite reports why it cannot be read
         if found is None:
             return
         give_up = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('PRAGMA wal_checkpoint(TRUNCATE)')"
         ways_out = "restore a backup"
         if "-wal" in found:
             command = shlex.join(["python3", "-c", give_up, str(self.path)])
-            ways_out += f", or give up what cannot be read and go on with what is before it: {command}"
+            ways_out += f", or discard what cannot be read and keep everything before it: {command}"
         raise StoreUnavailable(f"database {self.path} is damaged: {found}. Nothing was changed. Way out: {ways_out}")
 
     def _refuse_foreign(self) -> None:
-        """Look into a file that exists, without writing to it, before it is opened for good."""
+        """Check, without writing, that an existing file is a database of this program."""
         if not self.path.exists():
             return
         read_only = f"{self.path.as_uri()}?mode=ro"
@@ -129,10 +129,10 @@ class SQLite:
 
 
 def refuse_foreign(location: str, tables: Sequence[str]) -> None:
-    """Leave the tables of another program alone.
+    """Refuse a database that belongs to another program.
 
     Raises:
-        EvoError: that is what these are.
+        EvoError: the tables are not those of kernel-evo.
     """
     if tables and "alembic_version" not in tables:
         raise EvoError(
@@ -142,7 +142,7 @@ def refuse_foreign(location: str, tables: Sequence[str]) -> None:
 
 
 def _configure(connection: sqlite3.Connection, _: Any) -> None:
-    connection.isolation_level = None  # the driver's own idea of when to begin would keep writers from queueing
+    connection.isolation_level = None  # the driver's implicit BEGIN would prevent writers from queueing
     for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON", f"journal_size_limit={LARGEST_LOG}"):
         connection.execute(f"PRAGMA {pragma}")
 

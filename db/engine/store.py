@@ -1,4 +1,4 @@
-"""What differs between the engines, as `db.engine.session` needs it; one implementation each."""
+"""Interface between `db.engine.session` and the database engines."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -14,54 +14,54 @@ from evo.errors import EvoError
 
 
 class Store(Protocol):
-    """One engine's ways. `db.engine.sqlite` and `db.engine.postgresql` implement it."""
+    """Operations that differ between engines. `db.engine.sqlite` and `db.engine.postgresql` implement it."""
 
     reads: dict[str, Any]
-    """Execution options of a transaction that only reads."""
+    """Execution options of a read transaction."""
     looks: dict[str, Any]
-    """Execution options of statements that read, each for itself."""
+    """Execution options of single read statements without a transaction."""
     writes: dict[str, Any]
-    """Execution options of one that writes."""
+    """Execution options of a write transaction."""
     one_writer: bool
-    """Whether writers of this process should queue for each other, since the engine lets in one at a time."""
+    """True if the engine allows one writer at a time, so that writers of this process should queue."""
 
     def engine(self) -> Engine:
-        """A pool of connections; none is opened yet.
+        """Return a connection pool; no connection is opened yet.
 
         Raises:
             EvoError: the location cannot be used.
         """
 
     def before_upgrade(self, connection: Connection) -> None:
-        """Keep other processes from upgrading at the same time, until the transaction ends."""
+        """Prevent other processes from upgrading the schema until the transaction ends."""
 
     def explained(self, error: SQLAlchemyError) -> EvoError | None:
-        """The error in the user's words; None for one that is a bug of ours."""
+        """Return an error that tells the user what to do, or None if the error is a bug of this program."""
 
     def rebuilding(self, connection: Connection) -> AbstractContextManager[None]:
-        """Let migrations rebuild tables that others refer to; entered before the transaction begins."""
+        """Allow migrations to rebuild tables that others refer to; enter it before the transaction begins."""
 
     def number_events(self, session: Session) -> None:
-        """Keep other transactions from numbering events until the session's transaction ends."""
+        """Prevent other transactions from numbering events until the session's transaction ends."""
 
     def may_have_committed(self, error: BaseException) -> bool:
-        """Whether a transaction that ended with this error may be in effect all the same."""
+        """Return True if a transaction that raised this error may have been committed."""
 
     def publish(self, session: Session, topics: Sequence[Topic]) -> None:
-        """Tell other processes when the session's transaction is committed."""
+        """Notify other processes when the session's transaction commits."""
 
     def alone(self, session: Session) -> bool:
-        """Whether no other process listens; none begins to until the session's transaction ends."""
+        """Return True if no other process listens; none can start to until the session's transaction ends."""
 
     def others(self, session: Session) -> bool:
-        """Whether other processes listen now."""
+        """Return True if other processes listen now."""
 
-    def listen(self, hearer: Callable[[Topic], None]) -> Callable[[], None]:
-        """Hear what other processes publish; returns what ends that."""
+    def listen(self, subscriber: Callable[[Topic], None]) -> Callable[[], None]:
+        """Call `subscriber` with what other processes publish. Return a function that stops this."""
 
 
 def store_of(location: Location) -> Store:
-    """The engine of a location."""
+    """Return the engine for a location."""
     if location.server is not None:
         from db.engine.postgresql import PostgreSQL
 

@@ -1,16 +1,16 @@
-"""That a database cannot be used now; apart from what uses one, so that a command can name it without loading that."""
+"""Error for an unusable database, in its own module so that commands can catch it without importing SQLAlchemy."""
 
 from evo.errors import EvoError
 
 
 class StoreUnavailable(EvoError, OSError):
-    """The database cannot be read or written now; the message names it and the way out.
+    """The database cannot be read or written now; the message names it and says what to do.
 
     Args:
-        public: what callers who may not know where the database is are answered instead.
+        public: advice for remote callers, who may not see where the database is.
 
     Attributes:
-        public: the same; always without host, user, path and name.
+        public: message for remote callers, without host, user, path or database name.
     """
 
     def __init__(self, message: str, *, public: str = "try again later") -> None:

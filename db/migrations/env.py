@@ -1,4 +1,4 @@
-"""Alembic's entry: it runs on the connection, and in the transaction, that `db.engine.schema.upgrade` hands it."""
+"""Alembic entry point: runs on the connection and in the transaction of `db.engine.schema.upgrade`."""
 
 from alembic import context
 

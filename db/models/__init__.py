@@ -1,4 +1,4 @@
-"""The tables. They store what `evo` decided and decide nothing; related rows are loaded only where a query says so."""
+"""Database tables as SQLAlchemy models, without logic. Related rows are loaded only where a query requests them."""
 
 from db.models.access import SessionRow, TokenRow
 from db.models.base import Base, table

@@ -1,4 +1,4 @@
-"""Who may use the service."""
+"""Access tokens and browser sessions."""
 
 from datetime import datetime
 
@@ -11,7 +11,7 @@ from evo.messages.access import Role
 
 
 class TokenRow(Base):
-    """An access token, of which only the SHA-256 is kept; `join`: it can be exchanged once for a worker's."""
+    """An access token, stored as its SHA-256 only. One with `join` can be exchanged once for a worker's token."""
 
     __tablename__ = "tokens"
 
@@ -29,7 +29,7 @@ class TokenRow(Base):
 
 
 class SessionRow(Base):
-    """A browser that signed in with a token, and is out as soon as that token is."""
+    """A browser session opened with a token; it ends when the token expires or is revoked."""
 
     __tablename__ = "sessions"
 

@@ -1,4 +1,4 @@
-"""What all tables have in common. They store what `evo` decided and decide nothing."""
+"""Base class and settings shared by all tables."""
 
 from datetime import datetime
 from typing import Any, cast
@@ -9,7 +9,7 @@ from sqlalchemy.orm import DeclarativeBase
 from db.models.columns import Moment
 
 NUMBERED_ONCE: dict[str, Any] = {"sqlite_autoincrement": True}
-"""For tables whose numbers leave the database: the number of a deleted row is not given to another one."""
+"""Table arguments that never reuse the id of a deleted row, for tables whose ids leave the database."""
 
 
 class Base(DeclarativeBase):
@@ -25,5 +25,5 @@ class Base(DeclarativeBase):
 
 
 def table(row: type[Base]) -> Table:
-    """The table itself, for statements that take and give columns: objects cost many times as much."""
+    """Return a model's table, for bulk statements on columns: they are many times cheaper than ORM objects."""
     return cast(Table, row.__table__)

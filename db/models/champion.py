@@ -1,4 +1,4 @@
-"""What was promoted, on which evidence, and what each of its switches is worth."""
+"""Champions with their evidence, and the ablations of their tunables."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,14 +20,14 @@ from evo.trial.objective import Objective
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """All a promotion rests on: the interleaved samples, and the verdict with each rule."""
+    """Basis of a promotion: the interleaved samples, and the verdict with the result of each rule."""
 
     report: ConfirmReport
     verdict: Verdict
 
 
 class ChampionRow(Base):
-    """One promoted trial; of each key (family, problem_key, device_model, objective_key) one row is current."""
+    """One promoted trial. At most one row per (family, problem_key, device_model, objective_key) is current."""
 
     __tablename__ = "champions"
     __table_args__ = (
@@ -67,9 +67,10 @@ class ChampionRow(Base):
 
 
 class AblationRow(Base):
-    """One switch of a champion turned; `place` is its own in the job that measures it, None where no config has it.
+    """One changed tunable of a champion and its measured effect.
 
-    `ended_at` without `ablated`: it could not be, or was not measured.
+    `place` is the index of the change in the job that measures it, or None if the change gives no valid config.
+    A row with `ended_at` but without `ablated` was not measured.
     """
 
     __tablename__ = "ablations"

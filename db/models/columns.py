@@ -1,4 +1,4 @@
-"""Column types: documents of `evo`'s own classes, and moments in time."""
+"""Column types: JSON documents of `evo` classes, and UTC timestamps."""
 
 from datetime import UTC, datetime
 from functools import cache
@@ -11,15 +11,15 @@ from sqlalchemy.types import TypeDecorator
 
 @cache
 def adapter(kind: Any) -> TypeAdapter[Any]:
-    """The one validator and serialiser of a type, built on first use."""
+    """Return the validator and serialiser of a type, built on first use and then cached."""
     return TypeAdapter(kind)
 
 
 class Document(TypeDecorator[Any]):
-    """A JSON column that holds values of one `evo` type, validated on the way out of the database.
+    """JSON column for values of one `evo` type; values are validated when they are read.
 
     Args:
-        kind: a dataclass, a union of them, or any other annotation Pydantic understands.
+        kind: a dataclass, a union of dataclasses, or any other annotation that Pydantic understands.
     """
 
     impl = JSON
@@ -37,7 +37,7 @@ class Document(TypeDecorator[Any]):
 
 
 class Moment(TypeDecorator[datetime]):
-    """An aware moment, kept in UTC; SQLite itself knows no time zones."""
+    """Timezone-aware timestamp, stored in UTC because SQLite has no time zones."""
 
     impl = DateTime(timezone=True)
     cache_ok = True

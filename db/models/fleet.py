@@ -12,10 +12,11 @@ from evo.messages.job import Activity
 
 
 class WorkerRow(Base):
-    """A worker and the process that speaks for it.
+    """A worker and the process that registered for it last.
 
-    `left_at` is set by a worker that ended in order, until it registers again. `incarnation` names the process that
-    registered last; `contested_at` is when an earlier one last spoke after it, which means that two are alive.
+    `left_at` is set when a worker shuts down in order and cleared when it registers again. `incarnation` identifies the
+    process that registered last. `contested_at` is the last time an earlier process sent a request after that, which
+    means that two processes use the same worker id.
     """
 
     __tablename__ = "workers"
@@ -35,7 +36,7 @@ class WorkerRow(Base):
 
 
 class DeviceRow(Base):
-    """A device as its worker last described it; only a person ends a quarantine."""
+    """A device as last reported by its worker. Only a person can end its quarantine."""
 
     __tablename__ = "devices"
 

@@ -1,4 +1,4 @@
-"""Families, and the searches of them."""
+"""Kernel families and searches."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,9 +25,12 @@ from evo.trial.timing import Timing
 
 @dataclass(frozen=True, kw_only=True)
 class SpaceSize:
-    """Size of the product of all tunables, and how many of its points are valid (None: too many to count).
+    """Size of a search space.
 
-    `default` is its default config; None in searches that were submitted before it was kept.
+    Attributes:
+        product_size: size of the Cartesian product of all tunables.
+        valid_count: number of valid configs; None if the product is too large to count them.
+        default: the default config; None in searches submitted before it was stored.
     """
 
     product_size: int
@@ -37,7 +40,7 @@ class SpaceSize:
 
 @dataclass(frozen=True, kw_only=True)
 class Webhook:
-    """Who is told when a search ends, and the key its message is signed with."""
+    """Address that is notified when a search ends, and the key that signs the message."""
 
     url: str
     secret: str
@@ -54,10 +57,12 @@ class FamilyRow(Base):
 
 
 class SearchRow(Base):
-    """`active_s` holds the seconds it ran before `active_since`; None there means that its clock stands still.
+    """A search with its settings, its state and its clock.
 
-    `revision` counts the turns of service processes that share it; `milestone` is the last one that brought more than
-    trials asked and told. From both a process sees what it has to read before it goes on.
+    `active_s` is the running time before `active_since`, in seconds; `active_since` is None while the search does not
+    run. `revision` counts the transactions in which service processes changed the search. `milestone` is the last
+    revision that changed more than proposed and finished trials. A process compares both with its own copy to see what
+    it must read again.
     """
 
     __tablename__ = "searches"
@@ -102,5 +107,5 @@ class SearchRow(Base):
 
     @property
     def timed_baselines(self) -> Mapping[str, Timing]:
-        """Those that ran, by name; none before they are measured."""
+        """Timings of the baselines that ran, by name; empty until baselines are measured."""
         return self.baselines.timings if self.baselines else {}

@@ -1,4 +1,4 @@
-"""What the service keeps for itself: files, events, messages to others, and answers given."""
+"""Tables of the service itself: artefacts, events, webhook deliveries and stored responses."""
 
 from datetime import datetime
 from typing import Literal
@@ -11,7 +11,7 @@ from db.models.columns import Document
 
 
 class ArtefactRow(Base):
-    """What the file of this digest holds; the bytes lie beside the database."""
+    """Metadata of an artefact file; its bytes are stored next to the database."""
 
     __tablename__ = "artefacts"
 
@@ -22,9 +22,9 @@ class ArtefactRow(Base):
 
 
 class EventRow(Base):
-    """Something that happened; the row it names says what. Ids are in the order of commits (`db.engine.events`).
+    """One entry of the event log; it refers to the row that changed. Ids follow the commit order (`db.engine.events`).
 
-    `mark` is random, so that a place in the log is known again after a backup was restored, or known to be lost.
+    `mark` is random. After a backup is restored, it shows whether a reader's position still belongs to this log.
     """
 
     __tablename__ = "events"
@@ -42,9 +42,9 @@ class EventRow(Base):
 
 
 class DeliveryRow(Base):
-    """A message that a search ended; due at `next_at`, which is None once it was delivered or given up.
+    """A webhook message about the end of a search. `next_at` is None once it was delivered or given up.
 
-    `message_id` is unique among all services, also after a backup was restored: receivers drop what they have seen.
+    `message_id` is globally unique, even after a backup was restored, so that receivers can drop duplicates.
     """
 
     __tablename__ = "deliveries"
@@ -68,7 +68,7 @@ class DeliveryRow(Base):
 
 
 class AnswerRow(Base):
-    """What was answered to a request with an idempotency key; no status: it is being worked on, or was interrupted."""
+    """Response to a request with an idempotency key; `status` is None while it runs or if it was interrupted."""
 
     __tablename__ = "answers"
     __table_args__ = (Index(None, "asked_at"),)

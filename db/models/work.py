@@ -1,4 +1,4 @@
-"""Trials, the jobs that work on them, and the leases of those."""
+"""Trials, their jobs, and the attempts (leases) of the jobs."""
 
 from datetime import datetime
 from typing import Literal, TypeAlias
@@ -24,13 +24,15 @@ _CONFIRMED = text("quick_us IS NOT NULL")
 
 
 class TrialRow(Base):
-    """`told_before` is how many trials had ended when this one was asked, `finished_seq` its place among the ended.
+    """One trial of a search and its outcome.
 
-    `overhead_ms` is what the search lost over it, `delivery_ms` what the lease and the result were on their way.
+    `told_before` is the number of trials that had ended when this one was proposed; `finished_seq` is its position
+    among the ended trials. `overhead_ms` is the time the search lost on the trial; `delivery_ms` is the network time of
+    its lease and result.
 
-    `time_us` is the figure that ranks and is shown: the median of the quick samples, or the confirmed one once a
-    confirmation has timed this kernel. `quick_us` then keeps the quick median, `confirmed` the confirmation's figures;
-    before that both are None.
+    `time_us` is the time that ranks the trial and is shown: the median of the quick samples, or the confirmed time
+    after a confirmation. After a confirmation, `quick_us` holds the quick median and `confirmed` the confirmed figures;
+    before, both are None.
     """
 
     __tablename__ = "trials"
@@ -69,7 +71,7 @@ _CONFIRMS = text("kind = 'confirm'")
 
 
 class JobRow(Base):
-    """One unit of leased work; `seen` of a confirmation is how many trials had ended when the challenge began."""
+    """One unit of leased work. `seen` of a confirmation is the number of trials that had ended when it was created."""
 
     __tablename__ = "jobs"
     __table_args__ = (
@@ -100,7 +102,7 @@ _LIVE = text("state = 'live'")
 
 
 class AttemptRow(Base):
-    """One lease of one job; a report is taken only with its `token`, and only once. It outlives its worker's row."""
+    """One lease of one job. Its report is accepted once, and only with `token`. It outlives the row of its worker."""
 
     __tablename__ = "attempts"
     __table_args__ = (

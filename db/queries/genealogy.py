@@ -1,4 +1,4 @@
-"""Where a trial stands among the others of its search: by number, by rank, and by descent."""
+"""Lookup of trials within a search, by number and rank."""
 
 from collections.abc import Collection, Mapping
 
@@ -17,7 +17,7 @@ class Genealogy:
         self.search_id = search_id
 
     def numbered(self, number: int) -> TrialRow:
-        """One trial by its number.
+        """Return one trial by its number.
 
         Raises:
             NotFound: the search has no such trial.
@@ -29,12 +29,12 @@ class Genealogy:
         return row
 
     def every(self, numbers: Collection[int]) -> Mapping[int, TrialRow]:
-        """Trials by number; one that does not exist is left out."""
+        """Return trials by number; missing ones are left out."""
         query = select(TrialRow).where(TrialRow.search_id == self.search_id, TrialRow.number.in_(numbers))
         return {row.number: row for row in self.session.scalars(query)}
 
     def rank(self, row: TrialRow) -> int | None:
-        """Its place among the measured ones, the earlier one of a tie first; None without a time."""
+        """Return the rank of a trial by time, from 1; ties go to the lower number. None if it has no time."""
         if row.time_us is None:
             return None
         tied = (TrialRow.time_us == row.time_us) & (TrialRow.number < row.number)

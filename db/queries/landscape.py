@@ -1,4 +1,4 @@
-"""What plots of a search need, in as few rows as a drawing has room for, whatever the length of the search."""
+"""Queries for the plots of a search; they limit the number of rows, however long the search is."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -16,15 +16,15 @@ from evo.trial import Config
 STAGES = tuple(entry.name for entry in fields(Stages))
 
 _QUICK_US = func.coalesce(TrialRow.quick_us, TrialRow.time_us).label("time_us")
-"""What compares configs with each other: quick samples with quick samples, whatever a confirmation found since."""
+"""Quick time of a trial. Plots compare quick times only, even for confirmed trials."""
 
 MOST_RECORDS = 300
-"""Improvements of a search that are told; there are about as many as the logarithm of its trials."""
+"""Maximum improvements returned; a search has about as many as the logarithm of its trials."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """A measured trial; `time_us` is that of its quick samples, which compare with those of the others."""
+    """A measured trial; `time_us` is its quick time."""
 
     number: int
     time_us: float
@@ -35,7 +35,7 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class Counted:
-    """How many trials of one part of a search, counted from 0, ended in one way (None: not yet)."""
+    """Number of trials with one outcome kind (None: pending) in one part of a search; parts count from 0."""
 
     part: int
     kind: str | None
@@ -44,7 +44,7 @@ class Counted:
 
 @dataclass(frozen=True, kw_only=True)
 class Relative:
-    """A trial in a line of descent."""
+    """A trial with its parents."""
 
     number: int
     time_us: float | None
@@ -56,7 +56,7 @@ class Relative:
 
 @dataclass(frozen=True, kw_only=True)
 class End:
-    """An ended trial; `time_us` (quick) is None where it has none, `binary` where nothing was compiled."""
+    """An ended trial; `time_us` is its quick time or None, `binary` the digest of its binary or None."""
 
     number: int
     config: Config
@@ -67,7 +67,7 @@ class End:
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """One attempt that handed in a result: who did what, when, and in which stages."""
+    """One reported attempt: its worker, device, job, times and stages."""
 
     worker_id: str
     worker: str
@@ -87,15 +87,15 @@ class Landscape:
         self.search_id = search_id
 
     def extent(self) -> int:
-        """How many trials were asked."""
+        """Return the number of trials proposed so far."""
         last = self.session.scalar(select(func.max(TrialRow.number)).where(TrialRow.search_id == self.search_id))
         return 0 if last is None else last + 1
 
     def records(self, most: int = MOST_RECORDS) -> list[tuple[int, float]]:
-        """(number, time in µs) of each trial that was faster than every one asked before it, in that order.
+        """Return (number, time in µs) of each trial that was faster than every earlier one, by number.
 
-        Backwards from the fastest: one pass over an index in the order of time, however long the search is. Of more
-        than `most`, the latest.
+        It walks back from the fastest trial through an index on time. If there are more than `most`, the latest are
+        returned.
         """
         found: list[tuple[int, float]] = []
         query = select(TrialRow.number, TrialRow.time_us).where(*self._measured())
@@ -107,20 +107,20 @@ class Landscape:
         return found[::-1]
 
     def times(self, most: int) -> list[tuple[int, float]]:
-        """(number, time in µs) of measured trials, evenly over the search."""
+        """Return (number, time in µs) of at most `most` measured trials, evenly spaced over the search."""
         query = select(TrialRow.number, TrialRow.time_us).where(*self._measured(), self._even(most))
         return [(number, time_us or 0.0) for number, time_us in self.session.execute(query)]
 
     def even(self, most: int) -> list[Point]:
-        """Measured trials evenly over the search, by number: what they show holds for all."""
+        """Return measured trials by number, evenly spaced over the search so that they are representative."""
         return self._points(self._read().where(self._even(most)).order_by(TrialRow.number))
 
     def fastest(self, most: int) -> list[Point]:
-        """The fastest trials, fastest first."""
+        """Return the fastest trials, fastest first."""
         return self._points(self._read().order_by(TrialRow.time_us, TrialRow.number).limit(most))
 
     def ended(self, most: int) -> list[End]:
-        """Ended trials by number: all, or of a longer search the fastest and an even choice of the others."""
+        """Return ended trials by number: all, or if there are more than `most`, the fastest and an even sample."""
         columns = (
             TrialRow.number,
             TrialRow.proposal,
@@ -141,10 +141,10 @@ class Landscape:
         return [found[number] for number in sorted(found)]
 
     def outcomes(self, parts: int) -> list[Counted]:
-        """Trials by how they ended, in equal parts of the search by the order asked.
+        """Count trials by outcome in equal parts of the search, in the order proposed.
 
-        Where a part begins is looked up by number; trials are then told apart by their row id, which grows with the
-        number and stands beside the outcome in an index: the numbers of all would need every trial to be read.
+        The first trial of each part is looked up by number. The parts are then separated by row id, which grows with the
+        number and is in the index of outcomes; grouping by number would have to read every trial.
         """
         asked = self.extent()
         begins = [-(-place * asked // parts) for place in range(1, parts)]
@@ -157,7 +157,7 @@ class Landscape:
         return [Counted(part=part, kind=kind, count=count) for part, kind, count in rows]
 
     def relatives(self, numbers: Collection[int]) -> dict[int, Relative]:
-        """These trials, by number."""
+        """Return these trials with their parents, by number."""
         columns = (TrialRow.number, TrialRow.time_us, TrialRow.outcome_kind, TrialRow.proposal)
         query = select(*columns).where(TrialRow.search_id == self.search_id, TrialRow.number.in_(numbers))
         return {
@@ -173,7 +173,7 @@ class Landscape:
         }
 
     def work(self, most: int) -> list[Work]:
-        """The latest jobs that were done, by the attempts that handed in their results, oldest first."""
+        """Return the reported attempts of the latest finished jobs, sorted by end."""
         latest = select(JobRow.id).where(JobRow.search_id == self.search_id, JobRow.state == "done")
         stages = type_coerce(AttemptRow.result, JSON)["stages"].label("stages")
         columns = (
@@ -207,7 +207,7 @@ class Landscape:
         return sorted(found, key=lambda work: work.ended_at)
 
     def spent(self) -> list[tuple[str, int, Stages]]:
-        """(kind of job, how many, their stages together) of all attempts that handed in a result."""
+        """Return (kind of job, number, total stage times) of all reported attempts."""
         stages = type_coerce(AttemptRow.result, JSON)["stages"]
         sums = [func.sum(_believable(stages[name].as_float())).label(name) for name in STAGES]
         query = select(JobRow.kind, func.count(), *sums).join(AttemptRow.job)
@@ -239,12 +239,12 @@ class Landscape:
 
 
 def _believable(span_s: ColumnElement[float]) -> ColumnElement[float]:
-    """Of what was stored before reports were held to limits, sums may have no end."""
+    """Return 0 for a time outside the limits; reports stored before limits existed could make the sum infinite."""
     return case((span_s.between(0.0, LONGEST_S), span_s), else_=0.0)
 
 
 def _part(bounds: Sequence[int], first: int) -> ColumnElement[int]:
-    """Between which of the row ids a trial stands, found by halves; `first` of them were ruled out before."""
+    """Return the index of the part that a trial's row id falls in, by binary search; `first` is added to it."""
     if not bounds:
         return literal_column(str(first), Integer)
     middle = len(bounds) // 2

@@ -1,7 +1,7 @@
-"""Trials as a leaderboard shows them: filtered, sorted, in pages; quick with a hundred thousand of them.
+"""Leaderboard queries: trials filtered, sorted and paged, fast with a hundred thousand trials.
 
-Every order has the trials that have its key first, by key, and then those that have none, by number. So a page reads
-from an index only as far as it must, and never sorts the whole search.
+Every order lists trials with a key first, by key, and then those without, by number. A page therefore reads only a
+part of an index and never sorts the whole search.
 """
 
 from collections.abc import Collection, Sequence
@@ -17,12 +17,12 @@ from db.queries.selection import Order, Selection, conditions_of, key_of, ranked
 from evo.trial import Value
 
 NEARBY = 5_000
-"""Trials that are looked through before a search is sorted by a tunable."""
+"""Trials that are scanned before a whole search is sorted by a tunable."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where a page ended: the key of its last trial (None: it had none), its number and its id."""
+    """Position of the last trial of a page: its key (None if it has none), number and id."""
 
     key: Value | None
     number: int
@@ -31,7 +31,7 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Measurer:
-    """Who evaluated a trial."""
+    """Worker and device that evaluated a trial."""
 
     worker_id: str
     worker: str
@@ -39,18 +39,18 @@ class Measurer:
 
 
 class Leaderboard:
-    """Queries over one session; whoever opened the session commits."""
+    """Queries over one session; the code that opened the session commits."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
 
     def count(self, selection: Selection, *, most: int) -> int:
-        """How many trials there are, counted no further than `most`."""
+        """Count the selected trials, at most `most`."""
         found = select(TrialRow.id).where(*conditions_of(selection)).limit(most).subquery()
         return self.session.scalar(select(func.count()).select_from(found)) or 0
 
     def page(self, selection: Selection, *, offset: int = 0, limit: int) -> Sequence[TrialRow]:
-        """The trials from one place on."""
+        """Return `limit` selected trials, starting at `offset`."""
         if len(ids := self._nearby(selection, offset=offset, limit=limit)) == limit:
             return self._rows(ids)
         keyed, unkeyed = _halves(selection)
@@ -61,9 +61,9 @@ class Leaderboard:
         return self._rows(ids)
 
     def look(self, selection: Selection, *, offset: int, limit: int, most: int) -> tuple[Sequence[TrialRow], int]:
-        """A page and how many trials there are, counted no further than `most`.
+        """Return a page, and the number of selected trials up to `most`.
 
-        A text is looked for once: what contains it, if it is rare, is sorted here.
+        A text search runs once for both: if fewer than `most` trials match, they are sorted in memory.
         """
         order = selection.order
         if not selection.text or order.texts:
@@ -78,7 +78,7 @@ class Leaderboard:
         return self._rows(ids), len(found)
 
     def after(self, selection: Selection, place: Place | None, *, limit: int) -> Sequence[TrialRow]:
-        """The trials behind a place, which stays right while more are added."""
+        """Return up to `limit` trials after a position, which stays valid while trials are added."""
         keyed, unkeyed = _halves(selection)
         ids: list[int] = []
         if place is None or place.key is not None:
@@ -90,14 +90,14 @@ class Leaderboard:
         return self._rows(ids)
 
     def place(self, selection: Selection, row: TrialRow) -> Place:
-        """Where the page ends whose last trial this is."""
+        """Return the position of a trial, as the end of a page."""
         key = self.session.scalar(select(key_of(selection.order)).where(TrialRow.id == row.id))
         return Place(key=key, number=row.number, id=row.id)
 
     def ranks(self, searches: Collection[int], trials: Collection[int]) -> dict[int, int]:
-        """The rank of each of these trials that has one, among all of the searches.
+        """Return the rank of each of these trials with a time, among all trials of the searches, by trial id.
 
-        What lies between two of their times is counted in an index; no rank of another trial is worked out.
+        Trials between two times are counted in an index; ranks of other trials are not computed.
         """
         competing = (TrialRow.search_id.in_(searches), TrialRow.time_us.is_not(None))
         wanted = select(TrialRow.time_us).where(*competing, TrialRow.id.in_(trials)).distinct()
@@ -117,7 +117,7 @@ class Leaderboard:
         return {trial_id: every[trial_id] for trial_id in trials if trial_id in every}
 
     def measurers(self, trials: Collection[int]) -> dict[int, Measurer]:
-        """Who evaluated each trial, as far as somebody did."""
+        """Return the worker and device that evaluated each trial; trials without a result are left out."""
         query = (
             select(JobRow.trial_id, AttemptRow.worker_id, AttemptRow.device_uuid, WorkerRow.name, AttemptRow.state)
             .join(AttemptRow.job)
@@ -132,7 +132,7 @@ class Leaderboard:
         }
 
     def twins(self, trials: Collection[int]) -> dict[int, int]:
-        """The number of the first trial of the same search with the very same binary, where that is another one."""
+        """Return, by trial id, the number of the earliest trial of the same search with an equal binary."""
         other = aliased(TrialRow)
         same = (other.search_id == TrialRow.search_id) & (other.binary_digest == TrialRow.binary_digest)
         first = func.min(other.number)
@@ -141,16 +141,16 @@ class Leaderboard:
         return {row[0]: row[1] for row in self.session.execute(grouped)}
 
     def searches_of(self, *, family: str, problem_key: str, objective_key: str, device_model: str) -> tuple[int, ...]:
-        """Every search that competes for one champion, oldest first."""
+        """Return the ids of searches that compete for one champion, oldest first."""
         query = select(SearchRow).join(SearchRow.family).where(SearchRow.problem_key == problem_key)
         rows = self.session.scalars(query.where(SearchRow.family.has(name=family)).order_by(SearchRow.id))
         terms = (objective_key, device_model)
         return tuple(row.id for row in rows if (row.objective.key, row.device.model) == terms)
 
     def _nearby(self, selection: Selection, *, offset: int, limit: int) -> list[int]:
-        """The page where it is full of one value: the trials with a tunable's foremost value come first, by number.
+        """Return the ids of a page whose trials all have the first value of the tunable it is sorted by.
 
-        Mostly they are found among the first `NEARBY` trials, so that the settings of the others need not be read.
+        Usually the first `NEARBY` trials contain enough of them, so that the configs of the others need not be read.
         """
         order = selection.order
         if order.foremost is None or len(selection.searches) != 1:
@@ -170,7 +170,7 @@ class Leaderboard:
 
 
 def _halves(selection: Selection) -> tuple[Select[int], Select[int] | None]:
-    """The ids of trials with the order's key, in order; and of those without, or None where none can be."""
+    """Return queries for the ids with the order's key, sorted, and for those without (None if all have a key)."""
     query, order = select(TrialRow.id).where(*conditions_of(selection)), selection.order
     key = key_of(order)
     columns = (key, TrialRow.number, TrialRow.id)

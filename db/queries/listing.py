@@ -1,4 +1,4 @@
-"""Lists that people look through: filtered, in an order of their choice, page by page."""
+"""Lists of searches, champions, workers and families: filtered, sorted and paged."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,14 +21,14 @@ WorkerOrder: TypeAlias = Literal["seen", "id"]
 
 @dataclass(frozen=True, kw_only=True)
 class Order(Generic[Row]):
-    """What a list is sorted by: `by` ends with a key, so that no two items stand in one place."""
+    """Sort order of a list. `by` ends with a unique key, so that every position is unique."""
 
     by: tuple[ColumnElement[Any] | InstrumentedAttribute[Any], ...]
     descending: bool
     place: Callable[[Row], Place]
 
     def page(self, query: Select[Row], after: Place | None, limit: int) -> Select[Row]:
-        """The items behind a place, as that many."""
+        """Limit a query to `limit` items after a position."""
         if after is not None:
             here = tuple_(*self.by)
             query = query.where(here < after if self.descending else here > after)
@@ -53,7 +53,7 @@ WORKER_ORDERS: Mapping[WorkerOrder, Order[WorkerRow]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class SearchFilter:
-    """None filters nothing; `problem` are fields that must be equal, `text` occurs in notes, family or problem."""
+    """Filter of searches. None matches all; `text` is searched in notes, family and problem."""
 
     state: State | None = None
     family: str | None = None
@@ -65,7 +65,7 @@ class SearchFilter:
 
 @dataclass(frozen=True, kw_only=True)
 class ChampionFilter:
-    """None filters nothing; `problem` are fields that must be equal, `device` is a model."""
+    """Filter of champions. None matches all; `problem` holds required field values, `device` is a device model."""
 
     family: str | None = None
     problem: Mapping[str, str] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class ChampionFilter:
 def list_searches(
     session: Session, wanted: SearchFilter, order: SearchOrder, *, after: Place | None, limit: int
 ) -> Sequence[SearchRow]:
-    """Searches with their families."""
+    """Return searches with their families."""
     query = select(SearchRow).join(FamilyRow).options(joinedload(SearchRow.family))
     conditions = [
         None if wanted.state is None else SearchRow.state == wanted.state,
@@ -93,7 +93,7 @@ def list_searches(
 def list_champions(
     session: Session, wanted: ChampionFilter, order: ChampionOrder, *, after: Place | None, limit: int
 ) -> Sequence[ChampionRow]:
-    """Champions; the history too unless `current_only`."""
+    """Return champions; former ones too unless `current_only`."""
     conditions = [
         ChampionRow.current if wanted.current_only else None,
         None if wanted.family is None else ChampionRow.family == wanted.family,
@@ -107,7 +107,7 @@ def list_champions(
 def list_workers(
     session: Session, *, device: str | None, order: WorkerOrder, after: Place | None, limit: int
 ) -> Sequence[WorkerRow]:
-    """Workers with their devices; those that have one of a kind or model."""
+    """Return workers with their devices; only those with a device of a kind or model if `device` is given."""
     query = select(WorkerRow).options(selectinload(WorkerRow.devices))
     if device is not None:
         offers = select(DeviceRow.worker_id).where(or_(DeviceRow.kind == device, DeviceRow.model == device))
@@ -118,7 +118,7 @@ def list_workers(
 def list_families(
     session: Session, *, own: Mapping[str, str], text: str | None, after: str | None, limit: int
 ) -> Sequence[FamilyRow]:
-    """The latest version of each family, by name; of names in `own` the version with that digest alone."""
+    """Return the latest version of each family by name; names in `own` are pinned to the version with that digest."""
     query = latest_families(own)
     if text is not None:
         query = query.where(_mentions(text, FamilyRow.name))

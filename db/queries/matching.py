@@ -1,4 +1,4 @@
-"""Whether a text occurs in another one, whatever its case."""
+"""Case-insensitive substring match in SQL."""
 
 from typing import Any
 
@@ -11,14 +11,14 @@ ESCAPE = "/"
 
 
 class Occurs(FunctionElement[bool]):
-    """``text LIKE pattern``. SQLite's own ignores case: to lower both sides first would copy every text."""
+    """``text LIKE pattern``, ignoring case. It avoids lower(), which would copy every text."""
 
     inherit_cache = True
     type = Boolean()
 
 
 def occurs(part: str, text: ColumnElement[Any]) -> ColumnElement[bool]:
-    """The condition; nothing in `part` is a wildcard."""
+    """Return the condition that `text` contains `part`, without wildcards and ignoring case."""
     plain = "".join(ESCAPE + each if each in (ESCAPE, "%", "_") else each for each in part)
     return Occurs(text, literal(f"%{plain}%"))
 

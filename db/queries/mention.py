@@ -1,7 +1,7 @@
-"""Whether a trial mentions a text: in its number, its settings, who proposed it, how it ended, and why.
+"""Text search in trials: in number, config, origin, outcome and reason.
 
-A text is looked for in what pages show, not in how it is stored. Times within a reason are not looked for: they are
-worked out of samples when they are shown.
+The search applies to the text that pages show, not to the stored form. Times in a reason are not searched, because
+they are computed from samples when a page shows them.
 """
 
 import re
@@ -16,7 +16,7 @@ from db.queries.matching import occurs
 NUMBER = re.compile(r"(?:trial|#)?\s*([0-9]{1,9})", re.IGNORECASE)
 BETWEEN = re.compile(r"[\s=:,]+")
 
-SAID: Mapping[str, tuple[str, ...]] = {
+FIXED_TEXTS: Mapping[str, tuple[str, ...]] = {
     "pruned": ("stopped after", "samples at", "the slowest elite's time × the prune_ratio"),
     "impossible": ("but the work takes", "at least: it did not do it"),
     "over_resources": ("of at most",),
@@ -24,9 +24,9 @@ SAID: Mapping[str, tuple[str, ...]] = {
     "crashed": ("while in",),
     "abandoned": ("lost with its worker", "times"),
 }
-"""What is always said of such an outcome (`evo.trial.explain`)."""
+"""Fixed text in the explanation of an outcome (`evo.trial.explain`), by kind."""
 
-TOLD: Mapping[str, tuple[str, ...]] = {
+TEXT_FIELDS: Mapping[str, tuple[str, ...]] = {
     "compile_failed": ("log",),
     "invalid_config": ("reason",),
     "launch_failed": ("reason",),
@@ -36,11 +36,11 @@ TOLD: Mapping[str, tuple[str, ...]] = {
     "timed_out": ("stage",),
     "crashed": ("stage", "reason"),
 }
-"""What an outcome itself tells in words."""
+"""Text fields of an outcome, by kind."""
 
 
 def mentions(text: str) -> ColumnElement[bool]:
-    """The condition; a number is that of the trial, too."""
+    """Return the condition that a trial mentions a text; a number also matches the trial's number."""
     found = [_in_proposal(text), occurs(_spaced(text), func.replace(TrialRow.outcome_kind, "_", " ")), _in_reason(text)]
     if (number := NUMBER.fullmatch(text)) is not None:
         found.append(TrialRow.number == int(number[1]))
@@ -48,14 +48,14 @@ def mentions(text: str) -> ColumnElement[bool]:
 
 
 def _spaced(kind: str) -> str:
-    """``compile_failed`` as it is shown."""
+    """Return an outcome kind as pages show it: ``compile_failed`` as ``compile failed``."""
     return kind.replace("_", " ") if kind.strip("_") else kind
 
 
 def _in_proposal(text: str) -> ColumnElement[bool]:
-    """In the settings, or in the name of who proposed them.
+    """Return the condition that the config or the origin of a trial mentions a text.
 
-    The stored document is looked through first: of most trials nothing more has to be read.
+    The stored document is searched first, which rules out most trials cheaply.
     """
     document = type_coerce(TrialRow.proposal, JSON)
     pieces = [piece for piece in BETWEEN.split(text) if piece]
@@ -68,9 +68,9 @@ def _in_proposal(text: str) -> ColumnElement[bool]:
 
 def _in_reason(text: str) -> ColumnElement[bool]:
     document, kind = type_coerce(TrialRow.outcome, JSON), TrialRow.outcome_kind
-    said = [name for name, words in SAID.items() if any(text.lower() in each for each in words)]
-    told = case(*((kind == name, _joined(document, fields)) for name, fields in TOLD.items()), else_="")
-    return or_(kind.in_(said), occurs(text, told))
+    fixed = [name for name, words in FIXED_TEXTS.items() if any(text.lower() in each for each in words)]
+    own = case(*((kind == name, _joined(document, fields)) for name, fields in TEXT_FIELDS.items()), else_="")
+    return or_(kind.in_(fixed), occurs(text, own))
 
 
 def _joined(document: Any, fields: tuple[str, ...]) -> ColumnElement[str]:

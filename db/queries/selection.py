@@ -1,4 +1,4 @@
-"""Which trials to show and in which order, as values, and as the expressions of a query."""
+"""Selection and order of trials, and their SQL expressions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,12 +14,12 @@ Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
 Key: TypeAlias = Literal["rank", "number", "ended", "outcome", "origin", "overhead"]
 KEYS: tuple[Key, ...] = ("rank", "number", "ended", "outcome", "origin", "overhead")
 RANKED: tuple[str, ...] = ("estimated", "measured")
-"""Outcomes that have a time to rank by; no search has both."""
+"""Outcomes with a time to rank by; a search has only one of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Condition:
-    """What one tunable must be: any of `values` for ``=``, none of them for ``!=``, else compared with the first."""
+    """Condition on a tunable: ``=`` any of `values`, ``!=`` none of them; other operators use the first value."""
 
     tunable: str
     operator: Operator
@@ -28,10 +28,10 @@ class Condition:
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """By a key of every trial, or by a tunable.
+    """Sort order of trials, by a key of every trial or by a tunable.
 
     Attributes:
-        values: of the tunable; none for a key.
+        values: all values of the tunable; empty for a key.
     """
 
     key: str = "rank"
@@ -40,17 +40,17 @@ class Order:
 
     @property
     def sample(self) -> Value | None:
-        """Any value of the tunable, for its type."""
+        """A value of the tunable, which shows its type; None for a key."""
         return self.values[0] if self.values else None
 
     @property
     def texts(self) -> bool:
-        """Whether it is by texts: each database sorts them in its own way."""
+        """True if the order compares texts, which each database engine sorts differently."""
         return self.key in ("outcome", "origin") or isinstance(self.sample, str)
 
     @property
     def foremost(self) -> Value | None:
-        """The value whose trials come first; None where only the database knows (of texts) or there is no tunable."""
+        """The value of the tunable that sorts first; None for texts, which the database orders, and for keys."""
         numbers = [value for value in self.values if not isinstance(value, str)]
         if not numbers:
             return None
@@ -59,11 +59,11 @@ class Order:
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """Which trials of which searches, in which order.
+    """Trials to show: their searches, filters and order.
 
     Attributes:
-        outcomes: kinds, or ``pending``; none of them means all.
-        text: must occur in what is shown of a trial (`db.queries.mention`), whatever its case.
+        outcomes: outcome kinds or ``pending``; empty for all.
+        text: searched in the shown text of a trial, ignoring case (`db.queries.mention`).
     """
 
     searches: tuple[int, ...]
@@ -74,13 +74,13 @@ class Selection:
 
     @property
     def plain(self) -> bool:
-        """Whether a place in this order is a rank: the fastest first, and no measured trial left out."""
+        """True if positions in this order are ranks: fastest first, with every measured trial."""
         order = self.order.key == "rank" and not self.order.descending
         return order and set(self.outcomes) <= set(RANKED) and not self.conditions and not self.text
 
 
 def ranked_only(selection: Selection) -> bool:
-    """Whether only trials with a time are wanted, by it: an index holds them in this order."""
+    """Return True if the selection is trials with a time, sorted by time; an index holds them in this order."""
     return selection.order.key == "rank" and bool(selection.outcomes) and set(selection.outcomes) <= set(RANKED)
 
 
@@ -103,7 +103,7 @@ def conditions_of(selection: Selection) -> list[ColumnElement[bool]]:
     if len(selection.searches) == 1:
         found = [TrialRow.search_id == selection.searches[0]]
     if ranked_only(selection):
-        found.append(TrialRow.time_us.is_not(None))  # the same trials, and an index that is already in order
+        found.append(TrialRow.time_us.is_not(None))  # selects the same trials, from an index that is already sorted
     if selection.outcomes and not (ranked_only(selection) and set(selection.outcomes) == set(RANKED)):
         found.append(_of_outcome(selection.outcomes))
     found += [_meets(condition) for condition in selection.conditions]
@@ -135,7 +135,7 @@ def _meets(condition: Condition) -> ColumnElement[bool]:
 
 
 def _setting(tunable: str, sample: Value) -> ColumnElement[Any]:
-    """The value of a tunable, as the type that the database compares it as."""
+    """Return the value of a tunable, cast to the type for comparison."""
     value = _proposal()[("config", tunable)]
     typed: ColumnElement[Any] = value.as_string() if isinstance(sample, str) else value.as_float()
     return value.as_boolean() if isinstance(sample, bool) else typed

@@ -1,4 +1,4 @@
-"""How the times of a search went down, in as few points as a drawing needs, whatever its length."""
+"""Progress of the best time of a search, reduced to a fixed number of points."""
 
 from collections.abc import Collection
 
@@ -8,17 +8,17 @@ from sqlalchemy.orm import Session
 from db.models import TrialRow
 
 Points = list[tuple[int, float]]
-"""(number of a trial, time in µs), by number."""
+"""(trial number, time in µs) pairs, sorted by number."""
 
 
 class Trends:
-    """Queries over one session; they read an index and none of the trials."""
+    """Queries over one session; they read only an index."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
 
     def lows(self, searches: Collection[int], points: int) -> dict[int, Points]:
-        """The fastest trial of each of `points` equal parts of a search, by number; parts without one are left out."""
+        """Return the fastest time in each of `points` equal parts of each search; empty parts are left out."""
         mine = TrialRow.search_id.in_(searches)
         ends = select(TrialRow.search_id, (func.max(TrialRow.number) + 1).label("count")).where(mine)
         sizes = ends.group_by(TrialRow.search_id).subquery()

@@ -1,4 +1,4 @@
-"""What was asked and found of each switch of a champion."""
+"""Repository of ablations: the requested changes of a champion and their measured effects."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -12,13 +12,13 @@ from evo.results import Ablated
 
 
 class Ablations:
-    """Queries over one session; whoever opened the session commits."""
+    """Queries over one session; the code that opened the session commits."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
 
-    def ask(self, search_id: int, champion_id: int, job_id: int, changes: Sequence[Change], now: datetime) -> None:
-        """Note changes that a job measures, in its order."""
+    def request(self, search_id: int, champion_id: int, job_id: int, changes: Sequence[Change], now: datetime) -> None:
+        """Store the changes that a job measures, in the job's order."""
         self.session.add_all(
             AblationRow(
                 search_id=search_id, champion_id=champion_id, job_id=job_id, place=place, change=change, asked_at=now
@@ -27,7 +27,7 @@ class Ablations:
         )
 
     def refuse(self, search_id: int, champion_id: int, changes: Sequence[Change], now: datetime) -> None:
-        """Note changes that lead to no valid config."""
+        """Store changes that lead to no valid config, as ended."""
         self.session.add_all(
             AblationRow(search_id=search_id, champion_id=champion_id, change=change, asked_at=now, ended_at=now)
             for change in changes
@@ -40,18 +40,18 @@ class Ablations:
         environment: Mapping[str, str],
         now: datetime,
     ) -> None:
-        """What a job found of each of its changes."""
+        """Store the result of each of a job's changes."""
         rows = self.session.scalars(select(AblationRow).where(AblationRow.job_id == job_id).order_by(AblationRow.place))
         for row, (ablated, effect) in zip(rows, found, strict=True):
             row.ablated, row.effect, row.environment, row.ended_at = ablated, effect, environment, now
 
     def close(self, search_id: int, now: datetime) -> None:
-        """What was not measured by now will not be."""
+        """End the changes of a search that were not measured."""
         open_rows = update(AblationRow).where(AblationRow.search_id == search_id, AblationRow.ended_at.is_(None))
         self.session.execute(open_rows.values(ended_at=now))
 
     def of(self, search_id: int) -> list[AblationRow]:
-        """The latest that is known of each change of each champion of a search, in the order it was asked first."""
+        """Return the latest result of each change of each champion of a search, in the order of first request."""
         query = select(AblationRow).where(AblationRow.search_id == search_id).order_by(AblationRow.id)
         known: dict[tuple[int, str, str], AblationRow] = {}
         for row in self.session.scalars(query):

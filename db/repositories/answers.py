@@ -1,4 +1,4 @@
-"""Answers to requests that carry an idempotency key, so that one sent twice is carried out once."""
+"""Stored responses to requests with an idempotency key, so that a repeated request is carried out once."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,6 +15,8 @@ KEPT = timedelta(hours=24)
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
+    """A stored HTTP response."""
+
     status: int
     headers: tuple[tuple[str, str], ...]
     body: bytes
@@ -22,11 +24,11 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """An earlier request with this key.
+    """An earlier request with the same key.
 
     Attributes:
-        same: it asked for the very same.
-        answer: None while it is being worked on, or when the service ended in the middle of it.
+        same: True if its fingerprint is equal, so that it was the same request.
+        answer: None while the request runs, or if the service ended before it finished.
     """
 
     same: bool
@@ -34,13 +36,13 @@ class Known:
 
 
 class Answers:
-    """Each method is a transaction of its own, since the request between them has others."""
+    """Repository of stored responses. Each method is its own transaction, because the request itself opens others."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def begin(self, key: str, fingerprint: str, now: datetime) -> Known | None:
-        """Note a request; None: it is the first with this key in the last 24 hours, to be carried out now."""
+        """Record a request. Return None if it is the first with this key in 24 hours and must be carried out now."""
         try:
             with self._database.write() as session:
                 session.execute(delete(AnswerRow).where(AnswerRow.key == key, AnswerRow.asked_at < now - KEPT))
@@ -48,18 +50,18 @@ class Answers:
                     return _known(row, fingerprint)
                 session.add(AnswerRow(key=key, fingerprint=fingerprint, asked_at=now))
                 return None
-        except IntegrityError:  # another process noted it in this very moment
+        except IntegrityError:  # another process recorded it at the same time
             with self._database.read() as session:
                 return _known(session.scalars(select(AnswerRow).where(AnswerRow.key == key)).one(), fingerprint)
 
     def end(self, key: str, answer: Answer) -> None:
-        """Keep what was answered."""
+        """Store the response of a request."""
         with self._database.write() as session:
             if (row := session.get(AnswerRow, key)) is not None:
                 row.status, row.headers, row.body = answer.status, list(answer.headers), answer.body
 
     def forget(self, key: str) -> None:
-        """The request failed without an effect: it may be sent again."""
+        """Remove a request that failed without an effect, so that it can be sent again."""
         with self._database.write() as session:
             session.execute(delete(AnswerRow).where(AnswerRow.key == key))
 

@@ -1,4 +1,4 @@
-"""Families, searches and trials: what was asked, in which order, and how it ended."""
+"""Repository of families, searches and trials."""
 
 import contextlib
 import re
@@ -27,7 +27,7 @@ DIGEST = re.compile("[0-9a-f]{64}")
 LONGEST_SHOWN = 80
 
 BUNDLE = "bundle:"
-"""A family's location that begins so names an artefact."""
+"""Prefix of a family location that names an uploaded artefact."""
 
 UNFINISHED: tuple[State, ...] = ("running", "paused", "stopping", "ablating")
 
@@ -39,12 +39,12 @@ _AT_WORK = (
 )
 
 NO_FAILURE = ("measured", "estimated", "pruned", "reference_failed", "abandoned", "cancelled")
-"""Outcomes that blame nothing on the config."""
+"""Outcomes that are not the config's fault."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """How a trial ended, as it is stored."""
+    """End of a trial, as it is stored."""
 
     logged: Logged
     at: datetime
@@ -55,7 +55,7 @@ class Ended:
 
 @dataclass(frozen=True, kw_only=True)
 class Registration:
-    """A family that lies where every service and worker has it."""
+    """A built-in family, which every service and worker has installed."""
 
     digest: str
     name: str
@@ -63,7 +63,7 @@ class Registration:
 
 
 class Archive:
-    """Queries over one session; whoever opened the session commits."""
+    """Queries over one session; the code that opened the session commits."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -71,9 +71,9 @@ class Archive:
     def register_family(
         self, *, digest: str, name: str, document: dict[str, Any], location: str | None, now: datetime
     ) -> FamilyRow:
-        """Store a family under its digest; a known one only learns where it lies and that it is the latest.
+        """Store a family under its digest. For a known family, update only its location and registration time.
 
-        One that lies in the artefact store stays there: what was uploaded serves every worker.
+        A family in the artefact store keeps that location, because every worker can fetch it from there.
         """
         row = self.session.get(FamilyRow, digest)
         if row is None:
@@ -85,7 +85,7 @@ class Archive:
         return row
 
     def register_missing(self, families: Sequence[Registration], *, now: datetime) -> None:
-        """Store those of these families that are unknown; another process may do the same at the same time."""
+        """Store the families that are not yet registered. Another process may do the same concurrently."""
         digests = [family.digest for family in families]
         known = set(self.session.scalars(select(FamilyRow.digest).where(FamilyRow.digest.in_(digests))))
         for family in families:
@@ -97,18 +97,18 @@ class Archive:
     def upload_family(
         self, *, digest: str, name: str, document: dict[str, Any], artefact: str, now: datetime
     ) -> FamilyRow:
-        """Store a family whose files were uploaded and have this digest: its document is the one among them."""
+        """Store a family whose files were uploaded, with the document from these files."""
         location = f"{BUNDLE}{artefact}"
         row = self.register_family(digest=digest, name=name, document=document, location=location, now=now)
         row.location, row.document = location, document
         return row
 
     def version(self, digest: str) -> FamilyRow | None:
-        """The family with this digest, if it is registered."""
+        """Return the family with this digest, or None if it is not registered."""
         return self.session.get(FamilyRow, digest)
 
     def placed(self, name: str) -> bool:
-        """Whether some version of this family lies where an author put it."""
+        """Return True if a version of this family has a location outside the built-in families."""
         some = select(FamilyRow.digest).where(FamilyRow.name == name, FamilyRow.location.is_not(None)).limit(1)
         return self.session.scalar(some) is not None
 
@@ -118,13 +118,13 @@ class Archive:
         return row
 
     def family_named(self, name: str, own: Mapping[str, str]) -> FamilyRow:
-        """The latest version of a family, or the version that a digest names.
+        """Return the latest version of a family, or the version named by a digest.
 
         Args:
-            own: digests by the names that stand for one version alone, as of `latest_families`.
+            own: digests by family name, for names pinned to one version (see `latest_families`).
 
         Raises:
-            NotFound: no such family; lists those there are, near misses first.
+            NotFound: there is no such family; the message lists the known ones, closest names first.
         """
         if DIGEST.fullmatch(name):
             return self.family(name)
@@ -134,18 +134,18 @@ class Archive:
         return rows[name]
 
     def families(self) -> Sequence[FamilyRow]:
-        """The latest version of each name, by name."""
+        """Return the latest version of each family, sorted by name."""
         return self.session.scalars(latest_families().order_by(FamilyRow.name)).all()
 
     def state(self, search_id: int) -> State:
-        """Return the state of a search, also of one whose documents cannot be read."""
+        """Return the state of a search, even if its documents cannot be read."""
         state = self.session.scalar(select(SearchRow.state).where(SearchRow.id == search_id))
         if state is None:
             raise NotFound(f"there is no search {search_id}: GET /searches lists them")
         return state
 
     def search(self, search_id: int) -> SearchRow:
-        """One search with its family."""
+        """Return one search with its family."""
         row = self.session.get(SearchRow, search_id, options=[joinedload(SearchRow.family)])
         if row is None:
             raise NotFound(f"there is no search {search_id}: GET /searches lists them")
@@ -154,7 +154,7 @@ class Archive:
     def searches(
         self, *, states: Collection[State] | None = None, before: int | None = None, limit: int | None = None
     ) -> Sequence[SearchRow]:
-        """Searches with their families, newest first."""
+        """Return searches with their families, newest first."""
         query = select(SearchRow).options(joinedload(SearchRow.family)).order_by(SearchRow.id.desc()).limit(limit)
         if states is not None:
             query = query.where(SearchRow.state.in_(states))
@@ -163,23 +163,23 @@ class Archive:
         return readable(self.session, query)
 
     def unfinished(self) -> dict[int, int]:
-        """Revisions of the searches that have not ended, those of higher priority first, of equal ones the oldest."""
+        """Return the revisions of unfinished searches by id, highest priority first, then oldest."""
         query = select(SearchRow.id, SearchRow.revision).where(SearchRow.state.in_(UNFINISHED))
         rows = self.session.execute(query.order_by(SearchRow.priority.desc(), SearchRow.id))
         return {search_id: revision for search_id, revision in rows}  # noqa: C416
 
     def at_work(self) -> list[int]:
-        """Searches that may have work, those of higher priority first, of equal ones the oldest."""
+        """Return the ids of searches that may have work, highest priority first, then oldest."""
         return list(self.session.scalars(_AT_WORK))
 
     def baselines(self, search_id: int) -> BaselineReport | None:
         return self.session.scalar(select(SearchRow.baselines).where(SearchRow.id == search_id))
 
     def end_trial(self, row: TrialRow, ended: Ended) -> None:
-        """Give a trial its one outcome; several are written together, when the session is flushed.
+        """Set a trial's outcome; it is written when the session is flushed, together with others.
 
         Raises:
-            RuntimeError: it has one already.
+            RuntimeError: the trial already has an outcome.
         """
         trial = ended.logged.trial
         if row.finished_seq is not None:
@@ -190,7 +190,7 @@ class Archive:
         row.overhead_ms, row.delivery_ms = ended.overhead_ms, ended.delivery_ms
 
     def confirm(self, trial: TrialRow, confirmation: Confirmation) -> None:
-        """Let confirmed figures lead for a trial and for all of its search with the same binary."""
+        """Rank a trial, and the trials of its search with the same binary, by confirmed figures."""
         self.session.flush()
         same: ColumnElement[bool] = TrialRow.id == trial.id
         if trial.binary_digest is not None:
@@ -198,8 +198,8 @@ class Archive:
         for row in self.session.scalars(select(TrialRow).where(same, TrialRow.time_us.is_not(None))):
             _lead(row, confirmation)
 
-    def confirm_twin(self, trial: TrialRow) -> None:
-        """Let a trial take the confirmed figures of an earlier one with the same binary, if there is one."""
+    def confirm_duplicate(self, trial: TrialRow) -> None:
+        """Copy the confirmed figures of an earlier trial with the same binary to a trial, if there is one."""
         same = (TrialRow.search_id == trial.search_id) & (TrialRow.binary_digest == trial.binary_digest)
         found = select(TrialRow.confirmed).where(same, TrialRow.quick_us.is_not(None)).limit(1)
         confirmation = self.session.scalar(found)
@@ -207,7 +207,7 @@ class Archive:
             _lead(trial, confirmation)
 
     def cancel_pending(self, search_id: int, now: datetime) -> None:
-        """End every pending trial of a search as Cancelled, in the order they were asked."""
+        """End every pending trial of a search as Cancelled, in the order they were proposed."""
         pending = self._trials(search_id, None).where(TrialRow.finished_seq.is_(None)).order_by(TrialRow.number)
         ended = self.session.scalar(select(func.count(TrialRow.finished_seq)).where(TrialRow.search_id == search_id))
         rows = self.session.scalars(pending).all()
@@ -221,23 +221,23 @@ class Archive:
         return row
 
     def numbered(self, search_id: int, number: int) -> TrialRow:
-        """The trial with this number in a search."""
+        """Return the trial with this number in a search."""
         row = self.session.scalars(self._trials(search_id, None).where(TrialRow.number == number)).first()
         if row is None:
             raise NotFound(f"search {search_id} has no trial {number}")
         return row
 
     def trials_of(self, trial_ids: Collection[int]) -> dict[int, TrialRow]:
-        """These trials by id, without those that are no more."""
+        """Return the trials with these ids, by id; deleted ones are left out."""
         return {row.id: row for row in self.session.scalars(select(TrialRow).where(TrialRow.id.in_(trial_ids)))}
 
     def searches_of(self, search_ids: Collection[int]) -> Sequence[SearchRow]:
-        """These searches with their families, without those that are no more."""
+        """Return the searches with these ids and their families; deleted ones are left out."""
         query = select(SearchRow).options(joinedload(SearchRow.family)).where(SearchRow.id.in_(search_ids))
         return self.session.scalars(query.order_by(SearchRow.id)).all()
 
     def last_event(self, search_id: int) -> datetime | None:
-        """When a trial of this search last was asked or ended."""
+        """Return when a trial of this search was last proposed or ended."""
         latest = select(func.max(TrialRow.asked_at), func.max(TrialRow.finished_at))
         asked, ended = self.session.execute(latest.where(TrialRow.search_id == search_id)).one()
         return max((moment for moment in (asked, ended) if moment is not None), default=None)
@@ -245,19 +245,19 @@ class Archive:
     def trials(
         self, search_id: int, *, outcome: str | None = None, after: int | None = None, limit: int | None = None
     ) -> Sequence[TrialRow]:
-        """Trials by number, `after` being the last number already seen."""
+        """Return trials sorted by number; `after` is the last number already seen."""
         query = self._trials(search_id, outcome).order_by(TrialRow.number).limit(limit)
         if after is not None:
             query = query.where(TrialRow.number > after)
         return self.session.scalars(query).all()
 
     def first_ended(self, search_id: int, count: int) -> Sequence[TrialRow]:
-        """Those of the first `count` trials that have ended, by number."""
+        """Return those of the first `count` trials that have ended, sorted by number."""
         early = self._trials(search_id, None).where(TrialRow.number < count, TrialRow.finished_seq.is_not(None))
         return self.session.scalars(early.order_by(TrialRow.number)).all()
 
     def progress(self, search_id: int) -> list[tuple[int, float]]:
-        """(place among the ended trials, time in µs) of each measured trial, in the order they ended."""
+        """Return (position among the ended trials, time in µs) of each measured trial, in the order they ended."""
         query = select(TrialRow.finished_seq, TrialRow.time_us).where(
             TrialRow.search_id == search_id, TrialRow.time_us.is_not(None)
         )
@@ -265,15 +265,15 @@ class Archive:
         return [(place, time_us) for place, time_us in rows if place is not None and time_us is not None]
 
     def latest_failures(self, search_id: int, limit: int) -> Sequence[TrialRow]:
-        """Trials that ended because of their config, without a time; the latest first."""
+        """Return trials that failed because of their config, latest first."""
         query = self._trials(search_id, None).where(TrialRow.outcome_kind.not_in(NO_FAILURE))
         return self.session.scalars(query.order_by(TrialRow.finished_seq.desc()).limit(limit)).all()
 
     def trial_of_binary(self, search_id: int, binary_digest: str) -> TrialRow:
-        """The first trial of this search that ended with this very binary.
+        """Return the first trial of this search that ended with this binary.
 
         Raises:
-            NotFound: none did yet.
+            NotFound: no trial ended with it yet.
         """
         ended = self._trials(search_id, None).where(TrialRow.binary_digest == binary_digest)
         if (row := self.session.scalars(ended.order_by(TrialRow.number).limit(1)).first()) is None:
@@ -281,7 +281,7 @@ class Archive:
         return row
 
     def counts(self, search_ids: Collection[int]) -> dict[int, dict[str | None, int]]:
-        """Trials by outcome for each search; those still pending stand under None."""
+        """Count trials by outcome for each search; pending trials are counted under None."""
         query = (
             select(TrialRow.search_id, TrialRow.outcome_kind, func.count())
             .where(TrialRow.search_id.in_(search_ids))
@@ -293,10 +293,10 @@ class Archive:
         return counted
 
     def best(self, search_id: int) -> TrialRow | None:
-        """The trial whose figure stands for a search.
+        """Return the best trial of a search, or None if none has a time.
 
-        That is the trial of its champion, if one of its own is current; else the fastest confirmed one that was not
-        found to be wrong; else the fastest by quick samples. The earlier one of a tie.
+        This is the trial of the current champion if it comes from this search; else the fastest confirmed trial that was
+        not refuted; else the fastest by quick samples. Of equal times the earlier trial wins.
         """
         champion = select(TrialRow).join(ChampionRow, ChampionRow.trial_id == TrialRow.id)
         own = champion.where(ChampionRow.search_id == search_id, ChampionRow.current)
@@ -311,7 +311,7 @@ class Archive:
         return quick or next(iter(confirmed), None)
 
     def unconfirmed(self, search_id: int, *, below_us: float) -> TrialRow | None:
-        """The fastest trial by quick samples alone, where it is faster than this."""
+        """Return the fastest unconfirmed trial whose quick time is below `below_us`, or None."""
         query = self._fastest(search_id).where(TrialRow.time_us < below_us, TrialRow.quick_us.is_(None))
         return self.session.scalars(query.limit(1)).first()
 
@@ -320,7 +320,7 @@ class Archive:
         return measured.order_by(TrialRow.time_us, TrialRow.number)
 
     def costs_ms(self, search_id: int, limit: int = 1000) -> list[tuple[float, float]]:
-        """(overhead, delivery) of the latest trials that tell of them."""
+        """Return (overhead, delivery) in ms of the latest trials that report them."""
         query = select(TrialRow.overhead_ms, TrialRow.delivery_ms).where(
             TrialRow.search_id == search_id, TrialRow.overhead_ms.is_not(None), TrialRow.finished_seq.is_not(None)
         )
@@ -336,15 +336,15 @@ class Archive:
 
 
 def latest_families(own: Mapping[str, str] | None = None) -> Select[FamilyRow]:
-    """The latest version of each name.
+    """Select the latest version of each family.
 
     Args:
-        own: digests by the names that stand for one version alone, whatever else was registered under them.
+        own: digests by family name, for names pinned to one version regardless of later registrations.
     """
     own = own or {}
-    standing = or_(FamilyRow.name.not_in(own), FamilyRow.digest.in_(own.values()))
-    newest = select(FamilyRow.name, func.max(FamilyRow.registered_at)).where(standing).group_by(FamilyRow.name)
-    return select(FamilyRow).where(standing, tuple_(FamilyRow.name, FamilyRow.registered_at).in_(newest))
+    eligible = or_(FamilyRow.name.not_in(own), FamilyRow.digest.in_(own.values()))
+    newest = select(FamilyRow.name, func.max(FamilyRow.registered_at)).where(eligible).group_by(FamilyRow.name)
+    return select(FamilyRow).where(eligible, tuple_(FamilyRow.name, FamilyRow.registered_at).in_(newest))
 
 
 def _lead(row: TrialRow, confirmation: Confirmation) -> None:

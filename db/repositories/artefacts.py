@@ -1,4 +1,4 @@
-"""Files that outlive a worker (sources, compiler logs, binaries), kept under the digest of their content."""
+"""Repository of artefacts (sources, compiler logs, binaries), addressed by the SHA-256 of their content."""
 
 import hashlib
 import re
@@ -18,23 +18,23 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class Artefacts:
-    """The folder with the bytes. A file appears whole or not at all; its row says how large it is and what it holds."""
+    """Folder of artefact files, written atomically; the row of each stores its size and media type."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def put(self, session: Session, digest: str, content: bytes, *, media_type: str, now: datetime) -> ArtefactRow:
-        """Store bytes under their own digest; storing them again only makes them young.
+        """Store content under its digest. Storing it again only resets its age.
 
         Raises:
-            InvalidInput: the digest is not that of the content.
+            InvalidInput: the digest does not match the content.
             StoreUnavailable: the folder cannot be written.
         """
         actual = hashlib.sha256(content).hexdigest()
         if actual != digest:
             raise InvalidInput("digest", f"the content's SHA-256 is {actual}: send it to that address")
         if (row := session.get(ArtefactRow, digest)) is not None and self._path(digest).exists():
-            row.created_at = now  # somebody relies on it anew: it is not to be collected as an old one
+            row.created_at = now  # it is in use again, so it must not be collected as old
             return row
         try:
             write_whole(self._path(digest), content)
@@ -47,10 +47,10 @@ class Artefacts:
         return session.merge(row)
 
     def get(self, session: Session, digest: str) -> tuple[ArtefactRow, bytes]:
-        """The row and the bytes.
+        """Return the row and the content of an artefact.
 
         Raises:
-            NotFound: nothing was stored under this digest.
+            NotFound: no artefact has this digest.
         """
         row = session.get(ArtefactRow, digest) if _DIGEST.fullmatch(digest) else None
         if row is None:
@@ -61,14 +61,14 @@ class Artefacts:
             raise NotFound(f"the file of artefact {digest} was removed from {self.folder}") from error
 
     def remove(self, digest: str) -> None:
-        """Remove a file whose row is no more."""
+        """Remove the file of an artefact whose row was deleted."""
         self._path(digest).unlink(missing_ok=True)
 
     def remove_strays(self, session: Session, before_s: float) -> int:
-        """Remove files that no row names (drafts, and those of a failed transaction or removal); return how many.
+        """Remove files without a row (left by a crash or a failed transaction); return their number.
 
         Args:
-            before_s: newer ones (seconds since 1970) may belong to a transaction that is under way.
+            before_s: Unix time in seconds; newer files are kept, because their transaction may still be open.
         """
         removed = 0
         for folder in sorted(each for each in self.folder.glob("??") if each.is_dir()):

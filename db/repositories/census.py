@@ -1,4 +1,4 @@
-"""How many there are of everything, for those who watch over a service."""
+"""Counts of searches, trials, jobs, leases and workers, for monitoring."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +12,7 @@ from db.models import ArtefactRow, AttemptRow, DeliveryRow, JobRow, SearchRow, T
 
 @dataclass(frozen=True, kw_only=True)
 class Census:
-    """`trials` by outcome, those that run under ``pending``; `queued` jobs by kind."""
+    """Counts by group: `searches` by state, `trials` by outcome or ``pending``, `queued` jobs by kind."""
 
     searches: dict[str, int]
     trials: dict[str, int]
@@ -24,7 +24,7 @@ class Census:
 
 
 def census(session: Session, seen_since: datetime) -> Census:
-    """Count everything; of workers those heard of since then."""
+    """Count everything; only workers seen since `seen_since` are counted."""
     outcome = func.coalesce(TrialRow.outcome_kind, "pending")
     return Census(
         searches=_counts(session, select(SearchRow.state, func.count()).group_by(SearchRow.state)),

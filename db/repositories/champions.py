@@ -1,4 +1,4 @@
-"""Champions: the promoted trial of each key, those before it, and the way back."""
+"""Repository of champions: promotion, rollback, restoration and history."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from evo.promotion import void_reason
 
 
 class EvidenceVoid(Conflict):
-    """An earlier champion cannot be restored: what it was promoted on no longer holds."""
+    """An earlier champion cannot be restored, because its evidence no longer holds."""
 
 
 class IncumbentChanged(Conflict):
@@ -24,7 +24,7 @@ class IncumbentChanged(Conflict):
 
 @dataclass(frozen=True, kw_only=True)
 class Retired:
-    """A champion of once, and which trial of its search it was."""
+    """A former champion: its id, the number of its trial, and why it was retired."""
 
     id: int
     trial: int
@@ -33,20 +33,20 @@ class Retired:
 
 
 class Champions:
-    """Queries over one session; whoever opened the session commits."""
+    """Queries over one session; the code that opened the session commits."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
 
     def incumbent(self, search: SearchRow) -> ChampionRow | None:
-        """The current champion of what a search searches."""
+        """Return the current champion with the same key as a search."""
         return self._current(search.family.name, search.problem_key, search.device.model, search.objective.key)
 
     def promote(self, champion: ChampionRow, *, over: int | None) -> None:
-        """Make a new row the current one of its key, provided the current one is still `over` (None: none).
+        """Make a new champion current, provided `over` is still the current one of its key (None: there is none).
 
         Raises:
-            IncumbentChanged: it is not.
+            IncumbentChanged: the current champion is another one.
         """
         if over is not None:
             reason = f"replaced by trial {champion.trial_number} of search {champion.search_id}"
@@ -60,13 +60,13 @@ class Champions:
         Events(self.session).search_changed(champion.search_id)
 
     def roll_back(self, champion_id: int, *, reason: str, now: datetime, by: str | None = None) -> ChampionRow | None:
-        """Retire the current champion and put back the one it replaced; returns what is current now.
+        """Retire the current champion and reinstate the one it replaced. Return the new current champion, if any.
 
         Args:
-            by: the name of who wants it.
+            by: name of the user who requested it.
 
         Raises:
-            Conflict: it is not the current one.
+            Conflict: the champion is not current.
         """
         champion = self.champion(champion_id)
         if not self._retire(champion_id, now, f"rolled back: {reason}", by=by, rolled_back=True):
@@ -85,7 +85,7 @@ class Champions:
         """Make an earlier champion the current one of its key again, provided the current one is still `over`.
 
         Raises:
-            EvidenceVoid: what it was promoted on no longer holds.
+            EvidenceVoid: the evidence of its promotion no longer holds.
             IncumbentChanged: the current champion is another one.
         """
         champion = self.champion(champion_id)
@@ -109,22 +109,22 @@ class Champions:
         return champion
 
     def void(self, champion: ChampionRow) -> str | None:
-        """Why the evidence of a champion no longer holds; None where it does."""
+        """Return why the evidence of a champion no longer holds, or None if it does."""
         trial = self.session.get(TrialRow, champion.trial_id)
         confirmed = None if trial is None else trial.confirmed
         refuted = None if confirmed is None else confirmed.refuted
         return void_reason(champion.evidence.verdict, champion.objective, refuted=refuted)
 
     def current_of(self, champion: ChampionRow) -> ChampionRow | None:
-        """The current champion of the same key."""
+        """Return the current champion with the same key."""
         return self._current(*_key(champion))
 
     def binary_digest(self, champion: ChampionRow) -> str | None:
-        """Of what its trial compiled to."""
+        """Return the digest of the binary of a champion's trial."""
         return self.session.scalar(select(TrialRow.binary_digest).where(TrialRow.id == champion.trial_id))
 
     def behind(self, champion_id: int) -> ChampionRow | None:
-        """What would be current again if this one were rolled back."""
+        """Return the champion that would become current if this one were rolled back."""
         return self._earlier(self.champion(champion_id))
 
     def champion(self, champion_id: int) -> ChampionRow:
@@ -142,11 +142,11 @@ class Champions:
         before: int | None = None,
         limit: int | None = None,
     ) -> Sequence[ChampionRow]:
-        """Champions, newest first; the history too unless `current_only`.
+        """Return champions, newest first; former ones too unless `current_only`.
 
         Args:
-            problem: fields, as in a problem's key, that must be equal.
-            device: a device model.
+            problem: values that fields of the problem must have, as in a problem key.
+            device: device model.
         """
         query = select(ChampionRow).order_by(ChampionRow.id.desc()).limit(limit)
         if family is not None:
@@ -161,7 +161,7 @@ class Champions:
         return self.session.scalars(query.where(ChampionRow.current) if current_only else query).all()
 
     def retired_of(self, search_id: int) -> Sequence[Retired]:
-        """Those that a search promoted and that are champions no more, newest first, without their evidence."""
+        """Return the former champions that a search promoted, newest first, without their evidence."""
         columns = (ChampionRow.id, ChampionRow.trial_number, ChampionRow.rolled_back, ChampionRow.retired_reason)
         query = select(*columns).where(ChampionRow.search_id == search_id, ~ChampionRow.current)
         found = self.session.execute(query.order_by(ChampionRow.id.desc()))
@@ -171,8 +171,10 @@ class Champions:
         ]
 
     def rolled_back_kernel(self, search: SearchRow, trial: TrialRow) -> ChampionRow | None:
-        """The latest champion of what a search searches that was rolled back and was the kernel of this trial: the same
-        binary, or the same config of a family that was not edited since."""
+        """Return the latest rolled-back champion of a search's key that has the same kernel as a trial, or None.
+
+        Kernels are the same if their binaries are equal, or if their configs are and the family was not edited since.
+        """
         same: ColumnElement[bool] = and_(
             TrialRow.config_key == trial.config_key, ChampionRow.family_digest == search.family_digest
         )
@@ -193,7 +195,7 @@ class Champions:
         return self.session.scalars(query.order_by(ChampionRow.id.desc())).first()
 
     def history(self, champion: ChampionRow, limit: int) -> Sequence[ChampionRow]:
-        """All champions of the key of this one, itself included, newest first."""
+        """Return all champions with the key of this one, itself included, newest first."""
         same = (
             ChampionRow.family == champion.family,
             ChampionRow.problem_key == champion.problem_key,
@@ -216,7 +218,7 @@ class Champions:
         row = self.champion(champion_id)
         self.session.refresh(row)
         row.decisions = (*(row.decisions or ()), Decision(at=now, current=False, reason=reason, by=by))
-        self.session.flush()  # a refresh would lose it
+        self.session.flush()  # a refresh would discard it
         return True
 
     def _current(self, family: str, problem_key: str, device_model: str, objective_key: str) -> ChampionRow | None:
@@ -230,7 +232,7 @@ class Champions:
         return self.session.scalars(query).first()
 
     def _earlier(self, champion: ChampionRow) -> ChampionRow | None:
-        """What it replaced, or what that one replaced where it was rolled back itself."""
+        """Return the champion it replaced, skipping champions that were rolled back themselves."""
         earlier = champion
         while earlier.replaces is not None:
             earlier = self.champion(earlier.replaces)
@@ -244,14 +246,14 @@ def _key(champion: ChampionRow) -> tuple[str, str, str, str]:
 
 
 def _make_current(champion: ChampionRow, now: datetime, reason: str, by: str | None) -> None:
-    """Put an earlier champion back; why it was retired stays among its decisions."""
+    """Make an earlier champion current again; its retirement remains in its decisions."""
     champion.decisions = (*_past(champion), Decision(at=now, current=True, reason=reason, by=by))
     champion.current = True
     champion.retired_at, champion.retired_reason, champion.retired_by = None, None, None
 
 
 def _past(champion: ChampionRow) -> tuple[Decision, ...]:
-    """The decisions so far; of a champion that was retired before decisions were kept, its retirement."""
+    """Return the decisions so far; for a champion retired before decisions were stored, its retirement."""
     if champion.decisions is not None or champion.retired_at is None:
         return champion.decisions or ()
     reason = champion.retired_reason or ""

@@ -1,4 +1,4 @@
-"""Messages that a search ended: noted, due, delivered or given up. All of it outlives the process that began it."""
+"""Repository of webhook deliveries about ended searches. Pending messages survive a restart of the service."""
 
 import uuid
 from collections.abc import Collection, Sequence
@@ -12,28 +12,28 @@ from db.models import DeliveryRow, SearchRow, Webhook
 from evo.search.lifecycle import TERMINAL
 
 PAUSES_S = (5.0, 30.0, 120.0, 600.0, 3600.0, 6 * 3600.0, 18 * 3600.0)
-"""Between two attempts; after the last one a message is given up, a day and some hours after the first."""
+"""Pauses between attempts, in seconds. After the last one the message is given up, about a day after the first."""
 
 UNDER_WAY_S = 60.0
-"""How long one attempt is left to the process that began it."""
+"""Seconds for which a process owns the attempt it started."""
 
 
 @dataclass(frozen=True)
 class Unannounced:
-    """A search that has ended and whose receiver is to be told."""
+    """A finished search whose webhook has no message yet."""
 
     search_id: int
     webhook: Webhook
 
 
 class Deliveries:
-    """Queries over one session; whoever opened the session commits."""
+    """Queries over one session; the code that opened the session commits."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
 
     def unannounced(self, limit: int = 20) -> Sequence[Unannounced]:
-        """Return searches that ended with a webhook and without a message, the oldest first."""
+        """Return finished searches with a webhook but no message, oldest first."""
         query = select(SearchRow.id, SearchRow.webhook).where(
             SearchRow.webhook.is_not(None),
             SearchRow.state.in_(TERMINAL),
@@ -43,12 +43,12 @@ class Deliveries:
         return [Unannounced(search_id, webhook) for search_id, webhook in rows if webhook is not None]
 
     def pending(self, now: datetime) -> bool:
-        """Whether there is anything to note or to deliver."""
+        """Return True if there is a message to store or to deliver."""
         due = select(DeliveryRow.id).where(DeliveryRow.next_at <= now).limit(1)
         return self.session.scalar(due) is not None or bool(self.unannounced(1))
 
     def note(self, ended: Unannounced, message: str, now: datetime, *, error: str | None = None) -> None:
-        """Have a message delivered, or note why there is none to deliver."""
+        """Queue a message for delivery, or store the `error` that prevents it."""
         row = DeliveryRow(
             search_id=ended.search_id,
             message_id=f"msg_{uuid.uuid4().hex}",
@@ -62,7 +62,7 @@ class Deliveries:
         self.session.add(row)
 
     def due(self, now: datetime, limit: int = 20) -> Sequence[DeliveryRow]:
-        """Messages to deliver now; no other process takes them meanwhile."""
+        """Claim up to `limit` messages to deliver now; other processes skip them while this attempt runs."""
         waiting = select(DeliveryRow.id).where(DeliveryRow.next_at <= now).order_by(DeliveryRow.next_at).limit(limit)
         taken = (
             update(DeliveryRow)
@@ -77,18 +77,18 @@ class Deliveries:
         row.next_at, row.delivered_at, row.error = None, now, None
 
     def failed(self, delivery_id: int, error: str, now: datetime) -> None:
-        """Try again later, unless it was the last attempt."""
+        """Schedule the next attempt, unless this was the last one."""
         row = self.session.get_one(DeliveryRow, delivery_id)
         again = row.attempts <= len(PAUSES_S)
         row.error = error
         row.next_at = now + timedelta(seconds=PAUSES_S[row.attempts - 1]) if again else None
 
     def bring_forward(self, by: timedelta) -> None:
-        """Deliver what is pending earlier: the clock was set back by this since it was put off."""
+        """Move pending attempts forward, after the clock was set back by `by`."""
         for row in self.session.scalars(select(DeliveryRow).where(DeliveryRow.next_at.is_not(None))):
             row.next_at = None if row.next_at is None else row.next_at - by
 
     def of(self, search_ids: Collection[int]) -> dict[int, DeliveryRow]:
-        """The messages of searches."""
+        """Return the messages of searches, by search id."""
         rows = self.session.scalars(select(DeliveryRow).where(DeliveryRow.search_id.in_(search_ids)))
         return {row.search_id: row for row in rows}

@@ -1,4 +1,4 @@
-"""Workers and their devices."""
+"""Repository of workers and their devices."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -28,12 +28,12 @@ _SLOT = (
     )
     .where(_WORKERS.c.id == bindparam("worker"))
 )
-"""Run for each claim, and so built once."""
+"""Built once, because every claim runs it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """A device and whether it gets work; `incarnation` is the process that its worker registered last."""
+    """A device and whether it may receive work; `incarnation` is the process that registered last."""
 
     device: Device
     drain: bool
@@ -42,7 +42,7 @@ class Standing:
 
 
 class Superseded(Conflict):
-    """Another process registered as the same worker after the one that speaks."""
+    """Another process registered as the same worker after the calling one."""
 
     def __init__(self, worker_id: str, host: str) -> None:
         super().__init__(
@@ -52,7 +52,7 @@ class Superseded(Conflict):
 
 
 def check_incarnation(worker_id: str, host: str, own: str | None, given: str | None) -> None:
-    """Refuse a process that is not the one that registered last; one that names no incarnation is not checked.
+    """Refuse a process that did not register last. A process without an incarnation is not checked.
 
     Raises:
         Superseded: another process registered after it.
@@ -62,7 +62,7 @@ def check_incarnation(worker_id: str, host: str, own: str | None, given: str | N
 
 
 class Fleet:
-    """Queries over one session; whoever opened the session commits."""
+    """Queries over one session; the code that opened the session commits."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -77,10 +77,10 @@ class Fleet:
         now: datetime,
         incarnation: str | None = None,
     ) -> WorkerRow:
-        """Store a worker with exactly these devices; those that were set aside before still are.
+        """Store a worker with exactly these devices; quarantined devices stay quarantined.
 
         Args:
-            incarnation: names the process that speaks for the worker from now on.
+            incarnation: identifies the process that acts for the worker from now on.
         """
         row = self.session.get(WorkerRow, worker_id)
         if row is None:
@@ -107,56 +107,56 @@ class Fleet:
         return row
 
     def contest(self, worker_id: str, now: datetime) -> None:
-        """Note that a process spoke as this worker after another one had registered: both are alive."""
+        """Record that an earlier process still sends requests as this worker, so that both are alive."""
         row = self.worker(worker_id)
         if row.contested_at is None:
             Events(self.session).worker_changed(worker_id)
         row.contested_at = now
 
     def any_after(self, moment: datetime) -> bool:
-        """Whether a worker was heard of after this moment, by a clock that was ahead."""
+        """Return True if a worker was seen after this moment, that is, by a clock that was ahead."""
         return self.session.scalar(select(WorkerRow.id).where(WorkerRow.seen_at > moment).limit(1)) is not None
 
     def put_off(self, by: timedelta, *, now: datetime, since: datetime) -> None:
-        """Let workers that were connected `by` ago count as connected, and none as heard of in the future."""
+        """Shift `seen_at` of workers that were connected `by` ago, at most to `now`, so that they still are."""
         for row in self.session.scalars(select(WorkerRow).where(WorkerRow.seen_at >= since - by)):
             row.seen_at = min(row.seen_at + by, now)
 
     def worker(self, worker_id: str) -> WorkerRow:
-        """One worker, without its devices."""
+        """Return one worker, without its devices."""
         if (row := self.session.get(WorkerRow, worker_id)) is None:
             raise NotFound(f"worker {worker_id!r} is not registered: register it first (PUT /workers/{worker_id})")
         return row
 
     def is_connected(self, worker_id: str, seen_since: datetime) -> bool:
-        """Whether a worker of this id was heard of since then, and has not left."""
+        """Return True if a worker was seen since `seen_since` and has not left."""
         row = self.session.get(WorkerRow, worker_id)
         return row is not None and row.left_at is None and row.seen_at >= seen_since
 
     def device(self, worker_id: str, uuid: str) -> DeviceRow:
-        """One device of a worker."""
+        """Return one device of a worker."""
         if (row := self.session.get(DeviceRow, (worker_id, uuid))) is None:
             raise NotFound(f"worker {worker_id!r} has no device {uuid!r}: GET /workers lists what each has")
         return row
 
     def devices_of(self, worker_id: str) -> Sequence[DeviceRow]:
-        """In the order of their UUIDs."""
+        """Return the devices of a worker, sorted by UUID."""
         self.worker(worker_id)
         query = select(DeviceRow).where(DeviceRow.worker_id == worker_id)
         return self.session.scalars(query.order_by(DeviceRow.uuid)).all()
 
     def workers(self) -> Sequence[WorkerRow]:
-        """Every worker with its devices, the one seen last first."""
+        """Return every worker with its devices, most recently seen first."""
         query = select(WorkerRow).options(selectinload(WorkerRow.devices))
         return self.session.scalars(query.order_by(WorkerRow.seen_at.desc(), WorkerRow.id)).all()
 
     def some(self, worker_ids: Collection[str]) -> Sequence[WorkerRow]:
-        """These workers with their devices, without those that are no more."""
+        """Return the workers with these ids and their devices; deleted ones are left out."""
         query = select(WorkerRow).options(selectinload(WorkerRow.devices)).where(WorkerRow.id.in_(worker_ids))
         return self.session.scalars(query.order_by(WorkerRow.id)).all()
 
     def devices(self, seen_since: datetime) -> Sequence[DeviceRow]:
-        """Devices that get work, in a stable order: their workers were heard of since then and are not draining."""
+        """Return the devices that receive work, in a stable order: not quarantined, of connected workers not draining."""
         query = (
             select(DeviceRow)
             .join(WorkerRow)
@@ -166,7 +166,7 @@ class Fleet:
         return self.session.scalars(query.order_by(DeviceRow.model, DeviceRow.uuid, DeviceRow.worker_id)).all()
 
     def other_units(self, device: Device, seen_since: datetime) -> Sequence[Device]:
-        """Other units of the same model that may be counted on."""
+        """Return other devices of the same model that receive work."""
         query = (
             select(DeviceRow.device)
             .join(WorkerRow)
@@ -177,11 +177,11 @@ class Fleet:
         return self.session.scalars(query).all()
 
     def slot(self, worker_id: str, uuid: str, incarnation: str | None = None) -> "Standing":
-        """Return what handing out work to a device of a worker depends on.
+        """Return a worker's device and whether it may receive work.
 
         Raises:
-            NotFound: no such worker, or it has left, or has no such device.
-            Superseded: `incarnation` is not the one that registered last.
+            NotFound: there is no such worker, or it has left, or it has no such device.
+            Superseded: another process registered after `incarnation`.
         """
         row = self.session.execute(_SLOT, {"worker": worker_id, "device_uuid": uuid}).first()
         if row is None:
@@ -199,11 +199,11 @@ class Fleet:
         )
 
     def find(self, worker_id: str) -> WorkerRow | None:
-        """Return a worker without its devices, if it is registered."""
+        """Return a worker without its devices, or None if it is not registered."""
         return self.session.get(WorkerRow, worker_id)
 
     def leave(self, worker_id: str, now: datetime, *, incarnation: str | None = None) -> None:
-        """Take the devices of a worker that ended in order out of the offer."""
+        """Record that a worker has shut down in order; its devices receive no more work."""
         row = self.worker(worker_id)
         check_incarnation(worker_id, row.host, row.incarnation, incarnation)
         row.left_at, row.note = now, None
@@ -211,38 +211,38 @@ class Fleet:
         for device in self.devices_of(worker_id):
             device.activity = device.detail = device.attempt_id = None
 
-    def hear(self, worker_id: str, slots: Sequence[SlotReport], now: datetime) -> tuple[str, ...]:
-        """What a worker says of its slots; the answer names the devices that are set aside."""
-        told = {slot.device_uuid: slot for slot in slots}
+    def update_slots(self, worker_id: str, slots: Sequence[SlotReport], now: datetime) -> tuple[str, ...]:
+        """Store a worker's reports on its slots. Return the UUIDs of its quarantined devices."""
+        reported = {slot.device_uuid: slot for slot in slots}
         rows = self.devices_of(worker_id)
         for row in rows:
-            if (slot := told.get(row.uuid)) is not None:
+            if (slot := reported.get(row.uuid)) is not None:
                 if slot.activity == "working" and slot.detail not in (None, row.detail):
-                    self._tell_of_progress(worker_id)
-                row.activity, row.detail, row.attempt_id = slot.activity, slot.detail, _held(slot.attempt_id)
+                    self._announce_progress(worker_id)
+                row.activity, row.detail, row.attempt_id = slot.activity, slot.detail, _lease_id(slot.attempt_id)
                 if slot.fault is not None and row.quarantined_at is None:
                     quarantine(row, slot.fault, now)
                     Events(self.session).worker_changed(worker_id)
         return tuple(row.uuid for row in rows if row.quarantined_at is not None)
 
-    def _tell_of_progress(self, worker_id: str) -> None:
-        """Whoever looks at a search sees how far its confirmation is."""
+    def _announce_progress(self, worker_id: str) -> None:
+        """Add an event to the searches that this worker confirms, so that pages show the progress."""
         for search_id in Leases(self.session).proven_by(worker_id):
             Events(self.session).search_changed(search_id)
 
 
-def _held(attempt_id: int | None) -> int | None:
-    """What can be the number of a lease."""
+def _lease_id(attempt_id: int | None) -> int | None:
+    """Return `attempt_id` if it can be the id of a lease, else None."""
     return attempt_id if attempt_id is not None and 0 < attempt_id <= LARGEST_ID else None
 
 
 def quarantine(row: DeviceRow, reason: str, now: datetime) -> None:
-    """Set a device aside."""
+    """Quarantine a device."""
     row.quarantined_at, row.quarantine_reason = now, reason
 
 
 def clear(row: DeviceRow) -> None:
-    """Trust a device again."""
+    """End the quarantine of a device."""
     row.quarantined_at = row.quarantine_reason = None
 
 

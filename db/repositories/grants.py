@@ -1,4 +1,4 @@
-"""New trials, and the leases on work: written as columns, since most of what a service writes is these."""
+"""Bulk inserts of new trials, jobs and leases; they use columns because they are most of a service's writes."""
 
 import secrets
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from evo.trial import Trial
 
 
 def _adding(row: type[Base]) -> ReturningInsert[int]:
-    """A statement that adds rows and gives their ids, in order."""
+    """Return a statement that inserts rows and returns their ids, in order."""
     into = table(row)
     return insert(into).returning(into.c.id, sort_by_parameter_order=True)
 
@@ -26,7 +26,7 @@ _TRIALS, _JOBS, _ATTEMPTS = _adding(TrialRow), _adding(JobRow), _adding(AttemptR
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """A trial that a search has just asked for, with its evaluation; `told_before` as in `db.models.TrialRow`."""
+    """A newly proposed trial with its evaluation job; `told_before` as in `db.models.TrialRow`."""
 
     trial: Trial
     config_key: str
@@ -37,7 +37,7 @@ class Asked:
 
 @dataclass(frozen=True, kw_only=True)
 class Holder:
-    """Who is given leases, and from when for how long."""
+    """The device that receives leases, their start, and their duration in seconds."""
 
     worker_id: str
     device_uuid: str
@@ -47,7 +47,7 @@ class Holder:
 
 @dataclass(frozen=True, kw_only=True)
 class Granted:
-    """A lease as it is told to its worker."""
+    """A lease as it is sent to its worker."""
 
     attempt_id: int
     token: str
@@ -55,13 +55,13 @@ class Granted:
 
 
 class Grants:
-    """Queries over one session; whoever opened the session commits."""
+    """Queries over one session; the code that opened the session commits."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
 
     def begin(self, search_id: int, asked: Sequence[Asked], holder: Holder) -> list[Granted]:
-        """Store new trials, an evaluation of each, and a lease on it."""
+        """Store new trials, their evaluation jobs, and a lease on each job."""
         if not asked:
             return []
         trials = self._add(_TRIALS, [_trial(search_id, each) for each in asked])
@@ -69,7 +69,7 @@ class Grants:
         return self._lease(self._add(_JOBS, jobs), [each.job for each in asked], holder)
 
     def grant(self, jobs: Sequence[JobRow], holder: Holder) -> list[Granted]:
-        """Lease jobs that wait; the unique index on live attempts settles a race."""
+        """Lease queued jobs; the unique index on live attempts decides a race."""
         if not jobs:
             return []
         for job in jobs:

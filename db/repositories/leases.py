@@ -1,6 +1,6 @@
-"""Jobs and their attempts: who works on what until when, and what was handed in.
+"""Repository of jobs and leases (attempts): claims, renewals, expiry and reports.
 
-Every change of an attempt is guarded by its state: a lease ends once, whoever is first.
+Every change of an attempt checks its state, so that a lease ends exactly once.
 """
 
 import secrets
@@ -24,9 +24,9 @@ _ORDER = case({"baseline": 0, "confirm": 1}, value=JobRow.kind, else_=2)
 _OPEN: tuple[JobState, ...] = ("queued", "leased")
 
 _JUST = timedelta(seconds=10)
-"""Longer than the time between two sweeps."""
+"""Longer than the interval between two sweeps."""
 
-# Run for each claim or report, and so built once.
+# Built once, because every claim or report runs them.
 _ATTEMPTS, _JOBS = table(AttemptRow), table(JobRow)
 _WITH_JOBS = _ATTEMPTS.join(_JOBS, _JOBS.c.id == _ATTEMPTS.c.job_id)
 _KNOWN = (
@@ -54,12 +54,12 @@ _TOGETHER = (
 
 
 class StaleLease(Conflict):
-    """The lease ended before this arrived: the work was given to another, or is no longer wanted."""
+    """The lease has ended: the job was given to another worker or is no longer wanted."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """An attempt, as a report on it needs it."""
+    """The fields of an attempt that are needed to accept a report."""
 
     token: str
     state: AttemptState
@@ -67,27 +67,27 @@ class Known:
 
 
 def check_token(attempt_id: int, own: str, given: str) -> None:
-    """Fence a lease.
+    """Check the fencing token of a lease.
 
     Raises:
-        StaleLease: the token is not the attempt's own.
+        StaleLease: the token is not the attempt's.
     """
     if not secrets.compare_digest(own.encode(), given.encode()):
         raise StaleLease(f"attempt {attempt_id} was leased with another token: drop this work")
 
 
 def check_live(attempt_id: int, state: AttemptState) -> None:
-    """Refuse what arrives after the lease has ended.
+    """Refuse a request about a lease that has ended.
 
     Raises:
-        StaleLease: it has.
+        StaleLease: the lease has ended.
     """
     if state != "live":
         raise StaleLease(f"attempt {attempt_id} is {state}: its work is no longer wanted, drop it")
 
 
 class Leases:
-    """Queries over one session; whoever opened the session commits."""
+    """Queries over one session; the code that opened the session commits."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -102,7 +102,7 @@ class Leases:
         incumbent_id: int | None = None,
         seen: int | None = None,
     ) -> JobRow:
-        """Add a job that waits for a worker."""
+        """Add a queued job."""
         job = JobRow(
             search_id=search_id,
             trial=trial,
@@ -118,22 +118,22 @@ class Leases:
         return job
 
     def next_queued(self, search_id: int, limit: int = 1) -> Sequence[JobRow]:
-        """Jobs to hand out next: baselines first, then confirmations, then trials, each in the order they came.
+        """Return the next jobs to lease: baselines first, then confirmations, then trials, each oldest first.
 
-        One that another transaction is just handing out is passed over.
+        Jobs that another transaction is leasing are skipped.
         """
         query = select(JobRow).where(JobRow.search_id == search_id, JobRow.state == "queued")
         ordered = query.order_by(_ORDER, JobRow.id).limit(limit)
         return self.session.scalars(ordered.with_for_update(skip_locked=True, of=JobRow)).all()
 
     def measured_on(self, trial_id: int) -> str | None:
-        """The unit on which a trial was measured."""
+        """Return the UUID of the device that measured a trial."""
         query = select(AttemptRow.device_uuid).join(AttemptRow.job)
         done = query.where(JobRow.trial_id == trial_id, JobRow.kind == "evaluate", AttemptRow.state == "done")
         return self.session.scalars(done.order_by(AttemptRow.id.desc()).limit(1)).first()
 
     def patient_confirmations(self, now: datetime) -> bool:
-        """Return whether a queued confirmation has just waited `Policy.other_unit_s` for another device."""
+        """Return True if a queued confirmation has just waited `Policy.other_unit_s` seconds for another device."""
         query = select(JobRow.created_at, SearchRow.policy).join(SearchRow, SearchRow.id == JobRow.search_id)
         waiting = self.session.execute(query.where(JobRow.kind == "confirm", JobRow.state == "queued"))
         return any(
@@ -142,28 +142,28 @@ class Leases:
         )
 
     def open_jobs(self, search_id: int) -> dict[str, int]:
-        """How many jobs of each kind wait or are being worked on."""
+        """Count the queued and leased jobs of a search by kind."""
         query = select(JobRow.kind, func.count()).where(JobRow.search_id == search_id, JobRow.state.in_(_OPEN))
         return {kind: count for kind, count in self.session.execute(query.group_by(JobRow.kind))}  # noqa: C416
 
     def at_work(self, search_id: int) -> bool:
-        """Whether anybody works on a job."""
+        """Return True if a worker holds a job of the search."""
         query = select(JobRow.id).where(JobRow.search_id == search_id, JobRow.state == "leased").limit(1)
         return self.session.scalars(query).first() is not None
 
     def any_since(self, search_id: int, since: datetime) -> bool:
-        """Whether a worker has work of the search now, or has reported some since then."""
+        """Return True if a worker holds a job of the search, or has reported one since `since`."""
         working = or_(AttemptRow.state == "live", (AttemptRow.state == "done") & (AttemptRow.ended_at >= since))
         found = select(AttemptRow.id).join(JobRow).where(JobRow.search_id == search_id, working).limit(1)
         return self.session.execute(found).first() is not None
 
     def confirmations(self, search_id: int) -> Sequence[JobRow]:
-        """Every confirmation of a search with its challenger, oldest first."""
+        """Return every confirmation of a search with its challenger, oldest first."""
         query = select(JobRow).where(JobRow.search_id == search_id, JobRow.kind == "confirm")
         return self.session.scalars(query.options(joinedload(JobRow.trial)).order_by(JobRow.id)).all()
 
     def proving(self, search_id: int) -> tuple[JobRow, AttemptRow | None] | None:
-        """The confirmation or ablation that is worked on, with its lease, or that waits; None: there is none."""
+        """Return the leased confirmation or ablation with its lease, else a queued one, else None."""
         query = select(JobRow).where(JobRow.search_id == search_id, JobRow.state.in_(_OPEN))
         query = query.where(JobRow.kind.in_(("confirm", "ablate"))).options(joinedload(JobRow.trial))
         job = self.session.scalars(query.order_by(JobRow.state, JobRow.id).limit(1)).first()  # leased before queued
@@ -172,16 +172,16 @@ class Leases:
         return job, next(iter(self._live(AttemptRow.job_id == job.id)), None)
 
     def proven_by(self, worker_id: str) -> Sequence[int]:
-        """Searches whose confirmation or ablation this worker is at."""
+        """Return the ids of searches whose confirmation or ablation this worker holds."""
         query = select(JobRow.search_id).join(AttemptRow, AttemptRow.job_id == JobRow.id).distinct()
         mine = query.where(AttemptRow.worker_id == worker_id, AttemptRow.state == "live")
         return self.session.scalars(mine.where(JobRow.kind.in_(("confirm", "ablate")))).all()
 
     def challenges(self, search_id: int, baselines: Mapping[str, Timing]) -> list[Challenge]:
-        """One for each confirmation, in their order.
+        """Return one challenge per confirmation, oldest first.
 
         Args:
-            baselines: as they were timed when the search began.
+            baselines: timings from the start of the search.
         """
         query = select(TrialRow.number, JobRow.seen, JobRow.verdict).join(JobRow.trial)
         mine = query.where(JobRow.search_id == search_id, JobRow.kind == "confirm").order_by(JobRow.id)
@@ -192,12 +192,12 @@ class Leases:
         ]
 
     def challengers(self, search_id: int) -> int:
-        """How many confirmations there are."""
+        """Count the confirmations of a search."""
         query = select(func.count()).select_from(JobRow).where(JobRow.search_id == search_id, JobRow.kind == "confirm")
         return self.session.scalar(query.where(JobRow.seen.is_not(None), JobRow.trial_id.is_not(None))) or 0
 
     def confirming_s(self, search_id: int) -> list[float]:
-        """Seconds that each confirmation of a search took, from its lease to its report."""
+        """Return the duration of each confirmation of a search, from lease to report, in seconds."""
         query = select(AttemptRow.granted_at, AttemptRow.ended_at).join(AttemptRow.job)
         mine = query.where(JobRow.search_id == search_id, JobRow.kind == "confirm", AttemptRow.state == "done")
         return [
@@ -207,20 +207,20 @@ class Leases:
         ]
 
     def known(self, attempt_ids: Collection[int]) -> dict[int, "Known"]:
-        """These attempts as far as taking in their results needs it; those that do not exist are left out."""
+        """Return what is needed to accept reports on these attempts, by id; missing ones are left out."""
         rows = self.session.execute(_KNOWN, {"attempts": _possible(attempt_ids)})
         return {row.id: Known(token=row.token, state=row.state, search_id=row.search_id) for row in rows}
 
     def together(self, attempt_ids: Collection[int]) -> dict[int, AttemptRow]:
-        """These attempts by id, with their jobs and trials."""
+        """Return these attempts by id, with their jobs and trials."""
         return {row.id: row for row in self.session.scalars(_TOGETHER, {"attempts": list(attempt_ids)})}
 
     def attempt(self, attempt_id: int, token: str) -> AttemptRow:
-        """An attempt with its job and trial.
+        """Return an attempt with its job and trial.
 
         Raises:
             NotFound: there is no such attempt.
-            StaleLease: the token is not its own.
+            StaleLease: the token is not the attempt's.
         """
         options = joinedload(AttemptRow.job).joinedload(JobRow.trial)
         row = self.session.get(AttemptRow, attempt_id, options=[options])
@@ -230,15 +230,15 @@ class Leases:
         return row
 
     def live_or_none(self, attempt_id: int) -> AttemptRow | None:
-        """A live attempt with its job, without its token: for the service itself."""
+        """Return a live attempt with its job, or None. It checks no token: only the service itself calls it."""
         return next(iter(self._live(AttemptRow.id == attempt_id)), None)
 
     def end(self, attempt: AttemptRow, state: AttemptState, *, now: datetime, result: Report | None = None) -> None:
-        """End a live attempt; its job is left to the caller."""
+        """End a live attempt; the caller updates its job."""
         attempt.state, attempt.ended_at, attempt.result = state, now, result
 
     def renew(self, worker_id: str, attempt_ids: Collection[int], *, now: datetime, lease_s: float) -> set[int]:
-        """Extend a worker's live leases; returns those that still stand."""
+        """Extend a worker's live leases to `now + lease_s`. Return the ids that are still live."""
         named = AttemptRow.id.in_(_possible(attempt_ids))
         mine = (AttemptRow.worker_id == worker_id, AttemptRow.state == "live", named)
         free = select(AttemptRow.id).where(*mine).order_by(AttemptRow.id)
@@ -248,49 +248,49 @@ class Leases:
         return set(self.session.scalars(select(AttemptRow.id).where(*mine)))
 
     def restart(self, until: datetime) -> None:
-        """Let every live lease end then, also one whose end was written by a clock that was ahead."""
+        """Set the expiry of every live lease, including those written by a clock that was ahead."""
         live = update(AttemptRow).where(AttemptRow.state == "live")
         self.session.execute(live.values(expires_at=until).execution_options(synchronize_session=False))
 
     def any_after(self, moment: datetime) -> bool:
-        """Whether a live lease ends after this moment."""
+        """Return True if a live lease expires after this moment."""
         late = select(AttemptRow.id).where(AttemptRow.state == "live", AttemptRow.expires_at > moment).limit(1)
         return self.session.scalar(late) is not None
 
     def put_off(self, by: timedelta, *, latest: datetime) -> None:
-        """Let live leases end later, but none after `latest`."""
+        """Extend live leases by `by`, at most to `latest`."""
         ends = self.session.execute(select(_ATTEMPTS.c.id, _ATTEMPTS.c.expires_at).where(_ATTEMPTS.c.state == "live"))
         rows = [{"attempt": id, "until": min(end + by, latest)} for id, end in ends]
         if rows:
             self.session.execute(_PUT_OFF, rows)
 
     def expired(self, now: datetime) -> Sequence[AttemptRow]:
-        """Live attempts past their time, with their jobs."""
+        """Return expired live attempts, with their jobs."""
         return self._live(AttemptRow.expires_at < now)
 
     def held_by(self, worker_id: str) -> Sequence[AttemptRow]:
-        """A worker's live attempts, with their jobs."""
+        """Return a worker's live attempts, with their jobs."""
         return self._live(AttemptRow.worker_id == worker_id)
 
     def unheard(self, worker_id: str, device_uuid: str, holding: Collection[int]) -> list[tuple[int, int]]:
-        """(attempt, search) of each live lease of a device that its worker does not know of."""
+        """Return (attempt, search) of each live lease of a device that is not in `holding`."""
         mine = self.session.execute(_HELD, {"worker": worker_id, "unit": device_uuid})
         return [(attempt_id, search_id) for attempt_id, search_id in mine if attempt_id not in holding]
 
     def attempts_of_trial(self, trial_id: int) -> Sequence[AttemptRow]:
-        """Every attempt at a trial and its confirmations, with their jobs, oldest first."""
+        """Return every attempt at a trial, confirmations included, with their jobs, oldest first."""
         query = select(AttemptRow).join(AttemptRow.job).where(JobRow.trial_id == trial_id)
         return self.session.scalars(query.options(joinedload(AttemptRow.job)).order_by(AttemptRow.id)).all()
 
     def evaluations(self, trial_ids: Collection[int]) -> dict[int, EvaluateReport]:
-        """The latest report on each trial, where there is one."""
+        """Return the latest evaluation report by trial; trials without one are left out."""
         query = select(JobRow.trial_id, AttemptRow.result).join(AttemptRow.job)
-        query = query.where(JobRow.trial_id.in_(trial_ids), JobRow.kind == "evaluate")  # attempts by state are too many
+        query = query.where(JobRow.trial_id.in_(trial_ids), JobRow.kind == "evaluate")  # filtering attempts by state would read too many rows
         rows = self.session.execute(query.order_by(AttemptRow.id))
         return {trial_id: result for trial_id, result in rows if trial_id and isinstance(result, EvaluateReport)}
 
     def cancel_all(self, search_id: int, now: datetime) -> None:
-        """End every open job of a search and the leases on them."""
+        """Cancel every open job of a search and its lease."""
         jobs = select(JobRow.id).where(JobRow.search_id == search_id, JobRow.state.in_(_OPEN))
         live = update(AttemptRow).where(AttemptRow.job_id.in_(jobs), AttemptRow.state == "live")
         self.session.execute(live.values(state="cancelled", ended_at=now))
@@ -306,5 +306,5 @@ class Leases:
 
 
 def _possible(ids: Collection[int]) -> list[int]:
-    """Without those that no row can have, about which not every database can be asked."""
+    """Return the ids that fit an integer column; PostgreSQL raises an error for larger ones."""
     return [each for each in ids if 0 < each <= LARGEST_ID]

@@ -1,4 +1,4 @@
-"""Lists in which one row cannot be read: the others are still to be listed."""
+"""Queries that skip unreadable rows."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -14,7 +14,7 @@ log = structlog.get_logger("database")
 
 
 def readable(session: Session, query: Select[Row]) -> Sequence[Row]:
-    """Return the rows of a query, without those that hold a document which no longer fits its type."""
+    """Return the rows of a query, without rows whose JSON documents no longer match their type."""
     try:
         return session.scalars(query).all()
     except ValidationError:

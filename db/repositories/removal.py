@@ -1,4 +1,4 @@
-"""Taking a search out of the database, with all that belongs to it and to nothing else."""
+"""Removal of a search."""
 
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
@@ -11,11 +11,11 @@ from evo.search.lifecycle import TERMINAL
 
 
 def remove_search(session: Session, search_id: int) -> bool:
-    """Delete a search with its trials, jobs, attempts and messages; True. Artefacts stay until they are collected.
+    """Delete a search with its trials, jobs, attempts and messages, and return True. Artefacts are collected later.
 
     Raises:
-        NotFound: there is none.
-        Conflict: it has not ended, or a champion rests on it.
+        NotFound: there is no such search.
+        Conflict: it has not ended, or it holds the evidence of a champion.
     """
     state = Archive(session).state(search_id)
     if state not in TERMINAL:

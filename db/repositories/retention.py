@@ -1,6 +1,6 @@
-"""What need not be kept: searches and workers past their time, artefacts beyond their limit, old events and answers.
+"""Retention: deletes old searches, workers, tokens, artefacts, events and stored responses.
 
-What a champion rests on, present or former, is never touched, nor is a search in the archive.
+The evidence of champions, current or former, is always kept, and so are archived searches.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -34,16 +34,16 @@ from evo.search.lifecycle import TERMINAL
 log = structlog.get_logger("chores")
 
 YOUNG = timedelta(days=1)
-"""A newer artefact may belong to a report that is still on its way."""
+"""Minimum age of a collected artefact: a newer one may belong to a report that has not arrived yet."""
 
 
 def collect_searches(session: Session, before: datetime, limit: int | None, failed: set[int]) -> Collected:
-    """Delete searches that ended before then, so many at most.
+    """Delete at most `limit` searches that ended before `before`.
 
-    Where a champion rests on one, only the reports on its other trials go.
+    If a search holds the evidence of a champion, only the reports on its other trials are deleted.
 
     Args:
-        failed: searches to leave out; those that cannot be collected are added.
+        failed: ids of searches to skip; searches that cannot be deleted are added to it.
     """
     query = select(SearchRow.id).where(
         SearchRow.state.in_(TERMINAL), SearchRow.finished_at < before, SearchRow.archived_at.is_(None)
@@ -51,14 +51,14 @@ def collect_searches(session: Session, before: datetime, limit: int | None, fail
     crowned = select(ChampionRow.search_id)
     plain = query.where(SearchRow.id.not_in(crowned), SearchRow.id.not_in(failed)).order_by(SearchRow.id)
     gone = session.scalars(plain.limit(limit)).all()
-    deleted = sum(_alone(session, remove_search, search_id, failed) is not None for search_id in gone)
+    deleted = sum(_isolated(session, remove_search, search_id, failed) is not None for search_id in gone)
     rest = session.scalars(query.where(SearchRow.id.in_(crowned), SearchRow.id.not_in(failed))).all()
-    thinned = sum(bool(_alone(session, _thin, search_id, failed)) for search_id in rest)
+    thinned = sum(bool(_isolated(session, _thin, search_id, failed)) for search_id in rest)
     return Collected(searches_deleted=deleted, searches_thinned=thinned)
 
 
-def _alone(session: Session, work: Callable[[Session, int], bool], search_id: int, failed: set[int]) -> bool | None:
-    """Do it, or leave everything of this search as it is: one that cannot be collected must not keep the others."""
+def _isolated(session: Session, work: Callable[[Session, int], bool], search_id: int, failed: set[int]) -> bool | None:
+    """Run `work` in a savepoint, so that a search that cannot be collected does not block the others."""
     try:
         with session.begin_nested():
             return work(session, search_id)
@@ -83,10 +83,10 @@ def _thin(session: Session, search_id: int) -> bool:
 
 
 def collect_workers(session: Session, before: datetime) -> Collected:
-    """Delete workers that were not heard of since then, and tokens that are refused since then.
+    """Delete workers not seen since `before`, and tokens that expired or were revoked before it.
 
-    A worker with a lease stays, as does one with a device that was set aside: only a person ends that. One token always
-    stays, since a service that never had any lets everybody in.
+    Workers with a lease or a quarantined device are kept, because only a person ends a quarantine. One token is always
+    kept, because a service without any token admits every user.
     """
     busy = select(AttemptRow.worker_id).where(AttemptRow.state == "live")
     aside = select(DeviceRow.worker_id).where(DeviceRow.quarantined_at.is_not(None))
@@ -108,7 +108,7 @@ def collect_workers(session: Session, before: datetime) -> Collected:
 
 
 def collect_families(session: Session, before: datetime) -> Collected:
-    """Delete uploaded versions registered before then that no search used; the latest of each name stays."""
+    """Delete uploaded versions of families that are unused and older than `before`, except the latest of each."""
     latest = select(FamilyRow.name, func.max(FamilyRow.registered_at)).group_by(FamilyRow.name)
     old = select(FamilyRow.digest).where(
         FamilyRow.registered_at < before,
@@ -124,15 +124,15 @@ def collect_families(session: Session, before: datetime) -> Collected:
 
 
 def _batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    """As many as every engine takes in one statement."""
+    """Split ids into batches of 500, which every engine accepts in one statement."""
     return (ids[begin : begin + 500] for begin in range(0, len(ids), 500))
 
 
 def collect_artefacts(session: Session, limit_bytes: int, now: datetime) -> tuple[Collected, list[str]]:
-    """Forget artefacts, the oldest first, until the rest is within the limit; their files are the caller's to remove.
+    """Delete artefact rows, oldest first, until the rest is within the limit.
 
     Returns:
-        what was done, and the digests whose files go once this transaction is committed.
+        The counts, and the digests whose files the caller must remove after this transaction commits.
     """
     total = session.scalar(select(func.sum(ArtefactRow.size))) or 0
     needed, doomed, freed = _needed(session), [], 0
@@ -150,7 +150,7 @@ def collect_artefacts(session: Session, limit_bytes: int, now: datetime) -> tupl
 
 
 def collect_log(session: Session, now: datetime) -> None:
-    """Drop events, answers and browser sessions that nobody may ask for any more."""
+    """Delete expired events, stored responses and browser sessions."""
     drop_old_answers(session, now)
     session.execute(delete(SessionRow).where(SessionRow.expires_at <= now))
     if Events(session).overdue():
@@ -158,14 +158,14 @@ def collect_log(session: Session, now: datetime) -> None:
 
 
 def _settled(session: Session, now: datetime) -> datetime:
-    """Nothing stored before then can be what a trial leaves behind that may still become a champion."""
+    """Return the time before which no artefact can belong to a trial that may still become a champion."""
     unfinished = select(func.min(SearchRow.created_at)).where(SearchRow.state.not_in(TERMINAL))
     begun = session.scalar(unfinished)
     return now - YOUNG if begun is None else min(begun, now - YOUNG)
 
 
 def _needed(session: Session) -> set[str]:
-    """Digests that champions and families rest on."""
+    """Return the digests of artefacts that champions and families need."""
     champions: Sequence[ChampionRow] = session.scalars(select(ChampionRow)).all()
     reports: list[EvaluateReport] = list(Leases(session).evaluations([row.trial_id for row in champions]).values())
     needed = {digest for row in champions for digest in row.evidence.report.artefacts.values()}

@@ -1,4 +1,4 @@
-"""Access tokens and sessions. Secrets are made here, handed out once, and kept as their SHA-256 only."""
+"""Repository of access tokens and browser sessions. A secret is returned once and stored only as its SHA-256."""
 
 import hashlib
 import hmac
@@ -18,12 +18,12 @@ from evo.messages.access import Role
 SECRET_BYTES = 32
 ID_BYTES = 6
 _SECRET = re.compile(r"ke[vj]_([0-9a-f]{12})_([0-9A-Za-z_-]{43})")
-"""``kev_`` an access token, ``kej_`` a join token; then its id, then 256 random bits."""
+"""Format of a secret: ``kev_`` (access token) or ``kej_`` (join token), the token id, and 256 random bits."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """What a new token is good for."""
+    """Rights and lifetime of a new token."""
 
     name: str
     roles: Sequence[Role] = ()
@@ -33,21 +33,21 @@ class Terms:
 
 
 class Tokens:
-    """Queries over one session; whoever opened the session commits."""
+    """Queries over one session; the code that opened the session commits."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
 
     def any(self) -> bool:
-        """Whether there ever was a token: from the first one on, everybody needs one."""
+        """Return True if the service has a token; if so, every request needs one."""
         return self.session.scalar(select(TokenRow.id).limit(1)) is not None
 
     def all(self) -> Sequence[TokenRow]:
-        """Every token, the newest first; those that are refused by now as well."""
+        """Return every token, newest first, including expired and revoked ones."""
         return self.session.scalars(select(TokenRow).order_by(TokenRow.created_at.desc(), TokenRow.id)).all()
 
     def admins(self, now: datetime) -> Sequence[TokenRow]:
-        """Tokens of administrators that are valid."""
+        """Return the valid tokens with the admin role."""
         return [row for row in self.all() if "admin" in row.roles and _valid(row, now)]
 
     def token(self, token_id: str) -> TokenRow:
@@ -56,7 +56,7 @@ class Tokens:
         return row
 
     def issue(self, terms: Terms, *, by: str, now: datetime) -> tuple[str, TokenRow]:
-        """A new token and its secret."""
+        """Create a token. Return its secret and its row."""
         token_id = secrets.token_hex(ID_BYTES)
         secret = f"ke{'j' if terms.join else 'v'}_{token_id}_{secrets.token_urlsafe(SECRET_BYTES)}"
         row = TokenRow(
@@ -75,7 +75,7 @@ class Tokens:
         return secret, row
 
     def holder(self, secret: str, now: datetime) -> TokenRow | None:
-        """The token that this is the secret of, unless it is refused by now."""
+        """Return the valid token that has this secret, or None."""
         if (parts := _SECRET.fullmatch(secret)) is None:
             return None
         row = self.session.get(TokenRow, parts[1])
@@ -84,21 +84,21 @@ class Tokens:
         return row if _valid(row, now) else None
 
     def use(self, token_id: str, now: datetime) -> None:
-        """Note that it was used now."""
+        """Record that a token was used."""
         self.session.execute(update(TokenRow).where(TokenRow.id == token_id).values(last_used_at=now))
 
     def revoke(self, token_id: str, now: datetime) -> TokenRow:
-        """Refuse it from now on; sessions begun with it end."""
+        """Revoke a token and end its browser sessions."""
         row = self.token(token_id)
         row.revoked_at = row.revoked_at or now
         self.session.execute(delete(SessionRow).where(SessionRow.token_id == token_id))
         return row
 
     def rotate(self, token_id: str, *, by: str, grace: timedelta, now: datetime) -> tuple[str, TokenRow]:
-        """Another token on the same terms; this one is refused once `grace` is over.
+        """Create another token on the same terms; this one expires after `grace`.
 
         Raises:
-            Conflict: it is refused already, or can be used but once.
+            Conflict: the token is expired or revoked, or is a join token.
         """
         row = self.token(token_id)
         if row.join or not _valid(row, now):
@@ -117,13 +117,13 @@ class Tokens:
         return self.issue(terms, by=by, now=now)
 
     def admit(self, join: TokenRow, *, worker_id: str, name: str | None, now: datetime) -> tuple[str, TokenRow]:
-        """Exchange a join token for the token of this worker, whose earlier ones are refused from now on.
+        """Exchange a join token for a worker token, and revoke the worker's earlier tokens.
 
         Args:
-            name: of the new token; by default the join token's own.
+            name: name of the new token; by default that of the join token.
 
         Raises:
-            Conflict: it was used meanwhile, or is for another worker.
+            Conflict: the join token was already used, or is for another worker.
         """
         if join.worker_id not in {None, worker_id}:
             raise Conflict(f"this join token is for worker {join.worker_id!r}, not for {worker_id!r}")
@@ -141,10 +141,10 @@ class Tokens:
         return self.issue(terms, by=f"join token {join.id} ({join.name})", now=now)
 
     def bind(self, token_id: str, worker_id: str, now: datetime) -> None:
-        """Let a token speak for this worker and no other from now on.
+        """Restrict a token to this worker.
 
         Raises:
-            Conflict: another token is this worker's.
+            Conflict: the worker already has another token.
         """
         row = self.token(token_id)
         if row.worker_id is None and self._of_worker(worker_id, now):
@@ -155,14 +155,14 @@ class Tokens:
         row.worker_id = row.worker_id or worker_id
 
     def begin_session(self, token_id: str, *, until: datetime, now: datetime) -> str:
-        """A new session's secret; those that are over are forgotten."""
+        """Create a browser session and return its secret. Expired sessions are deleted."""
         self.session.execute(delete(SessionRow).where(SessionRow.expires_at <= now))
         secret = secrets.token_urlsafe(SECRET_BYTES)
         self.session.add(SessionRow(digest=_digest(secret), token_id=token_id, created_at=now, expires_at=until))
         return secret
 
     def session_holder(self, secret: str, now: datetime) -> TokenRow | None:
-        """The token a session was begun with, unless either is over."""
+        """Return the token of a session, or None if either has expired or been revoked."""
         row = self.session.get(SessionRow, _digest(secret))
         if row is None or row.expires_at <= now:
             return None
@@ -191,5 +191,5 @@ def _state(row: TokenRow) -> str:
 
 
 def _digest(secret: str) -> str:
-    """Of 256 random bits, which nobody can guess, a fast hash is as good as a slow one."""
+    """Return the SHA-256 of a secret. A slow password hash is unnecessary for 256 random bits."""
     return hashlib.sha256(secret.encode()).hexdigest()

@@ -1,6 +1,6 @@
-"""What processes that take turns at a search tell each other: its revision, and the trials asked and ended since.
+"""Coordination of service processes that share a search: its lock, its revision, and the trials added since.
 
-Every claim and every report runs these statements, so they are built once, on tables rather than on objects.
+Every claim and report runs these statements, so they are built once, on tables rather than ORM objects.
 """
 
 from dataclasses import dataclass
@@ -48,11 +48,12 @@ _TICKING = (_SEARCHES.state.not_in(TERMINAL), _SEARCHES.active_since.is_not(None
 
 @dataclass(frozen=True)
 class Standing:
-    """What a process must know of a search before it goes on with it.
+    """State of a search that a process reads when it locks the search.
 
     Attributes:
-        revision: that of the search as others left it.
-        milestone: the last revision that brought more than trials asked and told: jobs queued, or baselines.
+        revision: revision of the search before this transaction.
+        milestone: last revision that changed more than proposed and finished trials: queued jobs, or baselines.
+        active_s: running time before `active_since`, in seconds.
     """
 
     revision: int
@@ -63,14 +64,14 @@ class Standing:
     active_since: datetime | None
 
     def elapsed_s(self, now: datetime) -> float:
-        """Seconds that the search has been running."""
+        """Return the running time of the search, in seconds."""
         running_s = 0.0 if self.active_since is None else (now - self.active_since).total_seconds()
         return self.active_s + max(0.0, running_s)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """Why and when a search ended, and the seconds that it ran."""
+    """Why and when a search ended, and its running time in seconds."""
 
     reason: str
     at: datetime
@@ -78,35 +79,33 @@ class Ended:
 
 
 class Turns:
-    """Queries over one session; whoever opened the session commits."""
+    """Queries over one session; the code that opened the session commits."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
 
     def lock(self, search_id: int) -> Standing | None:
-        """Keep other processes from a search until the transaction ends, which is its next revision; None if the search
-        has ended already."""
+        """Lock a search until the transaction ends and increment its revision. Return None if the search has ended."""
         row = self.session.execute(_LOCK, {"search": search_id}).first()
         return None if row is None or row.state in TERMINAL else Standing(*row)
 
     def end(self, search_id: int, state: State, *, ended: Ended | None = None) -> None:
-        """Give a search its last state, without reading its documents: one of them may be why it ends.
+        """Set the final state of a search without reading its documents, since an unreadable one may be the reason.
 
         Args:
-            ended: None for a search that had ended before, and whose ablation ends now.
+            ended: None for a search that had already ended and whose ablation ends now.
         """
-        said = {}
+        values = {}
         if ended is not None:
-            said = {"reason": ended.reason, "finished_at": ended.at, "active_s": ended.active_s, "active_since": None}
+            values = {"reason": ended.reason, "finished_at": ended.at, "active_s": ended.active_s, "active_since": None}
         row = update(table(SearchRow)).where(_SEARCHES.id == search_id)
-        self.session.execute(row.values(state=state, **said))
+        self.session.execute(row.values(state=state, **values))
 
     def restart_clocks(self, now: datetime) -> None:
-        """Let the clocks of unfinished searches run on from now; the time in which no service ran does not count.
+        """Restart the clocks of unfinished searches at `now`; the time in which no service ran does not count.
 
-        What ran before a kill counts up to the last event of the search or the last sweep, whichever came later.
-
-        It reads no documents: one that cannot be read must not keep the service from starting.
+        If a service was killed, its running time counts up to the search's last event or the last sweep, whichever is
+        later. No documents are read, because an unreadable one must not keep the service from starting.
         """
         for row in self.session.execute(_RUNNING).all():
             known = (each for each in (row.asked, row.ended, row.alive_at) if each is not None)
@@ -116,25 +115,25 @@ class Turns:
             self.session.execute(clock.values(active_s=row.active_s + ran_s, active_since=now))
 
     def note_alive(self, now: datetime) -> None:
-        """Record that a service looks after every search whose clock runs."""
+        """Record that a service is running, for every search whose clock runs."""
         self.session.execute(update(table(SearchRow)).where(*_TICKING).values(alive_at=now))
 
     def alive_at(self) -> datetime | None:
-        """When a service last did so; None where no clock runs."""
+        """Return when a service last recorded that it was running; None if no search's clock runs."""
         latest: datetime | None = self.session.scalar(select(func.max(_SEARCHES.alive_at)).where(*_TICKING))
         return latest
 
     def mark(self, search_id: int) -> None:
-        """Make this revision of a search a milestone."""
+        """Make the current revision of a search its milestone."""
         self.session.execute(_MARK, {"search": search_id})
 
     def news(self, search_id: int, *, asked: int, ended: int) -> list[Logged]:
-        """Trials asked since the first `asked` or ended since the first `ended`."""
+        """Return the trials proposed after the first `asked`, or ended after the first `ended`."""
         rows = self.session.execute(_NEWS, {"search": search_id, "asked": asked, "ended": ended})
         return [_logged(row) for row in rows]
 
     def log(self, search_id: int) -> list[Logged]:
-        """Every trial of a search in the order asked, from which a search is rebuilt."""
+        """Return every trial of a search in the order proposed, to rebuild the search in memory."""
         return [_logged(row) for row in self.session.execute(_WHOLE_LOG, {"search": search_id})]
 
 

@@ -1,4 +1,4 @@
-"""The first tables."""
+"""Initial tables."""
 
 from collections.abc import Sequence
 

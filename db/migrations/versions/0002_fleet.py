@@ -1,4 +1,4 @@
-"""Workers that leave in order, what their slots are doing, and devices set aside."""
+"""Add worker shutdown, slot activity and device quarantine."""
 
 from collections.abc import Sequence
 

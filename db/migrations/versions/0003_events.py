@@ -1,4 +1,4 @@
-"""What happened, in order: for those who follow it live."""
+"""Add the event log for live updates."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Access tokens and the sessions of browsers."""
+"""Add access tokens and browser sessions."""
 
 from collections.abc import Sequence
 

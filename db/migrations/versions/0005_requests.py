@@ -1,4 +1,4 @@
-"""Priority, notes, archive, warm start and webhook of a search; answers kept for repeated requests."""
+"""Add priority, notes, archive, warm start and webhook of searches, and stored responses to repeated requests."""
 
 from collections.abc import Sequence
 

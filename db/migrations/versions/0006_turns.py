@@ -1,4 +1,4 @@
-"""What several service processes at one database need: how often a search changed, and its confirmations at hand."""
+"""Add the revision of a search, and an index of confirmations, for several service processes on one database."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""How long the lease and the result of a trial were on their way, apart from what the search lost over it."""
+"""Add the network time of a trial's lease and result, apart from the search's overhead."""
 
 from collections.abc import Sequence
 

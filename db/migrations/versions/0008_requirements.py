@@ -1,4 +1,4 @@
-"""What a search requires of the devices that work for it."""
+"""Add the requirements of a search on devices."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What each switch of a champion is worth."""
+"""Add ablations of champions."""
 
 from collections.abc import Sequence
 

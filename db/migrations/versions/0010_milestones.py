@@ -1,4 +1,4 @@
-"""The last revision of a search that brought more than trials, so that the others need not be searched for it."""
+"""Add the last revision of a search that changed more than trials."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Who took a champion back, or put another one in its place."""
+"""Add the user who retired a champion."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Why a search ended without its best trial challenging the champion."""
+"""Add the reason why a search ended without challenging the champion."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Which lease a device is at, as its worker last said: its words are about that one alone."""
+"""Add the lease that a device's activity belongs to."""
 
 from collections.abc import Sequence
 

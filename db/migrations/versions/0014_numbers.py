@@ -1,4 +1,4 @@
-"""Numbers that never come again, events in the order of their commits, and which process a worker is."""
+"""Never reuse ids, number events in commit order, and add the incarnation of a worker."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Why the last worker that took a search's work could not do it."""
+"""Add the reason why the last worker could not do a search's work."""
 
 from collections.abc import Sequence
 

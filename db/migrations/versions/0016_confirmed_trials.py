@@ -1,4 +1,4 @@
-"""Trials keep their confirmed figures; what ranks is the confirmed time where there is one."""
+"""Add confirmed figures to trials, and rank by them."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Champions keep every decision about them: replaced, rolled back, restored."""
+"""Add the decisions about a champion: replaced, rolled back, restored."""
 
 from collections.abc import Sequence
 

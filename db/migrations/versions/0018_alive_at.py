@@ -1,4 +1,4 @@
-"""When a service last looked after a running search, so that a killed one's time counts up to then."""
+"""Add the time at which a service last swept a running search, to bound its running time after a kill."""
 
 from collections.abc import Sequence
 
