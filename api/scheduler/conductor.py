@@ -183,7 +183,7 @@ class Conductor:
             return HeartbeatReply(
                 cancel=tuple(sorted(set(attempts) - standing)),
                 drain=worker.drain,
-                quarantined=fleet.hear(worker_id, slots, now),
+                quarantined=fleet.update_slots(worker_id, slots, now),
             )
 
     # Leases

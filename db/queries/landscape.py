@@ -143,8 +143,8 @@ class Landscape:
     def outcomes(self, parts: int) -> list[Counted]:
         """Count trials by outcome in equal parts of the search, in the order proposed.
 
-        The first trial of each part is looked up by number. The parts are then separated by row id, which grows with the
-        number and is in the index of outcomes; grouping by number would have to read every trial.
+        The first trial of each part is found by its number. The parts are then separated by row id, which grows with
+        the number and is in the index of outcomes; grouping by number would have to read every trial.
         """
         asked = self.extent()
         begins = [-(-place * asked // parts) for place in range(1, parts)]

@@ -295,7 +295,7 @@ class Archive:
     def best(self, search_id: int) -> TrialRow | None:
         """Return the best trial of a search, or None if none has a time.
 
-        This is the trial of the current champion if it comes from this search; else the fastest confirmed trial that was
+        This is the trial of the current champion if it is of this search; else the fastest confirmed trial that was
         not refuted; else the fastest by quick samples. Of equal times the earlier trial wins.
         """
         champion = select(TrialRow).join(ChampionRow, ChampionRow.trial_id == TrialRow.id)
