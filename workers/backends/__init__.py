@@ -1,4 +1,4 @@
-"""What a worker needs of a kind of device: to find it, and, in the disposable child only, to call and time kernels."""
+"""Backend contract: drivers discover devices; sessions, opened only in runners, call and time kernels."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,14 +24,14 @@ GROUP = "kernel_evo.backends"
 
 
 class LaunchError(EvoError, RuntimeError):
-    """The kernel could not be loaded or started, and the device is as it was (outcome LaunchFailed)."""
+    """The kernel could not be loaded or started; the device is unaffected (outcome LaunchFailed)."""
 
 
 class DeviceLostError(EvoError, RuntimeError):
-    """The device answers no more in this process (a sticky error): the outcome is Crashed and the runner ends.
+    """The device no longer responds in this process (a sticky error): the outcome is Crashed and the runner ends.
 
     Attributes:
-        killed: the kernel's process ended by a signal that other processes send.
+        killed: a signal that other processes may send ended the kernel's process.
     """
 
     def __init__(self, reason: str, *, killed: bool = False) -> None:
@@ -40,20 +40,20 @@ class DeviceLostError(EvoError, RuntimeError):
 
 
 class DeviceUnfitError(EvoError, RuntimeError):
-    """The device cannot be opened, or computes a known kernel wrongly: nothing can be judged on it."""
+    """The device cannot be opened or gives wrong results for a known kernel, so it cannot judge candidates."""
 
 
 class TrespassError(EvoError, RuntimeError):
-    """The kernel touched memory that it must not; the message says which (outcome WrongAnswer)."""
+    """The kernel accessed forbidden memory; the message says which (outcome WrongAnswer)."""
 
 
 class InvalidMeasurementError(EvoError, RuntimeError):
-    """Times of a kernel that other clocks contradict (outcome InvalidMeasurement)."""
+    """Other clocks contradict the times of a kernel (outcome InvalidMeasurement)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Placement:
-    """Where the data of every buffer begins, and so what lies next to it.
+    """Position of the data in every buffer's memory, which decides what is next to it.
 
     Attributes:
         where: ``page``: on a page, a guard band on both sides. ``first``: on a page, directly behind one that may not
@@ -67,11 +67,11 @@ class Placement:
 
 @dataclass(frozen=True, kw_only=True)
 class Manner:
-    """How a kernel is called when its answer is judged.
+    """How a kernel is called when its output is checked.
 
     Attributes:
-        own_thread: on a thread started for it, of `stack_bytes`.
-        perturb: memory that it allocates holds arbitrary bytes.
+        own_thread: call it on a new thread with a stack of `stack_bytes`.
+        perturb: fill the memory that it allocates with arbitrary bytes.
     """
 
     own_thread: bool = False
@@ -80,11 +80,11 @@ class Manner:
 
 
 class Buffers(Protocol):
-    """One set of a kernel's arguments in device memory, a guard band on both sides of every buffer."""
+    """One set of kernel arguments in device memory, with a guard band on both sides of every buffer."""
 
     @property
     def bytes_held(self) -> int:
-        """What a call may touch: inputs, outputs and workspaces, without guard bands."""
+        """Size in bytes of inputs, outputs and workspaces, without guard bands."""
         ...
 
     def poison(self, byte: int = POISON) -> None:
@@ -92,7 +92,7 @@ class Buffers(Protocol):
         ...
 
     def sibling(self) -> "Buffers":
-        """Further outputs and workspaces beside these very inputs, guarded and poisoned.
+        """Return a set that shares these inputs and has its own outputs and workspaces, guarded and poisoned.
 
         Raises:
             MemoryError: they do not fit.
@@ -100,27 +100,27 @@ class Buffers(Protocol):
         ...
 
     def siblings(self, count: int) -> "list[Buffers]":
-        """So many of them."""
+        """Return `count` siblings."""
         ...
 
     def place(self, placement: Placement) -> None:
-        """Move all buffers to another place, with the same inputs, and poison them. A GPU's stay where they are."""
+        """Move all buffers to another placement, keep the inputs and poison the rest. GPU buffers do not move."""
         ...
 
     def renew(self, inputs: Mapping[str, NDArray[Any]]) -> None:
-        """Overwrite inputs, where they lie, and wait for it; never those of siblings."""
+        """Overwrite the inputs in place and wait until that is done; never used on siblings."""
         ...
 
     def rewrite(self, source: "Buffers") -> None:
-        """Overwrite outputs and workspaces with those of a set of the same arguments, and wait for it."""
+        """Copy outputs and workspaces from a set of the same arguments and wait until that is done."""
         ...
 
     def refill(self, source: "Buffers") -> None:
-        """Overwrite inputs with those of a set of the same arguments, and wait for it; never those of siblings."""
+        """Copy the inputs from a set of the same arguments and wait until that is done; never used on siblings."""
         ...
 
     def same_outputs(self, other: "Buffers") -> bool:
-        """Whether all outputs hold the very bytes of another set of the same arguments, found where they lie."""
+        """True if all outputs equal those of another set bit for bit. The comparison runs on the device."""
         ...
 
     def read(self, name: str) -> NDArray[Any]:
@@ -128,29 +128,29 @@ class Buffers(Protocol):
         ...
 
     def distance(self, name: str, reference: NDArray[Any]) -> Distance:
-        """How far an output is from its reference, found where it lies; the reference is not to change any more."""
+        """Return the distance of an output from its reference, which must not change afterwards."""
         ...
 
     def fingerprint(self, name: str) -> int:
-        """A 64-bit hash of an output's bytes, taken where they lie: unequal outputs practically never share one."""
+        """Return a 64-bit hash of an output's bytes, computed on the device."""
         ...
 
     def damage(self) -> str | None:
-        """What no kernel may change and this one did, by name: a guard band, an input; None when all is well."""
+        """Name the guard band or input that the kernel changed; None if it changed none."""
         ...
 
 
 class Timer(Protocol):
-    """Something ready to be timed: buffers bound, calls per sample calibrated, a graph captured."""
+    """Calls that are ready to be timed: buffers bound, calls per sample calibrated, graph captured."""
 
     @property
     def calls(self) -> int:
-        """Calls each sample averages over."""
+        """Number of calls that each sample averages over."""
         ...
 
     @property
     def last(self) -> int:
-        """Which of those that it calls in turn it called last."""
+        """Index of the buffer set or callable that was called last."""
         ...
 
     def sample(self) -> float:
@@ -163,16 +163,16 @@ class Session(Protocol):
 
     @property
     def cold_bytes(self) -> int:
-        """The last-level cache; cold timing rotates buffer sets past five times as much."""
+        """Size of the last-level cache. Cold timing rotates buffer sets of more than five times this size."""
         ...
 
     @property
     def places(self) -> bool:
-        """Whether `Buffers.place` and `Manner` make a difference here."""
+        """True if `Buffers.place` and `Manner` have an effect on this device."""
         ...
 
     def limit_memory(self, most_bytes: int) -> None:
-        """What kernels loaded from now on may allocate, where the device can tell it from its own."""
+        """Limit what kernels loaded from now on may allocate, if the device can account for it separately."""
         ...
 
     def load(
@@ -184,18 +184,18 @@ class Session(Protocol):
         *,
         elsewhere: int | None = None,
     ) -> Any:
-        """Load a kernel; the handle is opaque, and what it stands for ends with it.
+        """Load a kernel. The handle is opaque; the kernel is unloaded when the handle is deleted.
 
         Args:
-            elsewhere: chooses other cores than those that kernels are timed on.
+            elsewhere: selects cores other than those that kernels are timed on.
 
         Raises:
-            LaunchError: not loadable, no such entry, or the launch exceeds the device.
+            LaunchError: the binary is not loadable, lacks the entry, or the launch exceeds the device's limits.
         """
         ...
 
     def allocate(self, arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]]) -> Buffers:
-        """Copy the inputs to fresh, guarded buffers and poison the rest.
+        """Copy the inputs to new guarded buffers and poison the outputs and workspaces.
 
         Raises:
             MemoryError: they do not fit.
@@ -205,7 +205,7 @@ class Session(Protocol):
     def allocate_sets(
         self, arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]], count: int
     ) -> Sequence[Buffers]:
-        """So many of them, to be called in turn."""
+        """Allocate `count` sets, which are called in turn."""
         ...
 
     def call(self, kernel: Any, buffers: Buffers, manner: Manner = Manner()) -> None:
@@ -220,36 +220,36 @@ class Session(Protocol):
         """A timer that calls the kernel on each set in turn: one set is hot, many are cold.
 
         Args:
-            once: each set once a sample, however short that is.
+            once: each sample calls each set exactly once, however short it is.
         """
         ...
 
     def callable_timer(self, calls: Sequence[Callable[[], object]]) -> Timer:
-        """The same for a baseline: zero-argument calls, one for each buffer set, taken in turn."""
+        """Return a timer of a baseline: zero-argument calls, one for each buffer set, made in turn."""
         ...
 
     def anchor(self) -> Timer:
-        """A small fixed kernel; each measurement keeps its time beside its own."""
+        """Return a timer of a small fixed kernel, whose time is stored with every measurement."""
         ...
 
     def floor(self) -> Timer:
-        """An empty call or kernel, timed as kernels are."""
+        """Return a timer of an empty call or kernel, timed like a candidate."""
         ...
 
     def settle(self) -> None:
-        """Take what runs beside this process now, e.g. a library's threads, as nobody's residue."""
+        """Exclude the threads and processes that run now, e.g. a library's threads, from `residue`."""
         ...
 
     def residue(self) -> str | None:
-        """What returned calls left running, e.g. threads; None when nothing."""
+        """Describe what returned calls left running, e.g. threads; None if nothing."""
         ...
 
     def self_test(self) -> str | None:
-        """Run a kernel of known result; what it got wrong, or None. May raise `LaunchError`."""
+        """Run a kernel with a known result; return its error, or None. May raise `LaunchError`."""
         ...
 
     def environment(self) -> Mapping[str, str]:
-        """Clocks, temperature, throttling, versions: recorded with a measurement."""
+        """Return clocks, temperature, throttling and versions, which are recorded with a measurement."""
         ...
 
 
@@ -258,44 +258,44 @@ class Driver(Protocol):
 
     kind: DeviceKind
     baselines: str
-    """Name of the function of reference.py that offers baselines for this kind."""
+    """Name of the function in reference.py that returns baselines for this kind."""
     limits_address_space: bool
-    """Whether an address-space limit is bearable (a GPU's driver reserves far more than it uses)."""
+    """True if runners can have an address-space limit (a GPU driver reserves far more than it uses)."""
 
     def discover(self, folder: Path) -> list[Device]:
-        """Every device of this kind on this machine; none when its libraries or drivers are absent.
+        """Return every device of this kind on this machine; none if its libraries or drivers are absent.
 
         Args:
-            folder: the worker's own, to keep what is measured or compiled once for each machine.
+            folder: the worker's folder, which caches what is measured or compiled once per machine.
         """
         ...
 
     def compiler(self) -> Compiler:
-        """The compiler for this kind.
+        """Return the compiler for this kind.
 
         Raises:
-            EvoError: there is none; the message names the ways out.
+            EvoError: none is installed; the message says how to install one.
         """
         ...
 
     def sanitizer(self) -> Sanitizer | None:
-        """What watches candidates for forbidden behaviour, or None where there is nothing of the kind."""
+        """Return the sanitizer that checks candidates for forbidden behaviour; None if there is none."""
         ...
 
     def profiler(self) -> Profiler | None:
-        """What counts how a kernel uses the device, or None where there is nothing of the kind."""
+        """Return the profiler that counts how a kernel uses the device; None if there is none."""
         ...
 
     def open(self, device: Device, objective: Objective, folder: Path) -> Session:
-        """Open the device in this process, which is a runner; `folder` as for `discover`."""
+        """Open the device in this process, which must be a runner; `folder` is as for `discover`."""
         ...
 
 
 def driver(kind: DeviceKind) -> Driver:
-    """The driver of a kind. It is imported only now: a machine without that device needs none of its libraries.
+    """Return the driver of a kind. It is imported on demand, so its libraries are needed only with such a device.
 
     Raises:
-        NotFound: there is no such kind here.
+        NotFound: no backend provides this kind.
         EvoError: the package that adds it has no driver.
     """
     kind_of(kind)

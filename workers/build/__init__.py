@@ -1,4 +1,4 @@
-"""From rendered source to a binary for a named target: the contract every compiler keeps."""
+"""Compiler contract: from a rendered source to a binary for a named target."""
 
 import hashlib
 from collections.abc import Mapping
@@ -16,12 +16,12 @@ from evo.trial.outcome import CompileFailed, OverResources
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """How often a kernel is started at once; None in its place means a plain function call (CPU).
+    """Launch configuration of a GPU kernel; CPU kernels have None instead.
 
     Attributes:
         grid, block: blocks and threads, (x, y, z).
         shared_memory_bytes: dynamic shared memory of a block.
-        tensor_maps: of arguments, passed behind them.
+        tensor_maps: tensor maps of arguments, passed after the arguments.
         programmatic: programmatic dependent launch (`Objective.launch == "pdl"`).
     """
 
@@ -39,10 +39,10 @@ class Unit:
     Attributes:
         architecture: the target, as in `Device.architecture`.
         entry: the exported function.
-        flags: those of the family, after the compiler's own defaults; relative paths start at the family's folder.
-        language: of the source.
-        folders: searched for headers before those of the flags. Their contents do not change while the process lives,
-            and where they lie does not matter to the binary.
+        flags: the family's flags, passed after the compiler's defaults; relative paths start at the family's folder.
+        language: language of the source.
+        folders: header folders, searched before those of the flags. Their contents do not change while the process
+            runs, and the binary does not depend on their paths.
         root: the family's folder.
     """
 
@@ -62,7 +62,7 @@ class Unit:
 
 @dataclass(frozen=True, kw_only=True)
 class Resources:
-    """What one kernel uses on its target; None where the compiler does not say.
+    """Resource usage of one kernel on its target; None where the compiler does not report it.
 
     Attributes:
         registers: per thread.
@@ -77,7 +77,7 @@ class Resources:
     occupancy: float | None = None
 
     def figures(self) -> dict[str, float]:
-        """The known ones by name, as an outcome keeps them."""
+        """Return the known values by name, as an outcome stores them."""
         return {name: float(value) for name, value in vars(self).items() if value is not None}
 
 
@@ -86,11 +86,11 @@ class Artefact:
     """A compiled unit.
 
     Attributes:
-        log: everything the compiler said, warnings included.
-        figures: what the log says of resources, independent of the launch; the compiler's own names.
-        ptx: of a CUDA kernel, what drivers compile for GPUs that the binary does not run on.
-        reads: absolute paths of the files that the compiler read besides the source; None where it does not say.
-        searched: absolute paths of the folders, apart from those of the unit, that the compiler looks for headers in.
+        log: the compiler's full output, including warnings.
+        figures: resource usage from the log, independent of the launch, under the compiler's names.
+        ptx: PTX of a CUDA kernel, which drivers compile for GPUs that cannot run the binary.
+        reads: absolute paths of the files that the compiler read besides the source; None if unknown.
+        searched: absolute paths of the compiler's header folders, without those of the unit.
     """
 
     binary: bytes
@@ -109,33 +109,32 @@ class Artefact:
 class Compiler(Protocol):
     """Compiles units off the device.
 
-    Contract: `compile` is called from several threads at once, never touches a device, and is a function of the unit,
-    the `version`, the contents of the files it read and the absence of others with their names, so its result may be
-    cached under them.
+    Contract: `compile` is thread-safe and never uses a device. Its result depends only on the unit, the `version`, the
+    contents of the files it reads, and the absence of files that would be read instead. It may be cached by these.
     """
 
     @property
     def version(self) -> str:
-        """Name, version and default flags: whatever changes a binary apart from the unit."""
+        """Name, version and default flags: everything besides the unit that affects the binary."""
         ...
 
     @property
     def suffix(self) -> str:
-        """Of a binary's file name, e.g. ``.so``."""
+        """File name suffix of a binary, e.g. ``.so``."""
         ...
 
     def compile(self, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
-        """Compile one unit; a refusal or a time-out is an outcome, whose log names what to change.
+        """Compile one unit. A compile error or a time-out is returned as an outcome with the log.
 
         Raises:
-            EvoError: there is no working compiler here; the message says how to get one.
+            EvoError: no working compiler is installed; the message says how to get one.
         """
         ...
 
     def resources(self, artefact: Artefact, launch: Launch | None, device: Device) -> Resources:
-        """What the artefact uses when launched like this on a device with these limits."""
+        """Return the resources that the artefact uses with this launch on a device with these limits."""
         ...
 
     def refusal(self, resources: Resources, launch: Launch | None, device: Device) -> OverResources | None:
-        """Why this cannot launch on the target at all; the policy's own gates are `workers.build.gate`'s."""
+        """Return the limit that prevents the launch, or None. `workers.build.gate` checks the policy's limits."""
         ...

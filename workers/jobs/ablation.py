@@ -1,4 +1,4 @@
-"""A champion beside configs that differ from it by one change each: interleaved samples in a fresh process."""
+"""Ablation: compare a champion with configs that differ by one change, interleaved in a fresh process."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,11 +21,11 @@ CHAMPION = "champion"
 
 
 class ChampionFault(CandidateFault):
-    """The champion itself ended badly: there is nothing to compare with."""
+    """The champion itself failed, so there is nothing to compare with."""
 
 
 class ChangeFault(CandidateFault):
-    """The change in this place ended badly."""
+    """The changed config at this index failed."""
 
     def __init__(self, outcome: Outcome, place: int) -> None:
         super().__init__(outcome)
@@ -33,11 +33,11 @@ class ChangeFault(CandidateFault):
 
 
 class Ablation:
-    """Measures one job of changes; `report` is called once, by whoever holds the device.
+    """Measures one ablation job. `report` is called once, by the slot that holds the device.
 
     Args:
-        status: told what is done.
-        built: the champion, and each changed config by its place in the job.
+        status: receives the current step.
+        built: the champion, and each changed config by its index in the job.
     """
 
     def __init__(
@@ -53,11 +53,11 @@ class Ablation:
         self._environment: dict[str, str] = {}
 
     def report(self) -> AblateReport:
-        """All of it. A change that fails is told as such, and the others are measured without it.
+        """Measure and return the report. A failed change is reported as such; the others are measured without it.
 
         Raises:
-            UnfitError: the device is at fault.
-            GaveUp: it was interrupted.
+            UnfitError: the device is faulty.
+            GaveUp: the job was interrupted.
         """
         places = [place for place in range(len(self._job.changed)) if not self._settled(place)]
         try:
@@ -74,7 +74,7 @@ class Ablation:
         )
 
     def _settled(self, place: int) -> bool:
-        """Whether what was built says it all."""
+        """True if the build alone decides the outcome."""
         built, champion = self._built[str(place)], self._built[CHAMPION]
         if built.refusal is not None:
             self._found[place] = Ablated(failure=built.refusal)
@@ -83,7 +83,7 @@ class Ablation:
         return place in self._found
 
     def _measure(self, places: Sequence[int]) -> None:
-        """Together; after a fault, which spoils the process for all, without its cause in a new one."""
+        """Measure the changes together. After a fault, repeat in a new process without the change that caused it."""
         left = list(places)
         while left:
             try:
@@ -94,7 +94,7 @@ class Ablation:
                 left.remove(fault.place)
             except ChampionFault:
                 raise
-            except CandidateFault as fault:  # while they were timed: nobody knows which it was
+            except CandidateFault as fault:  # during timing: the fault cannot be attributed to one change
                 if len(left) == 1:
                     self._found[left[0]] = Ablated(failure=fault.outcome)
                     return
@@ -125,7 +125,7 @@ class Ablation:
             self._found[place] = Ablated(champion=champion, champion_again=again, changed=changed)
 
     def _verify(self, child: Child, places: Sequence[int]) -> None:
-        """Nothing wrong is timed, nor compared with."""
+        """Verify champion and changes before timing: wrong kernels are neither timed nor compared with."""
         try:
             self._proven(child, CHAMPION)
         except CandidateFault as fault:
@@ -137,7 +137,7 @@ class Ablation:
                 raise ChangeFault(fault.outcome, place) from None
 
     def _require_right(self, compared: Compared, places: Sequence[int]) -> None:
-        """Nor is anything that was wrong while it was timed."""
+        """Reject changes whose outputs were wrong during timing."""
         if (wrong := refusal(compared.answers[CHAMPION])) is not None:
             raise ChampionFault(wrong)
         for place in places:

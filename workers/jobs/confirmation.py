@@ -1,4 +1,4 @@
-"""One challenge: interleaved samples in a fresh process, and for a winner sanitizers, a profile, and more processes."""
+"""Confirmation: interleaved samples in a fresh process; winners are also sanitized, profiled and repeated."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -36,7 +36,7 @@ _PROFILE_SHARE = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Instruments:
-    """What a confirmation measures, watches and tells with; None where a kind of device has no such tool."""
+    """Tools of a confirmation; None where the kind of device has no such tool."""
 
     runners: Runners
     sanitizer: Sanitizer | None
@@ -45,7 +45,7 @@ class Instruments:
 
 
 class Confirmation:
-    """Measures one challenge; `report` is called once, by whoever holds the device."""
+    """Measures one challenge. `report` is called once, by the slot that holds the device."""
 
     def __init__(self, instruments: Instruments, work: Assignment, job: Confirm, built: Mapping[Side, Built]) -> None:
         self._instruments = instruments
@@ -58,11 +58,11 @@ class Confirmation:
         self._most = self._terms.policy.confirm_processes if job.incumbent is None else looks(self._terms.policy)[-1]
 
     def report(self) -> ConfirmReport:
-        """All of it. A bad candidate is a failure told in the report.
+        """Measure and return the report. It states the failure of a bad candidate.
 
         Raises:
-            UnfitError: the device is at fault.
-            GaveUp: it was interrupted.
+            UnfitError: the device is faulty.
+            GaveUp: the job was interrupted.
         """
         for side in self._sides:
             if (refusal := self._built[side].refusal) is not None:
@@ -75,7 +75,7 @@ class Confirmation:
         return replace(report, stages=self._watch.stages)
 
     def _first(self) -> ConfirmReport:
-        """Challenger, incumbent, challenger again and baselines in turns; the tools come last: they busy the cores."""
+        """Interleave challenger (twice), incumbent and baselines. The tools run last because they load the cores."""
         series = {"challenger": "challenger", "incumbent": "incumbent", "challenger_again": "challenger"}
         request = Compare(
             series={name: side for name, side in series.items() if side in self._built},
@@ -100,9 +100,9 @@ class Confirmation:
                 return replace(report, profiles=self._profiles(child)) if _clean(report) else report
 
     def _repeated(self, report: ConfirmReport) -> ConfirmReport:
-        """The same comparison in further processes, for a winner so far, until the promotion is decided.
+        """Repeat the comparison of a leading challenger in further processes until the promotion is decided.
 
-        What was proven on every case is proven once more on inputs of the process's own that are timed.
+        The challenger was verified on every case; each process verifies it again on its own timed inputs.
         """
         policy, given = self._terms.policy, [report.answers]
         if policy.confirm_processes == 1 or not promising(report, policy):
@@ -166,7 +166,7 @@ class Confirmation:
         return (Sanitized(tool="sanitizers", skipped=NO_SANITIZER if self._instruments.sanitizer is None else NOT_WON),)
 
     def _sanitized(self, child: Child) -> tuple[Sanitized, ...]:
-        """What the device's sanitizer says of the challenger, on as many cases as there is time for."""
+        """Sanitize the challenger on as many cases as time allows."""
         sanitizer = self._instruments.sanitizer
         if sanitizer is None:
             return self._not_sanitized()
@@ -179,7 +179,7 @@ class Confirmation:
         return examine_cases(cases, examine, limit_s=self._terms.policy.verify_timeout_s)
 
     def _profiles(self, child: Child) -> dict[str, Profiled]:
-        """What the device counts of each side on the searched problem."""
+        """Profile challenger and incumbent on the searched problem."""
         profiler = self._instruments.profiler
         if profiler is None:
             return {}
@@ -208,12 +208,12 @@ class Confirmation:
 
 
 def compare(child: Child, request: Compare, work: Assignment) -> Compared:
-    """Setting up the baselines (imports, copies of the inputs) has as long again as the rounds."""
+    """Compare in the runner. Baseline setup (imports, input copies) may take as long again as the rounds."""
     return ask(child, request, Compared, stage="measure", limit_s=2 * work.terms.policy.measure_timeout_s)
 
 
 def budget_s(work: Assignment) -> float:
-    """What interleaved rounds may plan with."""
+    """Return the time budget of the interleaved rounds, in seconds."""
     return _BUDGET_SHARE * work.terms.policy.measure_timeout_s
 
 

@@ -1,4 +1,4 @@
-"""Candidates that compile to the very same binary are measured once in a search."""
+"""Candidates of a search that compile to the same binary are measured once."""
 
 from dataclasses import dataclass, field
 
@@ -19,19 +19,19 @@ class _Search:
 
 
 class Twins:
-    """Reports by binary: those of this process from memory, those of others from the service."""
+    """Reports by binary: from memory for this process, from the service for other workers."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._searches: Latest[int, _Search] = Latest(SEARCHES)
 
     def expect(self, lease: Lease) -> None:
-        """Note that a trial is this process's to measure."""
+        """Record that this process measures a trial."""
         if isinstance(lease.job, Evaluate):
             self._of(lease.terms.search_id).expected.add(lease.job.number)
 
     def find(self, lease: Lease, digest: str) -> EvaluateReport | None:
-        """The report on an earlier trial of the same binary; a service that cannot say knows none."""
+        """Return the report on an earlier trial of the same binary; None if there is none or the service fails."""
         search_id = lease.terms.search_id
         if (known := self._of(search_id).reports.get(digest)) is not None:
             return known
@@ -50,7 +50,7 @@ class Twins:
         return self._searches.get(search_id, _Search)
 
     def _measured_all_before(self, lease: Lease) -> bool:
-        """Whether nobody else can have measured anything earlier in this search; then asking is in vain."""
+        """True if this process measured all earlier trials of the search, so the service knows no others."""
         if not isinstance(lease.job, Evaluate):
             return False
         mine = self._of(lease.terms.search_id).expected

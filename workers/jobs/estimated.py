@@ -1,4 +1,4 @@
-"""Jobs of a search that runs nothing: each config is compiled for the target and judged by what the compiler tells."""
+"""Estimated trials: each config is compiled for the target and scored by the compiler's figures; nothing runs."""
 
 import math
 import threading
@@ -28,9 +28,9 @@ class Estimator:
     """A `workers.jobs.evaluation.Performer` without a device.
 
     Args:
-        compiler: made when it is first needed: a worker that offers estimates need not load one.
+        compiler: created on first use, so that a worker that only offers estimates need not load one.
         folder: the worker's cache.
-        place: for files of this process.
+        place: folder for files of this process.
     """
 
     def __init__(self, compiler: Callable[[], Compiler], folder: Path, place: Path) -> None:
@@ -65,20 +65,20 @@ class Estimator:
             return self._made
 
     def prove(self, work: Assignment) -> None:
-        """There is no device to doubt."""
+        """Do nothing: there is no device to prove."""
 
     def begin(self) -> None:
-        """Nothing is interrupted."""
+        """Do nothing: no interruption is pending."""
 
     def interrupt(self) -> None:
-        """Nothing runs long."""
+        """Do nothing: estimates are short."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no resource is open."""
 
 
 def aimed(work: Assignment) -> Assignment:
-    """The same for the target itself, in place of the stand-in that offers to compile for it."""
+    """Return the assignment with the target device in place of the device that compiles for it."""
     terms = work.terms
     return replace(work, terms=replace(terms, device=aimed_at(terms.device, terms.objective)))
 
