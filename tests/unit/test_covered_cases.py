@@ -45,4 +45,5 @@ def test_stored_champions_have_kernels_for_all_cases(path: Path) -> None:
     problem = family.problem(match.problem, "cuda")
     assert kept
     assert found.problem == problem_key(problem)
-    assert not uncovered(family, problem, found.whole(family.space(problem, DEVICE, OBJECTIVE)))
+    newer = {each.name: each.default for each in family.implementation("cuda").tunables}
+    assert not uncovered(family, problem, {**newer, **found.config})

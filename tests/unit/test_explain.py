@@ -2,7 +2,7 @@
 
 import pytest
 
-from db.queries.mention import SAID
+from db.queries.mention import FIXED_TEXTS
 from evo.trial.explain import detail_text, first_lines, worst_cases
 from evo.trial.outcome import (
     Abandoned,
@@ -42,7 +42,7 @@ TIMING = Timing(samples_us=(9.0, 10.0, 11.0))
     ],
 )
 def test_every_outcome_has_a_detail(outcome: Outcome, text: str) -> None:
-    assert all(words in text for words in SAID.get(outcome.kind, ())), "the text that a search for words covers"
+    assert all(words in text for words in FIXED_TEXTS.get(outcome.kind, ())), "the text that a search for words covers"
     assert detail_text(outcome) == text
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evo.trial import Config
-from tests.unit.test_templates_cpu import configs, package, worst
+from tests.integration.test_templates_cpu import configs, package, worst
 
 ATTENTION, CODES, TO_CODES = "include/attention/attention.h.j2", "include/e4m3.h.j2", "include/to_e4m3.h.j2"
 PEAK = "      peak = larger(peak, score[n][v]);\n"
