@@ -156,7 +156,7 @@ class Fleet:
         return self.session.scalars(query.order_by(WorkerRow.id)).all()
 
     def devices(self, seen_since: datetime) -> Sequence[DeviceRow]:
-        """Return the devices that receive work, in a stable order: no quarantine, connected worker, not draining."""
+        """Return the devices that receive work, in a stable order: not quarantined, of connected, active workers."""
         query = (
             select(DeviceRow)
             .join(WorkerRow)

@@ -1,6 +1,6 @@
-"""The ladder every candidate climbs: build, verify, quick gate; and the two jobs that only time.
+"""Evaluation ladder of a candidate (build, verify, quick gate) and the jobs that only time.
 
-A slot drives it with leases; `workers.jobs.single` without a service, by the same steps.
+A slot runs it on leases; `workers.jobs.single` runs the same steps without a service.
 """
 
 from collections.abc import Iterator, Mapping
@@ -43,27 +43,27 @@ _SIDES: tuple[Side, ...] = ("challenger", "incumbent")
 
 
 class Performer(Protocol):
-    """Does jobs on one device. `prepare` is called from several threads, `interrupt` from any, the rest from one."""
+    """Performs jobs on one device. `prepare` and `interrupt` are thread-safe; one thread calls the rest."""
 
     def prepare(self, work: Assignment, job: Job) -> Preparation:
-        """Everything a job needs that needs no device."""
+        """Do the part of a job that needs no device."""
         ...
 
     def perform(self, work: Assignment, job: Job, built: Preparation) -> Report:
-        """The job itself; the caller holds the device. A bad candidate is an outcome, never an exception.
+        """Perform the job; the caller holds the device. A bad candidate gives an outcome, never an exception.
 
         Raises:
-            UnfitError: the device is at fault, so nothing was judged.
+            UnfitError: the device is faulty, so nothing was judged.
             GaveUp: it was interrupted.
         """
         ...
 
     def prove(self, work: Assignment) -> None:
-        """Have a known kernel succeed on the device, after something crashed there; the caller holds the device.
+        """Run a known kernel on the device after a crash; the caller holds the device.
 
         Raises:
-            UnfitError: it does not.
-            TroubleError: the family does not open any more.
+            UnfitError: the known kernel fails.
+            TroubleError: the family cannot be opened.
             GaveUp: it was interrupted.
         """
         ...
@@ -73,19 +73,19 @@ class Performer(Protocol):
         ...
 
     def interrupt(self) -> None:
-        """Kill whatever the job runs now and let it start nothing more; it ends as if it had crashed, or in GaveUp."""
+        """Kill the running job and prevent further starts. The job ends as if it had crashed, or raises GaveUp."""
         ...
 
     def close(self) -> None: ...
 
 
 class Ladder:
-    """Takes candidates up the ladder on one kind of device. `build` may run in several threads, the rest in one.
+    """Evaluates candidates on one kind of device. `build` may run in several threads, the rest in one.
 
     Args:
         folder: the worker's cache.
-        place: for files of this process.
-        status: told what a long job is at.
+        place: folder for files of this process.
+        status: receives the current step of a long job.
         raise_trouble: raise a `TroubleError` when the family or the machine is at fault, where a slot needs an outcome.
     """
 
@@ -105,7 +105,7 @@ class Ladder:
         )
 
     def prepare(self, work: Assignment, job: Job) -> Preparation:
-        """Everything a job needs that needs no device: its configs, built; and what there is to warn of."""
+        """Build the configs of a job and collect warnings; needs no device."""
         match job:
             case Evaluate():
                 configs: dict[str, Config | None] = {"candidate": job.config}
@@ -119,7 +119,7 @@ class Ladder:
         return {role: self.build(work, config) for role, config in configs.items() if config is not None}
 
     def perform(self, work: Assignment, job: Job, built: Preparation) -> Report:
-        """The job itself; the caller holds the device."""
+        """Perform the job; the caller holds the device."""
         match job:
             case Evaluate():
                 return self.evaluate(work, job, built["candidate"])
@@ -135,7 +135,7 @@ class Ladder:
         return self._builder.build(work, config)
 
     def evaluate(self, work: Assignment, job: Evaluate, built: Built) -> EvaluateReport:
-        """Verify every case, then the quick gate. A runner that saw anything but a time is replaced."""
+        """Verify every case, then run the quick gate. The runner is replaced unless the outcome is a time."""
         return undisturbed(lambda: self._evaluate(work, job, built))
 
     def _evaluate(self, work: Assignment, job: Evaluate, built: Built) -> EvaluateReport:
@@ -158,7 +158,7 @@ class Ladder:
         )
 
     def baseline(self, work: Assignment) -> BaselineReport:
-        """Time every baseline, interleaved, in a process of their own."""
+        """Time every baseline, interleaved, in a separate process."""
         return undisturbed(lambda: self._baseline(work))
 
     def _baseline(self, work: Assignment) -> BaselineReport:
@@ -181,16 +181,16 @@ class Ladder:
         )
 
     def confirm(self, work: Assignment, job: Confirm, built: Preparation) -> ConfirmReport:
-        """Challenger, incumbent, challenger again and baselines in turns: fresh process, fresh inputs."""
+        """Compare challenger, incumbent and baselines, interleaved, in a fresh process with new inputs."""
         sides: dict[Side, Built] = {side: built[side] for side in _SIDES if side in built}
         return undisturbed(lambda: Confirmation(self._instruments, work, job, sides).report())
 
     def ablate(self, work: Assignment, job: Ablate, built: Preparation) -> AblateReport:
-        """The champion, itself again, and each of its changes in turns: fresh process, fresh inputs."""
+        """Compare the champion (twice) with each changed config, interleaved, in a fresh process with new inputs."""
         return undisturbed(lambda: Ablation(self._runners, self._status, work, job, built).report())
 
     def prove(self, work: Assignment) -> None:
-        """Open the runner that the next trial needs anyway: each proves the device first."""
+        """Open the runner of the next trial: every runner proves the device first."""
         self._runners.drop(work)
         self._runners.of(work)
 
@@ -199,7 +199,7 @@ class Ladder:
         self._runners.interruption.forget()
 
     def interrupt(self) -> None:
-        """Kill runner, sanitizer or profiler, from another thread; the job starts no further one."""
+        """Kill the runner, sanitizer or profiler from another thread and prevent further starts."""
         self._runners.interrupt()
 
     def close(self) -> None:

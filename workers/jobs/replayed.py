@@ -1,4 +1,4 @@
-"""Jobs on a recorded space: every config has the outcome somebody else measured. For studying strategies."""
+"""Jobs on a recorded space: outcomes come from a recording. Used to study strategies."""
 
 import time
 
@@ -43,16 +43,16 @@ class Replay:
                 return BaselineReport(timings={})
 
     def prove(self, work: Assignment) -> None:
-        """Nothing can be wrong with a recording."""
+        """Do nothing: there is no device to prove."""
 
     def begin(self) -> None:
-        """Nothing is interrupted."""
+        """Do nothing: no interruption is pending."""
 
     def interrupt(self) -> None:
-        """Nothing runs long."""
+        """Do nothing: lookups are short."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no resource is open."""
 
     def _evaluate(self, recording: Recording, config: Config) -> EvaluateReport:
         try:
@@ -66,7 +66,7 @@ class Replay:
 
 
 def _confirm(recording: Recording, job: Confirm, rounds: int) -> ConfirmReport:
-    """Rounds drawn, with replacement, from the samples recorded."""
+    """Build a confirmation report; rounds are drawn with replacement from recorded samples."""
     rng = np.random.default_rng(job.seed)
     sides = (("challenger", job.challenger), ("incumbent", job.incumbent))
     timings: dict[str, Timing] = {}
@@ -87,7 +87,7 @@ def _confirm(recording: Recording, job: Confirm, rounds: int) -> ConfirmReport:
 
 
 def _ablate(recording: Recording, job: Ablate, rounds: int) -> AblateReport:
-    """Each change beside the champion, from the samples recorded of both."""
+    """Build an ablation report; each change and the champion are drawn from recorded samples."""
     rng, champion = np.random.default_rng(job.seed), _recorded(recording, job.champion)
     if not isinstance(champion, Measured):
         return AblateReport(failure=champion)

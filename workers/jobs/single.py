@@ -1,4 +1,4 @@
-"""One config up the whole ladder, here and now, without a service."""
+"""Evaluate one config in this process, without a service."""
 
 import sys
 from collections.abc import Callable
@@ -26,12 +26,12 @@ from workers.system.scratch import scratch
 
 @dataclass(frozen=True, kw_only=True)
 class Climbed:
-    """How far a config came.
+    """Result of evaluating one config.
 
     Attributes:
-        built: source, compiler log, resources and the cases it does not cover; its files are gone.
-        waited_s: for another process to free the device.
-        baselines: timed right after, where that was asked for and there is a time to compare them with.
+        built: source, compiler log, resources and uncovered cases; its files no longer exist.
+        waited_s: seconds spent waiting for another process to free the device.
+        baselines: timed directly afterwards, if requested and if the config has a time.
     """
 
     report: EvaluateReport
@@ -60,7 +60,7 @@ def climb(
         device: a CPU or GPU of this machine.
         folder: the worker's cache.
         baselines: time the family's baselines as well, under the same terms.
-        on_busy: told when another process keeps the device, with its id where that is known.
+        on_busy: called when another process holds the device, with its process id if known.
 
     Raises:
         EvoError: no compiler, no place for temporary files, or a reference.py that fails, hangs or breaks its contract;

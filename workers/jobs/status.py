@@ -1,12 +1,12 @@
-"""What a long job is at, in words."""
+"""Current step of a long job, as text."""
 
 
 class Status:
-    """Written by whoever performs the job, read by the heartbeat; a string is replaced as a whole, so no lock."""
+    """Written by the performer, read by the heartbeat. Assigning a string is atomic, so there is no lock."""
 
     def __init__(self) -> None:
         self.words: str | None = None
 
     def say(self, words: str | None) -> None:
-        """Tell what is done from now on; None: nothing that takes long."""
+        """Set the current step; None if no long step runs."""
         self.words = words

@@ -1,4 +1,4 @@
-"""Seconds by stage, as they come about."""
+"""Seconds spent in each stage of a job."""
 
 import time
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from workers.build.build import Built
 
 
 class Stopwatch:
-    """Begins with what building took."""
+    """Accumulates seconds by stage, starting with those of the build."""
 
     def __init__(self, *built: Built) -> None:
         self.stages = Stages(

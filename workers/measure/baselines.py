@@ -1,4 +1,4 @@
-"""Other implementations of the same problem, from reference.py. Runs in a runner only."""
+"""Baselines: other implementations of the problem, from reference.py. Runs in a runner only."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ _FAR_OFF = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class Baselines:
-    """Those ready to be timed, and for each other one why not."""
+    """The baselines that can be timed, and a reason for each of the others."""
 
     timers: dict[str, Timer] = field(default_factory=dict)
     unavailable: dict[str, str] = field(default_factory=dict)
@@ -36,9 +36,9 @@ def prepare_baselines(
     """Set up every baseline the family offers.
 
     Args:
-        function: of reference.py, e.g. ``baselines``.
-        sets: how many copies of the inputs each of so many baselines rotates; 1 is hot.
-        only: a name; the others are passed over.
+        function: name of the function in reference.py, e.g. ``baselines``.
+        sets: maps the number of baselines to the copies of the inputs that each rotates; 1 is hot.
+        only: name of a baseline; the others are skipped.
     """
     ready = Baselines()
     offer = reference.function(function)
@@ -64,7 +64,7 @@ def _prepare(session: Session, prepare: Callable[[Arrays], Callable[[], object]]
 
 
 def _check(result: Any, golden: Golden) -> None:
-    """Refuse a baseline that visibly computes something else; what cannot be read as one array passes."""
+    """Refuse a baseline with a clearly different result; results that are not a single array pass."""
     if len(golden.reference) != 1:
         return
     (expected,) = golden.reference.values()

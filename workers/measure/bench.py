@@ -92,12 +92,12 @@ class Candidate:
     kernel: Any
     arguments: tuple[Argument, ...]
     rights: tuple[Buffers, ...]
-    """For each content of the timed buffers a set that holds the answer that was verified."""
+    """For each content of the timed buffers, a set that holds the verified outputs."""
 
 
 @dataclass(kw_only=True)
 class Bench:
-    """Everything between a request and the device; see `workers.runner.protocol` for what each request means."""
+    """Executes requests on the device; `workers.runner.protocol` defines each request."""
 
     terms: Open
     driver: Driver
@@ -113,7 +113,7 @@ class Bench:
 
     @classmethod
     def open(cls, terms: Open, session: Session) -> "Bench":
-        """Make the references, and confine this process.
+        """Compute the references and confine this process.
 
         Raises:
             FamilyError: reference.py does not keep its contract.
@@ -131,14 +131,14 @@ class Bench:
         """Load a candidate's kernels and judge every case.
 
         Raises:
-            WrongAnswerError, LaunchError: the candidate's fault.
+            WrongAnswerError, LaunchError: the candidate is faulty.
         """
         self.candidates.pop(request.candidate, None)
         cases = [error for plan in self.terms.cases for error in self._verify_case(plan, request)]
         return Verified(cases=tuple(cases))
 
     def measure(self, request: Measure) -> Sampled:
-        """The quick gate: the ranking cache mode first, then the other one."""
+        """Run the quick gate: the ranking cache mode first, then the other one."""
         candidate = self.candidates[request.candidate]
         ranking, moment = self.terms.objective.cache, self._beside.now()
         taken, calls = self._take(candidate, ranking, request.samples, request.bars)
@@ -153,7 +153,7 @@ class Bench:
         return Sampled(timing=timing, other=other, environment=environment)
 
     def compare(self, request: Compare) -> Compared:
-        """Interleaved rounds of candidates and baselines; each candidate is judged once more at the end."""
+        """Time candidates and baselines in interleaved rounds, then judge each candidate again."""
         mode = self.terms.objective.cache
         chosen = {name: self.candidates[candidate] for name, candidate in request.series.items()}
         timers = {
@@ -194,7 +194,7 @@ class Bench:
         )
 
     def save(self, request: Save) -> Saved:
-        """Write a case's inputs for a program that is not ours."""
+        """Write a case's inputs for an external program."""
         for name, values in self.golden[request.case][0].inputs.items():
             (Path(request.folder) / f"{name}.bin").write_bytes(np.ascontiguousarray(values).tobytes())
         return Saved()
@@ -205,13 +205,13 @@ class Bench:
 
     @cached_property
     def _timed_goldens(self) -> tuple[Golden, ...]:
-        """Of what timed buffers hold in turn."""
+        """Return the expected outputs of the contents that timed buffers hold in turn."""
         found = self.golden[self.terms.cases[0].name]
         return found[:-1] or found
 
     @cached_property
     def _held_back(self) -> Golden:
-        """What candidates meet only once everything is timed."""
+        """Return the inputs that candidates receive only after all timing."""
         return self.golden[self.terms.cases[0].name][-1]
 
     @cached_property
@@ -220,11 +220,11 @@ class Bench:
 
     @cached_property
     def _proofs(self) -> dict[str, str]:
-        """What candidates were put through beyond their cases: recorded with what was measured."""
+        """Return the checks beyond the cases, which are recorded with the measurement."""
         return {}
 
     def _verify_case(self, plan: CasePlan, request: Verify) -> Iterator[CaseError]:
-        """Every case runs in a process of its own, where the device knows processes; the timed one goes on in it."""
+        """Verify one case in a separate process, if the device has them. The timed case keeps its process."""
         file = request.kernels.get(plan.name)
         if file is None:
             return
@@ -236,7 +236,7 @@ class Bench:
         (buffers,) = self._hot(plan.name, file.arguments)
         rights: list[Buffers] = []
         for content, golden in enumerate(goldens):
-            self._put(buffers, plan.name, content, file.arguments)  # at the same addresses, by which it may know them
+            self._put(buffers, plan.name, content, file.arguments)  # at the same addresses: a kernel may recognise inputs by address
             launches = request.launches if content == 0 else 1
             yield from verify(
                 self.session,
@@ -274,7 +274,7 @@ class Bench:
         return self.session.load(Path(file.path), file.entry, file.arguments, file.launch, elsewhere=elsewhere)
 
     def _take(self, candidate: Candidate, mode: Mode, samples: int, bars: Bars = Bars()) -> tuple[Taken, int]:
-        """Samples, each of which was judged, and the calls that each of them averages over."""
+        """Take samples, judge each, and return them with the calls that each averages over."""
         sets = self._sets(mode, candidate.arguments)
         timer = self.session.timer(candidate.kernel, sets)
         # hot calls all write the same outputs, so the last timed one can be made to prove itself
@@ -296,7 +296,7 @@ class Bench:
         return taken, timer.calls
 
     def _require_nothing_left(self, where: str) -> None:
-        """A kernel may behave while it is verified, and start processes or threads only later."""
+        """Reject kernels that leave threads, processes or changes behind, also after verification."""
         if fault := self.session.residue():
             raise WrongAnswerError(f"{where}: {fault}")
 
@@ -317,7 +317,7 @@ class Bench:
         moment: Moment,
         request: Compare,
     ) -> Witness:
-        """Cold calls go around the sets that they are timed on, hot ones around outputs that share the inputs."""
+        """Check for overwritten outputs: cold calls rotate the timed sets, hot calls rotate outputs with shared inputs."""
         sets, contents = (
             self._sets(self.terms.objective.cache, candidate.arguments),
             self._contents(candidate.arguments),
@@ -356,7 +356,7 @@ class Bench:
         return found
 
     def _mixed(self, candidate: Candidate) -> tuple[Sequence[Buffers], Timer]:
-        """Sets with inputs and outputs of their own, and a timer of one call on each."""
+        """Return sets with separate inputs and outputs, and a timer of one call on each."""
         arguments = candidate.arguments
         sets = self._sets("cold", arguments)[:MIXED_SETS] if self.terms.objective.cache == "cold" else ()
         if not sets:
@@ -365,7 +365,7 @@ class Bench:
         return sets, self.session.timer(candidate.kernel, sets, once=True)
 
     def _repetition(self, candidate: Candidate, sets: Sequence[Buffers], moment: Moment) -> Repetition | None:
-        """Calls on new inputs beside calls on those of the first content, which the sets hold afterwards."""
+        """Time calls on new inputs against calls on the first content, which the sets hold afterwards."""
         arguments, plan, drawn = candidate.arguments, self.terms.cases[0], itertools.count()
         known = self._timed_goldens[0].inputs_of(arguments)
         if not known:
@@ -385,7 +385,7 @@ class Bench:
         return found
 
     def _judge_further(self, candidate: Candidate, scrutiny: Scrutiny, most: int) -> None:
-        """Judge one call on each of further inputs, which are drawn while there is time and reference.py is quick."""
+        """Judge one call on each further input, drawn while time remains and reference.py is fast."""
         (buffers,) = self._sets("hot", candidate.arguments)
         contents, plan = self._contents(candidate.arguments), self.terms.cases[0]
         before, began_s = contents.of(buffers), time.monotonic()
@@ -404,14 +404,14 @@ class Bench:
         contents.put(buffers, before)
 
     def _require_alike(self, candidate: Candidate, found: Witness, policy: Policy) -> None:
-        """A kernel that is much faster where the same call is repeated does not do the same work each time."""
+        """Reject a kernel that is much faster on repeated calls: it does not do the same work each time."""
         sets, limits = found.poisoned.calls_per_sample, self.terms.device.limits
         limit = most_disagreement(candidate.arguments, sets, limits, policy)
         if fault := disagreement(found, limit):
             raise WrongAnswerError(fault)
 
     def _judge_once_more(self, candidate: Candidate) -> None:
-        """On inputs that nobody saw before, at the addresses of those that were timed."""
+        """Judge the candidate on unseen inputs at the addresses of the timed ones."""
         (buffers,) = self._sets("hot", candidate.arguments)
         contents = self._contents(candidate.arguments)
         buffers.renew(self._held_back.inputs_of(candidate.arguments))
@@ -439,16 +439,16 @@ class Bench:
         return self._keep(("cold", 0), arguments, self._nominal, count)
 
     def _hot(self, case: str, arguments: tuple[Argument, ...]) -> Sequence[Buffers]:
-        """The one set that a case is proven on, and the first case timed on."""
+        """Return the set on which a case is verified; the first case is also timed on it."""
         return self._keep((f"case {case}", -1), arguments, self.golden[case][0], 1)
 
     def _put(self, buffers: Buffers, case: str, content: int, arguments: tuple[Argument, ...]) -> None:
-        """Fill the set that a case is proven on with another of its contents."""
+        """Fill the set on which a case is verified with another of its contents."""
         if case == self.terms.cases[0].name:
             self._contents(arguments).put(buffers, content)
 
     def _contents(self, arguments: tuple[Argument, ...]) -> Contents:
-        """What the timed buffers of these arguments hold, and may hold."""
+        """Return the contents that the timed buffers of these arguments hold and may hold."""
         (hot,) = self._hot(self.terms.cases[0].name, arguments)
         if hot not in self._contents_of:
             name = self.terms.cases[0].name
@@ -463,7 +463,7 @@ class Bench:
     def _keep(
         self, key: tuple[str, int], arguments: tuple[Argument, ...], golden: Golden, count: int
     ) -> Sequence[Buffers]:
-        """Buffers serve the next candidate with the same arguments; a workspace's shape makes the usual difference."""
+        """Return buffers, reused for candidates with the same arguments; workspace shapes are the usual difference."""
         shelf = self._kept.setdefault(key, {})
         held = shelf.pop(arguments, None)
         if held is None:
@@ -486,7 +486,7 @@ class Bench:
         )
 
     def _cold_copies(self, baselines: int) -> int:
-        """Of the inputs, for each of so many; where memory is limited they share it, and keep outputs as well."""
+        """Return the copies of the inputs for each baseline. Limited memory is shared and also holds outputs."""
         inputs, outputs = (
             sum(array.nbytes for array in arrays.values()) for arrays in (self._nominal.inputs, self._nominal.reference)
         )
@@ -496,10 +496,10 @@ class Bench:
 
 
 def proven(request: Prove) -> Session:
-    """A device opened in this process, on which a known kernel succeeded.
+    """Open the device in this process and require that a known kernel succeeds.
 
     Raises:
-        DeviceUnfitError: it cannot be opened, or got it wrong.
+        DeviceUnfitError: the device cannot be opened or gives a wrong result.
     """
     session = driver(request.device.kind).open(request.device, request.objective, Path(request.folder))
     try:

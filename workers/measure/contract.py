@@ -22,7 +22,7 @@ def check_names(made: Arrays, operands: Sequence[Operand], role: str, *, case: s
         maker: the function that made them, for errors.
 
     Raises:
-        FamilyError: one is missing, or is none of family.toml's.
+        FamilyError: one is missing, or family.toml does not declare it.
     """
     declared = [each.name for each in operands if each.role == role]
     for name in declared:
@@ -38,10 +38,10 @@ def check_names(made: Arrays, operands: Sequence[Operand], role: str, *, case: s
 
 
 def check_input(operand: Operand, made: Any, *, case: str, maker: str) -> NDArray[Any]:
-    """A copy of an input in this machine's byte order, contiguous, as family.toml declares it.
+    """Return a contiguous copy of an input in native byte order, as family.toml declares it.
 
     Raises:
-        FamilyError: it is no array, or has another shape or dtype.
+        FamilyError: it is not an array, or its shape or dtype differs.
     """
     array, where = _array(made, operand, maker), f"{maker}: makes `{operand.name}` of case {case}"
     expected = stored(operand.dtype)
@@ -54,7 +54,7 @@ def check_input(operand: Operand, made: Any, *, case: str, maker: str) -> NDArra
 
 
 def check_reference(operand: Operand, made: Any, *, case: str, maker: str) -> NDArray[Any]:
-    """What an output is judged by: float64, or the output's own integers where it holds integers.
+    """Return the checked reference of an output: float64, or integers for integer outputs.
 
     Raises:
         FamilyError: it has another shape, or holds what no kernel can write: NaN, infinities, what lies beyond the
@@ -139,7 +139,7 @@ def _refuse(wrong: NDArray[np.bool_], values: NDArray[Any], where: str, what: st
 
 
 def _codes(operand: Operand) -> str:
-    """Of a dtype that NumPy lacks, how its arrays are made."""
+    """Explain how to make arrays of a dtype that NumPy lacks."""
     if operand.dtype not in FORMATS:
         return ""
     return f", the codes of {operand.dtype}: evo.reference.encoding.encoded(values, {operand.dtype!r})"

@@ -1,4 +1,4 @@
-"""What a right answer is: inputs, references and limits of a correctness case. Runs in a runner only."""
+"""Expected outputs: inputs, references and limits of a correctness case. Used in runners only."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 class FamilyError(EvoError, RuntimeError):
-    """The family's reference.py does not keep its contract, so no candidate can be judged."""
+    """The family's reference.py breaks its contract, so no candidate can be judged."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class Limit:
 
 @dataclass(frozen=True, kw_only=True)
 class Golden:
-    """One set of inputs of one case, and what is right on it.
+    """One set of inputs of one case with its expected outputs.
 
     Attributes:
         inputs: by name, all that the family declares.
@@ -42,9 +42,9 @@ class Golden:
 
     @cached_property
     def norms(self) -> Mapping[str, float]:
-        """Euclidean, of each output's reference."""
+        """Euclidean norm of each output's reference."""
         return {name: float(np.linalg.norm(values.astype(np.float64))) for name, values in self.reference.items()}
 
     def inputs_of(self, arguments: Sequence[Argument]) -> Arrays:
-        """The inputs that a kernel with these arguments takes; an implementation may leave some out."""
+        """Return the inputs that a kernel with these arguments takes; implementations may omit some."""
         return {each.name: self.inputs[each.name] for each in arguments if each.role == "input"}

@@ -1,4 +1,4 @@
-"""Inputs of one problem mixed from several distributions: what no case alone holds, and every kernel must bear.
+"""Mixed inputs: elements and rows of several distributions of one problem in one set of inputs.
 
 A kernel that looks at a sample of its inputs and takes a shortcut where they look like one case is right on each case.
 It is wrong where nearly all elements look like that case and one does not, or where rows come from different cases.
@@ -21,7 +21,7 @@ _MOST_BYTES = 1 << 27
 
 @dataclass(frozen=True, kw_only=True)
 class Mixture:
-    """Inputs and in what they differ from those of the nominal case."""
+    """Inputs and a description of their difference from the nominal case."""
 
     name: str
     inputs: Arrays
@@ -66,7 +66,7 @@ def _with_lone(
 ) -> NDArray[Any]:
     """A copy with the largest (`sign` 1) or smallest (-1) finite element of all others at one random place."""
     found = array.copy()
-    if array.size < 2:  # a scalar is no place among others
+    if array.size < 2:  # a scalar has no other elements
         return found
     extremes = [_extreme(other, dtype, sign) for other in others]
     known = [each for each in extremes if each is not None]
@@ -101,7 +101,7 @@ def _rows_of_all(nominal: Arrays, others: Sequence[Arrays], rng: np.random.Gener
 
 
 def _ordered(array: NDArray[Any]) -> bool:
-    """Whether elements stand in relations that an exchange would break."""
+    """True if the elements have an order or symmetry that an exchange would break."""
     if array.size < 3:
         return False
     if array.ndim >= 2 and array.shape[-1] == array.shape[-2] > 1:

@@ -1,4 +1,4 @@
-"""Whether timed calls are right each time: what they leave is compared with the answer that verification accepted."""
+"""Check the outputs of timed calls against the outputs that verification accepted."""
 
 from collections.abc import Sequence
 
@@ -11,13 +11,13 @@ from workers.measure.verify import ANY_ORDER, WrongAnswerError, judge
 
 
 class Scrutiny:
-    """Looks at outputs between samples, and counts. The same bits are right; others are judged like any answer.
+    """Checks and counts outputs between samples. Identical bits pass; others are compared with the reference.
 
     Args:
-        rights: for each content, a set that holds the answer that was verified.
-        goldens: what is right for each content.
-        contents: which of them a set holds.
-        deterministic: other bits are wrong even within the tolerance.
+        rights: for each content, a set that holds the verified outputs.
+        goldens: expected outputs of each content.
+        contents: records which content a set holds.
+        deterministic: different bits are wrong even within the tolerance.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Scrutiny:
         return OutputChecks(judged=self._judged, wrong=self._wrong, first=self._first, inputs=inputs)
 
     def look(self, outputs: Buffers) -> None:
-        """Judge what the last call on these outputs left there."""
+        """Check the outputs of the last call."""
         content = self._contents.of(outputs)
         if outputs.same_outputs(self._rights[content]):
             self._count(None)
@@ -44,12 +44,12 @@ class Scrutiny:
         self._count(fault)
 
     def look_and_change(self, outputs: Buffers) -> None:
-        """The same; the inputs are others afterwards, and the outputs hold the answer to those before."""
+        """Check the outputs, then change the inputs; the outputs keep the results of the previous inputs."""
         self.look(outputs)
         self._contents.change(outputs)
 
     def look_at(self, outputs: Buffers, golden: Golden) -> None:
-        """Judge what a call on inputs that are none of the contents left."""
+        """Check the outputs of a call on inputs that are not one of the contents."""
         self._further += 1
         self._count(self._fault(outputs, golden))
 
@@ -72,14 +72,14 @@ class Scrutiny:
 
 
 def refusal(answers: OutputChecks) -> WrongAnswer | None:
-    """What a candidate comes to whose timed calls were wrong at times."""
+    """Return the outcome of a candidate with wrong outputs in timed calls; None if there were none."""
     if not answers.wrong:
         return None
     return WrongAnswer(reason=f"{answers.wrong} of {answers.judged} timed calls that were judged: {answers.first}")
 
 
 def together(found: Sequence[OutputChecks]) -> OutputChecks:
-    """Those of several processes."""
+    """Sum the output checks of several processes."""
     first = next((each.first for each in found if each.wrong), "")
     return OutputChecks(
         judged=sum(each.judged for each in found),

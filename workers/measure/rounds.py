@@ -1,4 +1,4 @@
-"""How many rounds of a comparison fit its time, and which baselines take part in them."""
+"""Plan of a comparison: the rounds that fit its budget and the baselines that take part."""
 
 from collections.abc import Mapping
 
@@ -22,8 +22,8 @@ _SAMPLES, _FEW_SAMPLES, _LONG_S = 5, 3, 1.0
 def fitting_rounds(timers: Mapping[str, Timer], baselines: Baselines, request: Compare) -> int:
     """Rounds that fit the budget; baselines that would take too much of it are left out.
 
-    One that was asked for by name never is: a confirmation in several processes needs it in each of them. Nor is the
-    fastest of them, without which nothing would say what the candidate is worth, unless an incumbent does.
+    A baseline requested by name always stays: a confirmation needs it in each of its processes. Without an incumbent
+    the fastest baseline stays as well, as the only measure of the candidate.
     """
     typical_us = {name: _typical_us(timer) for name, timer in (*timers.items(), *baselines.timers.items())}
     cost_s = {name: _round_s(timer, typical_us[name]) for name, timer in (*timers.items(), *baselines.timers.items())}
@@ -62,7 +62,7 @@ def _left_out(
 
 
 def _typical_us(timer: Timer) -> float:
-    """Of a sample's calls."""
+    """Microseconds that the calls of a sample take."""
     first = timer.sample()
     count = _FEW_SAMPLES if first * timer.calls > _LONG_S * 1e6 else _SAMPLES
     return float(np.median([first, *(timer.sample() for _ in range(count - 1))]))

@@ -1,6 +1,6 @@
-"""How samples are taken: quick gate, interleaved rounds, and what is timed beside them. Runs in a runner only.
+"""Sampling: quick gate, interleaved rounds, anchor and empty call. Runs in a runner only.
 
-A change to how samples come about raises `evo.trial.objective.PROTOCOL_VERSION`.
+A change to how samples are taken raises `evo.trial.objective.PROTOCOL_VERSION`.
 """
 
 import gc
@@ -35,19 +35,19 @@ class Beside:
         self._floor = session.floor()
 
     def now(self) -> "Moment":
-        """What both take at this moment."""
+        """Time both now."""
         return Moment(anchor_us=_median_of(self._anchor), floor_us=_median_of(self._floor))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Moment:
-    """How fast the device was while something else was timed."""
+    """Speed of the device during a measurement."""
 
     anchor_us: float
     floor_us: float
 
     def timing(self, samples_us: Sequence[float], calls: int) -> Timing:
-        """Samples with what was timed beside them."""
+        """Return the samples with the times of anchor and empty call."""
         return Timing(
             samples_us=tuple(samples_us), calls_per_sample=calls, anchor_us=self.anchor_us, floor_us=self.floor_us
         )
@@ -55,7 +55,7 @@ class Moment:
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """Microseconds per call, one entry a sample, and whether there are no more because the candidate is hopeless."""
+    """Microseconds per call, one entry per sample, and whether sampling stopped early on a slow candidate."""
 
     samples_us: tuple[float, ...]
     pruned: bool = False
@@ -70,7 +70,7 @@ def take(
     after: Callable[[], None] | None = None,
     warm: bool = False,
 ) -> Taken:
-    """Samples in a row; of a candidate that shows to be slow by the first fifth of them, not all.
+    """Take consecutive samples; stop early if the first fifth shows that the candidate is slow.
 
     Args:
         bars: stop there when the median is above `Bars.prune_us`, for one slow sample is noise; let only one more
@@ -148,7 +148,7 @@ def undisturbed_sample(timer: Timer) -> float:
 
 
 def repeats(sample_us: float) -> int:
-    """How many samples of a known length make one of a round."""
+    """Return how many samples of this duration make one sample of a round."""
     return max(1, int(ROUND_US / max(sample_us, ROUND_US / _MOST_REPEATS)))
 
 
@@ -160,7 +160,7 @@ def _warm_up(timer: Timer) -> None:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """No garbage collection meanwhile."""
+    """Disable garbage collection in the block."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""GREEN before FAST: whether a candidate's answers are right, and whether it leaves everything else alone."""
+"""Verification: a candidate's outputs are correct and it changes nothing else."""
 
 import math
 import sys
@@ -30,7 +30,7 @@ ANY_ORDER = (
 
 
 class WrongAnswerError(EvoError, ValueError):
-    """The candidate is wrong; carries the outcome."""
+    """The candidate gave a wrong answer; carries the outcome."""
 
     def __init__(self, reason: str, cases: Sequence[CaseError] = ()) -> None:
         super().__init__(reason)
@@ -55,7 +55,7 @@ def verify(
         stale: the first launch finds in its outputs what an earlier one on other inputs left there.
 
     Returns:
-        How far each output of the first launch is from the reference.
+        Distance of each output of the first launch from the reference.
 
     Raises:
         WrongAnswerError: with a reason that names the case, the output and the rule.
@@ -84,10 +84,10 @@ def verify(
 
 
 def judge(buffers: Buffers, golden: Golden, where: str) -> dict[str, Distance]:
-    """Compare outputs with the reference; by output, how far each one is.
+    """Compare outputs with the reference and return the distance of each.
 
     Raises:
-        WrongAnswerError: one is not wholly written, not finite, or beyond its tolerance.
+        WrongAnswerError: an output is not completely written, not finite, or outside its tolerance.
     """
     far = {name: buffers.distance(name, reference) for name, reference in golden.reference.items()}
     for name, each in far.items():
@@ -103,7 +103,7 @@ def judge(buffers: Buffers, golden: Golden, where: str) -> dict[str, Distance]:
 def verify_elsewhere(
     session: Session, kernel: Any, buffers: Buffers, golden: Golden, launches: Sequence[Launch]
 ) -> None:
-    """Call a kernel on the same inputs at other places, and judge every result; the buffers come back to theirs.
+    """Call a kernel on the same inputs at other placements and judge every result; placements are restored.
 
     Raises:
         WrongAnswerError: as `verify` does.
@@ -122,7 +122,7 @@ def verify_elsewhere(
 
 
 def _way_out(launch: Launch) -> str:
-    """How a family demands aligned buffers, where a launch had others."""
+    """Return how a family declares aligned buffers, if the launch used unaligned ones."""
     if launch.placement.where not in ("adrift", "last"):
         return ""
     return (

@@ -11,7 +11,7 @@ branch_labels: Sequence[str] | None = None
 depends_on: Sequence[str] | None = None
 
 NUMBERED = ("searches", "trials", "champions", "jobs", "attempts", "ablations", "deliveries")
-"""Tables whose numbers leave the database: in addresses, messages, reports and files of workers."""
+"""Tables whose ids leave the database: in URLs, messages, reports and workers' files."""
 
 
 def upgrade() -> None:
@@ -31,7 +31,7 @@ def upgrade() -> None:
 
 
 def _number_once() -> None:
-    """Rebuild the tables: SQLite takes the highest number again once its row is deleted, unless told otherwise."""
+    """Rebuild the tables with AUTOINCREMENT: without it, SQLite reuses the highest id after its row is deleted."""
     for name in NUMBERED:
         with op.batch_alter_table(name, recreate="always", table_kwargs={"sqlite_autoincrement": True}) as table:
             if name == "deliveries":
@@ -43,7 +43,7 @@ def _number_once() -> None:
 
 
 def _begin_behind(name: str, known: str) -> None:
-    """Let numbers of a table begin behind those that events of deleted rows still name."""
+    """Start the ids of a table after those that events of deleted rows still refer to."""
     op.execute(
         f"INSERT INTO sqlite_sequence (name, seq) SELECT '{name}', 0 "
         f"WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = '{name}')"

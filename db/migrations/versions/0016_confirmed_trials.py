@@ -37,7 +37,7 @@ def downgrade() -> None:
 
 
 def _take_over() -> None:
-    """Give trials, and those with the same binary, the figures that their last confirmation measured."""
+    """Set the figures of the last confirmation on the confirmed trials and on those with the same binary."""
     jobs = sa.table("jobs", *map(sa.column, ("id", "kind", "trial_id")), sa.column("verdict", sa.JSON()))
     columns = ("id", "search_id", "binary_digest", "time_us", "quick_us")
     trials = sa.table("trials", *map(sa.column, columns), sa.column("confirmed", sa.JSON()))
