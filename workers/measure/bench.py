@@ -236,7 +236,7 @@ class Bench:
         (buffers,) = self._hot(plan.name, file.arguments)
         rights: list[Buffers] = []
         for content, golden in enumerate(goldens):
-            self._put(buffers, plan.name, content, file.arguments)  # at the same addresses: a kernel may recognise inputs by address
+            self._put(buffers, plan.name, content, file.arguments)  # same addresses: kernels may recognise them
             launches = request.launches if content == 0 else 1
             yield from verify(
                 self.session,
@@ -317,7 +317,7 @@ class Bench:
         moment: Moment,
         request: Compare,
     ) -> Witness:
-        """Check for overwritten outputs: cold calls rotate the timed sets, hot calls rotate outputs with shared inputs."""
+        """Check for skipped work: cold calls rotate the timed sets, hot calls rotate outputs with shared inputs."""
         sets, contents = (
             self._sets(self.terms.objective.cache, candidate.arguments),
             self._contents(candidate.arguments),
