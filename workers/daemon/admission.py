@@ -1,4 +1,4 @@
-"""How a worker comes by its own token: it is given one, or exchanges a join token once and keeps what it gets."""
+"""Worker tokens: a worker is given one, or exchanges a join token once and stores the result."""
 
 import json
 import os
@@ -12,20 +12,20 @@ JOIN_PREFIX = "kej_"
 
 
 class NotKept(EvoError, OSError):
-    """The token cannot be kept: a join token must not be used up for nothing."""
+    """The token cannot be stored, so the join token is not exchanged."""
 
 
 def own_token(given: str | None, kept: Path, join: Callable[[], IssuedToken]) -> str | None:
-    """The token to work with.
+    """Return the token that the worker uses.
 
     Args:
-        given: what the worker was started with; the same join token may be given at every start.
-        kept: the file that what a join token was exchanged for is kept in.
+        given: token from the start of the worker; the same join token may be given at every start.
+        kept: file that stores the token received for a join token.
         join: exchanges the given join token.
 
     Raises:
         NotKept: the file cannot be written.
-        AccessDenied, Conflict, ServiceUnreachable: of `join`.
+        AccessDenied, Conflict, ServiceUnreachable: raised by `join`.
     """
     if given is None or not given.startswith(JOIN_PREFIX):
         return given
@@ -40,7 +40,7 @@ def own_token(given: str | None, kept: Path, join: Callable[[], IssuedToken]) ->
 
 
 def _read(kept: Path, given: str) -> str | None:
-    """What was got for this very join token."""
+    """Return the stored token that was received for this join token."""
     try:
         document = json.loads(kept.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -62,5 +62,5 @@ def _write(kept: Path, given: str, token: str) -> None:
 
 
 def _name(join_token: str) -> str:
-    """The part of a join token that is no secret."""
+    """Return the public part of a join token."""
     return join_token.split("_")[1] if join_token.count("_") > 1 else ""

@@ -1,4 +1,4 @@
-"""Work for one device: asked for ahead of time, with the family each lease names at hand."""
+"""Claims of one device: jobs are requested ahead of time and their families are loaded."""
 
 import threading
 import time
@@ -28,11 +28,11 @@ _LOG = structlog.get_logger()
 
 @dataclass(frozen=True, kw_only=True)
 class Office:
-    """What the slots of a worker share.
+    """State shared by the slots of a worker.
 
     Attributes:
-        register: tells a service that forgot it who this worker is.
-        incarnation: names this process, which no other one may take for itself.
+        register: registers the worker again at a service that lost it.
+        incarnation: unique name of this process.
     """
 
     client: Client
@@ -46,12 +46,12 @@ class Office:
 
 
 class Claims:
-    """Asks for jobs, in the background while the device is busy. Used by one thread, that of the slot.
+    """Requests jobs, in the background while the device is busy. Used by the slot's thread only.
 
     Args:
-        meter: told for how long there was no work to be had.
-        release: gives a lease back, which counts against nothing.
-        unfit: gives a lease back that this machine cannot work on.
+        meter: receives the time in which no work was available.
+        release: returns a lease without counting an attempt.
+        unfit: returns a lease that this machine cannot work on.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Claims:
         self._asked: Future[Leases] | None = None
 
     def ask(self, count: int) -> list[tuple[Lease, Assignment]]:
-        """Up to `count` jobs, waiting for the first for `POLL_S`."""
+        """Return up to `count` jobs; wait up to `POLL_S` for the first."""
         before_s = self._meter.still_s
         given = self._request(count, POLL_S)
         asked_s = self._meter.still_s - before_s
@@ -82,19 +82,19 @@ class Claims:
         return self._assigned(given.leases)
 
     def ask_ahead(self, count: int) -> None:
-        """Ask in the background, unless that is under way; `collect` gives what came of it."""
+        """Request jobs in the background unless a request is pending; `collect` returns the result."""
         if self._asked is None:
             self._asked = self._pool.submit(self._request, count, 0.0)
 
     def collect(self, *, wait: bool) -> list[tuple[Lease, Assignment]]:
-        """What was asked for ahead, once it is there; `wait`: there is nothing else to do."""
+        """Return the jobs that `ask_ahead` requested, if available; with `wait`, block until they are."""
         if self._asked is None or not (wait or self._asked.done()):
             return []
         asked, self._asked = self._asked, None
         return self._assigned(asked.result().leases)
 
     def close(self) -> None:
-        """Ask for no more; what is still granted meanwhile is given back when the worker leaves."""
+        """Request no more jobs. Leases granted meanwhile are returned when the worker leaves."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _request(self, count: int, wait_s: float) -> Leases:
@@ -134,14 +134,14 @@ class Claims:
         return assigned
 
     def _leave_out(self, search_id: int, reason: str) -> None:
-        """Ask for no work of this search for a while."""
+        """Exclude a search from requests for a while."""
         _LOG.warning("search.unable", search=search_id, reason=reason)
         now_s = time.monotonic()
         self._unable = {each: until_s for each, until_s in self._unable.items() if until_s > now_s}
         self._unable[search_id] = now_s + UNABLE_S
 
     def _assignment(self, lease: Lease, copy: Copy) -> Assignment:
-        """The one all leases of a search share, with what was worked out for it."""
+        """Return the assignment that all leases of a search share."""
         search_id = lease.terms.search_id
         if search_id not in self._assignments:
             self._assignments = {search_id: Assignment(terms=lease.terms, copy=copy)}

@@ -41,7 +41,7 @@ _LOG = structlog.get_logger()
 
 
 class NoDevice(EvoError, LookupError):
-    """There is nothing here a worker could work on."""
+    """This machine has no device that a worker can use."""
 
 
 def _all_kinds() -> tuple[DeviceKind, ...]:
@@ -50,15 +50,15 @@ def _all_kinds() -> tuple[DeviceKind, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How a worker runs.
+    """Settings of a worker.
 
     Attributes:
-        url: of the service.
-        token: the worker's own, or a join token, which is exchanged for one that is kept in `data`.
-        data: where its identity and undelivered results are kept.
-        cache: where binaries and references are kept; losing it is harmless.
-        kinds: of devices to offer.
-        worker_id: given by whoever starts it; None takes the one kept in `data`.
+        url: URL of the service.
+        token: worker token, or a join token to exchange for a worker token that is stored in `data`.
+        data: folder of the identity and undelivered results.
+        cache: folder of binaries and references; it can be deleted safely.
+        kinds: kinds of devices to offer.
+        worker_id: explicit id; None uses the id stored in `data`.
         exit_when_idle_s, drain_after_s: see `workers.daemon.idle_end.Ending`.
         replay_scale: see `workers.jobs.replayed.Replay`.
     """
@@ -76,10 +76,10 @@ class Settings:
 
 
 def serve(settings: Settings, *, stopping: threading.Event | None = None) -> None:
-    """Work until told to stop: by SIGTERM or SIGINT, or by `stopping`.
+    """Run a worker until SIGTERM, SIGINT or `stopping`.
 
     Raises:
-        NoDevice: nothing to work on; says what is missing for what.
+        NoDevice: there is no usable device; the message lists what each kind lacks.
         EvoError: the service refuses this worker.
     """
     stopping = stopping or threading.Event()
@@ -90,7 +90,7 @@ def serve(settings: Settings, *, stopping: threading.Event | None = None) -> Non
 
 
 def _admitted(settings: Settings, worker_id: str, stopping: threading.Event) -> Client:
-    """A client with the token of this worker, which a join token is exchanged for as soon as the service is there."""
+    """Return a client with the worker's token; a join token is exchanged once the service is reachable."""
     kept = settings.data / f"{worker_id}.token"
 
     def pause(seconds: float) -> None:
@@ -100,7 +100,7 @@ def _admitted(settings: Settings, worker_id: str, stopping: threading.Event) -> 
         with Client(settings.url, token=settings.token) as first:
             try:
                 token = own_token(settings.token, kept, lambda: first.join(worker_id, name=settings.name))
-                return Client(settings.url, token=token, sleep=pause)  # which ends with the worker
+                return Client(settings.url, token=token, sleep=pause)  # the pause ends when the worker stops
             except ServiceUnreachable as error:
                 if stopping.wait(AWAY_S):
                     raise
@@ -108,10 +108,10 @@ def _admitted(settings: Settings, worker_id: str, stopping: threading.Event) -> 
 
 
 def discover(kinds: Sequence[DeviceKind], cache: Path) -> list[Device]:
-    """Every device of these kinds on this machine.
+    """Return every device of these kinds on this machine.
 
     Raises:
-        NoDevice: not one.
+        NoDevice: there is none.
     """
     devices: list[Device] = []
     for kind in kinds:
@@ -126,7 +126,7 @@ def discover(kinds: Sequence[DeviceKind], cache: Path) -> list[Device]:
 
 
 class Worker:
-    """Slots, heartbeat and their common end."""
+    """A worker process: its slots, its heartbeat and their shutdown."""
 
     def __init__(
         self, settings: Settings, *, client: Client, worker_id: str, folder: Path, stopping: threading.Event
@@ -151,7 +151,7 @@ class Worker:
         self._away = Patience(stopping, first_s=AWAY_S, longest_s=LONGEST_AWAY_S)
 
     def run(self) -> None:
-        """Register, work, and at the end give back what is held.
+        """Register, run the slots, and return held leases at the end.
 
         Raises:
             EvoError: the service refuses this worker.
@@ -164,16 +164,16 @@ class Worker:
         self._watch()
         for slot in self._slots:
             slot.interrupt()
-        self._leave()  # at once: whatever a slot is still ending, nobody needs to wait for its leases
+        self._leave()  # at once: leases must not wait for slots that are still stopping
         for thread in threads:
             thread.join()
         self._office.outbox.close()
-        self._leave()  # with what was granted meanwhile
+        self._leave()  # again, for leases granted meanwhile
         if self._failure is not None:
             raise self._failure
 
     def _watch(self) -> None:
-        """Say that the worker lives, until it is told to end or ends by itself."""
+        """Send heartbeats until the worker is stopped or ends on its own."""
         office, beaten_s = self._office, time.monotonic()
         while not office.stopping.wait(_TICK_S):
             now_s = time.monotonic()
@@ -198,7 +198,7 @@ class Worker:
         return Ladder(device.kind, cache, place, status=status)
 
     def _guard(self, slot: Slot) -> None:
-        """A slot's thread: its failure ends the worker, visibly."""
+        """Run a slot in its thread; an unexpected failure is logged and ends the worker."""
         try:
             slot.run()
         except BaseException as error:  # noqa: BLE001 - re-raised by the main thread
@@ -217,9 +217,9 @@ class Worker:
         _LOG.info("worker.registered", worker=self._office.worker_id, devices=[each.model for each in self._devices])
 
     def _register_when_there(self) -> None:
-        """A worker may be started before its service.
+        """Register, waiting for the service if it is not reachable yet.
 
-        Results of an earlier life come first: registering declares lost whatever this worker held before.
+        Results of an earlier process are delivered first: registration ends all earlier leases of the worker.
         """
         while not self._office.stopping.is_set():
             try:
@@ -231,7 +231,7 @@ class Worker:
             self._away.wait()
 
     def _leave(self) -> None:
-        """Deliver what is left and say goodbye, which gives back what is held; else the service finds out by itself."""
+        """Deliver remaining results and deregister, which returns held leases. If that fails, the leases expire."""
         try:
             self._office.outbox.flush()
             self._office.client.leave(self._office.worker_id, incarnation=self._office.incarnation)
@@ -243,7 +243,7 @@ class Worker:
         return min(BEAT_S, third)
 
     def _attempts(self) -> list[int]:
-        """Whose leases are still needed: jobs that are held, and results that nobody has taken yet."""
+        """Return attempts whose leases need renewal: held jobs and undelivered results."""
         held = [lease.attempt_id for lease in self._office.held.leases]
         return list(dict.fromkeys([*held, *self._office.outbox.waiting]))
 
@@ -257,7 +257,7 @@ class Worker:
                 note=office.outbox.trouble,
                 incarnation=office.incarnation,
             )
-        except Conflict as error:  # another process has this worker's work now
+        except Conflict as error:  # another process runs under this worker id now
             self._failure = error
             office.stopping.set()
             return
@@ -273,7 +273,7 @@ class Worker:
 
 @contextmanager
 def _owning_the_process(stopping: threading.Event) -> Iterator[None]:
-    """SIGTERM and SIGINT end the worker in order, and no compiler outlives it; nothing of this off the main thread."""
+    """Stop the worker on SIGTERM and SIGINT and kill its compilers at the end; does nothing off the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -291,7 +291,7 @@ def _owning_the_process(stopping: threading.Event) -> Iterator[None]:
 
 
 def _end_children() -> None:
-    """Whatever is left compiles something that nobody waits for any more."""
+    """Kill remaining child processes: their results are no longer needed."""
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
             child.kill()

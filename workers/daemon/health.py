@@ -1,4 +1,4 @@
-"""Whether the device of a slot can be trusted: a fault is one that a known kernel confirms.
+"""Device health: a device is faulty only if a known kernel fails on it.
 
 A candidate that crashes says nothing about the device as long as a known kernel still succeeds afterwards: searches of
 difficult kernels have crashes by the dozen. Only when the known kernel fails as well is the device at fault; and once
@@ -18,23 +18,23 @@ class Health:
         self._in_a_row = 0
 
     def failed(self, candidate: str, reason: str) -> None:
-        """The known kernel failed, after this candidate or before it."""
+        """Record that the known kernel failed before or after this candidate."""
         self._candidates.pop(candidate, None)
         self._candidates[candidate] = reason
         self._in_a_row += 1
 
     def passed(self) -> None:
-        """The known kernel succeeded."""
+        """Record that the known kernel succeeded."""
         self._in_a_row = 0
 
     def forget(self) -> None:
-        """A person cleared the device."""
+        """Reset all counts after a person cleared the device."""
         self._candidates.clear()
         self._in_a_row = 0
 
     @property
     def verdict(self) -> str | None:
-        """Why the device is to be set aside; None while it is not."""
+        """Return why the device must be set aside; None if it need not be."""
         last = next(reversed(self._candidates.values()), "")
         if len(self._candidates) >= MOST_CANDIDATES:
             return f"{len(self._candidates)} faults on different candidates, the last: {last}"

@@ -1,4 +1,4 @@
-"""Who a worker is: a name that stays the same from one life to the next, so that its old leases are found at once."""
+"""Worker identity: an id that survives restarts, so that the service finds the worker's old leases at once."""
 
 import fcntl
 import os
@@ -22,7 +22,7 @@ class Identity:
 
 
 def claim_identity(folder: Path) -> Identity:
-    """The first identity kept in `folder` that no other living worker holds; a new one when all are held.
+    """Claim the first identity in `folder` that no running worker holds; create one if all are held.
 
     Raises:
         IdentityError: the folder cannot be written.

@@ -1,4 +1,4 @@
-"""How long a device stands still: what nobody builds or performs anything in, though there is work to be had."""
+"""Seconds in which a slot was idle while work was available."""
 
 import threading
 import time
@@ -10,7 +10,7 @@ class Meter:
     """Counts the seconds in which no thread of a slot is `working`. Thread-safe.
 
     Args:
-        clock: seconds that only grow.
+        clock: monotonic clock, in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -22,7 +22,7 @@ class Meter:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """A job is being built or performed meanwhile."""
+        """Mark the block as time in which a job is built or performed."""
         self._change(1)
         try:
             yield
@@ -31,19 +31,19 @@ class Meter:
 
     @property
     def still_s(self) -> float:
-        """Seconds that nobody worked since that was last taken."""
+        """Return idle seconds since the last `take`."""
         self._change(0)
         return self._still_s
 
     def take(self) -> float:
-        """The same, and count from 0 again."""
+        """Return idle seconds and restart from 0."""
         with self._lock:
             self._settle()
             taken_s, self._still_s = self._still_s, 0.0
         return taken_s
 
     def excuse(self, seconds: float) -> None:
-        """Forget so many of them: there was no work to be had."""
+        """Subtract seconds in which no work was available."""
         with self._lock:
             self._settle()
             self._still_s = max(0.0, self._still_s - seconds)

@@ -1,16 +1,16 @@
-"""When a worker ends by itself: a machine that is paid by the hour should not wait for work that does not come."""
+"""Automatic shutdown of idle or old workers, for machines that are paid by the hour."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass(kw_only=True)
 class Ending:
-    """Watches over idleness and age; all times are seconds on the monotonic clock.
+    """Tracks idle time and age; all times are seconds on the monotonic clock.
 
     Attributes:
         begun_s: when the worker began.
-        idle_s: end after so long without work; None never does.
-        drain_after_s: ask for no more work after so long, and end once what is held is done; None never does.
+        idle_s: idle seconds after which the worker ends; None: no limit.
+        drain_after_s: age after which it requests no more work and ends when held jobs are done; None: no limit.
     """
 
     begun_s: float
@@ -22,14 +22,14 @@ class Ending:
         self._worked_s = self.begun_s
 
     def closing(self, now_s: float) -> bool:
-        """Whether its time is over: it takes no more work."""
+        """True if the worker must take no more work."""
         return self.drain_after_s is not None and now_s - self.begun_s >= self.drain_after_s
 
     def due(self, now_s: float, *, busy: bool) -> str | None:
-        """Why it should end now, or None.
+        """Return why the worker should end now, or None.
 
         Args:
-            busy: it holds jobs, or results that nobody has taken yet.
+            busy: the worker holds jobs or undelivered results.
         """
         if busy:
             self._worked_s = now_s

@@ -7,11 +7,11 @@ from evo.messages.job import Lease
 
 
 class Held:
-    """Which leases are held, which of them were revoked, and whether to ask for more. Thread-safe.
+    """Held and revoked leases, and whether to request more. Thread-safe.
 
     Attributes:
-        drain: the service gives no more work.
-        closing: the worker itself wants no more, because it is about to end.
+        drain: the service grants no more work.
+        closing: the worker requests no more work because it is about to end.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Held:
             self._revoked.discard(lease.attempt_id)
 
     def revoke(self, attempt_ids: Iterable[int]) -> set[int]:
-        """Mark leases the service took back; returns those that are held here."""
+        """Mark leases that the service revoked and return those held here."""
         with self._lock:
             held = self._leases.keys() & set(attempt_ids)
             self._revoked |= held

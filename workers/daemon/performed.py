@@ -1,4 +1,4 @@
-"""What became of a job on its device, and where its seconds went."""
+"""Result of a job on its device, with its time by stage."""
 
 from dataclasses import dataclass, replace
 
@@ -8,11 +8,11 @@ from workers.daemon.pipeline import Pending, Prepared
 
 @dataclass(frozen=True, kw_only=True)
 class Performed:
-    """A report as the ladder gave it.
+    """A report from the evaluation ladder.
 
     Attributes:
-        lock_s: that another process held the device.
-        proof_s: that a known kernel took, since the candidate had crashed.
+        lock_s: seconds in which another process held the device.
+        proof_s: seconds that a known kernel took after a crash of the candidate.
     """
 
     report: Report
@@ -22,11 +22,11 @@ class Performed:
     def accounted(
         self, pending: Pending, prepared: Prepared, *, begun_s: float, ended_s: float, still_s: float
     ) -> Report:
-        """The report with all of its seconds.
+        """Return the report with the seconds of every stage.
 
         Args:
-            begun_s, ended_s: of performing, on the monotonic clock.
-            still_s: that nobody worked since the job before.
+            begun_s, ended_s: start and end of the performance, on the monotonic clock.
+            still_s: idle seconds since the previous job.
         """
         stages = self.report.stages
         built_s, performed_s = prepared.ended_s - prepared.begun_s, ended_s - begun_s

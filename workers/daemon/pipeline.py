@@ -36,7 +36,7 @@ Simulated with 15 compilers of 0.5 s and trials of 0.14 s: 8 jobs held on averag
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """What building gave, and when on the monotonic clock it began and ended."""
+    """Result of a build, with its start and end on the monotonic clock."""
 
     built: Preparation
     begun_s: float
@@ -48,8 +48,8 @@ class Pending:
     """A lease on its way to the device.
 
     Attributes:
-        claimed_s: when it came, on the monotonic clock.
-        share_s: its share of the time that nobody worked until it came.
+        claimed_s: time of the claim, on the monotonic clock.
+        share_s: its share of the idle time before the claim.
     """
 
     lease: Lease
@@ -69,7 +69,7 @@ class Pipeline:
     It holds no more jobs than keep the device busy: what is proposed early knows nothing of the results in between.
 
     Args:
-        meter: told when something is being built.
+        meter: receives the time of builds.
 
     Attributes:
         in_order: each job is reported before the next is asked for.
@@ -96,14 +96,14 @@ class Pipeline:
 
     @property
     def room(self) -> int:
-        """How many jobs to ask for now."""
+        """Return how many jobs to request now."""
         if self._batches and self._queue:
             return 0
         room = self._most - len(self._queue)
         return room if PORTIONS * room >= self._most else 0
 
     def add(self, leases: Sequence[tuple[Lease, Assignment]]) -> None:
-        """Begin to build jobs that came together."""
+        """Start to build jobs of one claim."""
         claimed_s, still_s = time.monotonic(), self._meter.take() if leases else 0.0
         for lease, work in leases:
             building = self._pool.submit(self._build, lease, work)
@@ -134,13 +134,13 @@ class Pipeline:
             self._most = max(LEAST_JOBS, self._most - SHALLOWER)
 
     def empty(self) -> list[Pending]:
-        """Take out whatever is left."""
+        """Remove and return all remaining jobs."""
         left = list(self._queue)
         self._queue.clear()
         return left
 
     def close(self) -> None:
-        """Build no more; what is being built is not waited for."""
+        """Start no further build and do not wait for running ones."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _build(self, lease: Lease, work: Assignment) -> Prepared:

@@ -50,10 +50,10 @@ _LOG = structlog.get_logger()
 
 
 class Slot:
-    """The loop of one device. `run` belongs to a thread of its own, the rest may be called from others.
+    """The loop of one device. `run` has its own thread; other threads may call the rest.
 
     Args:
-        status: what the performer says of a long job.
+        status: current step of a long job, set by the performer.
     """
 
     def __init__(self, device: Device, performer: Performer, office: Office, status: Status | None = None) -> None:
@@ -79,7 +79,7 @@ class Slot:
         self._set_aside = False
 
     def run(self) -> None:
-        """Work until stopped; what is still held then is given back by the worker as it leaves."""
+        """Work until stopped. The worker returns leases that are still held."""
         stopping = self._office.stopping
         try:
             while not stopping.is_set():
@@ -98,19 +98,19 @@ class Slot:
             self._performer.close()
 
     def revoke(self, attempt_ids: set[int]) -> None:
-        """Stop the job that is performed now, if it is one of these."""
+        """Stop the current job if it is one of these."""
         with self._turn:
             if self._current is not None and self._current.attempt_id in attempt_ids:
                 self._performer.interrupt()
 
     def interrupt(self) -> None:
-        """Stop whatever is performed now; once the worker is stopping it is given back."""
+        """Stop the current job; its lease is returned if the worker is stopping."""
         with self._turn:
             self._performer.interrupt()
 
     @property
     def report(self) -> SlotReport:
-        """What there is to say with a heartbeat."""
+        """Return the slot's part of a heartbeat."""
         activity, detail = self._doing
         with self._turn:
             attempt_id = None if self._current is None else self._current.attempt_id
@@ -121,7 +121,7 @@ class Slot:
         )
 
     def told(self, report: SlotReport, *, set_aside: bool) -> None:
-        """What the service answered to `report`: whether this device is set aside. It alone ends that."""
+        """Apply the service's answer to `report`. Only the service clears a device that is set aside."""
         if self._fault is None or report.fault is not None:
             self._set_aside, self._fault = set_aside, None
 
@@ -156,7 +156,7 @@ class Slot:
         self._pipeline.add(leases)
 
     def _stand_aside(self) -> None:
-        """Hold nothing until a person has cleared the device."""
+        """Hold no leases until a person clears the device."""
         if self._doing[0] != "quarantined":
             _LOG.error("device.set_aside", device=self.device.model, uuid=self.device.uuid, reason=self._fault)
         self._doing = ("quarantined", None)
@@ -168,7 +168,7 @@ class Slot:
         self._meter.take()
 
     def _finish(self, pending: Pending) -> None:
-        """From a built job to a result on its way; nothing that goes wrong ends the slot."""
+        """Perform a built job and post its result; failures do not end the slot."""
         lease = pending.lease
         built: Preparation = {}
         try:
@@ -229,7 +229,7 @@ class Slot:
         self._doing = ("waiting", f"{who} holds the device")
 
     def _twin(self, lease: Lease, built: Preparation) -> Performed | None:
-        """The report of a trial whose binary was the same, as this one's."""
+        """Return the report of a trial with the same binary, adapted to this lease; None if there is none."""
         mine = built.get("candidate")
         if mine is None or mine.digest is None:
             return None
@@ -250,20 +250,20 @@ class Slot:
         self._office.outbox.post(self._shipping.pack(lease, report, built))
 
     def _unwanted(self, lease: Lease) -> Callable[[], bool]:
-        """Whether the service took the lease back, or the worker ends."""
+        """Return a check that is true if the lease was revoked or the worker is stopping."""
         return lambda: self._office.stopping.is_set() or self._office.held.revoked(lease)
 
     # Leases without a result
 
     def _drop(self, lease: Lease) -> None:
-        """Let go of a lease without a result; one that was not revoked is given back."""
+        """Drop a lease without a result; return it to the service unless it was revoked."""
         if self._office.held.revoked(lease):
             self._office.held.drop(lease)
         else:
             self._release(lease, "the worker ends")
 
     def _mistrust(self, lease: Lease, reason: str) -> None:
-        """The device failed and not the candidate: its job goes to another one, and this device proves itself first."""
+        """Return the job after a device fault; the device must pass the known kernel before the next job."""
         self._health.failed(job_of(lease), reason)
         self._fault = self._health.verdict
         self._release(lease, reason)
@@ -274,7 +274,7 @@ class Slot:
         self._meter.take()
 
     def _exhausted(self, lease: Lease, reason: str) -> None:
-        """Give a job back that this machine has no room for, and wait for somebody to make some: it says nothing."""
+        """Return a job because the disk is full, and wait; this does not count against the candidate."""
         _LOG.error("machine.exhausted", attempt=lease.attempt_id, reason=reason)
         self._release(lease, reason)
         self._give_back(reason)
@@ -283,7 +283,7 @@ class Slot:
         self._meter.take()
 
     def _broken(self, lease: Lease, reason: str) -> None:
-        """Give a job back that could not be done here, or say so for good when that goes on."""
+        """Return a job that failed on this machine, or report a final failure after repeated attempts."""
         job = job_of(lease)
         if len(self._breaks) >= MOST_BROKEN:
             self._breaks.clear()
@@ -301,7 +301,7 @@ class Slot:
             self._release(pending.lease, reason)
 
     def _release(self, lease: Lease, reason: str, *, unfit: bool = False) -> None:
-        """Give a lease back; a worker that ends gives back all at once, when it leaves.
+        """Return a lease; a stopping worker returns all leases together when it leaves.
 
         Args:
             unfit: no lease of its search can be worked on here.

@@ -1,4 +1,4 @@
-"""Results on their way to the service, several in one request, with whatever of their artefacts it does not have."""
+"""Outbox: delivers results to the service in batches, with the artefacts that the service lacks."""
 
 import hashlib
 import threading
@@ -33,15 +33,15 @@ _LOG = structlog.get_logger()
 
 
 def digest_of(content: bytes) -> str:
-    """What the artefact store calls these bytes."""
+    """Return the digest under which the artefact store keeps these bytes."""
     return hashlib.sha256(content).hexdigest()
 
 
 class Outbox:
-    """Keeps every result on disk until the service has answered for it, and delivers in a thread of its own.
+    """Keeps every result on disk until the service has accepted or refused it; delivers in a background thread.
 
     Attributes:
-        stuck: the service takes nothing now: no more work should be asked for.
+        stuck: the service accepts no results now, so no more work should be requested.
     """
 
     def __init__(self, client: Client, folder: Path) -> None:
@@ -60,29 +60,29 @@ class Outbox:
 
     @property
     def waiting(self) -> list[int]:
-        """The attempts whose results nobody has taken yet, oldest first; their leases are still to be renewed."""
+        """Attempts with undelivered results, oldest first; their leases still need renewal."""
         with self._lock:
             return list(self._waiting)
 
     @property
     def trouble(self) -> str | None:
-        """What a person should know: why results are in memory only; None when all is well."""
+        """Reason why results are in memory only; None if they are on disk."""
         return self._spool.trouble
 
     def start(self) -> None:
-        """Deliver whatever is posted from now on, in the background."""
+        """Start the background delivery."""
         self._courier = threading.Thread(target=self._run, name="courier")
         self._courier.start()
 
     def close(self) -> None:
-        """Deliver no more in the background; what waits is on disk for the next life."""
+        """Stop the background delivery; undelivered results stay on disk for the next process."""
         self._closing.set()
         self._due.set()
         if self._courier is not None:
             self._courier.join()
 
     def post(self, parcel: Parcel) -> None:
-        """Take responsibility for a result; returns before it is delivered."""
+        """Store a result and queue it for delivery; does not wait for the delivery."""
         fresh = {digest: content for digest, content in parcel.contents.items() if digest not in self._stored}
         self._spool.keep(replace(parcel, contents=fresh))
         with self._lock:
@@ -90,10 +90,10 @@ class Outbox:
         self._due.set()
 
     def flush(self) -> bool:
-        """Deliver what waits, oldest first; True when nothing does any more.
+        """Deliver waiting results, oldest first. Return True if none is left.
 
         Raises:
-            AccessDenied: the service refuses this worker; what waits stays on disk.
+            AccessDenied: the service refuses this worker; undelivered results stay on disk.
         """
         with self._delivering:
             try:
@@ -163,7 +163,7 @@ class Outbox:
         return answers
 
     def _enclosed(self, parcels: Sequence[Parcel], most_bytes: int) -> dict[str, bytes]:
-        """What travels with the reports: each artefact the service may not have, as long as there is room."""
+        """Return the artefacts to send with the reports: those the service may lack, up to the size limit."""
         enclosed: dict[str, bytes] = {}
         for digest, content in (each for parcel in parcels for each in parcel.contents.items()):
             if digest not in self._stored and digest not in enclosed and len(content) <= most_bytes:
@@ -201,7 +201,7 @@ class Outbox:
         self._forget(parcel)
 
     def _refused(self, parcel: Parcel, error: ServiceError | InvalidInput) -> bool:
-        """One result alone that the service fails at: tried again for a while, then kept apart."""
+        """Handle a single result that the service fails on: retry for a while, then set it aside."""
         self._tries[parcel.attempt_id] += 1
         if isinstance(error, ServiceError) and self._tries[parcel.attempt_id] < MOST_TRIES:
             _LOG.warning("result.kept", attempt=parcel.attempt_id, reason=str(error))

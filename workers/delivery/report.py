@@ -1,4 +1,4 @@
-"""What a report says: whom it may blame, and what stands for a job that could not be done."""
+"""Facts about reports: possible causes of an outcome, and reports of jobs that could not be done."""
 
 from evo.messages.job import Ablate, Baseline, Confirm, Evaluate, Job, Lease
 from evo.results import AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Report
@@ -7,12 +7,12 @@ from workers.jobs.evaluation import Preparation
 
 
 def job_of(lease: Lease) -> str:
-    """The same for every lease of one job."""
+    """Return a key that all leases of one job share."""
     return f"{lease.terms.search_id} {lease.job}"
 
 
 def refused(job: Job, built: Preparation) -> bool:
-    """A config that was refused before it met the device needs none; one of several changes keeps no other from it."""
+    """True if the build refused the job's config, so that no device is needed; one refused change does not count."""
     needed = [built["champion"]] if isinstance(job, Ablate) and built else built.values()
     return any(each.refusal is not None for each in needed)
 
@@ -31,19 +31,19 @@ def _outcome(report: Report) -> Outcome | None:
 
 
 def doubtful(report: Report) -> bool:
-    """Whether the device may be the reason for how this ended."""
+    """True if the device may have caused this outcome."""
     return isinstance(_outcome(report), Crashed | TimedOut)
 
 
 def died(report: Report) -> bool:
-    """Whether the report may tell of our own kill rather than of the candidate."""
+    """True if the worker's own kill may have caused this outcome."""
     if isinstance(report, BaselineReport):
         return not report.timings
     return isinstance(_outcome(report), Crashed)
 
 
 def failure(job: Job, reason: str) -> Report:
-    """The result of a job that cannot be done here, however often it is tried."""
+    """Return the report of a job that permanently fails on this machine."""
     match job:
         case Evaluate():
             return EvaluateReport(outcome=LaunchFailed(reason=reason))
@@ -56,7 +56,7 @@ def failure(job: Job, reason: str) -> Report:
 
 
 def summary(lease: Lease, report: EvaluateReport) -> dict[str, object]:
-    """What is logged of a trial."""
+    """Return the log fields of a trial."""
     overhead_s = report.stages.overhead_s
     return {
         "number": lease.job.number if isinstance(lease.job, Evaluate) else None,

@@ -1,4 +1,4 @@
-"""What goes to the service's artefact store with a result: it must outlive the worker."""
+"""Selects the artefacts that are stored at the service with a result."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -27,13 +27,13 @@ _SEARCHES = 32
 
 
 class Shipping:
-    """Packs parcels; remembers the best times of each search, to know which binaries are worth keeping."""
+    """Packs parcels; tracks the best times of each search to decide which binaries to store."""
 
     def __init__(self) -> None:
         self._best_us: Latest[int, list[float]] = Latest(_SEARCHES)
 
     def pack(self, lease: Lease, report: Report, built: Preparation) -> Parcel:
-        """Source and compiler log always; binary and headers of good trials and of every challenger."""
+        """Pack a report with source and compiler log; add binary and headers of fast trials and challengers."""
         files: dict[str, bytes] = {}
         if isinstance(report, EvaluateReport) and "candidate" in built:
             files = _files(built["candidate"], binary=self._good(lease.terms.search_id, report))

@@ -1,4 +1,4 @@
-"""Results as files: each is kept from the moment it exists until the service has answered for it."""
+"""Spool: stores each result as a file until the service has accepted or refused it."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -22,7 +22,7 @@ class Parcel:
     """One result.
 
     Attributes:
-        contents: what the report's artefacts refer to, by digest.
+        contents: contents of the report's artefacts, by digest.
     """
 
     attempt_id: int
@@ -32,10 +32,10 @@ class Parcel:
 
 
 class Spool:
-    """A folder of parcels, one file each. A file is whole or not there, whenever the process is killed.
+    """A folder of parcels, one file each. Files are written atomically, so a kill leaves no partial file.
 
     Attributes:
-        trouble: why the latest parcel is in memory only, in words; None when all is well.
+        trouble: reason why the latest parcel is in memory only; None if it is on disk.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -43,7 +43,7 @@ class Spool:
         self.trouble: str | None = None
 
     def keep(self, parcel: Parcel) -> None:
-        """Write a parcel; a folder that cannot be written, or a full disk, is said and survived."""
+        """Write a parcel. Write errors are logged and the parcel stays in memory."""
         path = self._path(parcel)
         part = path.with_suffix(".part")
         try:
@@ -59,12 +59,12 @@ class Spool:
             self.trouble = None
 
     def drop(self, parcel: Parcel) -> None:
-        """Forget a parcel that somebody answered for."""
-        with suppress(OSError):  # it never reached an unwritable folder
+        """Delete a parcel that the service has accepted or refused."""
+        with suppress(OSError):  # the file does not exist if the folder is not writable
             self._path(parcel).unlink(missing_ok=True)
 
     def set_aside(self, parcel: Parcel) -> None:
-        """Keep a parcel that the service cannot take for whoever looks into why, out of the way of the others."""
+        """Move a parcel that the service cannot accept to a separate folder for inspection."""
         with suppress(OSError):
             self._path(parcel).replace(self._path(parcel).with_suffix(".refused"))
             aside = sorted(self._folder.glob("*.refused"), key=lambda path: path.stat().st_mtime)
@@ -72,7 +72,7 @@ class Spool:
                 path.unlink()
 
     def left(self) -> list[Parcel]:
-        """What an earlier process of this worker could not deliver, oldest attempt first."""
+        """Return the undelivered parcels of earlier processes, oldest attempt first."""
         parcels = []
         for path in self._folder.glob("*.json"):
             try:
@@ -92,7 +92,7 @@ class Spool:
 
 @dataclass(frozen=True, kw_only=True)
 class _Stored:
-    """A parcel as JSON can hold it."""
+    """JSON form of a parcel."""
 
     attempt_id: int
     token: str

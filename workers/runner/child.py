@@ -1,4 +1,4 @@
-"""The slot's end of a runner: start it, ask it, and kill it when it is late."""
+"""Slot side of a runner: start it, send requests, and kill it on a time-out."""
 
 import contextlib
 import os
@@ -38,10 +38,10 @@ _THREAD_VARIABLES = (
 
 
 class ChildDiedError(EvoError, RuntimeError):
-    """The runner ended before it answered; the message names the signal or status and its last words.
+    """The runner ended before it answered; the message has the signal or status and its last output.
 
     Attributes:
-        killed: it ended by a signal that other processes send.
+        killed: it ended by a signal that other processes may send.
     """
 
     def __init__(self, reason: str, *, killed: bool = False) -> None:
@@ -57,7 +57,7 @@ class Child:
     """One runner process below its guardian, in a session of their own.
 
     Args:
-        threads: what numeric libraries in it may use; they read it when they are loaded.
+        threads: thread count of numeric libraries in the runner, which read it when they are loaded.
     """
 
     def __init__(self, *, threads: int) -> None:
@@ -77,20 +77,20 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Of the guardian, which leads the group."""
+        """Process id of the guardian, which leads the group."""
         return self._process.pid
 
     @property
     def usable(self) -> bool:
-        """It runs, and nobody has decided to end it."""
+        """True if the runner is running and has not been ended."""
         return not self._doomed and self._process.poll() is None
 
     def ask(self, request: Request, timeout_s: float) -> Reply:
         """Send a request and wait for its reply.
 
         Raises:
-            ChildDiedError: it ended instead; it is gone.
-            ChildTimeoutError: it took longer than `timeout_s`; it is gone.
+            ChildDiedError: the runner ended before it answered.
+            ChildTimeoutError: the runner took longer than `timeout_s` and was killed.
         """
         deadline = time.monotonic() + timeout_s
         self._stderr.forget()
@@ -107,7 +107,7 @@ class Child:
             raise ChildDiedError(f"the runner's answer makes no sense: {error.errors()[0]['msg']}") from None
 
     def kill(self) -> None:
-        """Kill it and all it started, and wait until it is gone. Repeating it does no harm."""
+        """Kill the runner and its descendants and wait for their end. Repeated calls do nothing."""
         if self._process.stdout is not None and self._process.stdout.closed:
             return
         known = descendants.below(self._process.pid) if self._process.returncode is None else []
@@ -119,10 +119,10 @@ class Child:
             _close(_present(stream))
         if self._end is not None:
             os.close(self._end)
-        sweep_scratch()  # a killed process removes nothing itself
+        sweep_scratch()  # a killed process cannot remove its folders
 
     def interrupt(self) -> None:
-        """Kill it from another thread: whoever waits in `ask` is told that it died, and cleans up."""
+        """Kill the runner from another thread; a waiting `ask` raises ChildDiedError and cleans up."""
         self._doomed = True
         if self._process.returncode is None:
             _kill_group(self._process.pid)
@@ -148,7 +148,7 @@ class Child:
         return line
 
     def _obituary(self) -> str:
-        """How it ended, with the end of what it printed."""
+        """Return how it ended, with the end of its output."""
         how = self._reap()
         self.kill()
         said, found, peak_bytes = self._stderr.text().rpartition(PEAK)
@@ -168,7 +168,7 @@ class Child:
 
 
 class _Tail:
-    """Drains a stream in a thread and keeps its end, so that endless output neither blocks nor fills anything."""
+    """Drains a stream in a thread and keeps its end, so that endless output neither blocks nor fills memory."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -181,11 +181,11 @@ class _Tail:
             self._chunks.append(chunk)
 
     def forget(self) -> None:
-        """What was said before is nobody's last words any more."""
+        """Discard the output so far."""
         self._chunks.clear()
 
     def join(self) -> None:
-        """Wait until the writers are gone."""
+        """Wait until all writers have closed the stream."""
         self._thread.join(timeout=5.0)
         if not self._thread.is_alive():
             _close(self._stream)
@@ -199,7 +199,7 @@ def _shortened(text: str) -> str:
 
 
 def _watched(pid: int) -> int | None:
-    """A descriptor that is readable once it ended, even if what it forked keeps its pipes open; Linux only."""
+    """Return a descriptor that is readable once the process ended, even if its forks keep pipes open; Linux only."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             return os.pidfd_open(pid)
@@ -214,7 +214,7 @@ def _kill_group(pid: int) -> None:
 
 
 def _environment(base: Mapping[str, str], threads: int) -> dict[str, str]:
-    """That of the daemon, with thread counts, and a path on which the child finds this very package."""
+    """Return the daemon's environment with thread counts and a path to this package."""
     return {**base, **dict.fromkeys(_THREAD_VARIABLES, str(threads)), "PYTHONPATH": python_path(base)}
 
 

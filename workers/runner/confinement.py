@@ -1,4 +1,4 @@
-"""What a runner does to itself before it touches anything of a candidate."""
+"""Confinement that a runner applies to itself before it loads a candidate."""
 
 import ctypes
 import os
@@ -19,14 +19,14 @@ _FILE_BYTES = 1 << 30
 
 @dataclass(frozen=True, kw_only=True)
 class Channel:
-    """The pipes to the slot, moved to where a candidate's reading or printing cannot reach them by accident."""
+    """The pipes to the slot, on descriptors that a candidate does not use by accident."""
 
     requests: BinaryIO
     replies: BinaryIO
 
 
 def take_channel() -> Channel:
-    """Move standard input and output elsewhere; from now on printing goes to standard error, reading finds nothing."""
+    """Move the pipes off standard input and output; afterwards stdout goes to stderr and stdin is empty."""
     requests, replies = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
@@ -36,7 +36,7 @@ def take_channel() -> Channel:
 
 
 def die_with(parent: int) -> None:
-    """End when the parent ends: the kernel sees to it on Linux, a watching thread elsewhere."""
+    """End this process when the parent ends: by the kernel on Linux, by a watching thread elsewhere."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     else:
@@ -46,13 +46,13 @@ def die_with(parent: int) -> None:
 
 
 def adopt() -> None:
-    """Become the parent of whatever a candidate detaches, so that it is seen; Linux only."""
+    """Become the parent of processes that a candidate detaches, so that they are found; Linux only."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def limit(memory_bytes: int, *, address_space: bool) -> None:
-    """No core files, no endless files, and at most `memory_bytes` more memory than now, or half of what is free.
+    """Forbid core files, limit file sizes, and limit further memory to `memory_bytes` or half of the free memory.
 
     Args:
         address_space: False for devices whose driver reserves far more than it uses; memory is then not limited here.
@@ -65,12 +65,12 @@ def limit(memory_bytes: int, *, address_space: bool) -> None:
 
 
 def limit_core() -> None:
-    """No core files of this process."""
+    """Forbid core files of this process."""
     _lower("RLIMIT_CORE", 0)
 
 
 def _lower(name: str, value: int) -> None:
-    """Lower a soft and hard limit; a system that lacks it, or refuses (macOS for memory), goes without."""
+    """Lower a soft and hard limit; skipped where the system lacks or refuses it (macOS for memory)."""
     try:
         import resource
     except ImportError:

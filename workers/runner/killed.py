@@ -1,4 +1,4 @@
-"""Jobs whose processes were killed from outside: repeated, because that says nothing about a candidate.
+"""Repeats jobs whose processes were killed from outside, which does not count against the candidate.
 
 An operator, a batch system or the system's out-of-memory killer may end any process of a worker. A kernel can end its
 own process by the same signals, so a job is repeated only a few times.
@@ -26,7 +26,7 @@ _LOG = structlog.get_logger()
 
 
 class KilledError(EvoError, RuntimeError):
-    """The runner was killed in every attempt: nothing was judged, and the job is for another worker."""
+    """The runner was killed in every attempt: nothing was judged, and the job goes to another worker."""
 
 
 def undisturbed(perform: Callable[[], R]) -> R:
@@ -64,7 +64,7 @@ def undisturbed(perform: Callable[[], R]) -> R:
 
 
 def memory_kills() -> int:
-    """How many processes the system has killed so far for lack of memory, in this container if it counts them."""
+    """Return the number of out-of-memory kills so far, in this container if it counts them."""
     return next(_counts(), 0)
 
 
@@ -78,7 +78,7 @@ def _counts() -> Iterator[int]:
 
 
 def _counters() -> Iterator[Path]:
-    """Files with the count: of version 2 of control groups, of version 1, and of the whole machine."""
+    """Yield the files with the count: cgroup v2, cgroup v1, and the whole machine."""
     try:
         lines = (_PROC / "self" / "cgroup").read_text().splitlines()
     except OSError:
@@ -114,7 +114,7 @@ def _outcomes(report: Report) -> Iterator[Outcome | None]:
 
 
 def _with_reason(report: R, more: str) -> R:
-    """The same report; the reasons of outcomes that tell of a kill go on."""
+    """Return the report with `more` appended to the reasons of outcomes that mention a kill."""
 
     def told(outcome: Outcome | None) -> Outcome | None:
         if isinstance(outcome, Crashed) and outcome.killed is not None:

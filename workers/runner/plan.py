@@ -1,4 +1,4 @@
-"""What a runner is opened with: the correctness cases of a problem, each with seeds nobody can guess by looking."""
+"""First request to a runner: the correctness cases of a problem with unpredictable seeds."""
 
 import zlib
 from pathlib import Path
@@ -11,11 +11,11 @@ _FEWEST_CONTENTS = 2
 
 
 def open_request(work: Assignment, folder: Path, *fresh: int) -> Open:
-    """The first request to a runner that works on this search.
+    """Return the first request to a runner of this search.
 
     Args:
         folder: the worker's cache.
-        fresh: further entropy, so that a confirmation draws inputs its challenger was never tried on.
+        fresh: further entropy, so that a confirmation draws inputs that its challenger has not seen.
     """
     terms = work.terms
     return Open(
@@ -30,9 +30,9 @@ def open_request(work: Assignment, folder: Path, *fresh: int) -> Open:
 
 
 def case_plans(work: Assignment, *fresh: int) -> tuple[CasePlan, ...]:
-    """Every case that exists for this problem. The first, which is also timed, is repeated with several seeds.
+    """Return every case of this problem. The first case, which is also timed, has several seeds.
 
-    The last of its seeds is held back: candidates meet it only once everything is timed.
+    The last of its seeds is held back: candidates receive its inputs only after all timing.
     """
     terms, family = work.terms, work.copy.family
     plans: list[CasePlan] = []
