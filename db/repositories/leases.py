@@ -285,7 +285,6 @@ class Leases:
     def evaluations(self, trial_ids: Collection[int]) -> dict[int, EvaluateReport]:
         """Return the latest evaluation report by trial; trials without one are left out."""
         query = select(JobRow.trial_id, AttemptRow.result).join(AttemptRow.job)
-        # a filter by the state of attempts would read too many rows
         # No condition on the state of attempts: its index would read too many rows.
         query = query.where(JobRow.trial_id.in_(trial_ids), JobRow.kind == "evaluate")
         rows = self.session.execute(query.order_by(AttemptRow.id))
