@@ -1,4 +1,4 @@
-"""Sentences for common reasons why a family's source does not compile, put in front of the compiler's own words."""
+"""Advice on common compile errors of a family's source, placed before the compiler's log."""
 
 import codecs
 import re
@@ -35,7 +35,7 @@ _CPP_SOURCE = re.compile(r"^\s*(template\s*<|namespace\b|using\s+\w)", re.MULTIL
 
 @dataclass(frozen=True, kw_only=True)
 class Macros:
-    """The macros that are put in front of a plain source.
+    """The macros that are defined before a plain source.
 
     Attributes:
         kinds: e.g. ``problem field``, by name.
@@ -58,7 +58,7 @@ class _Place:
 
 
 def advised(log: str, unit: Unit, macros: Macros | None) -> str:
-    """The log with advice in front of it, where there is any.
+    """Return the log, preceded by advice if there is any.
 
     Args:
         macros: None for a rendered template, in which nothing is a macro.
@@ -91,10 +91,10 @@ def _collisions(log: str, places: Iterable[_Place], unit: Unit, macros: Macros |
 
 
 def _names_at(place: _Place, own: bool, macros: Macros, *, misread: bool) -> Iterator[str]:
-    """The macros that a line of the source or of a header takes for names of its own.
+    """Return the macros that a line of the source or of a header uses as its own names.
 
     Args:
-        misread: the compiler wanted a name there.
+        misread: the compiler expected a name there.
     """
     line = _line(place, macros)
     for match in _EXPANDED.finditer(place.text):
@@ -127,7 +127,7 @@ def _line(place: _Place, macros: Macros) -> str:
 
 
 def _declared_in(macros: Macros) -> list[str]:
-    """The macros that the source declares as names of its own anywhere, also where the compiler did not get to."""
+    """Return the macros that the source declares as its own names, also after the compiler's last error."""
     lines = macros.text.splitlines()
     return [name for name in macros.kinds if any(_declares(line, name) for line in lines)]
 

@@ -1,4 +1,4 @@
-"""Families that were uploaded to the service: fetched by their digest, checked, and laid out as a folder."""
+"""Uploaded families: fetched by digest, checked, and written to a folder."""
 
 import shutil
 from collections.abc import Callable
@@ -17,7 +17,7 @@ def is_bundle(ref: FamilyRef) -> bool:
 
 
 def lay_out(ref: FamilyRef, fetch: Fetch, folder: Path) -> Path:
-    """The family's folder below `folder`, with exactly the files its digest stands for.
+    """Write the family's files below `folder` and return its folder.
 
     Raises:
         EvoError: the service does not have it, or it is not what the digest says.

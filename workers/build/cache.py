@@ -1,4 +1,4 @@
-"""A folder of content-addressed, checksummed entries. It only saves time: losing it or any entry is harmless."""
+"""Cache folder of checksummed entries. It only saves time: any entry may be lost."""
 
 import contextlib
 import hashlib
@@ -17,7 +17,7 @@ _warned: set[Path] = set()
 
 
 def cache_key(*parts: str) -> str:
-    """One key for several texts; ("ab", "c") and ("a", "bc") differ."""
+    """Return one key for several texts; ("ab", "c") and ("a", "bc") differ."""
     digest = hashlib.sha256()
     for part in parts:
         encoded = part.encode()
@@ -41,7 +41,7 @@ class Cache:
         self._held_bytes: int | None = None
 
     def get(self, key: str) -> bytes | None:
-        """The content stored under `key`, or None when it is absent, unreadable or corrupt."""
+        """Return the content stored under `key`; None if it is absent, unreadable or corrupt."""
         path = self._path(key)
         try:
             stored = path.read_bytes()
@@ -58,7 +58,7 @@ class Cache:
         return content
 
     def put(self, key: str, content: bytes) -> None:
-        """Store `content`; where that is impossible, warn once and go on without."""
+        """Store `content`. If that is impossible, warn once and continue without the cache."""
         try:
             self._write(self._path(key), hashlib.sha256(content).digest() + content)
         except OSError as error:
@@ -85,7 +85,7 @@ class Cache:
             self._evict()
 
     def _evict(self) -> None:
-        """Remove the longest unused until a tenth of the limit is free, so that not every write evicts."""
+        """Remove the least recently used entries until a tenth of the limit is free, so that few writes evict."""
         entries = sorted(self._entries())
         held = sum(size for _, size, _ in entries)
         for _, size, path in entries:

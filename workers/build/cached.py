@@ -1,4 +1,4 @@
-"""The artefact cache: every unit is compiled once on this machine.
+"""Artefact cache: compiles every unit once on this machine.
 
 What a compilation reads is known only after it. So an entry has two parts, as in ccache's direct mode
 (https://ccache.dev/manual/latest.html#_the_direct_mode): the names of the files that the compiler read and of those
@@ -55,7 +55,7 @@ def compile_cached(compiler: Compiler, cache: Cache, unit: Unit, *, timeout_s: f
 
 
 def _question(compiler: Compiler, unit: Unit) -> str | None:
-    """The key of the names: the unit, and which headers its folders offer; None where the folders hold too much."""
+    """Return the key of the file names: the unit and the headers in its folders; None if there are too many."""
     offered = [digest_of_names(str(folder), lasting=True) for folder in unit.folders]
     offered += [digest_of_names(folder) for folder in header_folders(unit.placed_flags)]
     if None in offered:
@@ -65,25 +65,25 @@ def _question(compiler: Compiler, unit: Unit) -> str | None:
 
 
 def _sources(reads: Sequence[str], unit: Unit) -> list[str]:
-    """The unit's source, and the headers of its own folders that were read."""
+    """Return the unit's source and the headers of its folders that were read."""
     own = (*map(str, unit.folders), *header_folders(unit.placed_flags))
     paths = (Path(name) for name in reads if name.startswith(tuple(f"{folder}{os.sep}" for folder in own)))
     return [unit.source, *(path.read_text(encoding="utf-8", errors="replace") for path in paths if path.is_file())]
 
 
 def _key(question: str, portable: Sequence[Sequence[str]], unit: Unit) -> str | None:
-    """The key of the artefact: the contents of all files that were read; None where they cannot be known."""
+    """Return the key of the artefact: the contents of all files that were read; None if they are unknown."""
     digests = digests_of_files(_places(portable, unit))
     return None if digests is None else cache_key("binary", question, *digests)
 
 
 def _places(portable: Sequence[Sequence[str]], unit: Unit) -> list[str]:
-    """The paths that `_portable` names, for this unit."""
+    """Return the paths that `_portable` named, for this unit."""
     return [f"{unit.folders[int(place)]}/{name}" if place else name for place, name in portable]
 
 
 def _portable(names: Sequence[str], unit: Unit) -> list[tuple[str, str]]:
-    """Each file as (place of its folder in the unit, name below it); the place is empty elsewhere."""
+    """Return each file as (index of its folder in the unit, name below it); the index is empty for other files."""
     return sorted({_within(name, unit) or ("", os.path.normpath(name)) for name in names})
 
 

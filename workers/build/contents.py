@@ -1,4 +1,4 @@
-"""Digests of the files that compilations read, kept in memory as long as the files stay as they are."""
+"""Digests of the files that compilations read. They are kept in memory until a file changes."""
 
 import hashlib
 import os
@@ -19,7 +19,7 @@ _known: dict[str, tuple[tuple[int, ...], str | None]] = {}
 
 
 def digests_of_files(paths: Sequence[str]) -> list[str] | None:
-    """The SHA-256 of each file's content, in order; None where a file takes in others by ``.incbin``."""
+    """Return the SHA-256 of each file, in order; None if a file includes others by ``.incbin``."""
     found: list[str] = []
     for path in paths:
         digest = _digest(path)
@@ -30,7 +30,7 @@ def digests_of_files(paths: Sequence[str]) -> list[str] | None:
 
 
 def new_since(time_s: float, paths: Iterable[str]) -> bool:
-    """True if a file changed at or after this time, so that what was read of it is uncertain."""
+    """Return True if a file changed at or after this time, so that its content during the read is unknown."""
     for path in paths:
         try:
             status = Path(path).stat()
@@ -42,7 +42,7 @@ def new_since(time_s: float, paths: Iterable[str]) -> bool:
 
 
 def digest_of_names(folder: str, *, lasting: bool = False) -> str | None:
-    """A digest of the names of all files below a folder; None where there are too many.
+    """Return a digest of the names of all files below a folder; None if there are too many.
 
     A new file may take the place of a header found elsewhere, so it matters before any compiler has read it.
 
@@ -58,7 +58,7 @@ def _lasting(folder: str) -> str | None:
 
 
 def files_below(folders: Iterable[str]) -> tuple[str, ...] | None:
-    """The paths of all files below some folders; None where there are too many."""
+    """Return the paths of all files below some folders; None if there are too many."""
     found: list[str] = []
     for folder in folders:
         for place, _, files in os.walk(folder, followlinks=True):

@@ -1,8 +1,7 @@
-"""Tunables without effect: configs that differ in one tunable are compiled, and their kernels compared.
+"""Finds tunables without effect: compiles configs that differ in one tunable and compares their kernels.
 
-A tunable that no value of changes the kernel makes the space larger and the search longer, and a slip of the pen looks
-just like that. Only the binary shows all of them: a name that the source lacks, one that a header redefines, one that
-is assigned and never used.
+A tunable without effect makes the space larger and the search longer, and is often a typing error. Only the binary
+shows every kind: a name that the source lacks, one that a header redefines, one that is assigned and never used.
 """
 
 import re
@@ -54,7 +53,7 @@ _REDEFINED = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class Idle:
-    """A tunable whose values gave one and the same kernel.
+    """A tunable whose values all gave the same kernel.
 
     Attributes:
         values: how many others were compared with the default, the other tunables at theirs.
@@ -67,14 +66,14 @@ class Idle:
 
 
 class OutOfTime(Exception):
-    """The check took as long as it may."""
+    """The check reached its time limit."""
 
 
 def idle_tunables(space: Space, differ: Callable[[Config, Config], bool]) -> tuple[Idle, ...]:
-    """The tunables for which no two configs that differ in them alone give different kernels.
+    """Return the tunables without effect: configs that differ in one of them alone give the same kernel.
 
     Args:
-        differ: True if two configs give different kernels. It may raise `OutOfTime`: what is known by then is given.
+        differ: True if two configs give different kernels. If it raises `OutOfTime`, the result so far is returned.
     """
     default, found = space.default(), dict[str, Idle]()
     with suppress(OutOfTime):
@@ -126,9 +125,9 @@ class Effects:
         self._finding = threading.Lock()
 
     def warnings(self, work: Assignment) -> tuple[str, ...]:
-        """A sentence for each tunable without effect on the searched problem, found once.
+        """Return a sentence for each tunable without effect on the searched problem; found once.
 
-        It holds up nothing: what cannot be compiled, or takes too long, is left to the trials.
+        The check never delays a search: what does not compile or takes too long is left to the trials.
         """
         terms = work.terms
         key = f"{terms.family.digest} {problem_key(terms.problem)} {terms.device!r} {terms.objective!r}"
@@ -151,7 +150,7 @@ class Effects:
 
 @dataclass(kw_only=True)
 class _Kernels:
-    """Kernels of one search's problem by config, compiled when they are compared; `log` is of all compilations."""
+    """Kernels of one search by config, compiled when first compared; `log` has the output of all compilations."""
 
     work: Assignment
     compiler: Compiler
@@ -163,7 +162,7 @@ class _Kernels:
         return self._digest(self._unit(config)[0]) is not None
 
     def differ(self, one: Config, other: Config) -> bool:
-        """True if they are launched differently, or compile to other binaries, or one of them alone compiles."""
+        """Return True if the launches or binaries differ, or if only one of them compiles."""
         if _now_s() > self.ends_s:
             raise OutOfTime
         try:

@@ -1,4 +1,4 @@
-"""The families of leases, found on this machine and proven to be the very ones that were meant."""
+"""Families of leases: found on this machine and checked against their digests."""
 
 import codecs
 import shutil
@@ -42,7 +42,7 @@ class Copy:
         return self.folder / REFERENCE
 
     def unit(self, kind: DeviceKind, source: str, architecture: str) -> Unit:
-        """A source that was rendered for one kind of device, with all it takes to compile it."""
+        """Return a source rendered for a device kind, with everything needed to compile it."""
         implementation = self.family.implementation(kind)
         beside = (self.folder / implementation.file).parent
         return Unit(
@@ -58,10 +58,10 @@ class Copy:
 
 @dataclass(frozen=True, kw_only=True)
 class Assignment:
-    """The terms of a search with its family at hand.
+    """The terms of a search with its family.
 
     Attributes:
-        timed_only: nothing is to be proven on inputs other than those that are timed.
+        timed_only: correctness is checked on the timed inputs only.
     """
 
     terms: SearchTerms
@@ -70,7 +70,7 @@ class Assignment:
 
     @cached_property
     def cases(self) -> tuple[CaseProblem, ...]:
-        """Every correctness case, the searched problem itself first; the same for all trials of the search."""
+        """Every correctness case, the searched problem first; equal for all trials of the search."""
         cases = self.copy.family.case_problems(self.terms.problem, self.terms.device.kind)
         return cases[:1] if self.timed_only else cases
 
@@ -83,7 +83,7 @@ class Families:
     """Finds families by reference and keeps copies of them in a folder of this process.
 
     Args:
-        fetch: how uploaded ones are got; None: they are not.
+        fetch: fetches uploaded families; None: only local ones are found.
     """
 
     def __init__(self, folder: Path, fetch: Fetch | None = None) -> None:
@@ -93,7 +93,7 @@ class Families:
         self._copies: Latest[str, Copy] = Latest(KEPT, self._remove)
 
     def get(self, ref: FamilyRef) -> Copy:
-        """The family with exactly this digest.
+        """Return the family with exactly this digest.
 
         Raises:
             FamilyMismatch: it is absent here, or another version, or its files cannot be written.
@@ -109,7 +109,7 @@ class Families:
                 raise FamilyMismatch(reason) from error
 
     def add(self, package: Package) -> Copy:
-        """A family that is at hand already."""
+        """Add a family that is loaded already."""
         with self._finding:
             return self._copies.get(package.digest, lambda: self._copy(package))
 

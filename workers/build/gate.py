@@ -1,4 +1,4 @@
-"""The resource gates of a policy, applied before anything is run."""
+"""Resource gates of a policy, applied before a kernel runs."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from workers.build import Resources
 
 
 def gate(resources: Resources, policy: Policy) -> OverResources | None:
-    """The first gate these resources break; what a compiler does not tell is not gated."""
+    """Return the first gate that these resources exceed; figures that the compiler does not report pass."""
     for name, used, limit in _upper_limits(resources, policy):
         if used is not None and limit is not None and used > limit:
             return OverResources(resource=name, used=used, limit=limit)

@@ -36,14 +36,14 @@ _CCCL = ("cub/", "thrust/", "cuda/", "nv/")
 
 
 def missing_header(log: str, unit: Unit) -> Iterator[str]:
-    """A sentence on each header that was not found, with the way out."""
+    """Return a sentence for each header that was not found, with what to include instead."""
     for match in _MISSING.finditer(log):
         name = next(each for each in match.groups() if each is not None).strip()
         yield _under_nvrtc(name) if unit.language == "cuda" else _under_c(name, unit)
 
 
 def is_standard(name: str) -> bool:
-    """True for a header of the C or C++ standard library."""
+    """Return True for a header of the C or C++ standard library."""
     return name in _CPP_HEADERS or (name.removesuffix(".h") in _C_HEADERS and name.endswith(".h")) or _of_c(name)
 
 
@@ -52,7 +52,7 @@ def _of_c(name: str) -> bool:
 
 
 def counterpart(name: str) -> str | None:
-    """The header of CUDA's own C++ library that takes the place of a standard one, if there is one here."""
+    """Return the header of CUDA's C++ library that replaces a standard one, if it is installed."""
     cpp = f"c{name.removesuffix('.h')}" if name.endswith(".h") else name
     found = any((Path(folder) / "cuda/std" / cpp).is_file() for folder in include_folders())
     return f"cuda/std/{cpp}" if found and is_standard(name) else None

@@ -1,4 +1,4 @@
-"""A compiled kernel with all it takes to call it."""
+"""A compiled kernel with everything needed to call it."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -43,7 +43,7 @@ class Argument:
 
 @dataclass(frozen=True, kw_only=True)
 class KernelFile:
-    """A binary with all it takes to call it for one case's problem."""
+    """A binary with everything needed to call it for the problem of one case."""
 
     path: str
     entry: str

@@ -1,9 +1,9 @@
-"""Whether every timed call does all its work: calls on outputs that hold the answer, beside calls on poisoned ones.
+"""Overwrite check: compares calls whose outputs already hold the answer with calls whose outputs hold poison.
 
-In a timed loop every call but the first finds its own answer in its outputs. A kernel that looks for it there and then
-does less is right each time it is judged, and fast only while it is timed. So calls go once around a ring of buffer
-sets, each on outputs of its own, which are all filled before, outside the timed span: with the answer, or with poison.
-Kernel, launches, memory and what was done to it before are the same; what the outputs hold is the only difference.
+In a timed loop every call but the first finds its own answer in its outputs. A kernel that looks for the answer there
+and skips work gives right results whenever it is judged, and is fast only while it is timed. The check calls the kernel
+once on each set of a ring of buffer sets. Before each sample, outside the timed span, the outputs of all sets are
+filled with the answer or with poison. Kernel, launches, memory and its history are equal; only the contents differ.
 """
 
 import time
@@ -44,13 +44,13 @@ PATIENCE = 3
 
 
 def ring_sets(arguments: Iterable[Argument], calls: int, cache_bytes: float) -> int:
-    """How many sets a hot ring has: as many as calls make a sample, within reason; at least 2."""
+    """Return the number of sets of a hot ring: the calls of a sample, within limits; at least 2."""
     held = sum(each.bytes for each in arguments if each.role in ("output", "workspace"))
     return max(2, min(calls, int(CACHE_SHARE * cache_bytes / max(held, 1)), MOST_SETS))
 
 
 def mixed_sets(bytes_held: int) -> int:
-    """How many sets mixed calls go around; at least 2.
+    """Return the number of sets that mixed calls use in turn; at least 2.
 
     Args:
         bytes_held: by one set, inputs included.
@@ -59,9 +59,9 @@ def mixed_sets(bytes_held: int) -> int:
 
 
 def most_disagreement(arguments: Iterable[Argument], sets: int, limits: Mapping[str, float], policy: Policy) -> float:
-    """How many times as long as a repeated call one in the ring may take.
+    """Return how many times as long as a repeated call a call in the ring may take.
 
-    Where a faster cache holds the one set, wholly or in part, than holds the ring, it decides.
+    The limit is higher where the one set fits, wholly or in part, into a faster cache than the ring.
 
     Args:
         sets: of outputs in the ring, which share the inputs.
@@ -79,7 +79,7 @@ def most_disagreement(arguments: Iterable[Argument], sets: int, limits: Mapping[
 
 
 def disagreement(found: Witness, limit: float) -> str | None:
-    """Why a kernel's calls are not alike: each on outputs of its own takes far longer than one repeated; else None.
+    """Return the reason if calls on outputs of their own take far longer than a repeated call; else None.
 
     Args:
         limit: how many times as long is allowed; noise is given the benefit of the doubt.
@@ -107,8 +107,8 @@ def judge_mixed(
 ) -> None:
     """Call a kernel on sets whose contents differ from call to call, and judge every answer.
 
-    A kernel that answers some calls with what it kept from another is right wherever the same content is met again and
-    again, as in a timed loop. Here no two calls in a row have the same answer.
+    A kernel that answers some calls with what it kept from another is right wherever the same contents come again, as
+    in a timed loop. Here no two calls in a row have the same answer.
 
     Args:
         turn: calls the kernel once on each of `sets`.
@@ -172,7 +172,7 @@ def witness(
     undecided: Callable[[Witness], bool],
     repeated: Timer | None = None,
 ) -> Witness:
-    """Pairs of samples in turns, until their ratio is known well enough or the time is up.
+    """Take pairs of samples in turns until their ratio is known well enough or the time is up.
 
     Args:
         turn: calls the kernel once on each of `sets`.

@@ -1,4 +1,4 @@
-"""A family's reference.py: what it draws, computes and offers as baselines. Runs in a runner only."""
+"""Loads a family's reference.py: inputs, expected outputs and baselines. Used in runners only."""
 
 import hashlib
 import importlib.util
@@ -73,7 +73,7 @@ class Reference:
         self.slowest_s = 0.0
 
     def function(self, name: str) -> Callable[..., Any] | None:
-        """A function of the module by name, wrapped so that its failure names it; None when it has none."""
+        """Return a function of the module, wrapped so that its errors name it; None if there is none."""
         function = getattr(self._module, name, None)
         if function is None:
             return None
@@ -85,7 +85,7 @@ class Reference:
         return named
 
     def goldens(self, plans: Sequence[CasePlan]) -> dict[str, tuple[Golden, ...]]:
-        """Of each case one for each seed; made side by side, as many as cores and memory allow."""
+        """Return one golden per case and seed, computed in parallel as far as cores and memory allow."""
         asked = [(plan, seed) for plan in plans for seed in plan.seeds]
         with ThreadPoolExecutor(min(len(asked), os.cpu_count() or 1)) as pool:
             drawn = list(pool.map(self.draw, *zip(*asked, strict=True)))
@@ -113,7 +113,7 @@ class Reference:
         return tuple(made)
 
     def draw(self, plan: CasePlan, seed: tuple[int, ...]) -> Arrays:
-        """The declared inputs, in arrays that nobody else holds."""
+        """Return the declared inputs in arrays of their own."""
         made = self._arrays("inputs", dict(plan.problem), plan.distribution, np.random.default_rng(list(seed)))
         maker = self._maker("inputs")
         check_names(made, plan.operands, "input", case=plan.name, maker=maker)
@@ -125,7 +125,7 @@ class Reference:
         return drawn
 
     def golden(self, plan: CasePlan, seed: tuple[int, ...], inputs: Arrays | None = None) -> Golden:
-        """Inputs drawn with `seed`, the reference and the limits; the latter two are kept in the cache."""
+        """Return inputs drawn with `seed`, expected outputs and limits; the cache keeps the latter two."""
         inputs = self.draw(plan, seed) if inputs is None else inputs
         key = self._key(plan, seed, inputs)
         kept = self._cache.get(key)
@@ -133,12 +133,12 @@ class Reference:
         return _golden(plan, inputs, stored)
 
     def further(self, plan: CasePlan, seed: tuple[int, ...]) -> Golden:
-        """One more set of inputs with its reference, which is needed once and so not kept in the cache."""
+        """Return one more set of inputs with expected outputs. It is used once, so the cache does not keep it."""
         inputs = self.draw(plan, seed)
         return _golden(plan, inputs, self._compute(plan, inputs))
 
     def _made(self, key: str, plan: CasePlan, inputs: Arrays) -> Arrays:
-        """Computed, and kept where that spares time."""
+        """Compute a golden, and cache it if that saves time."""
         began = time.perf_counter()
         made = self._compute(plan, inputs)
         size, took_s = sum(each.nbytes for each in made.values()), time.perf_counter() - began
@@ -148,7 +148,7 @@ class Reference:
         return made
 
     def _compute(self, plan: CasePlan, inputs: Arrays) -> Arrays:
-        """References and, where a tolerance is relative to it, the yardstick's largest error."""
+        """Compute expected outputs and, for tolerances relative to the yardstick, its largest error."""
         began = time.perf_counter()
         stored = self._references(plan, inputs)
         if time.perf_counter() - began < _REPEATED_S:
@@ -173,7 +173,7 @@ class Reference:
         return stored
 
     def _check_repeats(self, plan: CasePlan, first: Arrays, second: Arrays) -> None:
-        """Refuse a reference that says something else of the same inputs, by more than a kernel may be off."""
+        """Refuse a reference whose repeated call differs by more than a kernel's tolerance."""
         for each in plan.outputs:
             right = first[f"reference/{each.name}"]
             off = math.sqrt(distance(second[f"reference/{each.name}"], right).squares)
@@ -184,11 +184,11 @@ class Reference:
                 raise FamilyError(f"{where} {reason}, not from np.random, the time or earlier calls")
 
     def _answers(self, function: str, plan: CasePlan, inputs: Arrays) -> Arrays:
-        """What `reference` or `yardstick` makes of copies of the inputs, which it may change in place."""
+        """Call `reference` or `yardstick` with copies of the inputs, which it may change in place."""
         return self._arrays(function, dict(plan.problem), {name: array.copy() for name, array in inputs.items()})
 
     def _error(self, plan: CasePlan, output: Operand, values: NDArray[Any], reference: NDArray[Any]) -> float:
-        """The largest error of the yardstick's output."""
+        """Return the largest error of the yardstick's output."""
         where = f"{self._maker('yardstick')}: `{output.name}` of case {plan.name}"
         if values.shape != reference.shape:
             raise FamilyError(f"{where} has shape {values.shape}, while reference() says {reference.shape}")
@@ -250,13 +250,13 @@ class Reference:
 
 
 def _provide_earlier_names() -> None:
-    """Families that were registered before `evo.reference` existed import our helpers from `evo` itself."""
+    """Provide the helpers of `evo.reference` under `evo`, where earlier families import them."""
     for name in ("encoding", "heads", "library", "rows", "torch_baselines"):
         sys.modules.setdefault(f"evo.{name}", importlib.import_module(f"evo.reference.{name}"))
 
 
 def _helpers(module: ModuleType) -> str:
-    """The source of what a reference.py imports of our own, which its family's digest does not cover."""
+    """Return the source of our helpers that reference.py imports; the family's digest does not cover it."""
     used = {getattr(each, "__module__", getattr(each, "__name__", None)) for each in vars(module).values()}
     ours = sorted(name for name in used if isinstance(name, str) and name.partition(".")[0] == "evo")
     return cache_key(*(Path(str(sys.modules[name].__file__)).read_text() for name in ours))
@@ -273,7 +273,7 @@ def _golden(plan: CasePlan, inputs: Arrays, stored: Arrays) -> Golden:
 
 
 def _checksum(array: NDArray[Any]) -> str:
-    """The sum of all bytes, eight at a time, and a digest of evenly spaced ones: as fast as memory is read."""
+    """Return the sum of all 8-byte words and a digest of evenly spaced bytes, at the speed of memory."""
     data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     whole = data.size // 8 * 8
     total = int(data[:whole].view(np.uint64).sum(dtype=np.uint64)) + int(data[whole:].sum(dtype=np.uint64))

@@ -1,9 +1,9 @@
-"""Whether a call on inputs that were met before takes as long as one on inputs that are new.
+"""Repetition check: compares calls on inputs that the kernel has seen with calls on new inputs.
 
-In a timed loop the same inputs are met again and again. A kernel that recognises them, by reading all of them or a few,
-and copies an answer that it kept, is right whenever it is judged, and fast only while it is timed. So calls go once
-around sets of buffers: in one sample each set holds inputs that were drawn just now, in the other all of them hold the
-inputs that were timed. Both are written just before, and what was called before is the same.
+A timed loop repeats the same inputs. A kernel that recognises them, from all elements or a few, and copies a stored
+answer gives right results whenever it is judged, and is fast only while it is timed. The check calls the kernel once on
+each of several sets of buffers: in one sample each set holds newly drawn inputs, in the other all sets hold the timed
+inputs. Both are written just before the sample, and the calls before are the same.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""The runners of a slot: one for each search it works on, opened when needed and replaced after a fault."""
+"""Runners of a slot: one per search, opened when needed and replaced after a fault."""
 
 import threading
 from collections import Counter, OrderedDict
@@ -48,7 +48,7 @@ _KEPT = 2
 
 
 class CandidateFault(EvoError, RuntimeError):
-    """The candidate ended badly; whatever runner saw it is not to be trusted any more."""
+    """The candidate failed; the runner that ran it is not trusted any more."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(str(outcome))
@@ -56,11 +56,11 @@ class CandidateFault(EvoError, RuntimeError):
 
 
 class UnfitError(EvoError, RuntimeError):
-    """The device is at fault: whatever it is asked to do, nothing can be judged on it."""
+    """The device is at fault: nothing can be judged on it."""
 
 
 class _UnprovenError(EvoError, RuntimeError):
-    """The runner ended badly at a known kernel."""
+    """The runner failed on a known kernel."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(str(outcome))
@@ -68,15 +68,15 @@ class _UnprovenError(EvoError, RuntimeError):
 
 
 class TroubleError(EvoError, RuntimeError):
-    """The family or the machine is at fault: nothing can be judged until it is mended."""
+    """The family or the machine is at fault: nothing can be judged until it is repaired."""
 
 
 class ReferenceTroubleError(TroubleError, CannotJudge):
-    """The family's inputs() and reference() do not come to an end, whatever the candidate."""
+    """The family's inputs() or reference() does not end in time, for any candidate."""
 
 
 def ask(child: Child, request: Request, expected: type[R], *, stage: str, limit_s: float) -> R:
-    """A runner's reply.
+    """Send a request to a runner and return its reply.
 
     Raises:
         CandidateFault: the candidate was refused, or the runner died or was late under it.
@@ -106,19 +106,19 @@ def ask(child: Child, request: Request, expected: type[R], *, stage: str, limit_
 
 
 def trouble(error: TroubleError) -> Outcome:
-    """What a trial ends in where nothing could be judged."""
+    """Return the outcome of a trial that could not be judged."""
     reason = str(error)
     return ReferenceFailed(reason=reason) if isinstance(error, ReferenceTroubleError) else LaunchFailed(reason=reason)
 
 
 def open_limit_s(policy: Policy) -> float:
-    """How long a runner may take to import reference.py and to make what candidates are compared with."""
+    """Return the seconds a runner may take to import reference.py and to compute inputs and expected outputs."""
     return max(LEAST_OPEN_S, OPEN_SHARE * policy.verify_timeout_s)
 
 
 @contextmanager
 def _telling(work: Assignment, limit_s: float) -> Iterator[None]:
-    """Log what is being waited for, should it take long."""
+    """Log what is waited for if it takes long."""
     facts = {"family": work.terms.family.name, "waiting_for": "inputs() and reference()", "limit_s": limit_s}
     timer = threading.Timer(SLOW_OPEN_S, partial(_LOG.info, "reference.slow", **facts))
     timer.daemon = True
@@ -175,7 +175,7 @@ class Runners:
         self.interruption = Interruption()
 
     def of(self, work: Assignment) -> Child:
-        """The runner of this search for one more trial, opened if there is none that serves.
+        """Return the runner of this search for one more trial; open one if there is none.
 
         Raises:
             TroubleError: it does not open.
@@ -195,7 +195,7 @@ class Runners:
         return child
 
     def fresh(self, work: Assignment, *entropy: int) -> Child:
-        """A new runner with inputs of its own; the caller kills it.
+        """Return a new runner with inputs of its own; the caller ends it.
 
         A runner that dies while it opens is replaced once, and twice if it was killed from outside.
 
@@ -238,10 +238,10 @@ class Runners:
         return self._opened(work, *entropy, attempt=attempt + 1)
 
     def _prove(self, child: Child, work: Assignment) -> None:
-        """Have a known kernel succeed before anything is judged: a runner that crashed may have taken the device along.
+        """Run a known kernel before anything is judged: a runner that crashed may have broken the device.
 
         Raises:
-            _UnprovenError: it does not.
+            _UnprovenError: the known kernel does not succeed.
             UnfitError: it computes wrongly.
         """
         terms = work.terms
@@ -258,7 +258,7 @@ class Runners:
             child.kill()
 
     def interrupt(self) -> None:
-        """Kill whatever is running now, and start no more; whoever waits for a runner gets its end as an answer."""
+        """Kill what runs now and start nothing more; callers that wait for a runner get its end as the reply."""
         self.interruption.come()
         if child := self._busy:
             child.interrupt()

@@ -48,7 +48,7 @@ class Runner:
         self._bench: Bench | None = None
 
     def answer(self, request: Request) -> Reply:
-        """The reply to one request; whatever goes wrong is a reply as well."""
+        """Return the reply to one request; every failure is a reply as well."""
         try:
             return self._answer(request)
         except (WrongAnswerError, TrespassError, InvalidMeasurementError, LaunchError, DeviceLostError) as fault:

@@ -1,4 +1,4 @@
-"""What a slot and its runner say to each other: one JSON document a line, over two pipes.
+"""Protocol of a slot and its runner: one JSON document per line, over two pipes.
 
 The runner may be running hostile machine code, so the slot reads data from it and never pickles.
 """
@@ -22,7 +22,7 @@ from workers.build.kernel import KernelFile
 
 @dataclass(frozen=True, kw_only=True)
 class CasePlan:
-    """One correctness case. The first of a plan is the searched problem itself, the one that is timed.
+    """One correctness case. The first case of a plan is the searched problem, which is timed.
 
     Attributes:
         distribution: of the inputs, by the name reference.py knows.
@@ -45,7 +45,7 @@ class CasePlan:
 
 @dataclass(frozen=True, kw_only=True)
 class Prove:
-    """Open the device and have a known kernel succeed on it. The slot's first request.
+    """Open the device and run a known kernel on it. This is the first request of a slot.
 
     Attributes:
         folder: the worker's cache.
@@ -59,7 +59,7 @@ class Prove:
 
 @dataclass(frozen=True, kw_only=True)
 class Open:
-    """Make inputs and references, for the device that was proven.
+    """Make inputs and expected outputs for the device that was proven.
 
     Attributes:
         reference: path of the family's reference.py.
@@ -82,9 +82,9 @@ class Verify:
     """Load a candidate and prove it correct on every case it has a kernel for.
 
     Attributes:
-        candidate: what later requests call it.
+        candidate: its name in later requests.
         kernels: by case name.
-        launches: of the first inputs of each case, all to give the same result.
+        launches: calls with the first inputs of each case, which must all give the same result.
     """
 
     candidate: str
@@ -110,8 +110,8 @@ class Compare:
 
     Attributes:
         series: name of the series → candidate; two series of one candidate are timed independently.
-        only: of the baselines this one alone.
-        witness: the series that is to prove that its calls do all their work each time; None for none of them.
+        only: name of the one baseline to time; None: all.
+        witness: the series for the overwrite check; None: no check.
         policy: what it allows the witness, and how few rounds there may be.
         inputs: further inputs on which the challenger is judged after the rounds, as far as there is time.
         budget_s: baselines that would make the rounds last longer are left out, or the rounds fewer where there is
@@ -172,7 +172,7 @@ class Compared:
     """Interleaved samples by series and by baseline; baselines that could not run, with the reason.
 
     Attributes:
-        answers: by candidate; who was wrong at times was timed like the others.
+        answers: output checks by candidate; a candidate with wrong answers was timed like the others.
     """
 
     series: Mapping[str, Timing]
@@ -193,7 +193,7 @@ class Saved:
 
 @dataclass(frozen=True, kw_only=True)
 class Refused:
-    """The candidate's fault."""
+    """The candidate is at fault."""
 
     outcome: Outcome
     kind: Literal["refused"] = "refused"
@@ -201,7 +201,7 @@ class Refused:
 
 @dataclass(frozen=True, kw_only=True)
 class Trouble:
-    """The family's or the machine's fault: no candidate can be judged here until it is mended.
+    """The family or the machine is at fault: no candidate can be judged here until it is repaired.
 
     Attributes:
         exhausted: the machine's disk is full; the work is for another machine.
@@ -214,7 +214,7 @@ class Trouble:
 
 @dataclass(frozen=True, kw_only=True)
 class Unfit:
-    """The device's fault: even a known kernel does not succeed on it."""
+    """The device is at fault: even a known kernel does not succeed on it."""
 
     reason: str
     kind: Literal["unfit"] = "unfit"
@@ -227,5 +227,5 @@ REPLIES: TypeAdapter[Reply] = TypeAdapter(Reply, config={"defer_build": True})
 
 
 def encode(message: Request | Reply, adapter: TypeAdapter[Any]) -> bytes:
-    """One line."""
+    """Return a message as one line."""
     return adapter.dump_json(message) + b"\n"
