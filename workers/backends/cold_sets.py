@@ -1,4 +1,4 @@
-"""How many sets of buffers a cold measurement rotates through."""
+"""Number of buffer sets that a cold measurement uses in turn."""
 
 import math
 
@@ -10,12 +10,12 @@ _LEAST_SET_BYTES = 1 << 16
 
 
 def cold_sets(cache_bytes: int, bytes_held: int, memory_bytes: int) -> int:
-    """Buffer sets to rotate so that none is in a cache of `cache_bytes` when its turn comes again; at least 2.
+    """Return the number of sets, so that none is in a cache of `cache_bytes` when its turn comes again; at least 2.
 
     Args:
-        bytes_held: by one set. Very small sets are not made in the number it would take, so they stay in reach of the
-            largest cache; what they are called cold from is told with the measurement.
-        memory_bytes: what the runner may allocate, of which sets take a part.
+        bytes_held: by one set. The number is limited, so very small sets stay in the largest cache; the measurement
+            states which cache they are cold in.
+        memory_bytes: what the runner may allocate; sets take a part of it.
     """
     wanted = math.ceil(5 * cache_bytes / max(bytes_held, 1)) + 1
     affordable = memory_bytes // _COLD_SHARE // max(bytes_held, _LEAST_SET_BYTES)

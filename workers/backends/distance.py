@@ -1,4 +1,4 @@
-"""How far an output is from its reference."""
+"""Distance of an output from its reference."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +23,7 @@ class Distance:
     """One output compared with its reference.
 
     Attributes:
-        unwritten: elements that still hold the poison; None where a right answer may look like it (integers).
+        unwritten: elements that still hold the poison; None where a right answer may equal it (integers).
         not_finite: elements that are NaN or infinite, the unwritten ones among them.
         squares: sum of the squared differences, over what is finite.
         max_abs: the largest difference, over what is finite; of integers never less than the exact one.
@@ -71,12 +71,12 @@ def distance(values: NDArray[Any], reference: NDArray[Any], dtype: str | None = 
 
 
 def not_below(difference: float) -> float:
-    """A difference of integers as a float64 that is not less than the exact one, even where that was rounded."""
+    """Return a difference of integers as a float64 that is at least the exact one, also after rounding."""
     return difference if difference < EXACT_INTEGERS else float(np.nextafter(difference, np.inf))
 
 
 def _subtracted(values: NDArray[Any], reference: NDArray[Any]) -> NDArray[np.float64]:
-    """Integers or bools minus their reference; exact up to `EXACT_INTEGERS`, the nearest float64 beyond."""
+    """Return integers or bools minus their reference; exact up to `EXACT_INTEGERS`, else the nearest float64."""
     whole = np.floor(reference) if reference.dtype.kind == "f" else reference
     if values.dtype.kind == "b":  # a byte that is neither 0 nor 1 would pass for True
         values = values.view(np.uint8)

@@ -1,4 +1,4 @@
-"""From a config to binaries for every case it covers: render, compile, apply the resource gates. Off the device."""
+"""Builds a config: renders and compiles it for every case it covers, and applies the resource gates. Uses no device."""
 
 import hashlib
 import itertools
@@ -32,18 +32,18 @@ from workers.build.own_headers import own_headers
 
 @dataclass(frozen=True, kw_only=True)
 class Built:
-    """What became of a config before it meets the device.
+    """Result of building a config.
 
     Attributes:
-        refusal: why it goes no further; None when `kernels` are ready.
+        refusal: the outcome if it cannot be measured; None if `kernels` are ready.
         kernels: by case name; the files live in `folder` until `discard`.
         uncovered: cases the config has no kernel for, with the reason.
-        digest: of all binaries and how they are launched: candidates of equal digest behave the same.
+        digest: digest of all binaries and launches: candidates with equal digests behave the same.
         source, binary, ptx: of the searched problem.
         sources: by case name.
         headers: path of each file that `source` includes, by its name in an export.
-        log: what the compiler said, of all cases.
-        resources: of the searched problem, also where they are why it goes no further.
+        log: the compiler's output for all cases.
+        resources: of the searched problem, also if they are the reason of the refusal.
     """
 
     folder: Path
@@ -62,18 +62,18 @@ class Built:
     compile_s: float = 0.0
 
     def discard(self) -> None:
-        """Remove the files; whoever loaded them keeps what is loaded."""
+        """Remove the files. Kernels that are loaded stay loaded."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class Builder:
     """Builds candidates for one kind of device; `build` may be called from several threads.
 
-    Where a search has a target, a candidate is built for it first, the gates judge that build, and what is timed is a
-    second one, for the device itself, which need only be able to launch there.
+    If a search has a target, a candidate is built for the target first, and the gates judge that build. A second build,
+    for the device itself, is timed; it must only be launchable there.
 
     Args:
-        scratch: where binaries are put for runners to load.
+        scratch: folder of the binaries that runners load.
     """
 
     def __init__(self, compiler: Compiler, cache: Cache, scratch: Path) -> None:
@@ -110,7 +110,7 @@ class Builder:
 
 
 def _timed_beside(judged: Built, timed: Built) -> Built:
-    """What is run, with the figures of the build that the gates judged; its own are called ``native_…``."""
+    """Return the build that is run, with the figures of the judged build; its own are called ``native_…``."""
     digests = f"{judged.digest} {timed.digest}".encode()
     return replace(
         timed,
@@ -140,7 +140,7 @@ class _Compiled:
 
 @dataclass(kw_only=True)
 class _Build:
-    """One build: what it is of, what was made so far, and its clocks; `gated`: the policy's gates apply."""
+    """One build in progress; `gated`: the policy's gates apply."""
 
     compiler: Compiler
     cache: Cache
@@ -192,14 +192,14 @@ class _Build:
             yield case, self._kernel(problem)
 
     def _unfit(self, problem: Problem) -> str | None:
-        """The constraints the config breaks on a problem, or None."""
+        """Return the constraints that the config violates on a problem, or None."""
         key, terms = problem_key(problem), self.terms
         if key not in self.broken:
             self.broken[key] = self.copy.family.unfit(self.config, problem, terms.device, terms.objective)
         return self.broken[key]
 
     def _kernel(self, problem: Problem) -> KernelFile:
-        """Problems that are the same one are compiled once."""
+        """Compile the kernel of a problem; equal problems are compiled once."""
         key = problem_key(problem)
         if key not in self.compiled:
             self.compiled[key] = self._make(problem)
@@ -251,7 +251,7 @@ class _Build:
         return result
 
     def _macros(self) -> Macros | None:
-        """The macros in front of a plain source; None for a template."""
+        """Return the macros before a plain source; None for a template."""
         kind, family = self.terms.device.kind, self.copy.family
         implementation = family.implementation(kind)
         if implementation.mode != "source":
@@ -292,7 +292,7 @@ class _Build:
 
 
 def call_arguments(candidate: Candidate) -> tuple[Argument, ...]:
-    """A candidate's operands as a device takes them."""
+    """Return a candidate's operands as arguments for a device."""
     return tuple(
         Argument(
             name=each.name,

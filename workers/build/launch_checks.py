@@ -1,4 +1,4 @@
-"""Why a CUDA kernel could not be launched as its family says, known from the build, before anything runs.
+"""Launch checks: finds out from the build, before anything runs, why a CUDA kernel cannot be launched as declared.
 
 Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability" and "Kernel parameters"; PTX ISA,
 "Performance-Tuning Directives" and "Cluster Dimension Directives".
@@ -46,7 +46,7 @@ class Parameter:
 
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """What a kernel's own code says of its launch; None where it says nothing.
+    """Launch limits in a kernel's own code; None where it has none.
 
     Attributes:
         most_threads: ``__launch_bounds__``.
@@ -65,10 +65,10 @@ class Declared:
 def launch_refusal(
     ptx: bytes, entry: str, launch: Launch, arguments: Sequence[Argument], device: Device
 ) -> OverResources | LaunchFailed | None:
-    """Why the driver would refuse this launch, or the kernel would read other parameters than it is given.
+    """Return why the driver would refuse this launch, or why the kernel would misread its parameters; else None.
 
     Args:
-        ptx: of the build; empty: what the kernel declares is not known.
+        ptx: PTX of the build; empty: the kernel's declarations are unknown.
     """
     declared = read_declared(ptx.decode(errors="replace"), entry)
     for resource, used, limit in _limits(launch, arguments, declared, device):
@@ -81,7 +81,7 @@ def launch_refusal(
 
 
 def read_declared(ptx: str, entry: str) -> Declared | None:
-    """What the PTX declares of one kernel; None where it does not hold the kernel."""
+    """Return the declarations of one kernel in the PTX; None if the PTX lacks the kernel."""
     found = re.search(rf"\.entry\s+{re.escape(entry)}\s*\((.*?)\)(.*?)\{{", ptx, re.DOTALL)
     if found is None:
         return None
@@ -113,7 +113,7 @@ def _parameters(text: str) -> Iterator[Parameter]:
 def _limits(
     launch: Launch, arguments: Sequence[Argument], declared: Declared | None, device: Device
 ) -> Iterator[tuple[str, float, float]]:
-    """(resource, used, limit) of every limit that the compute capability sets, and of the kernel's own."""
+    """Yield (resource, used, limit) for each limit of the compute capability and of the kernel itself."""
     capability = device.limits.get("compute_capability", _LONG_PARAMETERS_SINCE)
     threads = device.limits.get("max_threads", 1024)
     for axis, used, limit in zip("xyz", launch.block, (threads, threads, 64), strict=True):
@@ -135,7 +135,7 @@ def _limits(
 
 
 def _parameter_bytes(launch: Launch, arguments: Sequence[Argument]) -> int:
-    """The kernel's parameters with the gaps between them."""
+    """Return the bytes of the kernel's parameters, with padding."""
     used = 0
     for size, alignment in [*((each.size, each.size) for each in map(_passed, arguments)), *_maps(launch)]:
         used = -(-used // alignment) * alignment + size
@@ -154,7 +154,7 @@ def _passed(argument: Argument) -> Parameter:
 
 
 def _contradictions(entry: str, launch: Launch, arguments: Sequence[Argument], declared: Declared) -> Iterator[str]:
-    """Reasons, in words, that no single figure tells."""
+    """Yield reasons that are no limit of one figure, as sentences."""
     names = [*(each.name for each in arguments), *(f"the tensor map of {each.of}" for each in launch.tensor_maps)]
     if len(names) != len(declared.parameters):
         yield (
@@ -181,7 +181,7 @@ def _contradictions(entry: str, launch: Launch, arguments: Sequence[Argument], d
 
 
 def _garbled(given: Parameter, taken: Parameter) -> bool:
-    """True if the kernel reads something else than it is given. A wide integer is fine where a narrow one is taken."""
+    """Return True if the kernel reads another type than it is given. A wider integer may be read as a narrower one."""
     if given.kind == "pointer":
         return taken.size != given.size or taken.kind == "float"
     mixed = given.kind != taken.kind and "bytes" not in (given.kind, taken.kind)

@@ -1,4 +1,4 @@
-"""Which of the files that a compiler read belong to the kernel, and are taken along where its source goes."""
+"""Headers that belong to a kernel, among the files that a compiler read. They are exported with its source."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ _NO_SOURCES = (".py", ".toml", ".md")
 
 
 def own_headers(reads: Iterable[str], unit: Unit) -> dict[str, str]:
-    """The path of each file, by its name in an export; those of the system and of a CUDA toolkit are left out."""
+    """Return the path of each header by its name in an export, without those of the system and of CUDA."""
     folders = {} if unit.root is None else {FAMILY: str(unit.root)}
     named = enumerate(header_folders(unit.placed_flags))
     folders |= {str(number): folder for number, folder in named if not _everywhere(folder)}
@@ -31,7 +31,7 @@ def own_headers(reads: Iterable[str], unit: Unit) -> dict[str, str]:
 
 
 def contents(headers: Mapping[str, str]) -> dict[str, bytes]:
-    """The contents by name; nothing where they are too large to be kept with a trial, or gone."""
+    """Return the contents by name; empty if they are too large to be stored with a trial, or missing."""
     try:
         total = sum(Path(path).stat().st_size for path in headers.values())
         if len(headers) > MOST_FILES or total > MOST_BYTES:
@@ -52,6 +52,6 @@ def _name(path: str, folders: Mapping[str, str]) -> str | None:
 
 
 def _everywhere(folder: str) -> bool:
-    """True for folders that every machine with a compiler has in its own version."""
+    """Return True for folders that every machine with a compiler has."""
     path = os.path.realpath(folder)
     return path == _SYSTEM or path.startswith(f"{_SYSTEM}/") or Path(path, _TOOLKIT).exists()

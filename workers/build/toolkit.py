@@ -7,9 +7,9 @@ from pathlib import Path
 
 
 def in_wheels(folder: str, pattern: str) -> Iterator[Path]:
-    """In NVIDIA's Python packages: nvidia/cu13/lib, nvidia/cuda_nvrtc/lib …; the newest library first.
+    """Yield files of NVIDIA's Python packages, e.g. nvidia/cu13/lib; the newest library first.
 
-    Those of CUDA 12 may lie beside those of 13, whose headers it could not read.
+    Packages of CUDA 12 and 13 may both be installed; the library of one cannot read the headers of the other.
     """
     spec = find_spec("nvidia")
     for root in sorted(spec.submodule_search_locations or ()) if spec else ():
@@ -17,13 +17,13 @@ def in_wheels(folder: str, pattern: str) -> Iterator[Path]:
 
 
 def _version(path: Path) -> list[int]:
-    """Of ``libnvrtc.so.13``: 13."""
+    """Return the version in a file name: 13 for ``libnvrtc.so.13``."""
     return [int(part) for part in path.name.partition(".so.")[2].split(".") if part.isdigit()]
 
 
 @lru_cache(maxsize=1)
 def include_folders() -> tuple[str, ...]:
-    """Where CUDA's own headers are, for sources that include them; its C++ library has one within from CUDA 13 on."""
+    """Return the folders of CUDA's headers; from CUDA 13 on its C++ library has a folder of its own in them."""
     found = sorted({header.parent for header in in_wheels("include", "cuda_runtime.h")})
     folders = [each for root in found or [Path("/usr/local/cuda/include")] for each in (root, root / "cccl")]
     return tuple(str(each) for each in folders if each.is_dir())

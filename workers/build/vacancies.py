@@ -1,4 +1,4 @@
-"""Places without a header, at which a new one would take the place of one that was read.
+"""Paths without a file where a new header would be read instead of one that was read.
 
 A compiler looks for a header in one folder after another. So a binary rests on the files that were read and on the
 absence of files in the other folders. ccache names this as a case its direct mode cannot see
@@ -17,7 +17,7 @@ _OWN_FRAMEWORKS = " (framework directory)"
 
 
 def vacancies(reads: Iterable[str], sources: Iterable[str], folders: Sequence[str]) -> list[str]:
-    """Paths where nothing is now, and where a new file might be read instead of one that was read.
+    """Return absent paths where a new file might be read instead of one that was read.
 
     Of a path whose parent folders are missing, the topmost missing one is listed.
 
@@ -34,12 +34,12 @@ def vacancies(reads: Iterable[str], sources: Iterable[str], folders: Sequence[st
 
 
 def all_vacant(paths: Iterable[str]) -> bool:
-    """True while nothing is at any of the paths."""
+    """Return True while all paths are absent."""
     return not any(os.path.lexists(path) for path in paths)
 
 
 def search_list(said: str) -> Iterator[str]:
-    """The folders in the report of ``cc -E -v``, those that do not exist included."""
+    """Return the folders in the output of ``cc -E -v``, including missing ones."""
     listing = False
     for line in said.splitlines():
         if (absent := _LISTED.match(line)) is not None:
@@ -53,7 +53,7 @@ def search_list(said: str) -> Iterator[str]:
 
 
 def _below(path: str, folder: str) -> str | None:
-    """The name that finds the file in the folder."""
+    """Return the name by which the folder contains the file."""
     for root in {folder, os.path.realpath(folder)}:
         if path.startswith(f"{root}{os.sep}"):
             return path[len(root) + 1 :]

@@ -1,11 +1,11 @@
-"""How long to wait for something that is away: longer each time, and never all workers at once."""
+"""Backoff: growing pauses with jitter, so that workers do not all retry at once."""
 
 import random
 import threading
 
 
 class Patience:
-    """Growing, jittered pauses that end early when the worker does.
+    """Growing pauses with jitter. They end early when the worker ends.
 
     Args:
         first_s: the pause after the first failure; doubles up to `longest_s`.
@@ -25,5 +25,5 @@ class Patience:
         self._stopping.wait(pause_s * self._jitter.uniform(0.5, 1.0))
 
     def reset(self) -> None:
-        """It answered: the next pause is a short one again."""
+        """Note an answer: the next pause is short again."""
         self._failures = 0

@@ -1,4 +1,4 @@
-"""What a candidate started: seen from the runner it runs in, and ended with that runner however far it moved away."""
+"""Processes that a candidate started: found from its runner and ended with it, also if they left its process group."""
 
 import contextlib
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _ROUNDS = 10
 
 
 def children() -> frozenset[int]:
-    """Processes this one is the parent of, ended ones nobody waited for included."""
+    """Return the child processes of this process, including zombies."""
     try:
         lists = [(task / "children").read_text() for task in _TASKS.iterdir()]
     except OSError:  # not Linux, or a kernel built without these lists
@@ -24,7 +24,7 @@ def children() -> frozenset[int]:
 
 
 def started_by(pid: int) -> list[int]:
-    """Processes that a process is the parent of, ended ones it did not wait for included; Linux only."""
+    """Return the child processes of a process, including zombies; Linux only."""
     found: list[int] = []
     with contextlib.suppress(OSError):
         for task in Path(f"/proc/{pid}/task").iterdir():
@@ -34,7 +34,7 @@ def started_by(pid: int) -> list[int]:
 
 
 def end_these(pids: list[int]) -> None:
-    """Kill processes by their numbers, and what they started."""
+    """Kill processes by their ids, with their descendants."""
     for pid in pids:
         with contextlib.suppress(psutil.Error):
             process = psutil.Process(pid)
@@ -43,7 +43,7 @@ def end_these(pids: list[int]) -> None:
 
 
 def below(pid: int) -> list[psutil.Process]:
-    """All that descends from a process, as long as it lives."""
+    """Return all descendants of a living process."""
     try:
         found: list[psutil.Process] = psutil.Process(pid).children(recursive=True)
     except psutil.Error:
@@ -52,7 +52,7 @@ def below(pid: int) -> list[psutil.Process]:
 
 
 def end(mark: str, known: list[psutil.Process]) -> None:
-    """Kill these, and every process that carries the mark, and what they fork meanwhile."""
+    """Kill these processes, every process with the mark, and their new children."""
     for process in known:
         _kill(process)
     for _ in range(_ROUNDS):

@@ -1,4 +1,4 @@
-"""One measuring process at a time for each device, whoever started it: a lock the system frees with its holder."""
+"""Device lock: one measuring process per device. The system releases the lock when its holder ends."""
 
 import fcntl
 import os
@@ -23,11 +23,11 @@ _LOG = structlog.get_logger()
 
 
 class GaveUp(EvoError, RuntimeError):
-    """Waiting for the device was given up, because nobody wants the measurement any more."""
+    """The wait for the device was ended, because the measurement is not needed any more."""
 
 
 def log_busy(holder: int | None) -> None:
-    """Say that the device is held; the holder is a process id, or None where that is not known."""
+    """Log that the device is locked; the holder is a process id, or None if unknown."""
     _LOG.info("device.busy", holder=holder)
 
 
@@ -38,17 +38,17 @@ def exclusive(
     unwanted: Callable[[], bool] = lambda: False,
     on_busy: Callable[[int | None], None] = log_busy,
 ) -> Iterator[float]:
-    """Hold the device; waits as long as another process does. Yields the seconds waited.
+    """Lock the device, after waiting for other processes. Yields the seconds waited.
 
-    Waiting is done in a queue with a lock of its own: its head is next, however soon the holder asks again.
-    Where no lock file can be made (no temporary folder), nothing is held: measuring goes on unprotected.
+    Processes wait in a queue with a lock of its own: its head is next, even if the holder asks again at once.
+    If no lock file can be created (no temporary folder), measuring continues without a lock.
 
     Args:
         unwanted: ends the wait when it turns true.
         on_busy: called once, after `BUSY_S` of waiting, with the process that holds the device, if known.
 
     Raises:
-        GaveUp: nobody wants it any more.
+        GaveUp: the measurement is not needed any more.
     """
     with _opened(f"{device_uuid}.queue") as queue, _opened(device_uuid) as device:
         if queue is None or device is None:
@@ -74,7 +74,7 @@ def exclusive(
 
 @contextmanager
 def _opened(name: str) -> Iterator[int | None]:
-    """A lock file, shared between users: each can lock what another made, though not write it."""
+    """Open a lock file that users share: each can lock a file of another user, but not write it."""
     safe = "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in name)
     descriptor = None
     for flags in (os.O_RDWR, os.O_RDONLY, os.O_RDWR | os.O_CREAT):
@@ -97,14 +97,14 @@ def _taken(descriptor: int) -> bool:
 
 
 def _sign(descriptor: int, text: str) -> None:
-    """Leave word of who holds it; in vain where another user made the file."""
+    """Write the holder's process id into the file; impossible if another user owns it."""
     with suppress(OSError):
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, text.encode(), 0)
 
 
 def _holder(descriptor: int) -> int | None:
-    """Who signed last, unless that process is gone."""
+    """Return the process id in the file, unless that process has ended."""
     try:
         pid = int(os.pread(descriptor, 20, 0))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""A machine whose disk is full, or takes no files or programs: no candidate's fault, and no family's."""
+"""Machines whose disk is full, read-only or not executable. Neither candidate nor family is at fault."""
 
 import errno
 import os
@@ -10,19 +10,19 @@ _NUMBERS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 class MachineExhausted(EvoError, OSError):
-    """Nothing can be built or judged on this machine until its disk is put right; the work is for another one."""
+    """Nothing can be built or judged on this machine until its disk is repaired; another machine does the work."""
 
 
 def is_exhaustion(error: BaseException) -> bool:
-    """True where an error means that the disk is full, over a quota, or read-only."""
+    """Return True if an error means that the disk is full, over a quota, or read-only."""
     return isinstance(error, MachineExhausted) or (isinstance(error, OSError) and error.errno in _NUMBERS)
 
 
 def refuse_exhaustion(said: str) -> None:
-    """Look into what a program said as it failed, in the C locale.
+    """Check the output of a failed program, in the C locale, for a full disk.
 
     Raises:
-        MachineExhausted: its disk is why.
+        MachineExhausted: the disk is the reason.
     """
     for number in _NUMBERS:
         for line in said.splitlines():

@@ -1,4 +1,4 @@
-"""How a process ended, and what of its last words a person needs."""
+"""Exit status of processes in words, and the last useful line of their output."""
 
 import signal
 
@@ -20,7 +20,7 @@ def ended(status: int) -> str:
 
 
 def sent_from_outside(status: int) -> bool:
-    """True if a process ended by a signal that operators, batch systems and the out-of-memory killer send.
+    """Return True if a process ended by a signal that operators, batch systems and the out-of-memory killer send.
 
     Args:
         status: its exit status; of a signal, the signal's number below zero.
@@ -29,6 +29,6 @@ def sent_from_outside(status: int) -> bool:
 
 
 def last_line(text: str) -> str:
-    """The last one that says something: rules below an error and marks below a place in a source do not."""
+    """Return the last line with information; underlines and source markers are skipped."""
     said = (line.strip() for line in reversed(text.splitlines()))
     return next((line for line in said if any(map(str.isalnum, line))), "")

@@ -1,4 +1,4 @@
-"""A job that is ended from another thread: what it started is killed, and it starts nothing more."""
+"""Interruption of a job by another thread: its programs are killed, and it starts no more."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -8,7 +8,7 @@ from workers.system.device_lock import GaveUp
 
 
 class Interruption:
-    """Of whatever job a performer is at; thread-safe."""
+    """Interruption of the present job; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -16,27 +16,27 @@ class Interruption:
         self._came = False
 
     def come(self) -> None:
-        """Kill what runs; whoever would start more is refused until `forget`."""
+        """Kill what runs; refuse new programs until `forget`."""
         with self._lock:
             self._came = True
             for kill in self._kills.values():
                 kill()
 
     def forget(self) -> None:
-        """Another job begins."""
+        """Note that another job begins."""
         with self._lock:
             self._came = False
 
     def check(self) -> None:
         """Raises:
-        GaveUp: the job is not wanted any more.
+        GaveUp: the job was interrupted.
         """
         if self._came:
             raise GaveUp("the measurement is not wanted any more")
 
     @contextmanager
     def ends(self, kill: Callable[[], None]) -> Iterator[None]:
-        """Call `kill`, if it comes meanwhile or came before."""
+        """Call `kill` if an interruption comes during the block or came before."""
         mine = object()
         with self._lock:
             self._kills[mine] = kill

@@ -1,4 +1,4 @@
-"""The log, whose library is loaded with the first line: a runner seldom writes one, and should be there at once."""
+"""The log. Its library is loaded with the first line: runners seldom log, and must start fast."""
 
 from typing import TYPE_CHECKING
 
@@ -7,7 +7,7 @@ if TYPE_CHECKING:
 
 
 def log() -> "FilteringBoundLogger":
-    """Where to write a line."""
+    """Return the logger."""
     import structlog
 
     logger: FilteringBoundLogger = structlog.get_logger()

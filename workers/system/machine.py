@@ -1,4 +1,4 @@
-"""Facts about this machine's processor, from wherever the operating system keeps them."""
+"""Facts about this machine's processor, from the operating system."""
 
 import os
 import platform
@@ -15,7 +15,7 @@ _SMALLEST_CACHES = {"l1_bytes": 32 << 10, "l2_bytes": 256 << 10}
 
 
 def processor_model() -> str:
-    """The name two machines share when their times are comparable."""
+    """Return the processor's model name; machines of one model have comparable times."""
     if name := _sysctl("machdep.cpu.brand_string"):
         return name
     facts = _cpuinfo(Path("/proc/cpuinfo"))
@@ -27,7 +27,7 @@ def processor_model() -> str:
 
 
 def machine_id() -> str:
-    """Stable for this very machine and hard to guess from elsewhere."""
+    """Return an id that is stable for this machine and hard to guess."""
     for path in (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id")):
         if path.is_file() and (text := path.read_text().strip()):
             return str(uuid.uuid5(uuid.NAMESPACE_OID, text))
@@ -35,20 +35,20 @@ def machine_id() -> str:
 
 
 def cores() -> list[int]:
-    """Numbers of the cores this process may run on."""
+    """Return the numbers of the cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
 
 
 def cache_bytes() -> dict[str, int]:
-    """Data cache sizes as one core sees them: ``l1_bytes``, ``l2_bytes`` and, where there is one, ``l3_bytes``."""
+    """Return the data cache sizes of one core: ``l1_bytes``, ``l2_bytes`` and, if there is one, ``l3_bytes``."""
     found = {name: int(size) for name, key in _SYSCTL_CACHES.items() if (size := _sysctl(key)) and int(size)}
     return {**_SMALLEST_CACHES, **(found or _linux_caches(_CACHES))}
 
 
 def simd_bytes(macros: Mapping[str, str]) -> int:
-    """Width of a vector register, from what the compiler predefines for this machine."""
+    """Return the width of a vector register, from the macros that the compiler predefines."""
     if bits := int(macros.get("__ARM_FEATURE_SVE_BITS", "0")):
         return bits // 8
     widths = (("__AVX512F__", 64), ("__AVX__", 32), ("__SSE2__", 16), ("__ARM_NEON", 16))
@@ -56,20 +56,20 @@ def simd_bytes(macros: Mapping[str, str]) -> int:
 
 
 def architecture(macros: Mapping[str, str]) -> str:
-    """Instruction set as people name it, e.g. ``x86_64+avx512``."""
+    """Return the name of the instruction set, e.g. ``x86_64+avx512``."""
     names = (("__AVX512F__", "avx512"), ("__AVX2__", "avx2"), ("__AVX__", "avx"), ("__ARM_FEATURE_SVE", "sve"))
     extension = next((name for macro, name in names if macro in macros), "")
     return f"{platform.machine()}+{extension}" if extension else platform.machine()
 
 
 def frequency_mhz(core: int) -> float | None:
-    """The present clock of a core; None where the system does not tell, as in most virtual machines."""
+    """Return the present clock of a core; None if the system does not report it, as in most virtual machines."""
     text = _text(_CORES / f"cpu{core}" / "cpufreq" / "scaling_cur_freq")
     return int(text) / 1000 if text else None
 
 
 def pin(count: int) -> tuple[int, ...]:
-    """Keep this process on the last `count` cores it may use; empty where the system cannot."""
+    """Pin this process to the last `count` cores it may use; empty if the system cannot."""
     if not hasattr(os, "sched_setaffinity"):
         return ()
     chosen = cores()[-count:]
@@ -78,7 +78,7 @@ def pin(count: int) -> tuple[int, ...]:
 
 
 def leave_last_core() -> None:
-    """Keep this thread, and what it starts, off the core that `pin` takes first."""
+    """Keep this thread and its children off the core that `pin` uses first."""
     if hasattr(os, "sched_setaffinity") and len(cores()) > 1:
         os.sched_setaffinity(0, cores()[:-1])
 
@@ -93,7 +93,7 @@ def _linux_caches(folder: Path) -> dict[str, int]:
 
 
 def _cpuinfo(path: Path) -> dict[str, str]:
-    """The first processor's facts."""
+    """Return the facts of the first processor."""
     lines: Iterable[str] = path.read_text().partition("\n\n")[0].splitlines() if path.is_file() else ()
     pairs = (line.partition(":") for line in lines)
     return {name.strip(): value.strip() for name, _, value in pairs}

@@ -1,4 +1,4 @@
-"""A program that only says something and ends: compilers, and what they built to be watched."""
+"""Runs a program and returns its output: compilers, and their products under a tool."""
 
 import os
 import re
@@ -33,7 +33,7 @@ def run(
     *,
     interruption: Interruption | None = None,
 ) -> tuple[int | None, str]:
-    """Exit status (None: it was stopped) and the beginning of all it said; its children die with it.
+    """Return the exit status (None: it was stopped) and the beginning of the output; its children end with it.
 
     A program that is killed from outside is run again, at most `MOST_RUNS` times in all.
 
@@ -70,7 +70,7 @@ def _run(
 
 
 def _ended(process: subprocess.Popen[bytes], timeout_s: float) -> tuple[int | None, str]:
-    """Wait until the output ends, then for the process; both are given up together."""
+    """Wait for the end of the output, then of the process; one time limit holds for both."""
     deadline, kept = time.monotonic() + timeout_s, bytearray()
     reader = threading.Thread(target=_read, args=(process.stdout, kept), daemon=True)
     reader.start()
@@ -100,6 +100,6 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def python_path(base: Mapping[str, str]) -> str:
-    """A ``PYTHONPATH`` on which this very package is found first."""
+    """Return a ``PYTHONPATH`` that finds this package first."""
     package = str(Path(__file__).resolve().parents[2])
     return os.pathsep.join(filter(None, (package, base.get("PYTHONPATH", ""))))

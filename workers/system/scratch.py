@@ -1,4 +1,4 @@
-"""Temporary folders that vanish with their process, even a killed one: whoever comes next sweeps them away."""
+"""Temporary folders that end with their process. Those of killed processes are removed by the next process."""
 
 import fcntl
 import os
@@ -15,7 +15,7 @@ _MARK = ".held"
 
 
 class ScratchError(EvoError, OSError):
-    """No folder at all can be written on this machine."""
+    """No temporary folder can be written on this machine."""
 
 
 @contextmanager
@@ -54,7 +54,7 @@ def sweep_scratch() -> None:
 
 
 def _hold(mark: Path, *, create: bool) -> int | None:
-    """The mark, locked until its descriptor is closed; None when another process holds it."""
+    """Lock the mark file until its descriptor is closed; None if another process holds it."""
     descriptor = os.open(mark, os.O_RDWR | (os.O_CREAT if create else 0), 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
