@@ -1,4 +1,4 @@
-"""C and C++ sources to shared libraries, with the C compiler of this machine."""
+"""Compiles C and C++ sources to shared libraries with this machine's C compiler."""
 
 import hashlib
 import importlib.util
@@ -43,7 +43,7 @@ class NoCompilerError(EvoError, FileNotFoundError):
 
 
 def find_compiler(environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """The command that starts the C compiler: ``$CC``, gcc, clang, or the one `ziglang` brings.
+    """Return the command of the C compiler: ``$CC``, gcc, clang, or the one in `ziglang`.
 
     Raises:
         NoCompilerError: there is none; the message names both ways out.
@@ -76,7 +76,7 @@ class CCompiler:
 
     @cached_property
     def macros(self) -> Mapping[str, str]:
-        """What the compiler predefines for this machine, e.g. ``__AVX512F__``: the resolved native target."""
+        """Macros that the compiler predefines for this machine, e.g. ``__AVX512F__``."""
         defines = self._ask(native_flag(platform.machine()), "-dM", "-E", "-x", "c", os.devnull).splitlines()
         pairs = (line.removeprefix("#define ").partition(" ") for line in defines)
         return {name: value for name, _, value in pairs}
@@ -123,7 +123,7 @@ class CCompiler:
         return None
 
     def _searched(self, unit: Unit, folder: Path) -> tuple[str, ...]:
-        """The folders that headers are looked for in, apart from those of the unit; asked once for the same flags."""
+        """Return the compiler's header folders; asked once for equal flags."""
         key = (unit.language, unit.placed_flags)
         if key not in self._search_lists:
             language = "c++" if unit.language == "c++" else "c"
@@ -153,12 +153,12 @@ class CCompiler:
 
 
 def searched_flags(unit: Unit) -> tuple[str, ...]:
-    """The unit's flags, behind the folders that its headers are looked for in."""
+    """Return the unit's header folders as flags, followed by its flags."""
     return (*(f"-I{folder}" for folder in unit.folders), *unit.placed_flags)
 
 
 def _exports(binary: bytes, name: str) -> bool:
-    """True if the library has a symbol of this very name; Apple's have an underscore in front."""
+    """Return True if the library exports this name; on macOS symbols begin with an underscore."""
     return any(b"\0" + mark + name.encode() + b"\0" in binary for mark in (b"", b"_"))
 
 
@@ -170,7 +170,7 @@ def _unexported(unit: Unit) -> str:
 
 
 def _read_files(dependencies: Path, unit: Unit) -> tuple[str, ...] | None:
-    """What a dependency file in Make's syntax lists besides the source, and the libraries that the flags name."""
+    """Return the files in a dependency file, without the source, and the libraries that the flags name."""
     try:
         text = dependencies.read_text(encoding="utf-8", errors="surrogateescape")
     except FileNotFoundError:

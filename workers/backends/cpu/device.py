@@ -114,7 +114,7 @@ class KernelTimer:
 
 
 def calibrated(take: Callable[[int], float]) -> int:
-    """How many calls make a sample of `MINIMUM_SAMPLE_S`.
+    """Return the number of calls that last `MINIMUM_SAMPLE_S`.
 
     Args:
         take: makes so many calls and returns the seconds that they took.
@@ -205,7 +205,7 @@ class CpuSession:
         return CallTimer([self._support.anchor])
 
     def floor(self) -> Timer:
-        """An empty function, called as kernels are."""
+        """Return a timer of an empty function, called as kernels are."""
         process = self._process(self._support_path, "empty", self._cores, timed=True)
         self._processes.add(process)
         buffer = Argument(name="x", role="input", dtype="float32", shape=(1,))
@@ -223,7 +223,7 @@ class CpuSession:
         return f"a known kernel got {wrong} of {sent.nbytes} bytes wrong" if wrong else None
 
     def residue(self) -> str | None:
-        """What the kernels changed or left behind; a joined thread may take a moment to vanish.
+        """Return what the kernels changed or left behind; a joined thread may take a moment to end.
 
         Raises:
             InvalidMeasurementError: their times are contradicted.
@@ -245,7 +245,7 @@ class CpuSession:
         return {process.pid for process in self._processes}
 
     def _others(self, place: int) -> tuple[int, ...]:
-        """As many cores, chosen by a number; where there are more than that, not those on which kernels are timed."""
+        """Return as many cores, chosen by a number; if possible, not those on which kernels are timed."""
         least = max(len(self._cores), 1)
         spare = [core for core in self._all_cores if core not in self._cores]
         found = spare if len(spare) >= least else self._all_cores
@@ -277,7 +277,7 @@ class CpuSession:
 
 
 def _threads_of(pid: int) -> int:
-    """Threads of a process; 1 where the system does not tell."""
+    """Return the number of threads of a process; 1 if the system does not report it."""
     try:
         return sum(1 for _ in Path(f"/proc/{pid}/task").iterdir())
     except OSError:

@@ -1,4 +1,4 @@
-"""Which functions of the system a CPU kernel asks for, read from its shared library."""
+"""System functions that a CPU kernel imports, read from its shared library."""
 
 import re
 import struct
@@ -38,12 +38,12 @@ _FORBIDDEN = re.compile(
 
 
 def forbidden_imports(library: Path) -> list[str]:
-    """Functions that a library wants from others and no kernel may use, sorted; none where it is no ELF file."""
+    """Return the forbidden functions that a library imports, sorted; none if it is no ELF file."""
     return sorted({name for name in _undefined(library.read_bytes()) if _FORBIDDEN.fullmatch(name)})
 
 
 def _undefined(image: bytes) -> Iterator[str]:
-    """Names in the dynamic symbol table that have no section, of a 64-bit little-endian ELF file."""
+    """Yield the undefined names in the dynamic symbol table of a 64-bit little-endian ELF file."""
     if image[:6] != b"\x7fELF\x02\x01":
         return
     table, size, count = struct.unpack_from("<Q", image, 40)[0], *struct.unpack_from("<HH", image, 58)

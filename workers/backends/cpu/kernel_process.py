@@ -69,7 +69,7 @@ class Table:
 
 @dataclass(kw_only=True, eq=False)
 class KernelProcess:
-    """A process with one library, and the function of it that is called.
+    """A process that runs one function of one library.
 
     Args:
         program: the compiled `kernel_process.c`.
@@ -220,7 +220,7 @@ class KernelProcess:
         return ", ".join(held) or "none"
 
     def _reap(self, *, kill: bool) -> str:
-        """How the process ended, with what it used and said; nothing of it is left."""
+        """End the process with its children, and return exit status, resource usage and output."""
         started = descendants.started_by(self.pid)
         if kill or started:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -323,7 +323,7 @@ class KernelProcess:
         raise DeviceLostError(how)
 
     def _near(self, address: int) -> tuple[GuardedArray, int] | None:
-        """The array nearest to an address in or beside a mapped segment, and the address's distance from its start."""
+        """Return the array nearest to an address in or next to a mapped segment, and the offset from its start."""
         near: list[tuple[int, GuardedArray, int]] = []
         for held in self._known.values():
             segment, base = self._bases[held.segment.number]
@@ -366,7 +366,7 @@ class KernelProcess:
 
 
 def _readable_copy(library: Path) -> int | None:
-    """A descriptor of the library that another user may open; None where there is no such thing."""
+    """Return a descriptor of the library that another user may open; None if the system has none."""
     if not hasattr(os, "memfd_create"):
         return None
     copy = os.memfd_create("kernel", os.MFD_CLOEXEC)
@@ -376,7 +376,7 @@ def _readable_copy(library: Path) -> int | None:
 
 
 def _environment() -> dict[str, str]:
-    """What a kernel needs to know, and nothing that tells where it is."""
+    """Return the environment of a kernel process, without hints of who runs it."""
     passed = {name: value for name, value in os.environ.items() if name.startswith(_PASSED_ON)}
     mark = os.environ.get(descendants.MARK)
     return {**passed, "LC_ALL": "C", **({} if mark is None else {_SESSION: mark})}
@@ -410,5 +410,5 @@ def _trespass_text(held: GuardedArray, distance: int, writes: int) -> str:
 
 
 def separated_here() -> bool:
-    """Whether kernel processes exist on this kind of machine as they are meant to."""
+    """Return True if this kind of machine supports kernel processes."""
     return sys.platform == "linux" and platform.machine() in ("x86_64", "aarch64", "arm64")

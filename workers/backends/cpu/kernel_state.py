@@ -1,4 +1,4 @@
-"""What a kernel must leave as it found it: the system's view of its process before and after."""
+"""Process state that a kernel must not change, as the system reports it before and after."""
 
 import contextlib
 from dataclasses import dataclass, fields
@@ -12,7 +12,7 @@ _OF_THREADS = 0b11 << 31
 
 @dataclass(frozen=True, kw_only=True)
 class KernelState:
-    """Facts of one process; empty where the system does not tell.
+    """State of one process; empty if the system does not report it.
 
     Attributes:
         signals: those blocked, ignored and caught: a bit for each.
@@ -33,7 +33,7 @@ class KernelState:
     mappings: tuple[str, ...] = ()
 
     def changed(self, before: "KernelState") -> str | None:
-        """What differs from an earlier state, in words; None when nothing does."""
+        """Return what differs from an earlier state, in words; None if nothing does."""
         for each in fields(self):
             if getattr(self, each.name) != getattr(before, each.name):
                 return _WORDS[each.name]
@@ -52,7 +52,7 @@ _WORDS = {
 
 
 def state_of(pid: int) -> KernelState:
-    """The state now; that of a process that is gone is empty."""
+    """Return the present state; empty for a process that has ended."""
     folder = _PROC / str(pid)
     try:
         status = dict(line.partition(":\t")[::2] for line in (folder / "status").read_text().splitlines())

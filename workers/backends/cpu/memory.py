@@ -42,7 +42,7 @@ class GuardedArray:
         self._settle(GUARD_BYTES)
 
     def place(self, placement: Placement) -> None:
-        """Move the data, which is lost, and fill the bands."""
+        """Move the array, whose data is lost, and fill the guard bands."""
         slack = self._whole.size - self.argument.bytes
         alignment = max(self.argument.alignment, self.argument.stored.itemsize)
         start = {"page": GUARD_BYTES, "first": 0, "last": slack}.get(placement.where)
@@ -56,7 +56,7 @@ class GuardedArray:
             band.fill(POISON)
 
     def overrun(self) -> str | None:
-        """Which band was written and where, or None."""
+        """Return which guard band was written and where, or None."""
         for side, band in self._bands.items():
             hit = np.flatnonzero(band != POISON)
             if hit.size:
@@ -111,7 +111,7 @@ class HostBuffers:
 
     @property
     def call_arguments(self) -> list[Any]:
-        """What a ctypes function of this very process is called with, in order."""
+        """Return the arguments of a ctypes function of this process, in order."""
         return [self._call_argument(argument) for argument in self.arguments]
 
     @property
@@ -165,7 +165,7 @@ class HostBuffers:
         return int.from_bytes(blake2b(self.arrays[name].bytes.data, digest_size=8).digest())
 
     def output_prints(self) -> list[int]:
-        """The fingerprint of each output."""
+        """Return the fingerprint of each output."""
         return [self.fingerprint(name) for name, _ in self._outputs]
 
     def damage(self) -> str | None:
@@ -188,13 +188,13 @@ class HostBuffers:
 
 
 def host_sets(arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]], count: int) -> list[Buffers]:
-    """So many sets of buffers with the same inputs; in two segments, whatever their number."""
+    """Return `count` sets of buffers with the same inputs, in two segments."""
     sets = guarded_sets([each for each in arguments if each.role != "scalar"], count, holes=count == 1)
     return [HostBuffers(arguments, inputs, arrays=arrays) for arrays in sets]
 
 
 def guarded_sets(arguments: Sequence[Argument], count: int, *, holes: bool) -> list[dict[str, GuardedArray]]:
-    """Arrays by name, `count` times: what is only read in one segment, the rest in another.
+    """Return `count` sets of arrays by name: read-only ones in one segment, the others in another.
 
     Args:
         holes: whether kernel processes may not even touch what lies between two arrays.
@@ -214,7 +214,7 @@ def guarded_sets(arguments: Sequence[Argument], count: int, *, holes: bool) -> l
 
 
 def scalar(argument: Argument) -> Any:
-    """A scalar as ctypes passes it.
+    """Return a scalar as ctypes passes it.
 
     Raises:
         LaunchError: of a dtype that cannot be passed.

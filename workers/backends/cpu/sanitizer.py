@@ -1,4 +1,4 @@
-"""C and C++ kernels under the compiler's sanitizers, in a program that only loads inputs and calls them."""
+"""Runs C and C++ kernels under the compiler's sanitizers, in a program that only loads inputs and calls them."""
 
 import os
 import platform
@@ -33,13 +33,13 @@ _SETTINGS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Tool:
-    """Sanitizers that go together, as the compiler names them."""
+    """Sanitizers that one build can combine, by the compiler's names."""
 
     name: str
     threaded: bool = False
 
     def unfit(self, subject: Subject) -> str | None:
-        """Why this tool has nothing to say about a kernel."""
+        """Return the reason why this tool cannot examine a kernel."""
         if self.threaded and subject.threads == 1:
             return "the kernel runs on one thread"
         if self.threaded and "-fopenmp" in subject.unit.flags:
@@ -95,7 +95,7 @@ def _flags(tool: Tool, subject: Subject) -> Iterator[str]:
 
 
 def program(entry: str, arguments: Sequence[Argument]) -> str:
-    """A C program that calls the kernel once with buffers of exactly the right size; its argument is their folder."""
+    """Return a C program that calls the kernel once with buffers of exact size; its argument is their folder."""
     buffers = [argument for argument in arguments if argument.role != "scalar"]
     parameters = ", ".join(_C_TYPES[each.dtype] if each.role == "scalar" else "void *" for each in arguments)
     values = ", ".join(repr(each.value) if each.role == "scalar" else f"{each.name}_" for each in arguments)

@@ -18,7 +18,7 @@ _NUMBERS = count()
 
 @dataclass(frozen=True, kw_only=True)
 class Room:
-    """Where one array may lie in a segment: at least a page of slack on both sides of it.
+    """Range of a segment for one array, with at least a page of slack on both sides.
 
     Attributes:
         start: offset in the segment, on a page.
@@ -70,11 +70,11 @@ class Segment:
             os.close(file)
 
     def bytes_of(self, room: Room) -> NDArray[np.uint8]:
-        """What lies in a room, slack included."""
+        """Return the bytes of a room, including slack."""
         return np.frombuffer(self._memory, np.uint8, room.bytes, room.start)
 
     def descriptor(self) -> int:
-        """A descriptor to hand to a kernel process, which allows no more than it needs; the caller closes it."""
+        """Return a descriptor for a kernel process with the least rights that it needs; the caller closes it."""
         if not self.writable and Path("/proc/self/fd").is_dir():
             return os.open(f"/proc/self/fd/{self._file}", os.O_RDONLY | os.O_CLOEXEC)
         return os.dup(self._file)

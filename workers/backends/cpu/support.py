@@ -1,4 +1,4 @@
-"""The compiled companion of the CPU device (`support.c`), and the ceilings it measures."""
+"""The C part of the CPU device (`support.c`), and the ceilings that it measures."""
 
 import ctypes
 import json
@@ -32,11 +32,11 @@ _PROGRAM_FLAGS = ("-O2", "-std=gnu11", "-D_GNU_SOURCE", "kernel_process.c", "-o"
 
 
 class SupportError(EvoError, RuntimeError):
-    """The C compiler here cannot build the part of kernel-evo that is written in C."""
+    """The C compiler of this machine cannot build the C part of kernel-evo."""
 
 
 def load_support(compiler: CCompiler, folder: Path, path: Path | None = None) -> ctypes.CDLL:
-    """The library, compiled once for each compiler and kept in `folder`.
+    """Return the library, compiled once per compiler and kept in `folder`.
 
     Args:
         path: where to leave it as well.
@@ -61,7 +61,7 @@ def load_support(compiler: CCompiler, folder: Path, path: Path | None = None) ->
 
 
 def kernel_program(compiler: CCompiler, folder: Path, place: Path) -> Path:
-    """The program that kernels are called by, compiled once for each compiler and kept in `folder`.
+    """Return the program that calls kernels, compiled once per compiler and kept in `folder`.
 
     Args:
         place: where to put it.
@@ -85,7 +85,7 @@ def kernel_program(compiler: CCompiler, folder: Path, place: Path) -> Path:
 
 
 def separation_here(compiler: CCompiler, folder: Path) -> str:
-    """What separates a kernel process from its judge on this machine, tried with an empty kernel.
+    """Return what separates a kernel process from its judge on this machine, tried with an empty kernel.
 
     Returns:
         The parts that held, as measurements record them; ``none`` if there are none.
@@ -106,7 +106,7 @@ def separation_here(compiler: CCompiler, folder: Path) -> str:
 
 
 def load_ceilings(compiler: CCompiler, folder: Path, model: str, last_level_bytes: int) -> Ceilings:
-    """The ceilings of one thread of this machine: the best that were ever measured, kept in `folder`.
+    """Return the ceilings of one thread of this machine: the best ever measured, kept in `folder`.
 
     They are measured again after `_FRESH_S`, and only ever rise: other work on the machine lowers what is measured.
 
@@ -159,7 +159,7 @@ def _flops_per_s(library: ctypes.CDLL, dtype: str) -> float:
 
 
 def _fastest(call: Callable[[], object]) -> float:
-    """Seconds of the fastest of many short bursts: on a busy machine one of them runs undisturbed."""
+    """Return the seconds of the fastest of many short runs: on a busy machine one of them is undisturbed."""
     call()
     seconds = []
     for _ in range(_BURSTS):

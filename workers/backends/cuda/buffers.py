@@ -23,14 +23,14 @@ Span: TypeAlias = tuple[int, int]
 
 
 class Kernels(Protocol):
-    """What is found out about buffers where they lie."""
+    """Kernels that check buffers in device memory."""
 
     def checksums(self, spans: Sequence[Span]) -> list[int]:
-        """One for each span."""
+        """Return one checksum per span."""
         ...
 
     def distance(self, buffer: "GuardedBuffer", reference: NDArray[np.float64]) -> Distance:
-        """Of a buffer of one of `DISTANCES`."""
+        """Return the distance of a buffer of one of the dtypes in `DISTANCES`."""
         ...
 
 
@@ -67,7 +67,7 @@ class GuardedBuffer:
         return host
 
     def overrun(self) -> str | None:
-        """Which band was written and where, or None."""
+        """Return which guard band was written and where, or None."""
         for side, place in self._bands.items():
             band = np.empty(GUARD_BYTES, np.uint8)
             self._runtime.memcpy(band.ctypes.data, place, GUARD_BYTES, self._runtime.memcpyDeviceToHost)
@@ -147,7 +147,7 @@ class DeviceBuffers:
         return [self.sibling() for _ in range(count)]
 
     def place(self, placement: Placement) -> None:
-        """Kernels rely on how the driver aligns what it allocates."""
+        """Do nothing: kernels rely on the alignment of the driver's allocations."""
 
     def renew(self, inputs: Mapping[str, NDArray[Any]]) -> None:
         with cuda_errors():

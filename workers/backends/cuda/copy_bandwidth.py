@@ -1,6 +1,6 @@
-"""The copy bandwidth of a GPU, measured once for each unit and kept.
+"""Copy bandwidth of a GPU, measured once per unit and kept.
 
-The program `cuda_copying` measures it: the daemon must never hold a CUDA context.
+The program `copy_process` measures it: the daemon must never hold a CUDA context.
 """
 
 import math
@@ -29,7 +29,7 @@ _DEVICE = TypeAdapter(Device)
 
 
 def with_measured_copies(devices: Sequence[Device], folder: Path) -> list[Device]:
-    """Each device with its own copy bandwidth among its ceilings.
+    """Return the devices with their measured copy bandwidth as a ceiling.
 
     As it is where that cannot be measured now: it is then asked again next time.
     """
@@ -53,7 +53,7 @@ def _with_measured_copy(device: Device, folder: Path, until_s: float) -> Device:
 
 
 def copy_us(device: Device, folder: Path, size: int) -> float | None:
-    """What a copy of so many bytes takes now, past the caches; while nobody else measures here."""
+    """Return the microseconds of a copy that bypasses the caches; holds the device lock."""
     rate = _measured(device, folder, str(size))
     return None if rate is None else 2 * size / rate * 1e6
 

@@ -20,13 +20,13 @@ SAMPLES = 7
 
 
 def copy_bytes(device: Device) -> int:
-    """How much is copied at once."""
+    """Return the bytes of one copy."""
     share = MOST_BYTES if device.memory_bytes is None else device.memory_bytes // 16
     return min(MOST_BYTES, share) // 16 * 16
 
 
 def copy_rate(ways: Sequence[Timer], size: int) -> float:
-    """Bytes a second, read plus written, of the fastest way: the middle one of a few samples.
+    """Return bytes per second, read plus written, of the fastest way to copy: the median of a few samples.
 
     Args:
         ways: to copy so many bytes, far more than the caches hold.

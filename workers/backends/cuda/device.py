@@ -1,4 +1,4 @@
-"""NVIDIA GPUs as devices. Nothing but this and `cuda_survey` imports CuPy, and only where a GPU is opened or asked."""
+"""NVIDIA GPUs as devices. Only this module and `survey` import CuPy, when a GPU is opened or listed."""
 
 import os
 import sys
@@ -70,7 +70,7 @@ class CudaSession:
         self._support = SupportKernels(self._cuda, self._stream, device, binary)
 
     def limit_memory(self, most_bytes: int) -> None:
-        """A kernel allocates nothing."""
+        """Do nothing: kernels of a GPU allocate nothing."""
 
     def load(
         self,
@@ -125,7 +125,7 @@ class CudaSession:
         return self._support.copies(size, sets)
 
     def settle(self) -> None:
-        """Nothing runs beside it."""
+        """Do nothing: nothing else runs in this process."""
 
     def residue(self) -> str | None:
         return None
@@ -152,7 +152,7 @@ class CudaSession:
             self._cuda.runtime.deviceSynchronize()
 
     def _warm(self, calls: Sequence[Callable[[], object]]) -> None:
-        """Libraries choose kernels and allocate workspaces on the first calls, which must not be captured."""
+        """Call each function before the capture: libraries choose kernels and allocate workspaces on first calls."""
         torch = sys.modules.get("torch")
         for call in [*calls[:3], *calls]:
             if torch is not None and torch.cuda.is_initialized():
@@ -178,7 +178,7 @@ class CudaDriver:
         return with_measured_copies(found, folder)
 
     def look(self) -> tuple[list[Device], str | None]:
-        """The GPUs that can be used here, and what keeps others, or any, from being used, if anything does."""
+        """Return the usable GPUs, and the reason why others, or all, cannot be used, if any."""
         if find_spec("cupy") is None:
             return [], "CuPy is not installed: install kernel-evo with the extra `cuda12` or `cuda13`"
         if not driver_installed():

@@ -62,7 +62,7 @@ class GraphTimer:
 
     @staticmethod
     def _rounded(calls: int, sets: int) -> int:
-        """Every set is called equally often."""
+        """Round the number of calls so that each set is called equally often."""
         return math.ceil(calls / sets) * sets
 
     def _capture(self) -> None:

@@ -1,4 +1,4 @@
-"""What counts how a kernel uses a device: one launch on the searched problem, in a process of its own."""
+"""Profilers: count how a kernel uses a device, in one launch on the searched problem, in a process of its own."""
 
 from typing import Protocol
 
@@ -7,7 +7,7 @@ from workers.backends.sanitizer import Subject
 
 
 class Profiler(Protocol):
-    """Whoever implements this never raises for a bad candidate, nor for a tool that is absent: both are told.
+    """Contract: failures of a candidate and missing tools are results, never exceptions.
 
     Raises:
         GaveUp: the job was interrupted.

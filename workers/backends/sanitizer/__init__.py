@@ -1,4 +1,4 @@
-"""Tools that watch a candidate do what it should not: each runs it once, apart, on a small case."""
+"""Sanitizers: tools that detect forbidden behaviour of a candidate, in a process of their own."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from workers.system.interruption import Interruption
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """One case of a candidate, ready to be called, or to be built anew and called.
+    """One case of a candidate, ready to be called, or to be rebuilt and called.
 
     Attributes:
         unit: the source rendered for this case's problem, with all it takes to compile it.
@@ -32,12 +32,12 @@ class Subject:
 
 
 class Sanitizer(Protocol):
-    """Whoever implements this never raises for a bad candidate, nor for a tool that is absent: both are findings.
+    """Contract: failures of a candidate and missing tools are findings, never exceptions.
 
     Raises:
         GaveUp: the job was interrupted.
     """
 
     def examine(self, subject: Subject, *, timeout_s: float) -> Sequence[Sanitized]:
-        """One result for each tool, in a fixed order."""
+        """Return one result per tool, in a fixed order."""
         ...
