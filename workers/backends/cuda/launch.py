@@ -1,4 +1,4 @@
-"""Starting a kernel through the driver, which alone knows programmatic dependent launch; and what its errors mean."""
+"""Launches kernels through the driver, which supports programmatic dependent launch, and translates its errors."""
 
 import ctypes
 from collections.abc import Iterator, Sequence
@@ -88,7 +88,7 @@ class BoundKernel:
 
 
 def translated(status: int, text: str) -> Exception:
-    """The exception a CUDA error stands for."""
+    """Return the exception for a CUDA error."""
     if status == OUT_OF_MEMORY:
         return MemoryError(text)
     return (DeviceLostError if status in STICKY else LaunchError)(text)
@@ -96,7 +96,7 @@ def translated(status: int, text: str) -> Exception:
 
 @contextmanager
 def cuda_errors() -> Iterator[None]:
-    """CuPy's errors as the ones of `workers.backends`."""
+    """Raise CuPy's errors as those of `workers.backends`."""
     try:
         yield
     except RuntimeError as error:
@@ -114,7 +114,7 @@ def error_name(status: int) -> str:
 
 
 def static_shared_bytes(function: int) -> int:
-    """What a loaded kernel takes of shared memory before any is asked for at its launch."""
+    """Return the static shared memory of a loaded kernel, in bytes."""
     size = ctypes.c_int()
     status = library().cuFuncGetAttribute(ctypes.byref(size), _SHARED_SIZE_BYTES, ctypes.c_void_p(function))
     if status:
@@ -138,7 +138,7 @@ def _encoded(tensor_map: TensorMap, pointers: dict[str, int]) -> Any:
 
 
 def driver_installed() -> bool:
-    """Whether there is a driver at all; asking opens nothing."""
+    """Return True if a driver is installed; opens no device."""
     try:
         library()
     except OSError:
@@ -148,5 +148,5 @@ def driver_installed() -> bool:
 
 @lru_cache(maxsize=1)
 def library() -> Any:
-    """The driver's own interface."""
+    """Return the driver's interface."""
     return ctypes.CDLL("libcuda.so.1")

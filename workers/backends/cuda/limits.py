@@ -1,4 +1,4 @@
-"""What a GPU is asked when it is discovered; `evo.device.gpu` says what the answers mean."""
+"""Attributes that are read when a GPU is discovered; `evo.device.gpu` interprets them."""
 
 from collections.abc import Mapping
 

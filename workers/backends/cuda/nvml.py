@@ -1,4 +1,4 @@
-"""What NVIDIA's management library says of a GPU: clocks, temperature, throttling, who else uses it.
+"""Facts about a GPU from NVIDIA's management library: clocks, temperature, throttling, other users.
 
 Opens no CUDA context. Everything here is a fact to record; where the library is absent there are none.
 """
@@ -21,7 +21,7 @@ measured copy, and what tools watch."""
 
 
 def facts(uuid: str) -> Mapping[str, str]:
-    """Of the GPU with this UUID at this moment; empty when NVML does not answer."""
+    """Return the present facts of the GPU with this UUID; empty if NVML does not answer."""
     nvml, handle = _handle(uuid)
     if handle is None:
         return {}
@@ -37,7 +37,7 @@ def facts(uuid: str) -> Mapping[str, str]:
 
 
 def strangers(uuid: str) -> tuple[str, ...]:
-    """Other programs that compute on this GPU, as ``process 123 (python)``, and so disturb what is timed on it."""
+    """Return other programs that compute on this GPU, e.g. ``process 123 (python)``: they disturb timing."""
     nvml, handle = _handle(uuid)
     return () if handle is None else tuple(_strangers(nvml, handle))
 
@@ -74,7 +74,7 @@ def _is_of_ours(module: str) -> bool:
 
 
 def _try(function: Any, *arguments: Any) -> Any:
-    """What a query returns; None where this GPU or driver does not answer it."""
+    """Return the result of a query; None if this GPU or driver does not support it."""
     import pynvml
 
     try:
@@ -90,7 +90,7 @@ def _handle(uuid: str) -> tuple[Any, Any]:
 
 @lru_cache(maxsize=1)
 def _library() -> Any:
-    """Opened once in a process, which takes longer than all questions together; it ends with the process."""
+    """Open the library, once per process: opening takes longer than all queries together."""
     try:
         import pynvml as nvml
 

@@ -1,4 +1,4 @@
-"""CUDA sources to cubins for a named architecture, on any machine: no GPU and no driver take part."""
+"""Compiles CUDA sources to cubins for a named architecture, without a GPU or driver."""
 
 import contextlib
 import json
@@ -59,7 +59,7 @@ _COMPILED = re.compile(r"Compiling entry function '([^']+)'")
 
 
 class NoNvrtcError(EvoError, FileNotFoundError):
-    """This machine has no CUDA compiler that works for what was asked."""
+    """This machine has no CUDA compiler that works for the request."""
 
 
 class NvrtcCompiler:
@@ -84,7 +84,7 @@ class NvrtcCompiler:
 
     @cached_property
     def toolkit(self) -> tuple[int, int]:
-        """The CUDA version it belongs to."""
+        """The CUDA version of the compiler."""
         return self._nvrtc.version
 
     @cached_property
@@ -161,7 +161,7 @@ class NvrtcCompiler:
 
     @contextlib.contextmanager
     def _process(self, *, anew: bool) -> Iterator["_Process"]:
-        """An idle process or a new one; a broken one is not used again."""
+        """Return an idle process or a new one; broken ones are not reused."""
         try:
             process = _Process() if anew else self._idle.get_nowait()
         except queue.Empty:
@@ -228,7 +228,7 @@ class _Process:
             return "closed its pipes"
 
     def close(self) -> None:
-        """End the process; it cannot be asked again."""
+        """End the process."""
         self.works = False
         self._end()
 
@@ -246,7 +246,7 @@ def _end(popen: "subprocess.Popen[str]") -> None:
 
 
 def failures(compiler: NvrtcCompiler, architectures: Iterable[str]) -> dict[str, str]:
-    """Why a small kernel, with a header of the toolkit, does not compile for some architectures; by architecture."""
+    """Return, by architecture, why a small kernel with a header of the toolkit does not compile for it."""
     found: dict[str, str] = {}
     for architecture in architectures:
         unit = Unit(source=_TRIAL, architecture=architecture, entry="trial", language="cuda")
@@ -261,7 +261,7 @@ def failures(compiler: NvrtcCompiler, architectures: Iterable[str]) -> dict[str,
 
 
 def _way_out(log: str) -> str:
-    """What to do about a compiler that does not compile even a small kernel."""
+    """Return how to repair a compiler that does not compile even a small kernel."""
     first = log.strip().partition("\n")[0]
     if "builtin" in log:
         return f"{first}; reinstall the package that brings NVRTC, so that its two libraries are of one version"
@@ -271,7 +271,7 @@ def _way_out(log: str) -> str:
 
 
 def default_flags(toolkit: tuple[int, int]) -> tuple[str, ...]:
-    """Ours, before a family's own."""
+    """Return our flags, which precede those of a family."""
     return (*DEFAULT_FLAGS, "--no-cache") if toolkit >= _CACHING_SINCE else DEFAULT_FLAGS
 
 
@@ -316,7 +316,7 @@ def _threads(launch: Launch | None) -> int:
 def _hard_limits(
     resources: Resources, launch: Launch | None, limits: Mapping[str, float]
 ) -> Iterator[tuple[str, float, float]]:
-    """(resource, used, limit) that makes a launch fail; `workers.build.launch_checks` checks the other limits."""
+    """Yield (resource, used, limit) of limits that make a launch fail; see also `workers.build.launch_checks`."""
     unlimited = float("inf")
     threads = _threads(launch)
     yield "shared_memory_bytes", resources.shared_memory_bytes or 0, limits.get("shared_memory_bytes", unlimited)

@@ -28,7 +28,7 @@ _BUILT_IN_HEADER = "__nv_nvrtc_builtin_header.h"
 
 
 class NvrtcMissingError(OSError):
-    """NVRTC is not installed here."""
+    """NVRTC is not installed on this machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ class Nvrtc:
 
     @property
     def architectures(self) -> tuple[int, ...]:
-        """Compute capabilities it compiles for, e.g. 90."""
+        """Return the compute capabilities that it compiles for, e.g. 90."""
         count = ctypes.c_int()
         self._check(self._library.nvrtcGetNumSupportedArchs(ctypes.byref(count)))
         values = (ctypes.c_int * count.value)()
@@ -155,7 +155,7 @@ def _load_builtins(library: Any, folder: Path) -> bool:
 
 
 def installed() -> bool:
-    """Whether it is there; one that came with a Python package is not loaded for this, which takes 90 MB."""
+    """Return True if NVRTC is installed; a library in a Python package is not loaded for this (90 MB)."""
     try:
         return any(in_wheels("lib", "libnvrtc.so.*")) or bool(_load())
     except NvrtcMissingError:
@@ -179,7 +179,7 @@ def _answer(nvrtc: Nvrtc, asked: Any) -> dict[str, object]:
 
 
 def _without_times(log: str) -> str:
-    """Equal compilations shall have equal logs."""
+    """Remove times from a log, so that equal compilations have equal logs."""
     return re.sub(r"^.*Compile time = .*\n?", "", log, flags=re.MULTILINE).strip()
 
 

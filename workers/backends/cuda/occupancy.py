@@ -16,7 +16,7 @@ _WARP = 32
 
 
 def blocks_per_sm(registers: int, shared_memory_bytes: int, threads: int, limits: Mapping[str, float]) -> int:
-    """Blocks of one kernel a multiprocessor holds at once; 0 when not even one fits.
+    """Return how many blocks of a kernel a multiprocessor holds at once; 0 if none fits.
 
     A warp's registers lie in one partition, so what registers allow is as many warps as fit into one, times four.
 
@@ -58,6 +58,6 @@ def _registers_of_warp(registers: int) -> int:
 
 
 def occupancy(registers: int, shared_memory_bytes: int, threads: int, limits: Mapping[str, float]) -> float:
-    """Resident warps as a share of what the multiprocessor can hold, 0 to 1."""
+    """Return resident warps as a share of the multiprocessor's limit, 0 to 1."""
     resident = blocks_per_sm(registers, shared_memory_bytes, threads, limits) * -(-threads // _WARP)
     return resident / (limits.get("max_threads_per_sm", 2048) / _WARP)

@@ -1,4 +1,4 @@
-"""CUDA kernels under Nsight Compute: the hardware's own counters, one launch replayed as often as they need."""
+"""Profiles CUDA kernels with Nsight Compute: hardware counters of one launch, which is replayed."""
 
 import csv
 import re
@@ -65,7 +65,7 @@ class NcuProfiler:
 
 
 def read(log: str) -> Profiled:
-    """The figures of the last kernel in a raw page: a line of names, one of units, one for each launch."""
+    """Return the figures of the last kernel in a raw page: lines of names, units, and one per launch."""
     if _NO_PERMISSION in log:
         return Profiled(tool=TOOL, skipped=f"this user may not read the GPU's counters ({_NO_PERMISSION})")
     begin = log.find('"ID",')
@@ -81,7 +81,7 @@ def read(log: str) -> Profiled:
 
 
 def value_of(metric: Metric, page: Mapping[str, str]) -> float | None:
-    """In our unit; None where the page lacks it, or where a rate is of instructions that were never issued."""
+    """Return a value in our unit; None if the page lacks it, or for rates of instructions never issued."""
     found = [number for name in metric.names if (number := _number(page.get(name))) is not None]
     if metric.alternatives:
         found = [number for number in found if number > 0]

@@ -1,4 +1,4 @@
-"""CUDA kernels under compute-sanitizer: out of bounds, races on shared memory, uninitialised reads, bad barriers."""
+"""Runs CUDA kernels under compute-sanitizer: out-of-bounds accesses, races, uninitialised reads, bad barriers."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -62,7 +62,7 @@ class CudaSanitizer:
 
 
 def read(tool: str, log: str) -> Sanitized:
-    """What a run's log says; one that ended before the kernel was launched, and found nothing, did not run."""
+    """Return the findings of a log; a run without findings that ended before the launch did not run."""
     texts = [match["text"] for match in _SAID.finditer(log)]
     if own := next((text for text in texts if _OWN_FAULT.match(text)), None):
         return Sanitized(tool=tool, skipped=own)

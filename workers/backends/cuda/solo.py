@@ -1,4 +1,4 @@
-"""One CUDA kernel alone in a process, for tools that watch it: ``python -m workers.backends.cuda.solo PLAN``.
+"""Runs one CUDA kernel alone in a process, for tools: ``python -m workers.backends.cuda.solo PLAN``.
 
 Nothing but the driver is loaded, so that a tool sees the candidate's launches and no others. Every argument is a plain
 allocation of exactly its own size, and only inputs are ever written: a tool can then tell what is out of bounds, and
@@ -27,7 +27,7 @@ _DEFAULT_SHARED_BYTES = 48 << 10
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What is launched.
+    """Kernel, launch and arguments.
 
     Attributes:
         inputs: a folder with the bytes of each input, ``NAME.bin``.
@@ -43,7 +43,7 @@ PLANS: TypeAdapter[Plan] = TypeAdapter(Plan)
 
 
 class Failed(Exception):
-    """A call of the driver was refused."""
+    """A call of the driver failed."""
 
 
 def run(plan: Plan) -> None:

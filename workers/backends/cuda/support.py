@@ -1,4 +1,4 @@
-"""The CUDA device's own kernels (`support.cu`): what is timed beside a candidate, and what looks after its buffers."""
+"""Our kernels for CUDA devices (`support.cu`): the anchor, copies, and checks of buffers."""
 
 import math
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ _COPY_BYTES = 4 * 256 * 16
 
 
 class SupportKernels:
-    """Loaded on one GPU; they run on `stream`.
+    """Our kernels, loaded on one GPU; they run on `stream`.
 
     Args:
         cuda: CuPy's ``cuda``.
@@ -46,7 +46,7 @@ class SupportKernels:
         self._references: dict[int, tuple[NDArray[np.float64], GuardedBuffer]] = {}
 
     def anchor(self) -> Timer:
-        """A fixed amount of arithmetic on every multiprocessor."""
+        """Run a fixed amount of arithmetic on every multiprocessor."""
         counter = self._counters.argument
         return self._timer(self._bound("anchor", self._limits["sm_count"], counter, sum=self._counters.pointer))
 
@@ -54,7 +54,7 @@ class SupportKernels:
         return self._timer(self._bound("empty", 1, threads=32))
 
     def copies(self, size: int, sets: int = 1) -> list[Timer]:
-        """Copies of `size` bytes, a multiple of 16, between pairs of buffers: by a kernel and by the driver."""
+        """Return copies of `size` bytes, a multiple of 16, between pairs of buffers: by a kernel and by the driver."""
         source, target = (Argument(name=name, role="output", dtype="uint8", shape=(size,)) for name in ("from", "to"))
         count = Argument(name="count", role="scalar", dtype="int64", value=size // 16)
         runtime = self._cuda.runtime
@@ -68,7 +68,7 @@ class SupportKernels:
         return [GraphTimer(self._cuda, self._stream, calls, keep=held) for calls in (by_kernel, by_driver)]
 
     def checksums(self, spans: Sequence[Span]) -> list[int]:
-        """One for each span of memory; all are asked for before any is waited for."""
+        """Return one checksum per span of memory; all are started before the first wait."""
         self._clear()
         for place, (pointer, size) in enumerate(spans):
             data = Argument(name="bytes", role="input", dtype="uint8", shape=(size,))
@@ -78,7 +78,7 @@ class SupportKernels:
         return [int(each) for each in self._counted()[: len(spans)]]
 
     def distance(self, buffer: GuardedBuffer, reference: NDArray[np.float64]) -> Distance:
-        """Of an output of one of the dtypes that support.cu knows."""
+        """Return the distance of an output whose dtype support.cu supports."""
         right, elements = self._reference(reference), buffer.argument.elements
         found = replace(buffer.argument, name="found")  # whatever a family calls it: `sum` is the counters'
         count = Argument(name="count", role="scalar", dtype="int64", value=elements)
@@ -112,11 +112,11 @@ class SupportKernels:
 
     @property
     def _plenty(self) -> int:
-        """Blocks that busy every multiprocessor."""
+        """Return a number of blocks that occupies every multiprocessor."""
         return self._limits["sm_count"] * 8
 
     def _reference(self, values: NDArray[np.float64]) -> GuardedBuffer:
-        """On the device, copied once: the same few are compared with again and again."""
+        """Return a reference on the device, copied once: the same few are compared repeatedly."""
         if id(values) not in self._references:
             argument = Argument(name="reference", role="input", dtype="float64", shape=values.shape)
             with cuda_errors():
@@ -147,7 +147,7 @@ class SupportKernels:
 
 
 def support_binary(compiler: NvrtcCompiler, architecture: str, folder: Path) -> bytes:
-    """support.cu, compiled once for each architecture and kept in `folder`.
+    """Return support.cu, compiled once per architecture and kept in `folder`.
 
     Raises:
         CudaUnusableError: it does not compile.
@@ -164,7 +164,7 @@ def support_binary(compiler: NvrtcCompiler, architecture: str, folder: Path) -> 
 
 
 def checksum(values: NDArray[np.uint8]) -> int:
-    """What `checksum` of support.cu computes, here on the host."""
+    """Return what `checksum` of support.cu computes, on the host."""
     keys = np.arange(values.size, dtype=np.uint64) * np.uint64(256) + values + np.uint64(1)
     keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

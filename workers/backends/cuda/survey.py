@@ -1,4 +1,4 @@
-"""Which GPUs there are. Run as a program it prints them as JSON: the daemon must never hold a CUDA context."""
+"""Lists the GPUs. As a program it prints them as JSON: the daemon must never hold a CUDA context."""
 
 import json
 import subprocess
@@ -18,7 +18,7 @@ class CudaUnusableError(DeviceUnfitError):
 
 
 def surveyed(toolkit: tuple[int, int]) -> dict[str, Any]:
-    """What `survey` finds in a process of its own; one that fails is an obstacle as well."""
+    """Run `survey` in a process of its own; a failure is an obstacle as well."""
     command = [sys.executable, "-m", "workers.backends.cuda.survey", *map(str, toolkit)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
@@ -32,7 +32,7 @@ def surveyed(toolkit: tuple[int, int]) -> dict[str, Any]:
 
 
 def survey(toolkit: tuple[int, int]) -> dict[str, Any]:
-    """The ``gpus`` that can be used, and the ``obstacle`` to using all there are, or None.
+    """Return the usable ``gpus``, and the ``obstacle`` for the others, or None.
 
     Args:
         toolkit: whose binaries the driver is to load.
@@ -60,7 +60,7 @@ def _none(obstacle: str) -> dict[str, Any]:
 
 
 def index_of(uuid: str) -> int:
-    """The driver's present number of a GPU.
+    """Return the driver's present number of a GPU.
 
     Raises:
         CudaUnusableError: it is not there, or not among those that answer.
@@ -115,7 +115,7 @@ def _obstacle(runtime: Any, toolkit: tuple[int, int]) -> str | None:
 
 
 def _version(number: int) -> str:
-    """E.g. 12.2 for 12020."""
+    """Return a version number as text, e.g. 12.2 for 12020."""
     return f"{number // 1000}.{number % 1000 // 10}"
 
 

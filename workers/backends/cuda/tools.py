@@ -1,4 +1,4 @@
-"""NVIDIA's tools around one kernel: where they are, and how a candidate is run below them."""
+"""NVIDIA's tools: finds them, and runs a candidate under them."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ _USUAL = ("/usr/local/cuda",)
 
 
 def find_tool(name: str) -> Path | None:
-    """A tool of the CUDA toolkit, on the path or where toolkits are installed; None where there is none."""
+    """Return a tool of the CUDA toolkit, from the path or from installed toolkits; None if there is none."""
     found = (shutil.which(name, path=place) for place in _places())
     return next((Path(each) for each in found if each is not None), None)
 
@@ -30,7 +30,7 @@ def _places() -> Iterator[str]:
 def watched(
     command: Sequence[str], subject: Subject, folder: Path, *, launches: int, timeout_s: float
 ) -> tuple[int | None, str]:
-    """Run a candidate's launches below a tool.
+    """Run a candidate's launches under a tool.
 
     Args:
         folder: for the plan of what to launch.
