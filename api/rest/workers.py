@@ -17,9 +17,12 @@ from db.engine.events import Events
 from db.queries import listing
 from db.queries.listing import WORKER_ORDERS, WorkerOrder
 from db.repositories.fleet import Fleet, clear, quarantine
+from evo.device import Device, kinds
+from evo.errors import InvalidInput
 from evo.messages.job import HeartbeatReply
 from evo.messages.view import Page, WorkerView
 from evo.text.limits import refuse_unaddressable
+from evo.text.suggestion import unknown
 
 router = rest_router("/workers", tag="workers")
 
@@ -39,6 +42,7 @@ def register_worker(worker_id: WorkerId, body: WorkerBody, service: ServiceDep) 
     check_figures("devices", body.devices)
     for number, device in enumerate(body.devices):
         refuse_unaddressable(f"devices.{number}.uuid", device.uuid)
+        _check_kind(f"devices.{number}.kind", device)
     service.conductor.register_worker(
         worker_id,
         name=body.name or _usual_name(body),
@@ -54,6 +58,13 @@ def _usual_name(body: WorkerBody) -> str:
     """Return the default name: a joined worker's is that of its token, otherwise the host's name."""
     who = caller()
     return who.name if who.token_id is not None and who.roles == {"worker"} else body.host
+
+
+def _check_kind(field: str, device: Device) -> None:
+    """Refuse a device kind that this service does not know: every search would stumble over such a device."""
+    if device.kind not in kinds():
+        known = unknown(device.kind, kinds(), "device kinds")
+        raise InvalidInput(field, f"{known}; install the package that adds it where the service runs")
 
 
 @router.get("")

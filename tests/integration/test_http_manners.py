@@ -165,3 +165,13 @@ def test_long_secrets_are_not_cached(rest: Local) -> None:
     assert gate.by_token("x" * 201) is None
     assert gate.by_session("x" * 201) is None
     assert not gate._known
+
+
+def test_device_of_an_unknown_kind_is_refused_with_the_known_ones(rest: Local) -> None:
+    """A stored device of a kind that the service lacks would fail every search that looks for a device."""
+    device = {"kind": "tpu", "model": "v5", "architecture": "v5", "uuid": "tpu-0"}
+    body = {"host": "here", "name": "w2", "devices": [device]}
+    refused = rest.http.put("/workers/w2", json=body)
+    assert (refused.status_code, refused.json()["field"]) == (422, "devices.0.kind"), refused.text
+    assert "there is no `tpu`" in refused.json()["detail"]
+    assert rest.submit()["state"] == "running"
