@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from evo.client import Client
     from evo.messages.view import ChampionView
 
+Why = Annotated[
+    str | None,
+    typer.Option("--reason", help="Why; kept with the champion. Asked for on a terminal where it is left out."),
+]
 ChampionId = Annotated[
     int, typer.Argument(min=1, metavar="CHAMPION", help="Number, as `kernel-evo champion show` lists.")
 ]
@@ -148,9 +152,7 @@ def export(
 def rollback(
     champion: ChampionId,
     *,
-    reason: Annotated[
-        str | None, typer.Option(help="Why; kept with the champion. Asked for on a terminal where it is left out.")
-    ] = None,
+    reason: Why = None,
     url: Url = None,
     token: Token = None,
     db: Db = None,
@@ -177,9 +179,7 @@ def rollback(
 def restore(
     champion: ChampionId,
     *,
-    reason: Annotated[
-        str | None, typer.Option(help="Why; kept with the champion. Asked for on a terminal where it is left out.")
-    ] = None,
+    reason: Why = None,
     url: Url = None,
     token: Token = None,
     db: Db = None,
