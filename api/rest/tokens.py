@@ -67,8 +67,9 @@ class JoinBody(Body):
 @allow("admin")
 def list_tokens(service: ServiceDep) -> Page[TokenView]:
     """Return every token, the newest first, refused ones included. Secrets are never shown again."""
+    now = service.conductor.clock()
     with service.database.read() as session:
-        return Page(items=tuple(token_view(row, service.gate.used_at(row)) for row in Tokens(session).all()))
+        return Page(items=tuple(token_view(row, now, service.gate.used_at(row)) for row in Tokens(session).all()))
 
 
 @router.post("/tokens", status_code=201)
@@ -91,11 +92,10 @@ def create_join_token(body: JoinTokenBody, service: ServiceDep) -> IssuedToken:
 @allow("admin")
 def rotate_token(token_id: Name, body: RotationBody, service: ServiceDep) -> IssuedToken:
     """Create a token with the same rights; the old one is refused after `grace_s` seconds."""
+    now = service.conductor.clock()
     with service.database.write() as session:
-        secret, row = Tokens(session).rotate(
-            token_id, by=caller().name, grace=timedelta(seconds=body.grace_s), now=service.conductor.clock()
-        )
-        issued = IssuedToken(secret=secret, token=token_view(row))
+        secret, row = Tokens(session).rotate(token_id, by=caller().name, grace=timedelta(seconds=body.grace_s), now=now)
+        issued = IssuedToken(secret=secret, token=token_view(row, now))
     service.gate.forget()
     return issued
 
@@ -111,7 +111,7 @@ def revoke_token(token_id: Name, service: ServiceDep) -> TokenView:
             raise Conflict(
                 "this is the last token of an administrator, and no user could create another: create one first"
             )
-        view = token_view(tokens.revoke(token_id, now))
+        view = token_view(tokens.revoke(token_id, now), now)
     service.gate.forget()
     return view
 
@@ -127,12 +127,13 @@ async def join(body: JoinBody, service: ServiceDep) -> IssuedToken:
 
 
 def _admit(service: Service, body: JoinBody, who: Caller) -> IssuedToken:
+    now = service.conductor.clock()
     with service.database.write() as session:
         tokens = Tokens(session)
         given = tokens.token(who.token_id or "")
         _spare_connected(service, session, given, body.worker_id)
-        secret, row = tokens.admit(given, worker_id=body.worker_id, name=body.name, now=service.conductor.clock())
-        issued = IssuedToken(secret=secret, token=token_view(row))
+        secret, row = tokens.admit(given, worker_id=body.worker_id, name=body.name, now=now)
+        issued = IssuedToken(secret=secret, token=token_view(row, now))
     service.gate.forget()
     return issued
 
@@ -165,7 +166,7 @@ def _issued(
     terms = Terms(name=name, roles=roles, worker_id=worker_id, join=join, expires_at=_expiry(now, expires_in_s))
     with service.database.write() as session:
         secret, row = Tokens(session).issue(terms, by=caller().name, now=now)
-        issued = IssuedToken(secret=secret, token=token_view(row))
+        issued = IssuedToken(secret=secret, token=token_view(row, now))
     service.gate.forget()
     return issued
 
@@ -174,7 +175,7 @@ def _expiry(now: datetime, in_s: float | None) -> datetime | None:
     return None if in_s is None else now + timedelta(seconds=in_s)
 
 
-def token_view(row: TokenRow, last_used_at: datetime | None = None) -> TokenView:
+def token_view(row: TokenRow, now: datetime, last_used_at: datetime | None = None) -> TokenView:
     return TokenView(
         id=row.id,
         name=row.name,
@@ -184,6 +185,7 @@ def token_view(row: TokenRow, last_used_at: datetime | None = None) -> TokenView
         created_at=row.created_at,
         created_by=row.created_by,
         expires_at=row.expires_at,
+        expired=row.expires_at is not None and row.expires_at <= now,
         last_used_at=last_used_at or row.last_used_at,
         revoked_at=row.revoked_at,
     )

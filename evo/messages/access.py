@@ -36,6 +36,7 @@ class TokenView:
     Attributes:
         join: True for a token that can only be exchanged once for a worker's token.
         worker_id: the only worker it may act for; a worker's token without one is bound on first use.
+        expired: True if `expires_at` has passed by the service's clock.
         last_used_at: precise to a minute.
         revoked_at: when it became invalid: revoked, rotated or, if `join`, used.
     """
@@ -48,6 +49,7 @@ class TokenView:
     created_at: datetime
     created_by: str
     expires_at: datetime | None = None
+    expired: bool = False
     last_used_at: datetime | None = None
     revoked_at: datetime | None = None
 

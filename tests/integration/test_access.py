@@ -204,6 +204,19 @@ def test_rotated_revoked_and_expired_tokens_are_refused(house: House) -> None:
         house.service.app.state.service.gate.forget()
 
 
+def test_expired_tokens_are_marked_by_the_clock_of_the_service(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    token_id = house.token("viewer", expires_in_s=1000).split("_")[1]
+
+    def expired() -> bool:
+        return {each["id"]: each for each in house.admin.get(f"{API}/tokens").json()["items"]}[token_id]["expired"]
+
+    assert expired() is False
+    conductor = house.service.app.state.service.conductor
+    now = conductor.clock
+    monkeypatch.setattr(conductor, "clock", lambda: now() + timedelta(seconds=1001))
+    assert expired() is True
+
+
 @pytest.mark.parametrize("secret", ["", "nonsense", "kev_0123456789ab_" + "x" * 43, "ключ", "kev_" + "0" * 500])
 def test_other_text_is_no_token(house: House, secret: str) -> None:
     client = house.service.client(address=f"10.0.0.{len(secret) % 200}")

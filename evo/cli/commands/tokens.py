@@ -169,10 +169,6 @@ def _until(token: "TokenView") -> str:
 
 
 def _state(token: "TokenView") -> str:
-    from datetime import UTC, datetime
-
     if token.revoked_at is not None:
         return "used" if token.join and token.last_used_at else "revoked"
-    if token.expires_at is None:
-        return "valid"
-    return f"valid{_until(token)}" if token.expires_at > datetime.now(UTC) else "expired"
+    return "expired" if token.expired else f"valid{_until(token)}"
