@@ -1,6 +1,7 @@
 """Suggest a valid expression for text written in the syntax of C, SQL or full Python."""
 
 import ast
+import functools
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -164,8 +165,6 @@ class _Translator(ast.NodeTransformer):
                 return ast.BoolOp(op=ast.Or(), values=[node.left, node.right])
             case ast.BitXor() if _logical(node.left) and _logical(node.right):
                 return ast.Compare(left=node.left, ops=[ast.NotEq()], comparators=[node.right])
-            case ast.BitXor():
-                return ast.BinOp(left=node.left, op=ast.Pow(), right=node.right)
             case ast.BitAnd() if (mask := _mask(node.right)) is not None:
                 return ast.BinOp(left=node.left, op=ast.Mod(), right=ast.Constant(value=mask + 1))
             case ast.LShift():
@@ -187,6 +186,8 @@ class _Translator(ast.NodeTransformer):
             return self.visit(flattened)
         base, right = _without_lowest_bit(node.left), node.comparators[0]
         zero = isinstance(right, ast.Constant) and right.value == 0 and not isinstance(right.value, bool)
+        if (inverted := _without_root(node)) is not None:
+            return self.visit(inverted)
         if base is not None and zero and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq | ast.NotEq):
             return _power_of_two(self.visit(base), node.ops[0])
         self.generic_visit(node)
@@ -208,6 +209,10 @@ class _Translator(ast.NodeTransformer):
                 return ast.BinOp(left=left, op=ast.FloorDiv(), right=right)
             case "pow", [base, exponent]:
                 return ast.BinOp(left=base, op=ast.Pow(), right=exponent)
+            case "sum", [ast.List(elts=[first, *others]) | ast.Tuple(elts=[first, *others])]:
+                return functools.reduce(
+                    lambda left, right: ast.BinOp(left=left, op=ast.Add(), right=right), others, first
+                )
             case "min" | "max", [ast.List(elts=values) | ast.Tuple(elts=values)]:
                 node.args = values
             case "int" | "float" | "bool", [value]:
@@ -254,6 +259,38 @@ def _power_of_two(base: ast.expr, op: ast.cmpop) -> ast.expr:
     power = ast.BinOp(left=ast.Constant(value=2), op=ast.Pow(), right=ast.Constant(value=_POWER))
     remainder = ast.BinOp(left=power, op=ast.Mod(), right=base)
     return ast.Compare(left=remainder, ops=[op], comparators=[ast.Constant(value=0)])
+
+
+def _without_root(node: ast.Compare) -> ast.expr | None:
+    """``log2(a) <= 7`` as ``a <= 128``, ``sqrt(a) < 9`` as ``a < 81``, ``log2(a) % 1 == 0`` as a power of two."""
+    if len(node.ops) != 1:
+        return None
+    op, left, right = node.ops[0], node.left, node.comparators[0]
+    match left, right:
+        case ast.BinOp(left=ast.Call() as call, op=ast.Mod(), right=ast.Constant(value=1)), ast.Constant(value=0):
+            base = _argument(call, "log2")
+            return None if base is None or not isinstance(op, ast.Eq | ast.NotEq) else _power_of_two(base, op)
+        case ast.Call() as call, ast.Constant() as bound if (inverse := _inverse(call, bound)) is not None:
+            return ast.Compare(left=call.args[0], ops=[op], comparators=[inverse])
+        case ast.Constant() as bound, ast.Call() as call if (inverse := _inverse(call, bound)) is not None:
+            return ast.Compare(left=inverse, ops=[op], comparators=[call.args[0]])
+    return None
+
+
+def _inverse(call: ast.Call, bound: ast.Constant) -> ast.Constant | None:
+    """The bound of the argument that corresponds to this bound of ``log2`` or ``sqrt``."""
+    value = bound.value
+    if type(value) is not int or not 0 <= value < 62:
+        return None
+    if _argument(call, "log2") is not None:
+        return ast.Constant(value=1 << value)
+    return ast.Constant(value=value * value) if _argument(call, "sqrt") is not None else None
+
+
+def _argument(call: ast.Call, function: str) -> ast.expr | None:
+    """The argument, if this is a call of the named function with or without its module."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    return call.args[0] if name == function and len(call.args) == 1 and not call.keywords else None
 
 
 def _conjunction(node: ast.Compare) -> ast.expr | None:

@@ -42,9 +42,16 @@ def admit(node: ast.expr, field: str) -> None:
         case ast.Call():
             operands = _arguments(node, field)
         case _:
-            raise InvalidInput(field, f"`{ast.unparse(node)}` is not available in an expression: {available()}")
+            raise InvalidInput(field, f"`{ast.unparse(node)}` is not available in an expression: {_way_out(node)}")
     for operand in operands:
         admit(operand, field)
+
+
+def _way_out(node: ast.expr) -> str:
+    # A rewrite would have to guess: some people write `^` for a power, though it is exclusive or in C and Python.
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitXor):
+        return "write `a != b` for the exclusive or of two truth values, `a ** b` for a power"
+    return available()
 
 
 def check_depth(tree: ast.expr, field: str, depth_limit: int = MAX_DEPTH) -> None:

@@ -292,6 +292,11 @@ def test_expressions_survive_pickling() -> None:
         ("math.ceil(A / B) <= 3", "ceil_div(A, B) <= 3"),
         ("int(A / B) <= 3", "A // B <= 3"),
         ("pow(A, 2) < 9", "A ** 2 < 9"),
+        ("math.log2(A) <= 7", "A <= 128"),
+        ("7 >= log2(A)", "128 >= A"),
+        ("math.log2(A) % 1 == 0", "2 ** 30 % A == 0"),
+        ("math.sqrt(A) > 3", "A > 9"),
+        ("sum([A, B, 1]) < 9", "A + B + 1 < 9"),
     ],
 )
 def test_expression_of_another_language_is_refused_with_the_correct_one(written: str, meant: str) -> None:
@@ -301,7 +306,9 @@ def test_expression_of_another_language_is_refused_with_the_correct_one(written:
     Expression.parse(meant, "here").check_names(["A", "B"])
 
 
-@pytest.mark.parametrize("written", ["A &&", "f(A", "A ? B", "malloc(A)", "A @ B", "'", "[A for A in B]", "A := 1"])
+@pytest.mark.parametrize(
+    "written", ["A &&", "f(A", "A ? B", "malloc(A)", "A @ B", "'", "[A for A in B]", "A := 1", "A ^ B", "log2(A) <= B"]
+)
 def test_expression_that_cannot_be_rewritten_is_refused_with_the_alternatives(written: str) -> None:
     with pytest.raises(InvalidInput, match=r"^here: ") as raised:
         Expression.parse(written, "here")
