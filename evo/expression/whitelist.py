@@ -50,7 +50,7 @@ def admit(node: ast.expr, field: str) -> None:
 def _way_out(node: ast.expr) -> str:
     # A rewrite would have to guess: some people write `^` for a power, though it is exclusive or in C and Python.
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitXor):
-        return "write `a != b` for the exclusive or of two truth values, `a ** b` for a power"
+        return "the exclusive or of two truth values is `a != b`, a power `a ** b`"
     return available()
 
 
