@@ -9,6 +9,7 @@ import pytest
 
 from evo.device import Device
 from evo.export.bundle import Bundle
+from evo.trial import Config
 from templates.registry import find
 from tests.gpu.record import Recorder
 from tests.unit.views import CHAMPION, view
@@ -16,7 +17,8 @@ from tests.unit.views import CHAMPION, view
 pytestmark = pytest.mark.gpu
 
 FAMILY = Path(__file__).parent.parent / "data" / "families" / "faulty_cuda"
-PROBLEM, CONFIG = {"N": 1000}, {"FAULT": "none", "REPEAT": 1}
+PROBLEM: Config = {"N": 1000}
+CONFIG: Config = {"FAULT": "none", "REPEAT": 1}
 BY_CUPY = """
 import cupy as cp
 from kernel import Kernel
@@ -63,7 +65,7 @@ def folder(gpu: Device, tmp_path_factory: pytest.TempPathFactory) -> Path:
             champion=replace(CHAMPION, family="faulty_cuda", problem=PROBLEM, config=CONFIG),
             search=view(family="faulty_cuda", problem=PROBLEM, device=gpu),
             family=find(str(FAMILY)).family,
-            source=subject.source.encode(),
+            source=subject.unit.source.encode(),
             library=Path(subject.kernel.path).read_bytes(),
         )
         for name, content in bundle.files().items():
