@@ -22,7 +22,7 @@ from evo.errors import Conflict, InvalidInput, NotFound
 from evo.estimate.roofline import Roofline
 from evo.estimate.target import aimed_at, compared_with, known, shown_roofline
 from evo.family import Family
-from evo.family.problem import problem_key
+from evo.family.problem import distance, problem_key
 from evo.messages.view import WarmStartView
 from evo.promotion.policy import policy_from
 from evo.space import Space
@@ -220,7 +220,7 @@ def warm_starts(space: Space, search: SearchRow, family: Family, champions: Sequ
     search in a poor region.
     """
     here = [champion for champion in champions if champion.device_model == search.device.model]
-    nearest = sorted(here, key=lambda champion: (_distance(search, champion), -champion.id))
+    nearest = sorted(here, key=lambda champion: (_away(search, champion), -champion.id))
     configs = [champion.config for champion in nearest if champion.config in space][:MAX_WARM_STARTS]
     begun = family.begin(search.problem, aimed_at(search.device, search.objective))
     starts = completed(space, begun)
@@ -259,17 +259,6 @@ def unique(space: Space, configs: Iterable[Config]) -> list[Config]:
     return list({space.key(config): config for config in configs}.values())
 
 
-def _distance(search: SearchRow, champion: ChampionRow) -> float:
-    """Return the distance of two problems: doublings of each number, plus one for each other difference."""
-    away = float(search.objective != champion.objective)
-    for name, mine in search.problem.items():
-        theirs = champion.problem.get(name)
-        if _positive(mine) and _positive(theirs):
-            away += abs(math.log2(mine / theirs))  # type: ignore[operator]
-        else:
-            away += mine != theirs
-    return away
-
-
-def _positive(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+def _away(search: SearchRow, champion: ChampionRow) -> float:
+    """Return the distance of their problems; another objective counts as one more difference."""
+    return distance(search.problem, champion.problem) + (search.objective != champion.objective)

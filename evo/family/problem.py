@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 
 from evo.errors import InvalidInput
 from evo.expression.arithmetic import INTEGER_LIMIT
+from evo.family.lengths import lengths_of
 from evo.text.suggestion import unknown
 from evo.trial import Value
 
@@ -130,21 +131,46 @@ def problem_key(problem: Problem) -> str:
 def split_shapes(text: str) -> list[str]:
     """Return the problems that ``B=2,S=128,256`` stands for, one text per combination, each combination once, in order.
 
+    A range of lengths (``S=1..4096``) stands for some of them, as `lengths_of` describes.
+
     Raises:
-        InvalidInput: a value without a name before it, or more than `MOST_SHAPES` problems.
+        InvalidInput: a value without a name before it, a wrong range, or more than `MOST_SHAPES` problems.
     """
     values: list[list[str]] = []
     for piece in _pieces(text, "problem"):
         if "=" in piece:
-            values.append([piece])
+            values.append(_lengths(piece))
         elif values:
-            values[-1].append(f"{values[-1][0].partition('=')[0]}={piece}")
+            values[-1] += _lengths(f"{values[-1][0].partition('=')[0]}={piece}")
         else:
             raise InvalidInput("problem", f"`{piece}` is not of the form NAME=VALUE; write e.g. `A=1,B=2`")
     count = math.prod(map(len, values))
     if count > MOST_SHAPES:
         raise InvalidInput("problem", f"names {count} problems; accepted: {MOST_SHAPES} at most")
     return list(dict.fromkeys(",".join(chosen) for chosen in product(*values)))
+
+
+def _lengths(assignment: str) -> list[str]:
+    """Return ``S=1..64`` as an assignment for each length; another assignment stays as it is."""
+    name, _, value = assignment.partition("=")
+    lengths = lengths_of(value, f"problem.{name.strip()}")
+    return [assignment] if lengths is None else [f"{name.strip()}={length}" for length in lengths]
+
+
+def distance(one: Problem, other: Problem) -> float:
+    """Return the distance of two problems: doublings of each number, plus one for each other difference."""
+    away = 0.0
+    for name in [*one, *(name for name in other if name not in one)]:
+        mine, theirs = one.get(name), other.get(name)
+        if _positive(mine) and _positive(theirs):
+            away += abs(math.log2(mine / theirs))  # type: ignore[operator]
+        else:
+            away += mine != theirs
+    return away
+
+
+def _positive(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
 
 
 def split_assignments(text: str, what: str) -> dict[str, str]:

@@ -191,7 +191,7 @@ def test_unknown_option_is_invalid_input(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_search_needs_a_family(capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.main(["search"]) == Exit.WRONG_INPUT
-    assert "name a family, or a search to --resume" in " ".join(capsys.readouterr().err.split())
+    assert "name a family, a --suite, or a search to --resume" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,8 +28,9 @@ from evo.errors import InvalidInput
 from evo.text.limits import MOST
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+CONFIGS = 4
 MINUTES = 2.0
 """Budget of a search that names none."""
 
@@ -43,6 +44,8 @@ def register(app: typer.Typer) -> None:
             "kernel-evo search sdpa",
             "kernel-evo search sdpa --problem B=2,H=8,S=512,D=64 --minutes 10",
             "kernel-evo search sdpa --problem S=128,256,512,1024",
+            "kernel-evo search --suite zoo --minutes 60",
+            "kernel-evo search rmsnorm --suite ./model.toml --configs 2",
             "kernel-evo search ./my_kernel --trials 200 --strategy evolution --seed 7",
             "kernel-evo search softmax --minutes 60 --detach && kernel-evo searches",
             "kernel-evo search sdpa --max-cost 5 --cost-per-hour 0.68 --warm-start cache.json",
@@ -61,6 +64,20 @@ def search(
     ] = None,
     *,
     problem: Problems = "",
+    suite: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|FILE",
+            help="Search the problems of a suite (zoo, or a TOML file) together with one budget; with FAMILY only that "
+            "family's.",
+        ),
+    ] = None,
+    configs: Annotated[
+        int,
+        typer.Option(
+            min=1, max=64, metavar="K", help="Configs per family in a suite's small set; the report compares sizes."
+        ),
+    ] = CONFIGS,
     device: DeviceName = "auto",
     trials: Annotated[
         int | None,
@@ -187,7 +204,8 @@ def search(
     """Search a family's space for its fastest correct config, and promote it on evidence.
 
     Uses the service that already runs on the database, or runs one (with a worker on this machine) while it lasts.
-    Several shapes (`S=128,256`) are searched in turn, each with the whole budget, beginning with the champions before.
+    Several shapes (`S=128,256`, or a range: `S=1..4096`) are searched in turn, each with the whole budget, beginning
+    with the champions before. A suite's problems share the budget: the next slice goes where most gain is expected.
     With --json a search is one object, and several shapes are one list of such.
     Ctrl-C once stops the search, lets what runs finish and reports; twice cancels it.
     """
@@ -207,18 +225,20 @@ def search(
         again = [argument for argument in sys.argv[1:] if argument != "--detach"]
         place = LocalDatabase.to_begin(db) if resume is None else LocalDatabase.to_use(db)
         raise typer.Exit(background.detach(again, place, where.options, as_json=as_json))
+    if resume is not None and suite is not None:
+        raise InvalidInput("--suite", f"search {resume} has its own problem: leave --suite or --resume out")
     if resume is not None and family is not None:
         raise typer.BadParameter(f"search {resume} has its own: leave it out", param_hint="FAMILY")
     if resume is not None:
         raise typer.Exit(session.run(resume, where, stay=not detach, announce=announce, as_json=as_json, then=then))
-    if family is None:
-        raise typer.BadParameter("name a family, or a search to --resume", param_hint="FAMILY")
-    problems = split_shapes(problem)
+    if family is None and suite is None:
+        raise typer.BadParameter("name a family, a --suite, or a search to --resume", param_hint="FAMILY")
+    problems = [""] if suite is not None else split_shapes(problem)
+    if detach and suite is not None:
+        raise InvalidInput("--detach", "does not stay, and a suite's searches wait for each other: leave it out")
     if detach and len(problems) > 1:
         raise InvalidInput("--problem", "names several shapes, whose searches wait for each other: leave out --detach")
-    asked = Request.of(
-        family=family,
-        problem=problems[0],
+    terms: dict[str, Any] = dict(
         device=_estimating(device, target, threads=threads, ablate=ablate) if compile_only else device,
         objective=_objective(cache=cache, threads=threads, launch=launch, any_order=any_order, target=target),
         strategy=strategy,
@@ -233,10 +253,58 @@ def search(
         **({"from_default": True} if from_default else {}),
         **({} if warm_start is None else {"warm_start": read_warm_start(warm_start)}),
     )
+    if suite is not None:
+        refused = {
+            "--problem": problem != "",
+            "--warm-start": warm_start is not None,
+            "--ablate": ablate,
+            "--max-cost": max_cost is not None,
+            "--webhook": webhook is not None,
+            "--compile-only": compile_only,
+        }
+        _refuse_for_suites([option for option, given in refused.items() if given])
+        budget = {"trials": trials, "minutes": minutes, "stagnation": stagnation}
+        raise typer.Exit(_search_suite(suite, family, terms, where, budget, configs=configs, as_json=as_json))
+    assert family is not None
+    asked = Request.of(family=family, problem=problems[0], **terms)
     if len(problems) == 1:
         raise typer.Exit(session.run(asked, where, stay=not detach, announce=announce, as_json=as_json, then=then))
     shaped = [asked.at(each) for each in problems]
     raise typer.Exit(shapes.run(shaped, where, announce=announce, as_json=as_json, then=then))
+
+
+def _refuse_for_suites(given: "Sequence[str]") -> None:
+    if given:
+        raise InvalidInput(given[0], "is for the searches of one family, and --suite names many problems: leave it out")
+
+
+def _search_suite(
+    name: str,
+    family: str | None,
+    terms: "Mapping[str, Any]",
+    where: Where,
+    budget: "Mapping[str, Any]",
+    *,
+    configs: int,
+    as_json: bool,
+) -> int:
+    """Search a suite, print its result, and return the exit code."""
+    from evo.cli.console.output import console, print_json
+    from evo.cli.console.suite_result import print_suite, suite_document
+    from evo.cli.session import suites
+    from evo.cli.session.request import Request
+    from templates.suites import find
+
+    suite = find(name) if family is None else find(name).of_family(family)
+    requests = {call.name: Request.of(family=call.family, problem=call.text, **terms) for call in suite.calls}
+    given = {limit: value for limit, value in budget.items() if value is not None}
+    shared = suites.Shared(**(given if "trials" in given else {"minutes": MINUTES * len(suite.calls), **given}))
+    found = suites.run(suite, requests, where, shared, as_json=as_json)
+    if as_json:
+        print_json(suite_document(found, configs))
+    else:
+        print_suite(console(), found, configs, where.options)
+    return found.exit
 
 
 def _refuse_other_objective(objective: str) -> None:

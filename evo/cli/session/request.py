@@ -7,6 +7,7 @@ from typing import Any
 
 from evo.client import AccessDenied, Client
 from evo.errors import InvalidInput
+from evo.family.problem import Problem
 from evo.messages.view import SearchView
 from evo.promotion.policy import policy_from
 from evo.text.document import read_json, read_toml
@@ -48,6 +49,14 @@ class Request:
     def under(self, policy: Mapping[str, Any]) -> "Request":
         """Return a copy whose policy overrides these fields of the default one."""
         return replace(self, terms={**self.terms, "policy": dict(policy)})
+
+    def with_terms(self, **terms: Any) -> "Request":
+        """Return a copy with other terms of the search, e.g. another budget."""
+        return replace(self, terms={**self.terms, **terms})
+
+    def instance(self, kind: str) -> Problem:
+        """Return the complete problem on a kind of device."""
+        return self.package.family.problem(self.terms["problem"], kind)
 
     def at(self, problem: str) -> "Request":
         """Return a copy for another problem.

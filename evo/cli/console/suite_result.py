@@ -1,0 +1,141 @@
+"""Result of a suite: its calls, and what small sets of configs cost, as text and as JSON."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+
+from evo.cli.console.output import styled, table
+from evo.cli.exits import Exit
+from evo.messages.view import SearchView
+from evo.suite import Call, Suite
+from evo.suite.selection import SIZES, ConfigSet, Measurements, Unseen, best_set, leave_one_out
+from evo.text.wording import factor_text, settings_text, spaced_text, time_text
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuiteResult:
+    """Result of a suite's searches.
+
+    Attributes:
+        searched: the calls that were searched, each with its ended search; after an exchange, with that one where its
+            champion replaced the search's.
+        left_out: why a call was not searched, by name.
+        measured: times of the calls' configs on each problem, by family.
+        interrupted: True if the user cancelled it; one interrupt ends it early, with its result.
+    """
+
+    suite: Suite
+    searched: Sequence[tuple[Call, SearchView]]
+    left_out: Mapping[str, str]
+    measured: Mapping[str, Measurements]
+    interrupted: bool
+
+    @property
+    def exit(self) -> Exit:
+        if self.interrupted:
+            return Exit.INTERRUPTED
+        found = self.searched and all(view.best is not None for _, view in self.searched)
+        return Exit.DONE if found else Exit.NOTHING_FOUND
+
+
+def print_suite(out: Console, result: SuiteResult, size: int, where: str) -> None:
+    """Print the calls with their times, then for each family the set of at most `size` configs and its table."""
+    suite = result.suite
+    out.print(styled("\n", (f"Suite {suite.name}", "bold")))
+    rows = table("call", "family", "problem", ">time", "over the fastest baseline", "champion")
+    for call, view in result.searched:
+        best = None if view.best is None else view.best.time_us
+        over = "–" if view.speedup is None else f"{factor_text(view.speedup)} {view.fastest_baseline}"
+        champion = "none" if view.champion is None else str(view.champion.id)
+        rows.add_row(call.name, view.family, spaced_text(call.problem), time_text(best), over, champion)
+    out.print(rows)
+    for name, reason in result.left_out.items():
+        out.print(f"{name} was not searched: {reason}")
+    for family, measurements in result.measured.items():
+        _print_family(out, family, measurements, size)
+    if any(view.champion is not None for _, view in result.searched):
+        out.print(styled("\nUse them:  ", (f"kernel-evo export --suite {suite.source} --to ./fast{where}", "bold")))
+
+
+def _print_family(out: Console, family: str, measured: Measurements, size: int) -> None:
+    if len(measured.problems) < 2:
+        return
+    out.print(styled("\n", (f"Small sets of {family}", "bold"), ", against one config per problem:"))
+    for count in dict.fromkeys((*SIZES, size)):
+        chosen = best_set(measured, count)
+        if count > size and count > len(chosen.members):
+            continue
+        out.print(f"  {count} config{'s' if count > 1 else ''}: {set_text(chosen, len(measured.problems))}")
+    chosen = best_set(measured, size)
+    out.print(f"  unseen shapes, each left out once: {unseen_text(leave_one_out(measured, size))}")
+    for number, place in enumerate(chosen.members, start=1):
+        calls = [name for name, member in chosen.table.items() if member == place]
+        out.print(f"  config {number} for {', '.join(calls)}: {settings_text(measured.configs[place])}")
+
+
+def set_text(chosen: ConfigSet, problems: int) -> str:
+    """Describe what a set costs: ``1.03 times as long on average, at most 1.10``."""
+    covered = len(chosen.table)
+    text = f"{chosen.cost:.3f} times as long on average, at most {chosen.worst:.2f}"
+    return text if covered == problems else f"{text}; measured on {covered} of {problems} problems"
+
+
+def unseen_text(found: Unseen) -> str:
+    """Describe what unseen shapes lose."""
+    if found.loss is None or found.worst is None:
+        return "not known: no picked config was measured on a left-out problem"
+    text = f"{found.loss:.3f} times as long on average, at most {found.worst:.2f}, of {found.judged} judged"
+    return text if not found.unmeasured else f"{text}; {found.unmeasured} more were not measured"
+
+
+def suite_document(result: SuiteResult, size: int) -> dict[str, Any]:
+    """Return the result for programs."""
+    return {
+        "suite": result.suite.name,
+        "goal": result.suite.goal,
+        "calls": [_call(call, view) for call, view in result.searched],
+        "left_out": dict(result.left_out),
+        "families": {family: _family(each, size) for family, each in result.measured.items()},
+    }
+
+
+def _call(call: Call, view: SearchView) -> dict[str, Any]:
+    return {
+        "name": call.name,
+        "family": view.family,
+        "problem": view.problem,
+        "weight": call.weight,
+        "search": view.id,
+        "champion": None if view.champion is None else view.champion.id,
+        "time_us": None if view.best is None else view.best.time_us,
+        "config": None if view.best is None else view.best.config,
+        "speedup": view.speedup,
+        "baseline": view.fastest_baseline,
+    }
+
+
+def _family(measured: Measurements, size: int) -> dict[str, Any]:
+    chosen, unseen = best_set(measured, size), leave_one_out(measured, size)
+    sizes = {count: best_set(measured, count) for count in dict.fromkeys((*SIZES, size))}
+    return {
+        "configs": [measured.configs[place] for place in chosen.members],
+        "table": {call: chosen.members.index(place) for call, place in chosen.table.items()},
+        "problems": measured.problems,
+        "sizes": {
+            str(count): {
+                "configs": len(each.members),
+                "cost": each.cost,
+                "worst": each.worst,
+                "problems": len(each.table),
+            }
+            for count, each in sizes.items()
+        },
+        "unseen": {
+            "cost": unseen.loss,
+            "worst": unseen.worst,
+            "judged": unseen.judged,
+            "unmeasured": unseen.unmeasured,
+        },
+    }

@@ -1,0 +1,303 @@
+"""A suite searched as one: its calls share a budget, learn from each other, and end in small sets of configs."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rich.console import Console
+
+from evo.cli.console.display import head, screen
+from evo.cli.console.suite_result import SuiteResult
+from evo.cli.service.connection import Connection
+from evo.cli.service.local import WORKER
+from evo.cli.service.locations import Where
+from evo.cli.session.follow import POLL_S, Interrupts, Screen, follow
+from evo.cli.session.request import Request
+from evo.cli.session.session import begun, ended_by_signals, progress, reached
+from evo.client import SearchCommand
+from evo.errors import Conflict, EvoError
+from evo.family.problem import distance
+from evo.messages.view import SearchView, TrialView
+from evo.search.lifecycle import TERMINAL
+from evo.suite import Call, Suite
+from evo.suite.allotment import Progress, next_call
+from evo.suite.selection import Measurements
+from evo.text.masking import masked
+from evo.trial import Config
+
+EXCHANGE_SHARE = 0.2
+"""Share of the budget for measuring each call's champion on the other problems of its family."""
+
+SLICES = 4
+"""Slices that each call gets on average."""
+
+LEAST_SLICE_S = 2.0
+NEIGHBOURS = 3
+"""Searches of near problems whose best configs a new search begins with."""
+
+BEST_OF_NEIGHBOUR = 2
+LEAST_MINUTES = 0.05
+MOST_EXCHANGED = 6
+"""Trials of an exchange: the default config, and as many champions of near problems as a search begins with."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shared:
+    """Budget of a whole suite; at least one limit is set.
+
+    Attributes:
+        trials: over all searches.
+        minutes: of running time over all searches; confirmations at the end are added.
+        stagnation: trials without a better one after which a call's search ends.
+    """
+
+    trials: int | None = None
+    minutes: float | None = None
+    stagnation: int | None = None
+
+
+@dataclass(kw_only=True)
+class Course:
+    """One call and its search."""
+
+    call: Call
+    request: Request
+    view: SearchView | None = None
+    best_us: list[float | None] = field(default_factory=list)
+    trouble: str | None = None
+
+    @property
+    def open(self) -> bool:
+        return self.trouble is None and (self.view is None or self.view.state not in TERMINAL)
+
+
+def run(suite: Suite, requests: Mapping[str, Request], where: Where, budget: Shared, *, as_json: bool) -> SuiteResult:
+    """Search the calls of a suite with one budget, then measure each call's champion on its neighbours.
+
+    Args:
+        requests: by the name of the call; their budget is replaced.
+    """
+    out, interrupts = progress(as_json), Interrupts()
+    with (
+        ended_by_signals(),
+        reached(out, where, measuring=where.url is None, beginning=True) as connection,
+        interrupts.listen(),
+        screen(out) as shown,
+    ):
+        courses = [Course(call=call, request=requests[call.name]) for call in suite.calls]
+        session = _Session(connection=connection, where=where, interrupts=interrupts, shown=shown, out=out)
+        conductor = _Conductor(suite, courses, session, budget)
+        conductor.search()
+        conductor.finish()
+        conductor.exchange()
+        return conductor.outcome()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Session:
+    """What a terminal's session consists of: the service, the display and the user's interrupts."""
+
+    connection: Connection
+    where: Where
+    interrupts: Interrupts
+    shown: Screen
+    out: Console
+
+
+class _Conductor:
+    """Runs one search per call, of which one at a time is not paused."""
+
+    def __init__(self, suite: Suite, courses: Sequence[Course], session: _Session, budget: Shared) -> None:
+        self._suite, self._session, self._budget = suite, session, budget
+        self._courses = {course.call.name: course for course in courses}
+        self._exchanged: list[tuple[str, SearchView]] = []
+
+    def search(self) -> None:
+        """Give slices of the budget to the searches that promise most, until it is spent."""
+        while not self._spent() and not self._session.interrupts.count:
+            name = next_call({name: self._progress(course) for name, course in self._courses.items()}, self._suite.goal)
+            if name is None:
+                return
+            self._slice(self._courses[name])
+
+    def finish(self) -> None:
+        """End every search: its best config is confirmed."""
+        ending: SearchCommand = "stop" if self._session.interrupts.count < 2 else "cancel"
+        for course in self._courses.values():
+            if course.view is None or course.view.state in TERMINAL:
+                continue
+            self._command(course, ending)
+            course.view = self._follow(course.view)
+
+    def exchange(self) -> None:
+        """Measure the champions of near problems on each problem; a search that begins with them does just that."""
+        together = [course for course in self._courses.values() if self._relatives(course)]
+        for course in together:
+            if self._session.interrupts.count:
+                return
+            trials = min(MOST_EXCHANGED, len(self._relatives(course)) + 2)
+            budget: dict[str, float] = {"trials": trials}
+            if self._budget.minutes is not None:
+                share = EXCHANGE_SHARE * self._budget.minutes / len(together)
+                budget["minutes"] = max(LEAST_MINUTES, share)
+            self._session.shown.note(f"Champions of near problems on {course.call.name}:")
+            try:
+                view = begun(
+                    course.request.with_terms(budget=budget, seed=1), self._session.connection, self._session.where
+                )
+            except EvoError as error:
+                self._session.shown.note(f"{course.call.name}: {error}")
+                continue
+            self._exchanged.append((course.call.name, self._follow(view)))
+
+    def outcome(self) -> SuiteResult:
+        searched = [(course.call, self._latest(course.view)) for course in self._courses.values() if course.view]
+        left_out = {
+            name: course.trouble or "the budget was spent before its turn"
+            for name, course in self._courses.items()
+            if course.view is None
+        }
+        families = list(dict.fromkeys(view.family for _, view in searched))
+        return SuiteResult(
+            suite=self._suite,
+            searched=searched,
+            left_out=left_out,
+            measured={family: self._measurements(family) for family in families},
+            interrupted=self._session.interrupts.count > 1,
+        )
+
+    def _latest(self, view: SearchView) -> SearchView:
+        """Return the search that the problem's champion is of: an exchange may have replaced it."""
+        for _, exchanged in self._exchanged:
+            if exchanged.problem_key == view.problem_key and exchanged.family == view.family:
+                own = exchanged.champion is not None and exchanged.champion.search_id == exchanged.id
+                return exchanged if own else view
+        return view
+
+    def _slice(self, course: Course) -> None:
+        if course.view is None:
+            self._begin(course)
+        else:
+            self._command(course, "resume")
+        if course.view is None:
+            return
+        began, done = time.monotonic(), course.view.finished
+        while True:
+            course.view = self._look(course.view)
+            self._session.shown.show(course.view)
+            ended = course.view.state in TERMINAL or self._session.interrupts.count or self._spent()
+            if ended or self._slice_over(course.view.finished - done, time.monotonic() - began):
+                break
+            time.sleep(POLL_S)
+        course.best_us.append(course.view.best.time_us if course.view.best is not None else None)
+        if course.view.state not in TERMINAL:
+            self._command(course, "pause")
+
+    def _begin(self, course: Course) -> None:
+        request = course.request.with_terms(budget=self._own_budget())
+        try:
+            if advice := self._advice(course):
+                source = f"calls of suite {self._suite.name} searched before"
+                request = request.with_terms(warm_start={"source": source, "configs": advice})
+            course.view = begun(request, self._session.connection, self._session.where)
+        except EvoError as error:
+            course.trouble = str(error)
+            self._session.shown.note(f"{course.call.name} is left out: {error}")
+            return
+        self._session.shown.note(f"{course.call.name}, search {course.view.id}:")
+        self._session.out.print(
+            head(course.view, masked(f"{self._session.connection.client.url}/searches/{course.view.id}"))
+        )
+
+    def _advice(self, course: Course) -> list[Config]:
+        """Return the best configs of the nearest problems so far, the nearest first."""
+        digest = course.request.package.digest
+        same = [other for other in self._courses.values() if other.request.package.digest == digest]
+        others = [other.view for other in same if other.view is not None]
+        if not others:
+            return []
+        problem = course.request.instance(others[0].device.kind)
+        nearest = sorted(others, key=lambda view: distance(problem, view.problem))[:NEIGHBOURS]
+        found = [self._best(view, BEST_OF_NEIGHBOUR) for view in nearest]
+        return [config for configs in found for config in configs]
+
+    def _best(self, view: SearchView, count: int) -> list[Config]:
+        trials = self._session.connection.ask(lambda client: client.trials(view.id, sort="rank", limit=count)).items
+        return [dict(trial.config) for trial in trials if trial.time_us is not None]
+
+    def _own_budget(self) -> dict[str, float]:
+        """Return a limit that no search reaches before the whole budget is spent, except stagnation."""
+        given = {"trials": self._budget.trials, "minutes": self._budget.minutes, "stagnation": self._budget.stagnation}
+        return {name: limit for name, limit in given.items() if limit is not None}
+
+    def _slice_over(self, trials: int, seconds: float) -> bool:
+        slices = SLICES * len(self._courses)
+        if self._budget.trials is not None and trials >= max(1, self._budget.trials // slices):
+            return True
+        if self._budget.minutes is None:
+            return False
+        share_s = (1.0 - EXCHANGE_SHARE) * self._budget.minutes * 60.0 / slices
+        return seconds >= max(LEAST_SLICE_S, share_s)
+
+    def _spent(self) -> bool:
+        views = [course.view for course in self._courses.values() if course.view is not None]
+        if self._budget.trials is not None and sum(view.finished for view in views) >= self._budget.trials:
+            return True
+        if self._budget.minutes is None:
+            return False
+        return sum(view.elapsed_s for view in views) >= (1.0 - EXCHANGE_SHARE) * self._budget.minutes * 60.0
+
+    def _progress(self, course: Course) -> Progress:
+        return Progress(weight=course.call.weight, best_us=tuple(course.best_us), open=course.open)
+
+    def _relatives(self, course: Course) -> list[SearchView]:
+        """Return the searches of other problems of the family that found something, if this one was searched."""
+        if course.view is None:
+            return []
+        others = [other.view for other in self._courses.values() if other is not course and other.view is not None]
+        return [view for view in others if view.family == course.view.family and view.best is not None]
+
+    def _follow(self, view: SearchView) -> SearchView:
+        session = self._session
+        alone = WORKER if session.where.url is None else None
+        where = session.where.options
+        return follow(session.connection, view.id, session.shown, session.interrupts, alone=alone, where=where)
+
+    def _look(self, view: SearchView) -> SearchView:
+        return self._session.connection.ask(lambda client: client.search(view.id))
+
+    def _command(self, course: Course, command: SearchCommand) -> None:
+        """Command a search; one that has ended in this very moment stays as it is."""
+        assert course.view is not None
+        number = course.view.id
+        try:
+            course.view = self._session.connection.ask(lambda client: client.command(number, command))
+        except Conflict:
+            course.view = self._look(course.view)
+
+    def _measurements(self, family: str) -> Measurements:
+        """Return the times of all calls' best configs on every problem of the family."""
+        courses = [course for course in self._courses.values() if course.view and course.view.family == family]
+        configs: list[Config] = []
+        for course in courses:
+            assert course.view is not None
+            configs += [each for each in self._best(course.view, BEST_OF_NEIGHBOUR) if each not in configs]
+        times: dict[str, dict[int, float]] = {course.call.name: {} for course in courses}
+        for name, view in self._views_of(courses):  # an exchange comes last, and compares its configs at one time
+            for trial in self._trials(view):
+                if trial.time_us is not None and trial.config in configs:
+                    times[name][configs.index(trial.config)] = trial.time_us
+        return Measurements(
+            problems={course.call.name: course.view.problem for course in courses if course.view},
+            weights={course.call.name: course.call.weight for course in courses},
+            configs=configs,
+            times_us=times,
+        )
+
+    def _views_of(self, courses: Sequence[Course]) -> Iterator[tuple[str, SearchView]]:
+        names = {course.call.name for course in courses}
+        yield from ((course.call.name, course.view) for course in courses if course.view is not None)
+        yield from ((name, view) for name, view in self._exchanged if name in names)
+
+    def _trials(self, view: SearchView) -> Sequence[TrialView]:
+        return self._session.connection.ask(lambda client: list(client.every_trial(view.id)))

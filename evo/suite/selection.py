@@ -1,0 +1,152 @@
+"""Small sets of configs that serve many problems, and the table that picks one by shape."""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from evo.family.problem import Problem, distance
+from evo.trial import Config
+
+EXHAUSTIVE = 20_000
+"""Largest number of sets that are all compared; more are searched greedily, then improved by exchanges."""
+
+SIZES = (1, 2, 4, 8)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurements:
+    """Times of configs on the problems of one family.
+
+    Attributes:
+        problems: complete problems by the name of their call.
+        weights: by the name of the call.
+        configs: the candidates.
+        times_us: by call, then by place in `configs`; a pair that was not measured is absent.
+    """
+
+    problems: Mapping[str, Problem]
+    weights: Mapping[str, float]
+    configs: Sequence[Config]
+    times_us: Mapping[str, Mapping[int, float]]
+
+    def without(self, call: str) -> "Measurements":
+        """Return the measurements of all other calls."""
+        rest = {name: problem for name, problem in self.problems.items() if name != call}
+        times = {name: self.times_us[name] for name in rest}
+        return Measurements(problems=rest, weights=self.weights, configs=self.configs, times_us=times)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfigSet:
+    """A set of configs and the config that each problem gets.
+
+    Attributes:
+        members: places in the measurements' `configs`.
+        table: member by call; calls for which no member was measured are absent.
+        cost: geometric mean, by weight, of the times relative to each problem's best config; 1.0 is no loss. Calls that
+            are absent from the table are left out.
+        worst: largest of these ratios.
+    """
+
+    members: tuple[int, ...]
+    table: Mapping[str, int] = field(default_factory=dict)
+    cost: float = 1.0
+    worst: float = 1.0
+
+
+def best_set(measured: Measurements, size: int) -> ConfigSet:
+    """Return the set of at most `size` configs that covers most calls and, among those, costs least."""
+    candidates = sorted({place for times in measured.times_us.values() for place in times})
+    size = min(size, len(candidates))
+    if math.comb(len(candidates), size) <= EXHAUSTIVE:
+        sets = itertools.combinations(candidates, size)
+        return _trimmed(measured, min(sets, key=lambda members: _rank(measured, members), default=()))
+    return _trimmed(measured, _exchanged(measured, _grown(measured, candidates, size), candidates))
+
+
+def evaluate(measured: Measurements, members: Sequence[int]) -> ConfigSet:
+    """Return the table of a given set, and what it costs."""
+    table, logs, weights = dict[str, int](), list[float](), list[float]()
+    for call, times in measured.times_us.items():
+        available = [place for place in members if place in times]
+        if not available:
+            continue
+        table[call] = min(available, key=lambda place: times[place])
+        logs.append(math.log(times[table[call]] / min(times.values())))
+        weights.append(measured.weights[call])
+    mean = sum(map(math.prod, zip(logs, weights, strict=True))) / sum(weights) if weights else 0.0
+    return ConfigSet(members=tuple(members), table=table, cost=math.exp(mean), worst=math.exp(max(logs, default=0.0)))
+
+
+def config_for(problem: Problem, chosen: ConfigSet, problems: Mapping[str, Problem]) -> int:
+    """Return the member for a problem that was not measured: that of the nearest problem in the table."""
+    return chosen.table[min(chosen.table, key=lambda call: distance(problem, problems[call]))]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unseen:
+    """Result of leaving each problem out once.
+
+    Attributes:
+        loss: geometric mean of the times of the picked configs relative to the best config of each problem; None where
+            no left-out problem could be judged.
+        worst: largest of these ratios.
+        judged: number of problems whose picked config was measured on them.
+        unmeasured: number of those whose picked config was not.
+    """
+
+    loss: float | None
+    worst: float | None
+    judged: int
+    unmeasured: int
+
+
+def leave_one_out(measured: Measurements, size: int) -> Unseen:
+    """Return what unseen problems lose: each is left out, and gets the config that a set for the others picks."""
+    logs, unmeasured = list[float](), 0
+    for call, problem in measured.problems.items():
+        rest = measured.without(call)
+        chosen = best_set(rest, size)
+        if not chosen.table or not measured.times_us[call]:
+            continue
+        picked, times = config_for(problem, chosen, rest.problems), measured.times_us[call]
+        if picked in times:
+            logs.append(math.log(times[picked] / min(times.values())))
+        else:
+            unmeasured += 1
+    if not logs:
+        return Unseen(loss=None, worst=None, judged=0, unmeasured=unmeasured)
+    mean, worst = math.exp(sum(logs) / len(logs)), math.exp(max(logs))
+    return Unseen(loss=mean, worst=worst, judged=len(logs), unmeasured=unmeasured)
+
+
+def _rank(measured: Measurements, members: Sequence[int]) -> tuple[int, float]:
+    found = evaluate(measured, members)
+    return -len(found.table), found.cost
+
+
+def _grown(measured: Measurements, candidates: Sequence[int], size: int) -> list[int]:
+    members: list[int] = []
+    while len(members) < size:
+        left = [place for place in candidates if place not in members]
+        members.append(min(left, key=lambda place: _rank(measured, [*members, place])))
+    return members
+
+
+def _exchanged(measured: Measurements, members: list[int], candidates: Sequence[int]) -> list[int]:
+    """Exchange single members as long as that lowers the cost (the swap step of k-medoids)."""
+    while True:
+        others = [place for place in candidates if place not in members]
+        swaps = [[new if each == old else each for each in members] for old in members for new in others]
+        better = min(swaps, key=lambda swap: _rank(measured, swap), default=members)
+        if _rank(measured, better) >= _rank(measured, members):
+            return members
+        members = better
+
+
+def _trimmed(measured: Measurements, members: Sequence[int]) -> ConfigSet:
+    """Leave out members that no problem gets."""
+    found = evaluate(measured, members)
+    used = [place for place in members if place in found.table.values()]
+    return evaluate(measured, used)

@@ -1,0 +1,156 @@
+"""Suite: problems of one or more families with weights, as a TOML document describes them."""
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias, get_args
+
+from evo.errors import InvalidInput
+from evo.family.lengths import lengths_of
+from evo.family.problem import problem_key
+from evo.text.limits import MOST
+from evo.text.suggestion import unknown
+from evo.trial import Value
+
+Goal: TypeAlias = Literal["ratio", "time"]
+
+MOST_CALLS = 500
+"""Largest number of calls in a suite, after ranges are expanded."""
+
+_FIELDS = ("name", "family", "problem", "weight")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@=-]{0,99}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One problem of a suite.
+
+    Attributes:
+        family: a family's name, or the path of its folder.
+        problem: the fields that are given; the others keep their defaults.
+        weight: how often it is called in what the suite stands for.
+    """
+
+    name: str
+    family: str
+    problem: Mapping[str, Value]
+    weight: float = 1.0
+
+    @property
+    def text(self) -> str:
+        """The problem as a command takes it: ``B=1,H=8``."""
+        return problem_key(self.problem)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suite:
+    """Problems that are tuned together.
+
+    Attributes:
+        goal: what is saved. ``time``: the calls' total time, so that a long call counts more than a short one;
+            ``ratio``: each call's time relative to what it was, so that all count by their weights alone.
+        source: the suite as a command takes it: a name, or the path of its file.
+    """
+
+    name: str
+    calls: tuple[Call, ...]
+    goal: Goal = "ratio"
+    source: str = ""
+
+    def of_family(self, family: str) -> "Suite":
+        """Return the part of one family.
+
+        Raises:
+            InvalidInput: it has no call of that family.
+        """
+        kept = tuple(call for call in self.calls if call.family == family)
+        if not kept:
+            families = sorted({call.family for call in self.calls})
+            raise InvalidInput(
+                "FAMILY", f"suite {self.name} has no call of it: {unknown(family, families, 'families')}"
+            )
+        return replace(self, calls=kept)
+
+
+def suite_from(document: Mapping[str, Any], name: str, source: str = "") -> Suite:
+    """Return the suite that a document describes.
+
+    Args:
+        document: ``goal``, and a list ``call`` of tables with name, family, problem and weight. A field of a problem
+            may hold several values, as a list, or a range of lengths (``"1..4096"``): each is a call of its own, and
+            they share the weight.
+
+    Raises:
+        InvalidInput: names the place in the document and what is accepted there.
+    """
+    for key in document:
+        if key not in ("goal", "call"):
+            raise InvalidInput(key, unknown(key, ("goal", "call"), "keys of a suite"))
+    goal = document.get("goal", "ratio")
+    if goal not in get_args(Goal):
+        raise InvalidInput("goal", f"{goal!r:.60} is not one of {', '.join(get_args(Goal))}")
+    listed = document.get("call")
+    if not isinstance(listed, list) or not listed:
+        raise InvalidInput("call", "a suite has at least one table [[call]] with name, family and problem")
+    calls = list(itertools.islice(_calls(listed), MOST_CALLS + 1))
+    if len(calls) > MOST_CALLS:
+        raise InvalidInput("call", f"the suite stands for more than {MOST_CALLS} problems")
+    names = [call.name for call in calls]
+    for each in names:
+        if names.count(each) > 1:
+            raise InvalidInput("call", f"two calls are named {each}: rename one")
+    return Suite(name=name, calls=tuple(calls), goal=goal, source=source or name)
+
+
+def _calls(listed: list[Any]) -> Iterator[Call]:
+    for place, table in enumerate(listed):
+        where = f"call[{place}]"
+        if not isinstance(table, Mapping):
+            raise InvalidInput(where, "is not a table: write [[call]] above name, family and problem")
+        yield from _expanded(table, where)
+
+
+def _expanded(table: Mapping[str, Any], where: str) -> Iterator[Call]:
+    for key in table:
+        if key not in _FIELDS:
+            raise InvalidInput(f"{where}.{key}", unknown(str(key), _FIELDS, "fields of a call"))
+    name, family = (_text(table, key, where) for key in ("name", "family"))
+    if _NAME.fullmatch(name) is None:
+        raise InvalidInput(f"{where}.name", f"{name!r:.60} is no name: use letters, digits and . _ - + @ =")
+    problem, weight = table.get("problem", {}), table.get("weight", 1)
+    if not isinstance(problem, Mapping):
+        raise InvalidInput(f"{where}.problem", "is not a table: write e.g. { rows = 1024, cols = 4096 }")
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight <= MOST:
+        raise InvalidInput(f"{where}.weight", f"{weight!r:.60} is not a positive number")
+    choices = [_values(value, f"{where}.problem.{field}") for field, value in problem.items()]
+    several = [field for field, values in zip(problem, choices, strict=True) if len(values) > 1]
+    combinations = list(itertools.islice(itertools.product(*choices), MOST_CALLS + 1))
+    for combination in combinations:
+        chosen = dict(zip(problem, combination, strict=True))
+        suffix = "".join(f"-{field}{_written(chosen[field])}" for field in several)
+        yield Call(name=name + suffix, family=family, problem=chosen, weight=weight / len(combinations))
+
+
+def _text(table: Mapping[str, Any], key: str, where: str) -> str:
+    value = table.get(key)
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidInput(f"{where}.{key}", "is missing: each call has a name and a family")
+    return value.strip()
+
+
+def _values(given: Any, where: str) -> list[Value]:
+    """Return the values of one field, each once, in order."""
+    found: list[Value] = []
+    for each in given if isinstance(given, list) else [given]:
+        if not isinstance(each, bool | int | float | str):
+            raise InvalidInput(where, f"{each!r:.60} is neither a number, a word, true nor false")
+        lengths = lengths_of(each, where) if isinstance(each, str) else None
+        found += [each] if lengths is None else lengths
+    if not found:
+        raise InvalidInput(where, "holds no value: name one, or leave the field out")
+    return list(dict.fromkeys(found))
+
+
+def _written(value: Value) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,52 @@
+"""Find suites: built-in ones by name, a user's by the path of a TOML file."""
+
+from pathlib import Path
+
+from evo.errors import InvalidInput, NotFound
+from evo.suite import Suite, suite_from
+from evo.text.document import read_toml
+from evo.text.suggestion import unknown
+
+FOLDER = Path(__file__).parent
+SUFFIX = ".toml"
+MAX_BYTES = 4 << 20
+
+
+def names() -> list[str]:
+    """Return the names of the built-in suites."""
+    return sorted(path.stem for path in FOLDER.glob(f"*{SUFFIX}"))
+
+
+def find(name_or_path: str) -> Suite:
+    """Return a suite by name, or by the path of its file (``./mine.toml``).
+
+    Raises:
+        NotFound: there is none; lists the built-in ones.
+        InvalidInput: the file cannot be read, or describes no suite; names the place in it.
+    """
+    if name_or_path in names():
+        return _read(FOLDER / f"{name_or_path}{SUFFIX}", name_or_path)
+    path = Path(name_or_path).expanduser()
+    if not (path.suffix == SUFFIX or "/" in name_or_path):
+        raise NotFound(f"{unknown(name_or_path, names(), 'suites')}; a file of your own ends in {SUFFIX}")
+    if not path.exists():
+        raise NotFound(f"there is no file {path}: name a suite of your own, or one of {', '.join(names())}")
+    return _read(path, path.stem)
+
+
+def _read(path: Path, name: str) -> Suite:
+    try:
+        content = path.read_bytes()
+        if len(content) > MAX_BYTES:
+            raise InvalidInput("--suite", f"{path} is larger than {MAX_BYTES >> 20} MiB, too large for a suite")
+        document = read_toml(content.decode("utf-8-sig"))
+    except OSError as error:
+        raise InvalidInput("--suite", f"{path} cannot be read: {error.strerror}") from None
+    except InvalidInput:
+        raise
+    except ValueError as error:
+        raise InvalidInput("--suite", f"{path} is not valid TOML: {error}") from None
+    try:
+        return suite_from(document, name, str(path) if path.parent != FOLDER else name)
+    except InvalidInput as error:
+        raise InvalidInput(error.field, f"{error.reason} (in {path})") from None

@@ -1,0 +1,188 @@
+"""A suite searched as one, with a scripted service: who gets the budget, what is passed on, what is left out."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from evo.cli.console.suite_result import SuiteResult, suite_document
+from evo.cli.exits import Exit
+from evo.cli.service.locations import Where
+from evo.cli.session import follow as following
+from evo.cli.session import suites as session
+from evo.cli.session.request import Request
+from evo.cli.session.suites import Shared
+from evo.errors import Conflict
+from evo.messages.view import BestView, Page, SearchView, TrialView
+from evo.suite import suite_from
+from templates import registry
+from tests.unit.views import CHAMPION, NOW, view
+
+TIMES = {8: (100.0, 60.0, 40.0, 30.0, 25.0), 16: (50.0, 50.0, 50.0, 50.0, 50.0)}
+"""Best time after each trial, by the rows of the problem."""
+
+
+class Service:
+    """Searches that run a trial whenever they are looked at, and record what was asked for."""
+
+    url = "http://127.0.0.1:1"
+
+    def __init__(self) -> None:
+        self.stored: dict[int, SearchView] = {}
+        self.terms: list[Mapping[str, Any]] = []
+        self.commands: list[tuple[int, str]] = []
+
+    @property
+    def client(self) -> "Service":
+        return self
+
+    def ask(self, question: Callable[[Any], Any]) -> Any:
+        return question(self)
+
+    def create(self, request: Request, _connection: Any, _where: Where) -> SearchView:
+        problem = request.instance("cpu")
+        if problem["rows"] == 999:
+            raise Conflict("no device for it")
+        number, budget = len(self.stored) + 1, request.terms["budget"]
+        self.terms.append(request.terms)
+        made = view(
+            id=number, family="softmax", problem=problem, problem_key=f"rows={problem['rows']}", finished=0, best=None
+        )
+        self.stored[number] = replace(made, budget=replace(made.budget, trials=budget.get("trials"), minutes=None))
+        return self.stored[number]
+
+    def search(self, number: int) -> SearchView:
+        now = self.stored[number]
+        if now.state == "running":
+            now = self._trial(now)
+        elif now.state == "stopping":
+            champion = replace(CHAMPION, search_id=number, id=number)
+            now = replace(now, state="finished", reason="stopped", champion=champion)
+        self.stored[number] = now
+        return now
+
+    def command(self, number: int, command: str) -> SearchView:
+        self.commands.append((number, command))
+        states = {"pause": "paused", "resume": "running", "stop": "stopping", "cancel": "cancelled"}
+        self.stored[number] = replace(self.stored[number], state=states[command])  # type: ignore[arg-type]
+        return self.stored[number]
+
+    def trials(self, number: int, *, sort: str, limit: int) -> Page[TrialView]:
+        return Page(items=tuple(list(self.every_trial(number))[:limit]))
+
+    def every_trial(self, number: int) -> Iterator[TrialView]:
+        now = self.stored[number]
+        if now.best is not None:
+            yield trial(number, now.best.config, now.best.time_us)
+
+    def workers(self) -> Page[Any]:
+        return Page(items=())
+
+    def _trial(self, now: SearchView) -> SearchView:
+        rows, done = int(now.problem["rows"]), now.finished + 1
+        series = TIMES[rows]
+        best = BestView(number=done, config={"ROWS": rows}, time_us=series[min(done, len(series)) - 1])
+        over = now.budget.trials is not None and done >= now.budget.trials
+        return replace(now, finished=done, best=best, state="finished" if over else "running")
+
+
+def trial(search: int, config: Mapping[str, Any], time_us: float) -> TrialView:
+    return TrialView(
+        id=1,
+        search_id=search,
+        number=1,
+        config=dict(config),
+        origin="design",
+        parents=(),
+        outcome=None,
+        time_us=time_us,
+        asked_at=NOW,
+    )
+
+
+class Silent:
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def show(self, _view: SearchView) -> None: ...
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Service:
+    made = Service()
+
+    @contextmanager
+    def reached(*_: Any, **__: Any) -> Iterator[Service]:
+        yield made
+
+    @contextmanager
+    def screen(_: Console) -> Iterator[Silent]:
+        yield Silent()
+
+    for place in (session, following):
+        monkeypatch.setattr(place, "POLL_S", 0.0)
+    monkeypatch.setattr(session, "reached", reached)
+    monkeypatch.setattr(session, "screen", screen)
+    monkeypatch.setattr(session, "begun", made.create)
+    return made
+
+
+def searched(rows: tuple[int, ...], budget: Shared) -> SuiteResult:
+    calls = [{"name": f"r{each}", "family": "softmax", "problem": {"rows": each}} for each in rows]
+    suite = suite_from({"call": calls}, "mine")
+    package = registry.find("softmax")
+    requests = {
+        call.name: Request(family="softmax", package=package, terms={"problem": call.text}) for call in suite.calls
+    }
+    return session.run(
+        suite, requests, Where(url="http://127.0.0.1:1", token=None, database=None), budget, as_json=True
+    )
+
+
+def test_budget_is_shared_and_goes_to_the_search_that_improves(service: Service) -> None:
+    found = searched((8, 16), Shared(trials=8))
+    first, second = service.stored[1], service.stored[2]
+    assert first.finished > second.finished >= 1
+    assert first.finished + second.finished == 8
+    assert found.exit is Exit.DONE
+    assert [number for number, command in service.commands if command == "stop"] == [1, 2]
+
+
+def test_a_search_is_paused_before_another_one_goes_on(service: Service) -> None:
+    searched((8, 16), Shared(trials=6))
+    slices = [(number, command) for number, command in service.commands if command in ("pause", "resume")]
+    assert slices[:2] == [(1, "pause"), (2, "pause")]
+    for (paused, first), (resumed, second) in zip(slices[2::2], slices[3::2], strict=False):
+        assert (paused, first, second) == (resumed, "resume", "pause")
+
+
+def test_later_searches_begin_with_the_best_configs_of_near_problems(service: Service) -> None:
+    searched((8, 16), Shared(trials=4))
+    first, second = service.terms[:2]
+    assert "warm_start" not in first
+    assert second["warm_start"] == {"source": "calls of suite mine searched before", "configs": [{"ROWS": 8}]}
+
+
+def test_champions_are_measured_on_the_other_problems(service: Service) -> None:
+    searched((8, 16), Shared(trials=4))
+    assert [terms["budget"] for terms in service.terms[2:]] == [{"trials": 3}, {"trials": 3}]
+
+
+def test_call_that_no_device_takes_is_left_out_with_the_reason(service: Service) -> None:
+    found = searched((8, 999), Shared(trials=4))
+    assert found.left_out == {"r999": "no device for it"}
+    document = suite_document(found, 2)
+    assert [each["name"] for each in document["calls"]] == ["r8"]
+    assert document["left_out"] == found.left_out
+    assert document["families"]["softmax"]["table"] == {"r8": 0}
+
+
+def test_suite_in_which_nothing_was_searched_fails(service: Service) -> None:
+    found = searched((999,), Shared(trials=4))
+    assert found.exit is Exit.NOTHING_FOUND

@@ -1,0 +1,196 @@
+"""Suites: documents, shares of a budget, small sets of configs, and the zoo."""
+
+import itertools
+import math
+from typing import Any
+
+import pytest
+
+from evo.errors import EvoError, InvalidInput, NotFound
+from evo.family.lengths import lengths_of
+from evo.family.problem import distance, split_shapes
+from evo.suite import suite_from
+from evo.suite.allotment import Progress, expected_gain, next_call
+from evo.suite.selection import Measurements, best_set, config_for, evaluate, leave_one_out
+from templates import registry, suites
+
+
+def document(**call: Any) -> dict[str, Any]:
+    return {"call": [{"name": "a", "family": "softmax", "problem": {"rows": 8}, **call}]}
+
+
+def test_range_stands_for_lengths_between_its_ends() -> None:
+    assert lengths_of("1..4096", "S") == [1, 4, 16, 64, 256, 1024, 4096]
+    assert lengths_of("5..7", "S") == [5, 6, 7]
+    assert lengths_of("9..9", "S") == [9]
+    assert lengths_of("128", "S") is None
+    for wrong in ("4..1", "0..4", "a..b", "1..", "1..2..3", "-1..4", "1...4"):
+        with pytest.raises(InvalidInput, match="S: "):
+            lengths_of(wrong, "S")
+
+
+def test_problem_text_takes_ranges() -> None:
+    assert split_shapes("B=2,S=1..3") == ["B=2,S=1", "B=2,S=2", "B=2,S=3"]
+    assert split_shapes("S=2..3,512") == ["S=2", "S=3", "S=512"]
+    with pytest.raises(InvalidInput, match=r"problem\.S"):
+        split_shapes("S=9..1")
+
+
+def test_each_value_of_a_field_is_a_call_and_they_share_the_weight() -> None:
+    suite = suite_from(document(problem={"rows": [1, 2], "cols": "2..3", "causal": True}, weight=8), "mine")
+    assert [call.name for call in suite.calls] == [f"a-rows{r}-cols{c}" for r in (1, 2) for c in (2, 3)]
+    assert {call.weight for call in suite.calls} == {2.0}
+    assert suite.calls[1].text == "rows=1,cols=3,causal=true"
+
+
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        ({}, "call"),
+        ({"call": []}, "call"),
+        ({"call": ["x"]}, r"call\[0\]"),
+        ({"calls": []}, "calls"),
+        ({"goal": "fast", **document()}, "goal"),
+        (document(name=""), r"call\[0\].name"),
+        (document(name="a b"), r"call\[0\].name"),
+        (document(family=3), r"call\[0\].family"),
+        (document(weight=0), r"call\[0\].weight"),
+        (document(weight=True), r"call\[0\].weight"),
+        (document(weight=math.nan), r"call\[0\].weight"),
+        (document(weigth=1), r"call\[0\].weigth"),
+        (document(problem=[1]), r"call\[0\].problem"),
+        (document(problem={"rows": []}), r"call\[0\].problem.rows"),
+        (document(problem={"rows": {"a": 1}}), r"call\[0\].problem.rows"),
+        (document(problem={"rows": "7..3"}), r"call\[0\].problem.rows"),
+        (document(problem={"rows": list(range(1, 502))}), "call"),
+        ({"call": document()["call"] * 2}, "call"),
+    ],
+)
+def test_wrong_document_is_refused_with_its_place(given: dict[str, Any], place: str) -> None:
+    with pytest.raises(InvalidInput, match=f"^{place}: "):
+        suite_from(given, "mine")
+
+
+def test_suite_is_found_by_name_or_path(tmp_path: Any) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('goal = "time"\n[[call]]\nname = "a"\nfamily = "softmax"\nproblem = { rows = 8 }\n')
+    assert (suites.find(str(file)).name, suites.find(str(file)).goal) == ("mine", "time")
+    assert suites.find("zoo").name == "zoo"
+    for wrong in ("zooo", str(tmp_path / "none.toml"), "./none.toml"):
+        with pytest.raises(NotFound, match="zoo"):
+            suites.find(wrong)
+    file.write_text("[[call")
+    with pytest.raises(InvalidInput, match="not valid TOML"):
+        suites.find(str(file))
+    file.write_text("goal = 1\n")
+    with pytest.raises(InvalidInput, match=r"goal: .* \(in .*mine.toml\)"):
+        suites.find(str(file))
+
+
+def test_every_call_of_the_zoo_is_a_problem_of_its_family() -> None:
+    zoo = suites.find("zoo")
+    for call in zoo.calls:
+        family = registry.find(call.family).family
+        problem = family.problem(call.text)
+        assert problem.items() >= call.problem.items()
+    one = zoo.of_family("rmsnorm")
+    assert {call.family for call in one.calls} == {"rmsnorm"}
+    with pytest.raises(EvoError, match="rmsnorm"):
+        zoo.of_family("rmsnrm")
+
+
+def test_searches_without_a_slice_come_first() -> None:
+    courses = {"a": Progress(weight=9, best_us=(10.0,)), "b": Progress(weight=1), "c": Progress(weight=1)}
+    assert next_call(courses, "ratio") == "b"
+    assert next_call({**courses, "b": Progress(weight=1, open=False)}, "ratio") == "c"
+    assert next_call({"a": Progress(weight=1, best_us=(1.0,), open=False)}, "ratio") is None
+
+
+def test_next_slice_goes_where_most_is_gained() -> None:
+    stuck = Progress(weight=1, best_us=(10.0, 10.0, 10.0))
+    moving = Progress(weight=1, best_us=(10.0, 8.0, 6.5))
+    assert next_call({"stuck": stuck, "moving": moving}, "ratio") == "moving"
+    heavy = Progress(weight=100, best_us=(10.0, 10.0, 10.0))
+    assert expected_gain(heavy, "ratio") == pytest.approx(100 * expected_gain(stuck, "ratio"))
+    long = Progress(weight=1, best_us=(1000.0, 990.0))
+    short = Progress(weight=1, best_us=(1.0, 0.8))
+    assert next_call({"long": long, "short": short}, "ratio") == "short"
+    assert next_call({"long": long, "short": short}, "time") == "long"
+
+
+def test_search_without_success_is_given_up_slowly() -> None:
+    gains = [expected_gain(Progress(weight=1, best_us=(None,) * count), "ratio") for count in range(1, 5)]
+    assert all(later < earlier for earlier, later in itertools.pairwise(gains))
+    stuck = [expected_gain(Progress(weight=1, best_us=(5.0,) * count), "ratio") for count in range(1, 8)]
+    assert all(later < earlier for earlier, later in itertools.pairwise(stuck))
+
+
+def measurements(times: dict[str, dict[int, float]], **lengths: int) -> Measurements:
+    return Measurements(
+        problems={name: {"S": lengths[name]} for name in times},
+        weights=dict.fromkeys(times, 1.0),
+        configs=[{"X": place} for place in range(10)],
+        times_us=times,
+    )
+
+
+def test_small_set_costs_least_and_larger_sets_cost_less() -> None:
+    times = {
+        "a": {0: 10.0, 1: 30.0, 2: 12.0},
+        "b": {0: 30.0, 1: 10.0, 2: 12.0},
+        "c": {0: 11.0, 1: 10.0, 2: 10.0},
+    }
+    measured = measurements(times, a=64, b=1024, c=512)
+    assert best_set(measured, 1).members == (2,)
+    assert best_set(measured, 1).cost == pytest.approx(1.2 ** (2 / 3))
+    assert best_set(measured, 1).worst == pytest.approx(1.2)
+    two = best_set(measured, 2)
+    assert (two.members, two.cost, two.table) == ((0, 1), 1.0, {"a": 0, "b": 1, "c": 1})
+    assert best_set(measured, 8).cost == 1.0
+
+
+def test_set_covers_problems_before_it_is_fast() -> None:
+    measured = measurements({"a": {0: 10.0, 1: 50.0}, "b": {1: 10.0}}, a=1, b=2)
+    assert best_set(measured, 1).members == (1,)
+    assert len(evaluate(measured, (0,)).table) == 1
+
+
+def test_weights_decide_which_problem_a_set_serves() -> None:
+    measured = measurements({"a": {0: 10.0, 1: 20.0}, "b": {0: 20.0, 1: 10.0}}, a=1, b=2)
+    heavy = Measurements(**{**vars(measured), "weights": {"a": 1.0, "b": 9.0}})
+    assert best_set(heavy, 1).members == (1,)
+
+
+def test_large_sets_are_improved_by_exchanges() -> None:
+    times = {f"p{i}": {j: 1.0 if j == i else 2.0 + 0.01 * ((i * 7 + j * 3) % 11) for j in range(30)} for i in range(30)}
+    measured = Measurements(
+        problems={name: {"S": 1 + place} for place, name in enumerate(times)},
+        weights=dict.fromkeys(times, 1.0),
+        configs=[{"X": place} for place in range(30)],
+        times_us=times,
+    )
+    eight = best_set(measured, 8)
+    assert len(eight.members) == 8
+    assert eight.cost < best_set(measured, 4).cost < best_set(measured, 1).cost
+
+
+def test_unseen_problem_gets_the_config_of_its_nearest_neighbour() -> None:
+    times = {"a": {0: 10.0, 1: 20.0}, "b": {0: 10.0, 1: 15.0}, "c": {0: 40.0, 1: 10.0}, "d": {0: 30.0, 1: 10.0}}
+    measured = measurements(times, a=64, b=128, c=4096, d=8192)
+    chosen = best_set(measured, 2)
+    assert config_for({"S": 100}, chosen, measured.problems) == 0
+    assert config_for({"S": 9000}, chosen, measured.problems) == 1
+    unseen = leave_one_out(measured, 2)
+    assert (unseen.loss, unseen.judged, unseen.unmeasured) == (1.0, 4, 0)
+    one = leave_one_out(measured, 1)
+    assert one.worst is not None and one.worst > 1.3
+
+
+def test_pairs_that_were_not_measured_are_counted() -> None:
+    unseen = leave_one_out(measurements({"a": {0: 1.0}, "b": {1: 1.0}}, a=1, b=2), 1)
+    assert (unseen.loss, unseen.judged, unseen.unmeasured) == (None, 0, 2)
+
+
+def test_distance_counts_doublings_and_differences() -> None:
+    assert distance({"S": 64, "causal": True}, {"S": 256, "causal": False}) == 3.0
+    assert distance({"S": 64}, {"S": 64, "window": 0}) == 1.0
