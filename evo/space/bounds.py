@@ -106,8 +106,8 @@ class _Relaxation:
                 return self.range(operand)
             case ast.BinOp(left=left, op=op, right=right):
                 return OPERATIONS[type(op)](self.range(left), self.range(right))
-            case ast.IfExp(body=body, orelse=orelse):
-                return _union(self.range(body), self.range(orelse))
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                return self._chosen(self.verdict(test), body, orelse)
             case ast.Call(func=ast.Name(id=name), args=arguments) if name in FUNCTIONS:
                 return reduce(FUNCTIONS[name], [self.range(argument) for argument in arguments])
             case ast.Compare() | ast.UnaryOp():
@@ -120,6 +120,30 @@ class _Relaxation:
             return Range.of(*self.free[name]) if name in self.free else ANYTHING
         value = np.asarray(self.bound[name])
         return ANYTHING if value.dtype.kind == "U" else Range.fixed(value)
+
+    def _chosen(self, condition: Verdict, body: ast.expr, orelse: ast.expr) -> Range:
+        """Return the range of a conditional expression: of one branch where the condition is decided."""
+        if not np.any(condition.false):
+            return self.range(body)
+        if not np.any(condition.true):
+            return self.range(orelse)
+        then, other = self.range(body), self.range(orelse)
+        return Range(
+            np.where(condition.true, np.where(condition.false, np.minimum(then.low, other.low), then.low), other.low),
+            np.where(
+                condition.true, np.where(condition.false, np.maximum(then.high, other.high), then.high), other.high
+            ),
+        )
+
+    def _text(self, node: ast.expr) -> npt.NDArray[np.str_] | None:
+        """Return the known text of a node, element by element; None for numbers and unbound names."""
+        match node:
+            case ast.Constant(value=str() as value):
+                return np.asarray(value)
+            case ast.Name(id=name) if name in self.bound:
+                bound = np.asarray(self.bound[name])
+                return bound if bound.dtype.kind == "U" else None
+        return None
 
     def _chain(self, node: ast.Compare) -> Verdict:
         verdicts = []
@@ -135,6 +159,10 @@ class _Relaxation:
         return reduce(_both, verdicts)
 
     def _compare(self, op: ast.cmpop, left_node: ast.expr, right_node: ast.expr) -> Verdict:
+        texts = self._text(left_node), self._text(right_node)
+        if isinstance(op, ast.Eq | ast.NotEq) and texts[0] is not None and texts[1] is not None:
+            equal = np.asarray(texts[0] == texts[1])
+            return Verdict(equal, ~equal) if isinstance(op, ast.Eq) else Verdict(~equal, equal)
         left, right = self.range(left_node), self.range(right_node)
         match op:
             case ast.Lt():
@@ -156,10 +184,6 @@ def _both(a: Verdict, b: Verdict) -> Verdict:
 
 def _either(a: Verdict, b: Verdict) -> Verdict:
     return Verdict(a.true | b.true, a.false & b.false)
-
-
-def _union(a: Range, b: Range) -> Range:
-    return Range(np.minimum(a.low, b.low), np.maximum(a.high, b.high))
 
 
 def _negate(a: Range) -> Range:

@@ -3,10 +3,9 @@
 Tunables are joined one at a time, those of the cheapest constraint first. Each constraint prunes when all its names are
 bound; before that, it prunes where its bounds show that it cannot hold. Partial points grow breadth first while they
 fit in memory, and are then completed depth first, block by block, so memory is bounded for any product. A space that
-random completions show to be far too large is not listed.
+an estimate shows to be far too large is not listed.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,15 +14,14 @@ import numpy as np
 from evo.space.plan import START, Partial, Plan
 
 BLOCK_ROWS = 1 << 16
-TRIED_ROWS = 100_000
-"""Number of partial points from which random completions are tried, to detect a space too large to list."""
+ESTIMATED_FROM = 1 << 14
+"""Number of partial points from which the number of valid points is estimated, to detect a space too large to list."""
 
-TRIES = 1 << 17
-"""Random completions per attempt: some hundredths of a second; enough hits if one in a thousand is valid."""
+WIDTH = 1 << 12
+"""Number of partial points that are completed together for an estimate, which takes some hundredths of a second."""
 
-MIN_HITS = 40
 FAR_BEYOND = 100
-"""A space is not listed if at least `MIN_HITS` hits estimate more than `FAR_BEYOND` times the limit."""
+"""A space is not listed if the estimate exceeds the limit this many times."""
 
 MAX_EFFORT = 4_000_000_000
 """Constraint terms a listing may evaluate (some seconds) before it stops and the space is sampled instead."""
@@ -36,6 +34,23 @@ def drawn(plan: Plan, prefix: Partial, rng: np.random.Generator, size: int) -> P
     columns = (rng.integers(len(step.tunable.values), size=size, dtype=np.int32) for step in rest)
     partial = Partial(columns=(*start.columns, *columns), rows=size)
     return plan.surviving(partial, range(len(start.columns), len(plan.steps)))
+
+
+def built(plan: Plan, prefix: Partial, rng: np.random.Generator, width: int) -> tuple[Partial, float]:
+    """Return valid points, built from partial points step by step, and an estimate of how many there are.
+
+    Each step keeps at most `width` random points. Every valid point is equally likely to be among the returned ones,
+    but points with the same first values appear together. The estimate is unbiased.
+    Source: Knuth, *Estimating the efficiency of backtrack programs*, Mathematics of Computation 29 (1975), with many
+    paths at once.
+    """
+    partial, scale = prefix, 1.0
+    for level in range(len(prefix.columns), len(plan.steps)):
+        if partial.rows > width:
+            scale *= partial.rows / width
+            partial = partial.take(rng.permutation(partial.rows)[:width])
+        partial = plan.pruned(plan.joined(partial, level), level)
+    return partial, scale * partial.rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +86,7 @@ class Lister:
             prefix = grown
             if not prefix.rows:
                 break
-            if prefix.rows >= TRIED_ROWS and self._hopeless(prefix):
+            if prefix.rows >= ESTIMATED_FROM and self._hopeless(prefix):
                 return Listing(points=None, prefix=prefix)
         return Listing(points=prefix, prefix=prefix)
 
@@ -92,9 +107,7 @@ class Lister:
 
     def _hopeless(self, prefix: Partial) -> bool:
         """True if far too many valid points start with these partial ones."""
-        hits = drawn(self.plan, prefix, np.random.default_rng(0), TRIES).rows
-        completions = math.prod(len(step.tunable.values) for step in self.plan.steps[len(prefix.columns) :])
-        return hits >= MIN_HITS and prefix.rows * completions * hits > FAR_BEYOND * self.limit * TRIES
+        return built(self.plan, prefix, np.random.default_rng(0), WIDTH)[1] > FAR_BEYOND * self.limit
 
     def _gather(self, blocks: Iterator[Partial]) -> Partial | None:
         """Concatenate all blocks; None if there are more rows than the limit, or the effort is used up."""

@@ -1,14 +1,14 @@
 """The order in which tunables are joined to build up valid points, and the pruning at each step."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from functools import partial as partially
 
 import numpy as np
 import numpy.typing as npt
 
-from evo.errors import InvalidInput
 from evo.expression.arithmetic import Mask
 from evo.space.bounds import can_hold
 from evo.space.constraint import Constraint
@@ -18,8 +18,15 @@ from evo.trial import Value
 Indices = npt.NDArray[np.int32]
 """Value ranks: one row per point, one column per tunable."""
 
-MOST_TABULATED = 16_384
-"""Constraints with at most this many value combinations are tabulated instead of evaluated for each point."""
+Ranks = Sequence[npt.NDArray[np.integer]]
+"""Value ranks by column: one array per tunable."""
+
+MOST_REMEMBERED = 1 << 20
+"""Answers are remembered by combination of values if there are at most this many combinations."""
+
+TRIED_FIRST, TRIED_FROM = 1 << 9, 1 << 12
+"""With at least `TRIED_FROM` points, a bound is computed for `TRIED_FIRST` of them first, and for the others only if it
+removes one of these."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +49,8 @@ class Partial:
 
 
 START = Partial(columns=(), rows=1)
+
+UNKNOWN = -1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,17 +75,44 @@ class Step:
         return 1 + sum(constraint.expression.size for constraint in (*self.completed, *self.watched))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """Truth values of one constraint for each combination of its tunables' values.
+class Answers:
+    """Answers to a question about points, remembered by the combination of ranks that they depend on.
 
-    Attributes:
-        places: positions of its tunables, in joining order.
-        holds: truth by ranks, one axis per tunable.
+    Millions of points may share some thousand combinations. Threads may share an instance, because an answer is the
+    same each time.
+
+    Args:
+        places: positions of the tunables it depends on, in joining order.
+        shape: their numbers of values.
+        question: answers the question for ranks, one array per place.
     """
 
-    places: tuple[int, ...]
-    holds: Mask
+    def __init__(
+        self,
+        places: Sequence[int],
+        shape: tuple[int, ...],
+        question: Callable[[Sequence[npt.NDArray[np.integer]]], Mask],
+    ) -> None:
+        self._places = places
+        self._shape = shape
+        self._question = question
+        self._known = np.full(math.prod(shape), UNKNOWN, dtype=np.int8)
+
+    def of(self, partial: Partial) -> Mask:
+        """Return the answer for each point."""
+        codes = np.zeros(partial.rows, dtype=np.intp)
+        for place, size in zip(self._places, self._shape, strict=True):
+            codes = codes * size + partial.columns[place]
+        answers = self._known[codes]
+        if answers.min(initial=0) == UNKNOWN:
+            new = np.zeros(len(self._known), dtype=np.bool_)
+            new[codes[answers == UNKNOWN]] = True
+            self._learn(np.flatnonzero(new))
+            answers = self._known[codes]
+        return np.asarray(answers == 1)
+
+    def _learn(self, codes: npt.NDArray[np.intp]) -> None:
+        self._known[codes] = self._question(np.unravel_index(codes, self._shape))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,51 +195,64 @@ class Plan:
 
     def satisfying(self, constraint: Constraint, partial: Partial) -> Partial:
         """Return the points that satisfy a constraint whose names are all bound."""
-        table = self._table(constraint)
-        if table is None:
-            return partial.where(constraint.expression.truth(self._bound(constraint, partial)))
-        return partial.where(table.holds[tuple(partial.columns[place] for place in table.places)])
-
-    def _table(self, constraint: Constraint) -> "Table | None":
-        """Return the truth table of a constraint; None if it has too many combinations or some cannot be evaluated.
-
-        For example, a constraint may divide by zero for values that another constraint excludes.
-        """
-        if id(constraint) not in self._tables:
-            self._tables[id(constraint)] = self._tabulated(constraint)
-        return self._tables[id(constraint)]
-
-    def _tabulated(self, constraint: Constraint) -> "Table | None":
-        names = constraint.expression.names
-        steps = {place: step.tunable for place, step in enumerate(self.steps) if step.tunable.name in names}
-        shape = tuple(len(tunable.values) for tunable in steps.values())
-        if not shape or math.prod(shape) > MOST_TABULATED:
-            return None
-        ranks = np.indices(shape).reshape(len(shape), -1)
-        values = {each.name: each.array[column] for each, column in zip(steps.values(), ranks, strict=True)}
-        constants = {name: value for name, value in self.constants.items() if name in names}
-        try:
-            truth = constraint.expression.truth(constants | values)
-        except InvalidInput:
-            return None
-        return Table(places=tuple(steps), holds=np.broadcast_to(truth, math.prod(shape)).reshape(shape))
-
-    @cached_property
-    def _tables(self) -> "dict[int, Table | None]":
-        """Truth tables by identity of the constraint, filled on demand."""
-        return {}
+        return partial.where(self._answered(constraint, partial))
 
     def hopeful(self, constraint: Constraint, partial: Partial) -> Partial:
-        """Return the points that could still satisfy a constraint for some values of its unbound names."""
-        return partial.where(can_hold(constraint.expression, self._bound(constraint, partial), self._ranges))
+        """Return the points that could still satisfy a constraint for some values of its unbound names.
 
-    def _bound(self, constraint: Constraint, partial: Partial) -> dict[str, object]:
+        All points are kept if none of a sample is removed: a point that cannot be completed is removed by a later step.
+        """
+        if partial.rows >= TRIED_FROM:
+            tried = partial.take(np.linspace(0, partial.rows - 1, TRIED_FIRST).astype(np.intp))
+            if self._answered(constraint, tried).all():
+                return partial
+        return partial.where(self._answered(constraint, partial))
+
+    def _answered(self, constraint: Constraint, partial: Partial) -> Mask:
+        """Return for each point whether it satisfies the constraint or, while names are unbound, still could."""
+        places = [place for place in self._places(constraint) if place < len(partial.columns)]
+        key = (id(constraint), len(places))
+        if key not in self._answers:
+            self._answers[key] = self._remembering(constraint, places)
+        answers = self._answers[key]
+        if answers is not None:
+            return answers.of(partial)
+        return self._truth(constraint, places, [partial.columns[place] for place in places])
+
+    def _remembering(self, constraint: Constraint, places: Sequence[int]) -> Answers | None:
+        """Return an empty memory of answers; None if there are too many combinations, or just one."""
+        shape = tuple(len(self.steps[place].tunable.values) for place in places)
+        if not shape or math.prod(shape) > MOST_REMEMBERED:
+            return None
+        return Answers(places, shape, partially(self._truth, constraint, places))
+
+    def _truth(self, constraint: Constraint, places: Sequence[int], ranks: Ranks) -> Mask:
         names = constraint.expression.names
         bound: dict[str, object] = {name: value for name, value in self.constants.items() if name in names}
-        for step, column in zip(self.steps, partial.columns, strict=False):
-            if step.tunable.name in names:
-                bound[step.tunable.name] = step.tunable.array[column]
-        return bound
+        for place, column in zip(places, ranks, strict=True):
+            tunable = self.steps[place].tunable
+            bound[tunable.name] = tunable.array[column]
+        if len(places) == len(self._places(constraint)):
+            return np.asarray(constraint.expression.truth(bound))
+        return can_hold(constraint.expression, bound, self._ranges)
+
+    def _places(self, constraint: Constraint) -> tuple[int, ...]:
+        """Return the steps that join the tunables of a constraint."""
+        if id(constraint) not in self._joined_at:
+            names = constraint.expression.names
+            places = [place for place, step in enumerate(self.steps) if step.tunable.name in names]
+            self._joined_at[id(constraint)] = tuple(places)
+        return self._joined_at[id(constraint)]
+
+    @cached_property
+    def _joined_at(self) -> dict[int, tuple[int, ...]]:
+        """Steps by identity of the constraint, filled on demand."""
+        return {}
+
+    @cached_property
+    def _answers(self) -> dict[tuple[int, int], Answers | None]:
+        """Memories by identity of the constraint and number of bound tunables, filled on demand."""
+        return {}
 
     @cached_property
     def _ranges(self) -> dict[str, tuple[float, float]]:

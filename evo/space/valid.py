@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator
-from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -10,17 +9,17 @@ import numpy.typing as npt
 
 from evo.expression.arithmetic import INTEGER_LIMIT, Mask
 from evo.space.emptiness import EmptySpace
-from evo.space.enumeration import Lister, drawn
+from evo.space.enumeration import WIDTH, Lister, built, drawn
 from evo.space.nearest import TIE, Distances, Nearest, total_distance
 from evo.space.plan import Indices, Partial, Plan
 
 MAX_DRAWS = 1 << 22
 MAX_SUBTREE_EFFORT = 200_000_000
-COUNTED_DRAWS, FEW_HITS = 1 << 19, 14
-"""If fewer of `COUNTED_DRAWS` draws are valid, sampling would take seconds, and points are built up instead."""
+LEAST_SHARE = 1 / 64
+"""If fewer of the random completions are valid, points are built up step by step instead."""
 
-BUILT_AT_ONCE, BUILDS = 1 << 14, 4
-"""Number of partial points built up together, and of repetitions; each takes a second in a space of thirty tunables."""
+POOLS = 16
+"""Number of pools of points built up, each some thousand points in a tenth of a second."""
 
 
 class ValidPoints(Protocol):
@@ -85,9 +84,10 @@ class Drawn:
     """A space with too many valid points to list; points are drawn at random.
 
     A draw takes a listed prefix (a valid assignment of the first tunables of the plan), completes it at random, and
-    rejects invalid results, so each valid point is equally likely. If hardly any draw is valid, or `MAX_DRAWS` draws
-    give too few points, some ten thousand points are built up once, step by step from random prefixes. Finally, whole
-    subtrees are completed. Both methods favour points in sparse subtrees.
+    rejects invalid results, so each valid point is equally likely. If few completions are valid, or `MAX_DRAWS` draws
+    give too few points, points come from pools that are built up step by step from random prefixes; a draw chooses
+    the pools, and each is built when it is first used. Each valid point is equally likely to be in a pool. Finally,
+    whole subtrees are completed, which favours points in sparse subtrees.
 
     Raises:
         EmptySpace: no valid point was found in this way either.
@@ -96,7 +96,9 @@ class Drawn:
     def __init__(self, plan: Plan, prefix: Partial) -> None:
         self._plan = plan
         self._prefix = prefix
-        self._rare = self._hits() < FEW_HITS
+        self._pools: dict[int, Indices] = {}
+        completions = math.prod(len(step.tunable.values) for step in plan.steps[len(prefix.columns) :])
+        self._rare = self._pool_and_estimate(0)[1] < LEAST_SHARE * prefix.rows * completions
         block = next((rows for rows in self.draws(np.random.default_rng(0), 1) if len(rows)), None)
         if block is None:
             raise EmptySpace("constraints", "no valid config was found among millions drawn", ["loosen them"])
@@ -108,22 +110,14 @@ class Drawn:
     def draws(self, rng: np.random.Generator, count: int) -> Iterator[Indices]:
         if not self._rare:
             yield from self._tries(rng, count, MAX_DRAWS)
-        yield rng.permutation(self._built)
+        for number in rng.permutation(POOLS):
+            yield rng.permutation(self._pool(int(number)))
         yield from self._subtrees(rng)
 
     def nearest(self, distances: Distances, rng: np.random.Generator) -> Indices:
         """Return a nearest row, exact within the effort of `Nearest`; else the result of a local descent."""
         found = Nearest(plan=self._plan, distances=distances, rng=rng).find()
         return self._nearest_drawn(distances, rng) if found is None else found
-
-    def _hits(self) -> int:
-        """Count the valid ones of `COUNTED_DRAWS`; stop at `FEW_HITS`."""
-        hits = 0
-        for rows in self._tries(np.random.default_rng(0), 64, COUNTED_DRAWS):
-            hits += len(rows)
-            if hits >= FEW_HITS:
-                break
-        return hits
 
     def _tries(self, rng: np.random.Generator, count: int, most: int) -> Iterator[Indices]:
         tried, size = 0, 64 * count
@@ -132,17 +126,15 @@ class Drawn:
             tried += size
             size = min(2 * size, 1 << 17)
 
-    @cached_property
-    def _built(self) -> Indices:
-        """Valid points built up tunable by tunable under the constraints, thinned out at random."""
-        rng, found = np.random.default_rng(0), []
-        for _ in range(BUILDS):
-            partial = self._prefix
-            for level in range(len(partial.columns), len(self._plan.steps)):
-                partial = partial.take(rng.permutation(partial.rows)[:BUILT_AT_ONCE])
-                partial = self._plan.pruned(self._plan.joined(partial, level), level)
-            found.append(self._plan.declared(partial))
-        return np.unique(np.concatenate(found), axis=0)
+    def _pool(self, number: int) -> Indices:
+        """Return a pool of valid points, the same ones each time."""
+        if number not in self._pools:
+            self._pools[number] = self._pool_and_estimate(number)[0]
+        return self._pools[number]
+
+    def _pool_and_estimate(self, number: int) -> tuple[Indices, float]:
+        points, estimate = built(self._plan, self._prefix, np.random.default_rng(number), WIDTH)
+        return self._plan.declared(points), estimate
 
     def _subtrees(self, rng: np.random.Generator) -> Iterator[Indices]:
         lister = Lister(self._plan, limit=MAX_DRAWS, max_effort=MAX_SUBTREE_EFFORT)

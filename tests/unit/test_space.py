@@ -17,8 +17,8 @@ from evo.estimate.target import known
 from evo.expression import Expression
 from evo.space import Constraint, EmptySpace, Space, Tunable
 from evo.space.bounds import can_hold
-from evo.space.enumeration import Lister
-from evo.space.plan import Plan
+from evo.space.enumeration import Lister, built
+from evo.space.plan import START, Plan
 from evo.trial import Config
 from evo.trial.objective import Objective
 from templates.registry import find
@@ -140,6 +140,15 @@ def test_bounds_never_exclude_a_true_expression(text: str, bound: set[str], valu
         if by_python(text, config) not in (False, ZeroDivisionError):
             known = {"t": "x"} | {name: config[name] for name in bound}
             assert can_hold(Expression.parse(text, "here"), known, free)
+
+
+def test_bounds_use_bound_texts_and_decided_conditions() -> None:
+    decided = Expression.parse("(8 * N if MODE == 'wide' else N) <= (16 if FAST else 4)", "here")
+    bound = {"MODE": np.array(["wide", "wide", "narrow", "narrow"]), "FAST": np.array([True, False, True, False])}
+    assert can_hold(decided, bound, {"N": (2.0, 16.0)}).tolist() == [True, False, True, True]
+    assert can_hold(decided, bound, {"N": (5.0, 16.0)}).tolist() == [False, False, True, False]
+    assert can_hold(decided, {"N": np.array([4, 5, 17])}, {}).tolist() == [True, True, False]
+    assert can_hold(Expression.parse("MODE != 'wide'", "here"), bound, {}).tolist() == [False, False, True, True]
 
 
 @settings(max_examples=200, deadline=None)
@@ -288,6 +297,32 @@ def test_every_valid_config_is_sampled_equally_often(drawn: bool) -> None:
     assert (
         sum((count - expected) ** 2 / expected for count in counts.values()) < 31.3
     )  # chi-squared, 11 d.o.f., p 0.001
+
+
+def test_rare_points_are_built_without_preference() -> None:
+    """Point sets that are built up contain each valid point equally often, and estimate how many there are."""
+    tunables = [tunable("A", range(6)), tunable("B", range(6)), tunable("C", range(6)), tunable("D", range(3))]
+    space = Space(tunables, [constraint("B <= A or A == 3"), constraint("(A * B + C) % 5 == D")])
+    plan = Plan.of(space.tunables, space.constraints, {})
+    pools = [built(plan, START, rng(seed), 8) for seed in range(600)]
+    counts = Counter(tuple(row) for points, _ in pools for row in plan.declared(points).tolist())
+    assert space.valid_count is not None
+    assert len(counts) == space.valid_count
+    drawn_per_point = sum(counts.values()) / len(counts)
+    assert all(0.6 < count / drawn_per_point < 1.5 for count in counts.values())
+    assert np.mean([estimate for _, estimate in pools]) == pytest.approx(space.valid_count, rel=0.1)
+
+
+def test_largest_space_is_ready_in_two_seconds() -> None:
+    family = find("sdpa").family
+    problem, hopper = family.problem("B=4,H=16,S=2048,D=64", "cuda"), known("sm_90")
+    start = time.process_time()
+    space = family.space(problem, hopper, Objective())
+    assert time.process_time() - start < 2.0
+    configs = space.sample(rng(), 300)
+    assert all(not space.violations(config) for config in configs[:20])
+    assert {"mma", "wgmma"} == {config["PRODUCTS"] for config in configs}
+    assert {"async", "tma"} == {config["COPY"] for config in configs}
 
 
 def test_samples_are_distinct_avoid_excluded_ones_and_end_exactly(gemm: Space) -> None:
