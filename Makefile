@@ -5,7 +5,7 @@ ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE  # the tests start hundreds of processes: each would compile the modules again
 
-.PHONY: bench-honest bench-compiling bench-overhead bench-gpus help search test test-gpu test-gpu-long check bench bench-gpu bench-ladder bench-events bench-strategy bench-verdict bench-throughput fuzz clean bench-fleet bench-web screenshots chaos
+.PHONY: bench-start bench-honest bench-compiling bench-overhead bench-gpus help search test test-gpu test-gpu-long check bench bench-gpu bench-ladder bench-events bench-strategy bench-verdict bench-throughput fuzz clean bench-fleet bench-web screenshots chaos
 
 help:           ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -40,6 +40,9 @@ bench-ladder: .venv/.bench  ## the steps of hand-written attention against each 
 
 bench-overhead: .venv/.test    ## the overhead of a search, on a kernel with almost no work
 	$(BIN)/python -m tests.bench.overhead $(ARGS)
+
+bench-start: .venv/.test    ## seconds from the command to the first measured candidate, by stage (ARGS="--device cuda")
+	$(BIN)/python -m tests.bench.start $(ARGS)
 
 bench-web: .venv/.test      ## page times with 100,000 trials, and a live page at 100 trials a second
 	$(BIN)/python -m tests.bench.web $(ARGS)

@@ -1,0 +1,207 @@
+"""Time from the command to the first measured candidate, by stage: ``make bench-start``.
+
+Each search runs as a user's command, with a new database. The first of a problem has an empty cache of binaries,
+references and surveys (*cold*), the next ones use what it left there (*warm*). A search is ended once its first
+candidate has a time.
+"""
+
+import argparse
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sqlalchemy import func
+
+from db.engine.session import Database
+from db.models import AttemptRow, JobRow, SearchRow, WorkerRow
+from evo.results import BaselineReport, EvaluateReport
+from evo.trial.outcome import Measured
+from tests.bench.strategy.tables import table
+
+PROBLEMS = {
+    "cuda": (
+        "sdpa:B=2,H=8,S=512,D=64",
+        "sdpa:B=4,H=16,S=2048,D=64",
+        "sdpa:B=4,H=16,S=4096,D=128",
+        "gemm:M=4096,N=4096,K=4096",
+        "softmax:rows=2048,cols=50257",
+        "rmsnorm:rows=8192,cols=5120",
+    ),
+    "cpu": (
+        "sdpa:B=2,H=8,S=128,D=64",
+        "softmax:rows=4096,cols=1024",
+        "gemm:M=256,N=256,K=256",
+    ),
+}
+HEADER = (
+    "worker",
+    "space",
+    "lease",
+    "baselines",
+    "build",
+    "verify",
+    "measure",
+    "other",
+    "first candidate",
+    "failed before",
+)
+LOOK_S = 0.1
+LONGEST_S = 180.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """Stages of one start, in seconds, in this order.
+
+    Attributes:
+        worker_s: from the command until the worker has registered.
+        space_s: until the search is stored; its space is built meanwhile.
+        lease_s: until the first job is given to the worker.
+        baselines_s: time of baselines performed before the first candidate.
+        build_s, verify_s, measure_s: of the first measured candidate; references are computed while verifying.
+        other_s: the rest: waiting for builds, failed candidates, delivery.
+        total_s: from the command until the first candidate's time is stored.
+        failed: candidates that ended before it without a time.
+    """
+
+    worker_s: float
+    space_s: float
+    lease_s: float
+    baselines_s: float
+    build_s: float
+    verify_s: float
+    measure_s: float
+    other_s: float
+    total_s: float
+    failed: int
+
+
+class NoCandidate(RuntimeError):
+    """The search measured no candidate in time; the message says why."""
+
+
+def timed(family: str, problem: str, device: str, folder: Path, cache: Path) -> Start:
+    """Run one search until its first candidate is measured.
+
+    Raises:
+        NoCandidate: none was measured within `LONGEST_S`, or the command ended.
+    """
+    database, log = folder / "start.db", folder / "output.txt"
+    command = [sys.executable, "-m", "evo", "search", family, "--problem", problem, "--device", device]
+    command += ["--minutes", "3", "--db", str(database), "--json"]
+    environment = os.environ | {"XDG_CACHE_HOME": str(cache)}
+    begun = datetime.now(UTC)
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
+    try:
+        deadline_s = time.monotonic() + LONGEST_S
+        while not _measured(database):
+            if process.poll() is not None or time.monotonic() > deadline_s:
+                raise NoCandidate(log.read_text(errors="replace").strip()[-500:] or "no candidate was measured")
+            time.sleep(LOOK_S)
+    finally:
+        _end(process)
+    return stages(database, begun)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Cancel the search, as pressing Ctrl-C twice does."""
+    for _ in range(2):
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.5)
+    try:
+        process.wait(30)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _measured(database: Path) -> bool:
+    """True once a candidate has a time. Reads only, so that the service is not disturbed."""
+    try:
+        with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
+            return connection.execute("SELECT 1 FROM trials WHERE time_us IS NOT NULL LIMIT 1").fetchone() is not None
+    except sqlite3.Error:
+        return False  # the service is still creating it
+
+
+def stages(database: Path, begun: datetime) -> Start:
+    """Return the stages of the search in a database, whose command began at this moment."""
+    store = Database.open(database)
+    try:
+        with store.read() as session:
+            search = session.query(SearchRow).one()
+            registered = session.query(func.min(WorkerRow.registered_at)).scalar()
+            query = session.query(AttemptRow).join(JobRow).where(AttemptRow.state == "done")
+            attempts = query.order_by(AttemptRow.ended_at).all()
+            return split(begun, registered, search, attempts)
+    finally:
+        store.close()
+
+
+def split(begun: datetime, registered: datetime, search: SearchRow, attempts: Sequence[AttemptRow]) -> Start:
+    reports = [attempt.result for attempt in attempts]
+    place = next(place for place, report in enumerate(reports) if _is_measured(report))
+    first, ended_at = reports[place], attempts[place].ended_at
+    assert isinstance(first, EvaluateReport) and ended_at is not None and search.started_at is not None
+    earlier = reports[:place]
+    baselines = [each.stages for each in earlier if isinstance(each, BaselineReport)]
+    parts = {
+        "worker_s": (registered - begun).total_seconds(),
+        "space_s": (search.created_at - max(registered, begun)).total_seconds(),
+        "lease_s": (search.started_at - search.created_at).total_seconds(),
+        "baselines_s": sum(each.measure_s + each.verify_s for each in baselines),
+        "build_s": first.stages.render_s + first.stages.compile_s,
+        "verify_s": first.stages.verify_s,
+        "measure_s": first.stages.measure_s,
+    }
+    total_s = (ended_at - begun).total_seconds()
+    failed = sum(isinstance(each, EvaluateReport) for each in earlier)
+    return Start(**parts, other_s=total_s - sum(parts.values()), total_s=total_s, failed=failed)
+
+
+def _is_measured(report: object) -> bool:
+    return isinstance(report, EvaluateReport) and isinstance(report.outcome, Measured)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print a table; status 1 if a search measured nothing."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.start", description=__doc__)
+    parser.add_argument("problems", nargs="*", metavar="FAMILY:PROBLEM", help="default: some of each device")
+    parser.add_argument("--device", choices=tuple(PROBLEMS), default="cpu")
+    parser.add_argument("--warm", type=int, default=1, metavar="N", help="starts after the cold one (default: 1)")
+    options = parser.parse_args(arguments)
+    rows, failures = [], 0
+    for given in options.problems or PROBLEMS[options.device]:
+        family, _, problem = given.partition(":")
+        with tempfile.TemporaryDirectory(prefix="kernel-evo-bench-") as name:
+            for number in range(1 + options.warm):
+                folder = Path(name) / str(number)
+                folder.mkdir()
+                label = f"{given} {'warm' if number else 'cold'}"
+                try:
+                    found = timed(family, problem, options.device, folder, Path(name) / "cache")
+                except NoCandidate as error:
+                    failures += 1
+                    print(f"{label}: {error}", file=sys.stderr, flush=True)
+                    break
+                rows.append(
+                    [label, *(f"{value:.2f}" for value in list(asdict(found).values())[:-1]), str(found.failed)]
+                )
+                print(f"{label}: {found.total_s:.2f} s", flush=True)
+    print(table(["seconds", *HEADER], rows))
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

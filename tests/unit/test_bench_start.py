@@ -1,0 +1,42 @@
+"""The bench of starts splits the time to the first candidate by stage."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from db.models import AttemptRow, SearchRow
+from evo.results import BaselineReport, EvaluateReport, Report
+from evo.results.stages import Stages
+from evo.trial.outcome import LaunchFailed, Measured
+from evo.trial.timing import Timing
+from tests.bench.start import split
+
+BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def after(seconds: float) -> datetime:
+    return BEGUN + timedelta(seconds=seconds)
+
+
+def attempt(ended_s: float, report: Report) -> AttemptRow:
+    return AttemptRow(ended_at=after(ended_s), result=report)
+
+
+def test_stages_add_up_to_the_first_measured_candidate() -> None:
+    measured = Measured(timing=Timing(samples_us=(3.0,)))
+    attempts = [
+        attempt(5.0, BaselineReport(timings={}, stages=Stages(verify_s=0.5, measure_s=1.0))),
+        attempt(6.0, EvaluateReport(outcome=LaunchFailed(reason="no"))),
+        attempt(
+            9.0,
+            EvaluateReport(outcome=measured, stages=Stages(render_s=0.25, compile_s=0.75, verify_s=1.5, measure_s=0.5)),
+        ),
+        attempt(9.5, EvaluateReport(outcome=measured)),
+    ]
+    search = SearchRow(created_at=after(2.5), started_at=after(2.75))
+    found = split(BEGUN, after(2.0), search, attempts)
+    assert (found.worker_s, found.space_s, found.lease_s) == (2.0, 0.5, 0.25)
+    assert (found.baselines_s, found.build_s, found.verify_s, found.measure_s) == (1.5, 1.0, 1.5, 0.5)
+    assert found.total_s == 9.0
+    assert found.other_s == pytest.approx(1.75)
+    assert found.failed == 1
