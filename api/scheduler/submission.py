@@ -60,7 +60,7 @@ def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, con
     policy = policy_from(request.policy)
     device = choose_device(family, request, Fleet(session).devices(connected_since))
     _check_threads(request.objective, device)
-    objective = aimed(request.objective, device)
+    objective = family.terms(aimed(request.objective, device))
     problem = family.problem(request.problem, aimed_at(device, objective).kind)
     for each in (device, aimed_at(device, objective)):
         _check_launch(objective, each, family)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from importlib.resources import files
 from typing import Any
 
+import numpy as np
 from pydantic_core import to_jsonable_python
 
 from evo.export.headers import flags_at, laid_out
@@ -14,7 +15,7 @@ from evo.family import Candidate, Family, Operand
 from evo.family.cflags import c_steps
 from evo.family.language import Language
 from evo.messages.view import SearchView
-from evo.reference.encoding import stored
+from evo.reference.encoding import encoded, stored
 from evo.trial import Config
 
 LOADER, TORCH_OP, PTX = "kernel.py", "torch_op.py", "kernel.ptx"
@@ -132,6 +133,7 @@ class Compiled:
                     **array_facts(each),
                     "value": each.value,
                     "alignment": each.alignment,
+                    **_initial(each),
                 }
                 for each in candidate.operands
             ],
@@ -145,6 +147,14 @@ class Compiled:
 def array_facts(operand: Operand) -> dict[str, Any]:
     """Return an argument's description for the loader; `stored` is its dtype in NumPy and CuPy."""
     return {"dtype": operand.dtype, "stored": stored(operand.dtype).name, "shape": operand.shape}
+
+
+def _initial(operand: Operand) -> dict[str, Any]:
+    """Return the initial value of a buffer as its arrays store it; empty if it has none."""
+    if operand.init is None:
+        return {}
+    code = encoded(np.asarray([operand.init]), operand.dtype).astype(stored(operand.dtype))[0].item()
+    return {"init": code, "init_timed": operand.init_timed}
 
 
 def as_json(value: Any) -> bytes:

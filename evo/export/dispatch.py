@@ -61,7 +61,7 @@ def _folders(bundles: Sequence[Bundle]) -> Mapping[str, Bundle]:
 
 def _entry(folder: str, bundle: Bundle) -> dict[str, Any]:
     champion = bundle.champion
-    passed = [each for each in bundle.candidate.operands if each.role in ("input", "output")]
+    passed = [each for each in bundle.candidate.operands if each.role not in ("workspace", "scalar")]
     return {
         "folder": folder,
         "problem": champion.problem,

@@ -1,6 +1,6 @@
 """Kernel families: validated documents that define problems, arguments, cases, spaces, launches and work."""
 
-from evo.family.argument import DTYPES, Argument, Operand
+from evo.family.argument import DRAWN, DTYPES, JUDGED, Argument, Operand, Role
 from evo.family.case import Case, CaseProblem
 from evo.family.coverage import Coverage, coverage
 from evo.family.family import Candidate, Family
@@ -11,7 +11,9 @@ from evo.family.tensor_map import TensorMap
 from evo.family.work import Work
 
 __all__ = [
+    "DRAWN",
     "DTYPES",
+    "JUDGED",
     "TERMS",
     "Argument",
     "Candidate",
@@ -22,6 +24,7 @@ __all__ = [
     "Implementation",
     "Launch",
     "Operand",
+    "Role",
     "TensorMap",
     "Work",
     "coverage",

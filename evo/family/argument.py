@@ -7,14 +7,20 @@ from typing import Literal, TypeAlias
 
 from evo.errors import InvalidInput
 from evo.expression import Expression, Scope
+from evo.family.initial import Initial, read_initial
 from evo.family.problem import Field
 from evo.family.table import Table
 from evo.family.tolerance import Tolerance
 from evo.text.suggestion import unknown
 from evo.trial import Value
 
-Role: TypeAlias = Literal["input", "output", "workspace", "scalar"]
-ROLES: tuple[Role, ...] = ("input", "output", "workspace", "scalar")
+Role: TypeAlias = Literal["input", "output", "inout", "workspace", "scalar"]
+ROLES: tuple[Role, ...] = ("input", "output", "inout", "workspace", "scalar")
+DRAWN: tuple[Role, ...] = ("input", "inout")
+"""Roles of arguments whose contents ``inputs()`` of reference.py draws."""
+
+JUDGED: tuple[Role, ...] = ("output", "inout")
+"""Roles of arguments that are compared with ``reference()``."""
 
 DTYPES = (
     "float64",
@@ -43,8 +49,10 @@ class Operand:
     Attributes:
         shape: extents, in elements; empty for a scalar.
         value: value of a scalar; None for a buffer.
-        tolerance: accepted error, for an output.
+        tolerance: accepted error, for an output or inout.
         alignment: guaranteed alignment of the buffer's address, in bytes.
+        init: value of every element before a call, for an output or workspace; None: no particular one.
+        init_timed: True if the call itself fills the buffer with `init`, False if its callers do.
     """
 
     name: str
@@ -54,6 +62,8 @@ class Operand:
     value: int | float | None = None
     tolerance: Tolerance | None = None
     alignment: int = 1
+    init: int | float | None = None
+    init_timed: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +74,9 @@ class Argument:
         dtype: a dtype name, or the name of the choice field that holds one.
         shape: expressions over problem fields; for a workspace also over tunables, derived values and limits.
         value: value of a scalar, over the same names as a workspace's shape.
-        tolerance: for an output: ``rel_l2``, ``max_abs``, ``max_abs_ratio`` → expression over problem fields.
+        tolerance: for an output or inout: ``rel_l2``, ``max_abs``, ``max_abs_ratio`` → expression over problem fields.
         alignment: alignment that callers guarantee beyond the dtype's own, in bytes, a power of two; 1: none.
+        initial: value of every element before a call, for an output or workspace; None: no particular one.
     """
 
     name: str
@@ -75,6 +86,7 @@ class Argument:
     value: Expression | None = None
     tolerance: Mapping[str, Expression]
     alignment: int = 1
+    initial: Initial | None = None
 
     @property
     def local(self) -> bool:
@@ -83,12 +95,15 @@ class Argument:
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
-        return self.shape if self.value is None else (*self.shape, self.value)
+        values = (self.value, None if self.initial is None else self.initial.value)
+        return (*self.shape, *(each for each in values if each is not None))
 
     def inline(self, definitions: Mapping[str, Expression]) -> "Argument":
         """Return a copy with derived values replaced by their definitions."""
         value = None if self.value is None else self.value.inline(definitions)
-        return replace(self, shape=tuple(extent.inline(definitions) for extent in self.shape), value=value)
+        initial = None if self.initial is None else self.initial.inline(definitions)
+        shape = tuple(extent.inline(definitions) for extent in self.shape)
+        return replace(self, shape=shape, value=value, initial=initial)
 
     def resolve(self, scope: Mapping[str, Value]) -> Operand:
         """Return shape, dtype, value and tolerance in a scope that defines all names used.
@@ -96,14 +111,17 @@ class Argument:
         Raises:
             InvalidInput: an extent is below 1, or an expression has no value; names the expression.
         """
+        dtype = str(scope.get(self.dtype, self.dtype))
         return Operand(
             name=self.name,
             role=self.role,
-            dtype=str(scope.get(self.dtype, self.dtype)),
+            dtype=dtype,
             shape=tuple(int(_at_least(1, extent, extent.whole(scope))) for extent in self.shape),
             value=None if self.value is None else self.value.number(scope),
             tolerance=self._tolerance(scope),
             alignment=self.alignment,
+            init=None if self.initial is None else self.initial.number(dtype, scope),
+            init_timed=self.initial is None or self.initial.timed,
         )
 
     def _tolerance(self, scope: Mapping[str, Value]) -> Tolerance | None:
@@ -145,8 +163,9 @@ def _read_argument(table: Table, fields: Sequence[Field]) -> Argument:
         dtype=read_dtype(table, fields),
         shape=() if scalar else tuple(table.expressions("shape")),
         value=table.expression("value") if scalar else None,
-        tolerance=_read_tolerance(table, names) if role == "output" else {},
+        tolerance=_read_tolerance(table, names) if role in JUDGED else {},
         alignment=1 if scalar else _read_alignment(table),
+        initial=_read_initial(table, role),
     )
     table.done()
     if not scalar and not argument.shape:
@@ -164,6 +183,16 @@ def _read_role(table: Table) -> Role:
     return role
 
 
+def _read_initial(table: Table, role: Role) -> Initial | None:
+    if role in ("output", "workspace"):
+        return read_initial(table)
+    if "init" in table:
+        source = "`value`" if role == "scalar" else "inputs() in reference.py"
+        reason = f"is for outputs and workspaces; this {role} has its contents from {source}: remove it"
+        raise InvalidInput(table.field("init"), reason)
+    return None
+
+
 def _read_alignment(table: Table) -> int:
     alignment = table.whole("alignment", 1)
     if alignment not in _ALIGNMENTS:
@@ -175,11 +204,7 @@ def _read_alignment(table: Table) -> int:
 _ALIGNMENTS = tuple(1 << power for power in range(13))
 """Alignments up to that of a page; timed buffers are aligned to pages."""
 
-_IN_PLACE = (
-    "No argument is read and written in place, since each call must find the same inputs: for a kernel that works in "
-    'place declare two, one with role = "input" and one with role = "output", and let the kernel copy the first to the '
-    "second before it changes it"
-)
+_IN_PLACE = 'For an argument that the kernel reads and changes in place write role = "inout"'
 
 
 def _read_tolerance(table: Table, names: Scope) -> dict[str, Expression]:

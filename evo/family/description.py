@@ -20,7 +20,9 @@ def describe_argument(argument: Argument) -> dict[str, Any]:
     described = {"name": argument.name, "role": argument.role, "dtype": argument.dtype, "shape": _texts(argument.shape)}
     value = {"value": argument.value.text} if argument.value else {}
     tolerance = {"tolerance": {name: limit.text for name, limit in argument.tolerance.items()}}
-    return described | value | (tolerance if argument.tolerance else {})
+    initial = argument.initial
+    init = {} if initial is None else {"init": {"value": initial.value.text, "timed": initial.timed}}
+    return described | value | init | (tolerance if argument.tolerance else {})
 
 
 def describe_implementation(implementation: Implementation) -> dict[str, Any]:

@@ -1,13 +1,13 @@
 """A kernel family, as its document declares it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from evo.device import Device, DeviceKind, kind_of
 from evo.device.kind import implemented_kinds
 from evo.errors import InvalidInput
-from evo.family.argument import Argument, Operand, read_arguments
+from evo.family.argument import JUDGED, Argument, Operand, read_arguments
 from evo.family.case import Case, CaseProblem, read_cases
 from evo.family.description import describe_argument, describe_field, describe_implementation
 from evo.family.emptiness import in_problem_terms
@@ -64,6 +64,7 @@ class Family:
         cases: correctness cases; the first is the searched problem itself, which is timed.
         implementations: implementations by device kind.
         document: the document it was read from.
+        deterministic: False if results may differ between runs on the same inputs, within their tolerances.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Family:
     implementations: Mapping[DeviceKind, Implementation]
     document: Mapping[str, Any]
     work_formula: WorkFormula | None = None
+    deterministic: bool = True
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any], where: str = "family.toml") -> "Family":
@@ -92,8 +94,9 @@ class Family:
             return _recording(name, table, document)
         fields = read_fields(table.table("problem"))
         arguments = read_arguments(table.tables("arguments"), fields)
-        if not any(argument.role == "output" for argument in arguments):
-            raise InvalidInput(table.field("arguments"), 'none is an output: give one with role = "output"')
+        if not any(argument.role in JUDGED for argument in arguments):
+            reason = 'none is an output: give one with role = "output", or "inout" for one that is changed in place'
+            raise InvalidInput(table.field("arguments"), reason)
         implementations = {
             kind: read_implementation(kind, table.table(kind), fields, arguments)
             for kind in sorted(implemented_kinds())
@@ -109,6 +112,7 @@ class Family:
             implementations=implementations,
             document=document,
             work_formula=read_work(table.table("work"), fields) if "work" in table else None,
+            deterministic=table.flag("deterministic", default=True),
         )
         table.done()
         if not implementations:
@@ -158,6 +162,10 @@ class Family:
             self._check_cases(problem, device.kind)
             self._known_limits(device)
             self.implementation(device.kind).check_problem(problem, device)
+
+    def terms(self, objective: Objective) -> Objective:
+        """Return the objective under which this family is judged: any order where the family declares it."""
+        return objective if self.deterministic else replace(objective, deterministic=False)
 
     def note(self, problem: Problem, device: Device) -> str:
         """Return the note shown with every time of this problem on this device; empty if there is none."""
@@ -243,6 +251,7 @@ class Family:
             "name": self.name,
             "title": self.title,
             "description": self.description,
+            "deterministic": self.deterministic,
             "fields": [describe_field(field) for field in self.fields],
             "arguments": [describe_argument(argument) for argument in self.arguments],
             "cases": [

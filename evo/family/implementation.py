@@ -8,7 +8,7 @@ from typing import Literal
 from evo.device import Device, DeviceKind, kind_of
 from evo.errors import InvalidInput
 from evo.expression import Expression, Scope
-from evo.family.argument import Argument, Operand
+from evo.family.argument import JUDGED, Argument, Operand
 from evo.family.entry import read_entry
 from evo.family.flags import check_flags
 from evo.family.geometry import Geometry, Launch, read_geometry
@@ -289,8 +289,8 @@ def _read_call(
             where = table.field(f"arguments[{place}]")
             raise InvalidInput(where, f"`{name:.100}` is not one of {', '.join(by_name)}, each given once")
     for argument in arguments:
-        if argument.role == "output" and argument.name not in names:
-            raise InvalidInput(table.field("arguments"), f"lacks the output `{argument.name}`")
+        if argument.role in JUDGED and argument.name not in names:
+            raise InvalidInput(table.field("arguments"), f"lacks the {argument.role} `{argument.name}`")
     chosen = [by_name[name] for name in names]
     for expression in (each for argument in chosen if argument.local for each in argument.expressions):
         expression.check_names(scope)

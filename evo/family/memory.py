@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from evo.device import Device
 from evo.device.requirements import GB
 from evo.errors import InvalidInput
-from evo.family.argument import Operand
+from evo.family.argument import JUDGED, Operand
 from evo.reference.encoding import stored
 
 _REFERENCE_BYTES = 8
@@ -30,5 +30,5 @@ def check_memory(operands: Iterable[Operand], device: Device) -> None:
 
 
 def _bytes(operand: Operand) -> int:
-    judged = _REFERENCE_BYTES if operand.role == "output" else 0
+    judged = _REFERENCE_BYTES if operand.role in JUDGED else 0
     return math.prod(operand.shape) * (stored(operand.dtype).itemsize + judged)

@@ -105,3 +105,53 @@ def test_library_leaves_the_callers_floating_point_modes_unchanged(folder: Path)
             assert (kernel(x=x)["out"] == 2).all()
             assert FloatControl().changes(before) == ()
             assert 5e-324 * 1.0 == 5e-324
+
+
+ADDING = f"""
+void add(const float *x, float *y, float *sum) {{
+  for (int i = 0; i < {N}; i++) y[i] += x[i], sum[0] += 1;
+}}
+"""
+
+
+@pytest.fixture
+def adding(tmp_path: Path) -> Path:
+    """An export that changes `y` in place and adds to `sum`, which begins as 2."""
+    (tmp_path / "kernel.c").write_text(ADDING)
+    assert COMPILER is not None
+    subprocess.run([COMPILER, "-O1", "-shared", "-fPIC", "kernel.c", "-o", "kernel.so"], check=True, cwd=tmp_path)
+    plain = {"dtype": "float32", "stored": "float32"}
+    arguments = [
+        {"name": "x", "role": "input", **plain, "shape": [N]},
+        {"name": "y", "role": "inout", **plain, "shape": [N]},
+        {"name": "sum", "role": "output", **plain, "shape": [1], "init": 2.0, "init_timed": True},
+    ]
+    described = {"problem": {}, "config": {}, "arguments": arguments, "library": "kernel.so", "entry": "add"}
+    (tmp_path / "config.json").write_text(json.dumps(described))
+    return tmp_path
+
+
+def test_in_place_arguments_are_changed_and_returned(adding: Path) -> None:
+    kernel = loaded().Kernel(adding)
+    y = kernel.empty("y")
+    y.fill(1)
+    for changed in (2, 3):
+        outputs = kernel(x=np.ones(N, np.float32), y=y)
+        assert outputs["y"] is y
+        assert (y == changed).all()
+        assert outputs["sum"].tolist() == [2.0 + N]
+
+
+def test_in_place_arguments_must_be_passed(adding: Path) -> None:
+    with pytest.raises(TypeError, match="y is missing"):
+        loaded().Kernel(adding)(x=np.ones(N, np.float32))
+
+
+@pytest.mark.parametrize(("timed", "passed"), [(True, 2.0), (False, 9.0)])
+def test_passed_outputs_are_filled_where_the_call_fills_them(adding: Path, timed: bool, passed: float) -> None:
+    described = json.loads((adding / "config.json").read_text())
+    described["arguments"][2]["init_timed"] = timed
+    (adding / "config.json").write_text(json.dumps(described))
+    own = np.full(1, 9, np.float32)
+    outputs = loaded().Kernel(adding)(x=np.ones(N, np.float32), y=np.ones(N, np.float32), sum=own)
+    assert outputs["sum"].tolist() == [passed + N]

@@ -301,6 +301,8 @@ def call_arguments(candidate: Candidate) -> tuple[Argument, ...]:
             shape=each.shape,
             value=each.value,
             alignment=each.alignment,
+            init=each.init,
+            init_timed=each.init_timed,
         )
         for each in candidate.operands
     )

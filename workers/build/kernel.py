@@ -1,11 +1,12 @@
 """A compiled kernel with everything needed to call it."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from evo.reference.encoding import stored
+from evo.family import DRAWN, JUDGED, Role
+from evo.reference.encoding import encoded, stored
 from workers.build import Launch
 
 
@@ -18,14 +19,52 @@ class Argument:
         shape: elements; empty for a scalar.
         value: of a scalar; None for a buffer.
         alignment: in bytes, what the kernel may rely on beyond that of the dtype.
+        init: value of every element before a call; None: no particular one.
+        init_timed: True if the call itself fills the buffer with `init`, False if its callers do.
     """
 
     name: str
-    role: Literal["input", "output", "workspace", "scalar"]
+    role: Role
     dtype: str
     shape: tuple[int, ...] = ()
     value: int | float | None = None
     alignment: int = 1
+    init: int | float | None = None
+    init_timed: bool = True
+
+    @property
+    def drawn(self) -> bool:
+        """True if its contents come from the case's inputs."""
+        return self.role in DRAWN
+
+    @property
+    def judged(self) -> bool:
+        """True if its contents are compared with the reference."""
+        return self.role in JUDGED
+
+    @property
+    def written(self) -> bool:
+        """True if the kernel may write to it."""
+        return self.role not in ("input", "scalar")
+
+    @property
+    def restored(self) -> bool:
+        """True if callers must restore its contents before each call."""
+        return self.role == "inout" or (self.init is not None and not self.init_timed)
+
+    @property
+    def filled(self) -> bool:
+        """True if the call itself begins by filling it with `init`."""
+        return self.init is not None and self.init_timed
+
+    @property
+    def pattern(self) -> bytes:
+        """Eight bytes of elements that equal `init`; requires an `init`."""
+        return np.repeat(encoded(np.asarray([self.init]), self.dtype).astype(self.stored), 8).tobytes()[:8]
+
+    def initial_bytes(self) -> bytes:
+        """Return the contents of a buffer that holds `init` alone."""
+        return (self.pattern * -(-self.bytes // 8))[: self.bytes]
 
     @property
     def elements(self) -> int:

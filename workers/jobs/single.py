@@ -73,7 +73,7 @@ def climb(
         family=FamilyRef(name=package.family.name, digest=package.digest, location=package.location),
         problem=problem,
         device=device,
-        objective=objective or Objective(),
+        objective=package.family.terms(objective or Objective()),
         policy=policy or Policy(),
         seed=seed,
     )

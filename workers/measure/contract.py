@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evo.family import Operand
+from evo.family import Operand, Role
 from evo.reference.encoding import FORMATS, decoded, encoded, is_floating, stored
 from workers.backends.distance import EXACT_INTEGERS
 from workers.measure.expected_output import Arrays, FamilyError
@@ -15,19 +15,20 @@ _SQUARABLE = 1e-150, 1e150
 """Magnitudes whose squares and their sums stay within float64, which a relative L2 error needs."""
 
 
-def check_names(made: Arrays, operands: Sequence[Operand], role: str, *, case: str, maker: str) -> None:
-    """Require one array for each operand of a role, and no others.
+def check_names(made: Arrays, operands: Sequence[Operand], roles: Sequence[Role], *, case: str, maker: str) -> None:
+    """Require one array for each operand of some roles, and no others.
 
     Args:
+        roles: the first one is suggested for an array that is not declared.
         maker: the function that made them, for errors.
 
     Raises:
         FamilyError: one is missing, or family.toml does not declare it.
     """
-    declared = [each.name for each in operands if each.role == role]
-    for name in declared:
+    role, declared = roles[0], {each.name: each.role for each in operands if each.role in roles}
+    for name, declared_role in declared.items():
         if name not in made:
-            raise FamilyError(f"{maker}: makes no {role} `{name}` for case {case}; it makes {_listed(made)}")
+            raise FamilyError(f"{maker}: makes no {declared_role} `{name}` for case {case}; it makes {_listed(made)}")
     for name in made:
         if name not in declared:
             raise FamilyError(

@@ -47,4 +47,4 @@ class Golden:
 
     def inputs_of(self, arguments: Sequence[Argument]) -> Arrays:
         """Return the inputs that a kernel with these arguments takes; implementations may omit some."""
-        return {each.name: self.inputs[each.name] for each in arguments if each.role == "input"}
+        return {each.name: self.inputs[each.name] for each in arguments if each.drawn}

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evo.family import Operand
+from evo.family import DRAWN, Operand
 from evo.reference.encoding import decoded, is_floating
 from workers.measure.expected_output import Arrays
 
@@ -42,7 +42,7 @@ def mixtures(
         operands: declares the dtype of each input.
         rng: draws places and rows.
     """
-    dtypes = {each.name: each.dtype for each in operands if each.role == "input"}
+    dtypes = {each.name: each.dtype for each in operands if each.role in DRAWN}
     size = sum(array.nbytes for array in nominal.values())
     if not others or size > _MOST_BYTES or not all(is_floating(dtype) for dtype in dtypes.values()):
         return

@@ -45,7 +45,7 @@ PATIENCE = 3
 
 def ring_sets(arguments: Iterable[Argument], calls: int, cache_bytes: float) -> int:
     """Return the number of sets of a hot ring: the calls of a sample, within limits; at least 2."""
-    held = sum(each.bytes for each in arguments if each.role in ("output", "workspace"))
+    held = sum(each.bytes for each in arguments if each.written)
     return max(2, min(calls, int(CACHE_SHARE * cache_bytes / max(held, 1)), MOST_SETS))
 
 
@@ -68,7 +68,7 @@ def most_disagreement(arguments: Iterable[Argument], sets: int, limits: Mapping[
         limits: of the device: ``l1_bytes``, ``l2_bytes`` and ``l3_bytes``, as far as they are known.
     """
     held = {each.name: each.bytes for each in arguments if each.role != "scalar"}
-    written = sum(each.bytes for each in arguments if each.role in ("output", "workspace"))
+    written = sum(each.bytes for each in arguments if each.written)
     one = sum(held.values())
     ring = one + (sets - 1) * written
     caches = [limits[name] for name in ("l1_bytes", "l2_bytes", "l3_bytes") if name in limits]

@@ -22,7 +22,7 @@ import psutil
 from numpy.typing import NDArray
 
 from evo.export.loader.float_control import preserved
-from evo.family import Operand
+from evo.family import DRAWN, JUDGED, Operand
 from evo.reference.encoding import is_floating
 from workers.backends.distance import distance
 from workers.build.cache import Cache, cache_key
@@ -116,10 +116,10 @@ class Reference:
         """Return the declared inputs in arrays of their own."""
         made = self._arrays("inputs", dict(plan.problem), plan.distribution, np.random.default_rng(list(seed)))
         maker = self._maker("inputs")
-        check_names(made, plan.operands, "input", case=plan.name, maker=maker)
+        check_names(made, plan.operands, DRAWN, case=plan.name, maker=maker)
         drawn = {}
         for each in plan.operands:
-            if each.role == "input":
+            if each.role in DRAWN:
                 with self._blame(f"inputs(), input `{each.name}`"):
                     drawn[each.name] = check_input(each, made[each.name], case=plan.name, maker=maker)
         return drawn
@@ -165,7 +165,7 @@ class Reference:
 
     def _references(self, plan: CasePlan, inputs: Arrays) -> dict[str, NDArray[Any]]:
         made, maker = self._answers("reference", plan, inputs), self._maker("reference")
-        check_names(made, plan.operands, "output", case=plan.name, maker=maker)
+        check_names(made, plan.operands, JUDGED, case=plan.name, maker=maker)
         stored = {}
         for each in plan.outputs:
             with self._blame(f"reference(), output `{each.name}`"):

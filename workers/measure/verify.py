@@ -24,8 +24,8 @@ _KEPT_ELEMENTS = 1 << 22
 
 
 ANY_ORDER = (
-    "Where sums may be taken in any order, as by atomics, search with --any-order (objective.deterministic = false): "
-    "each result is then judged by its tolerance"
+    "If sums may be taken in any order, as by atomics, write `deterministic = false` at the top of family.toml, or "
+    "search with --any-order (objective.deterministic = false): each result is then judged by its tolerance"
 )
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 from pydantic import TypeAdapter
 
 from evo.device import Device
-from evo.family import Operand
+from evo.family import JUDGED, Operand
 from evo.promotion.policy import Policy
 from evo.results import OutputChecks, Witness
 from evo.trial import Value
@@ -40,7 +40,7 @@ class CasePlan:
 
     @property
     def outputs(self) -> tuple[Operand, ...]:
-        return tuple(each for each in self.operands if each.role == "output")
+        return tuple(each for each in self.operands if each.role in JUDGED)
 
 
 @dataclass(frozen=True, kw_only=True)

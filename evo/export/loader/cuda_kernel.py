@@ -36,8 +36,8 @@ class Kernel:
 
     Attributes:
         problem: what it computes, e.g. ``{"B": 1, "S": 256}``: compiled in, so other shapes need another export.
-        arguments: name, role (input, output, workspace, scalar), dtype and shape of each, in call order. `stored` is
-            the dtype of its arrays, which hold codes where they have no such dtype.
+        arguments: name, role (input, output, inout, workspace, scalar), dtype and shape of each, in call order. `stored`
+            is the dtype of its arrays, which hold codes where they have no such dtype.
     """
 
     def __init__(self, folder: str | Path = Path(__file__).parent) -> None:
@@ -60,6 +60,9 @@ class Kernel:
     def __call__(self, **arrays: Any) -> dict[str, Any]:
         """Launch on CuPy's current stream: every input by name; outputs may be passed to be written in place.
 
+        In-place arguments (inout) are passed as inputs are, changed, and returned as well. Arguments with an initial
+        value are filled with it, except for passed outputs that the caller has to fill (`init_timed` is false).
+
         Returns:
             The outputs. They are ready when the stream is: nothing waits here.
 
@@ -68,27 +71,49 @@ class Kernel:
             ValueError: an array has another shape than the kernel was compiled for, is not C-contiguous, or lies on
                 another device or at an odd address; or an output shares memory with another array.
         """
-        inputs = {each["name"] for each in self.of("input")}
-        outputs = {each["name"] for each in self.of("output")}
+        inputs = {each["name"] for each in self.of("input", "inout")}
+        outputs = {each["name"] for each in self.of("output", "inout")}
         for name in sorted(inputs - arrays.keys()) + sorted(arrays.keys() - inputs - outputs):
             problem = "is missing" if name in inputs else "is not an argument"
             raise TypeError(
                 f"{name} {problem}; inputs: {', '.join(sorted(inputs))}; outputs: {', '.join(sorted(outputs))}"
             )
-        held = {each["name"]: self._held(each, arrays.get(each["name"])) for each in self.of("input", "output")}
+        held = {
+            each["name"]: self._held(each, arrays.get(each["name"])) for each in self.of("input", "output", "inout")
+        }
         for name in sorted(outputs & arrays.keys()):
             _refuse_overlap(name, held)
+        for each in self.of("output"):
+            if "init" in each and not each["init_timed"] and each["name"] not in arrays:
+                held[each["name"]].fill(each["init"])
         self.launch({name: array.data.ptr for name, array in held.items()})
         return {name: held[name] for name in sorted(outputs)}
 
     def launch(self, addresses: Mapping[str, int]) -> None:
-        """Launch on CuPy's current stream with unchecked device addresses of every input and output."""
+        """Launch on CuPy's current stream with unchecked device addresses of every input and output.
+
+        Outputs whose `init_timed` is false have to hold their initial value.
+        """
         passed = tuple(self._passed(each, addresses) for each in self.arguments)
         passed += tuple(self._mapped(each, addresses) for each in self._launch["tensor_maps"])
         grid, block = tuple(self._launch["grid"]), tuple(self._launch["block"])
         with self._turn:
             self._wait_for_the_last_stream()
+            self._fill(addresses)
             self._function(grid, block, passed, shared_mem=self._launch["shared_memory_bytes"])
+
+    def _fill(self, addresses: Mapping[str, int]) -> None:
+        """Fill what the call itself fills, and workspaces, on the current stream."""
+        for each in self.arguments:
+            if "init" in each and (each["init_timed"] or each["role"] == "workspace"):
+                self._at(self._address(each["name"], addresses), each).fill(each["init"])
+
+    def _at(self, address: int, each: dict[str, Any]) -> Any:
+        """An array of an argument's shape in memory that someone else owns."""
+        dtype = np.dtype(each["stored"])
+        size = int(np.prod(each["shape"], dtype=np.int64)) * dtype.itemsize
+        memory = cp.cuda.UnownedMemory(address, size, None, self.device.id)
+        return cp.ndarray(tuple(each["shape"]), dtype, cp.cuda.MemoryPointer(memory, 0))
 
     def _wait_for_the_last_stream(self) -> None:
         """Launch on the device; a captured launch runs when its graph is replayed."""
@@ -178,11 +203,11 @@ def _random(each: dict[str, Any], rng: np.random.Generator) -> Any:
 def main(repeats: int = 50) -> None:
     """Show the arguments and the time of a launch."""
     kernel = Kernel()
-    arrays = {each["name"]: kernel.empty(each["name"]) for each in kernel.of("input", "output")}
+    arrays = {each["name"]: kernel.empty(each["name"]) for each in kernel.of("input", "output", "inout")}
     rng = np.random.default_rng(0)
     for each in kernel.arguments:
         print(f"{each['role']:<10}{each['name']:<8}{each['dtype']:<10}{each['shape'] or each['value']}")
-        if each["role"] == "input":
+        if each["role"] in ("input", "inout"):
             arrays[each["name"]][...] = cp.asarray(_random(each, rng)).astype(each["stored"])
     times_us = []
     for _ in range(repeats):

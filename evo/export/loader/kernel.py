@@ -37,8 +37,8 @@ class Kernel:
 
     Attributes:
         problem: what it computes, e.g. ``{"B": 1, "S": 256}``: compiled in, so other shapes need another export.
-        arguments: name, role (input, output, workspace, scalar), dtype and shape of each, in call order. `stored` is
-            the dtype of its arrays, which hold codes where they have no such dtype.
+        arguments: name, role (input, output, inout, workspace, scalar), dtype and shape of each, in call order. `stored`
+            is the dtype of its arrays, which hold codes where they have no such dtype.
     """
 
     def __init__(self, folder: str | Path = Path(__file__).parent) -> None:
@@ -56,13 +56,16 @@ class Kernel:
     def __call__(self, **arrays: np.ndarray) -> dict[str, np.ndarray]:
         """Run it: every input by name; outputs may be passed to be written in place. Returns the outputs.
 
+        In-place arguments (inout) are passed as inputs are, changed, and returned as well. Arguments with an initial
+        value are filled with it, except for passed outputs that the caller has to fill (`init_timed` is false).
+
         Raises:
             TypeError: an argument is missing, unknown, or no array of its dtype.
             ValueError: an array has another shape than the kernel was compiled for; an output is read-only, or shares
                 memory with another array.
         """
-        inputs = {each["name"] for each in self._of("input")}
-        outputs = {each["name"] for each in self._of("output")}
+        inputs = {each["name"] for each in self._of("input", "inout")}
+        outputs = {each["name"] for each in self._of("output", "inout")}
         for name in sorted(inputs - arrays.keys()) + sorted(arrays.keys() - inputs - outputs):
             problem = "is missing" if name in inputs else "is not an argument"
             raise TypeError(
@@ -70,8 +73,11 @@ class Kernel:
             )
         for name in sorted(outputs & arrays.keys()):
             _refuse_unfit(name, arrays)
-        held = {each["name"]: self._held(each, arrays.get(each["name"])) for each in self._of("input", "output")}
+        held = {
+            each["name"]: self._held(each, arrays.get(each["name"])) for each in self._of("input", "output", "inout")
+        }
         with self._turn, self._preserved():
+            self._fill(held, arrays)
             self._function(*(self._passed(each, held) for each in self.arguments))
         return {name: self._returned(held[name], arrays.get(name)) for name in sorted(outputs)}
 
@@ -103,11 +109,18 @@ class Kernel:
         copy[...] = given
         return copy
 
+    def _fill(self, held: dict[str, np.ndarray], arrays: dict[str, np.ndarray]) -> None:
+        for each in self.arguments:
+            if "init" in each and (each["init_timed"] or each["name"] not in arrays):
+                self._array(each, held)[...] = each["init"]
+
+    def _array(self, each: dict[str, Any], held: dict[str, np.ndarray]) -> np.ndarray:
+        return self._workspaces[each["name"]] if each["role"] == "workspace" else held[each["name"]]
+
     def _passed(self, each: dict[str, Any], held: dict[str, np.ndarray]) -> Any:
         if each["role"] == "scalar":
             return SCALARS[each["dtype"]](each["value"])
-        array = self._workspaces[each["name"]] if each["role"] == "workspace" else held[each["name"]]
-        return ctypes.c_void_p(array.ctypes.data)
+        return ctypes.c_void_p(self._array(each, held).ctypes.data)
 
     def _returned(self, written: np.ndarray, given: np.ndarray | None) -> np.ndarray:
         if given is None or given is written:
@@ -157,12 +170,14 @@ def main(repeats: int = 50) -> None:
     """Show the arguments and the time of a call."""
     kernel = Kernel()
     arrays = {
-        each["name"]: kernel.empty(each["name"]) for each in kernel.arguments if each["role"] in ("input", "output")
+        each["name"]: kernel.empty(each["name"])
+        for each in kernel.arguments
+        if each["role"] not in ("scalar", "workspace")
     }
     rng = np.random.default_rng(0)
     for each in kernel.arguments:
         print(f"{each['role']:<10}{each['name']:<8}{each['dtype']:<10}{each['shape'] or each['value']}")
-        if each["role"] == "input":
+        if each["role"] in ("input", "inout"):
             arrays[each["name"]][...] = _random(each, rng)
     times = []
     for _ in range(repeats):

@@ -66,9 +66,10 @@ def op_for(**fields: Any) -> Any:
     def run(*inputs: torch.Tensor) -> Any:
         return _picked(kernels, inputs)(*inputs)
 
+    first = _module(kernels[0]["folder"])
     digest = hashlib.sha256(json.dumps(kernels, sort_keys=True).encode()).hexdigest()[:12]
     name = f"kernel_evo::{''.join(c if c.isalnum() else '_' for c in _DISPATCH['family'])}_{digest}"
-    made = torch.library.custom_op(name, run, mutates_args=(), schema=_module(kernels[0]["folder"]).SCHEMA)
+    made = torch.library.custom_op(name, run, mutates_args=first.CHANGED, schema=first.SCHEMA)
     made.register_fake(run)
     return made
 

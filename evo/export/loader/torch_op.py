@@ -3,6 +3,8 @@
     from torch_op import op
     output = op(*inputs)                # tensors in the order of config.json; a tuple where there are more outputs
 
+In-place arguments (inout) are among the inputs and are changed; without further outputs the operator returns nothing.
+
 Calls on several streams, or by several threads, take turns: one launch's partial results lie where the next one's do.
 It has no gradient: for inference, or for an autograd.Function of your own.
 """
@@ -18,7 +20,7 @@ import torch
 
 FOLDER = Path(__file__).parent
 _described = json.loads((FOLDER / "config.json").read_text(encoding="utf-8"))
-INPUTS = [each for each in _described["arguments"] if each["role"] == "input"]
+INPUTS = [each for each in _described["arguments"] if each["role"] in ("input", "inout")]
 OUTPUTS = [each for each in _described["arguments"] if each["role"] == "output"]
 DEVICE = "cuda" if "launch" in _described else "cpu"
 ADDRESSES = 16
@@ -71,10 +73,20 @@ def _check_addresses(inputs: tuple[torch.Tensor, ...]) -> None:
 
 
 def _outputs(device: torch.device) -> list[torch.Tensor]:
-    return [torch.empty(each["shape"], dtype=_dtype(each), device=device) for each in OUTPUTS]
+    return [_output(each, device) for each in OUTPUTS]
+
+
+def _output(each: dict[str, Any], device: torch.device) -> torch.Tensor:
+    """An empty tensor, or one of the initial value where callers have to fill it."""
+    made = torch.empty(each["shape"], dtype=_dtype(each), device=device)
+    if "init" in each and not each["init_timed"]:
+        (made if each["stored"] == each["dtype"] else made.view(getattr(torch, each["stored"]))).fill_(each["init"])
+    return made
 
 
 def _returned(outputs: list[torch.Tensor]) -> Any:
+    if not outputs:
+        return None
     return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
 
@@ -141,7 +153,9 @@ def _name() -> str:
 
 
 _TYPES = "Tensor" if len(OUTPUTS) == 1 else f"({', '.join(['Tensor'] * len(OUTPUTS))})"
-SCHEMA = f"({', '.join('Tensor ' + each['name'] for each in INPUTS)}) -> {_TYPES}"
+CHANGED = [each["name"] for each in INPUTS if each["role"] == "inout"]
+_MARKS = {name: f"(a{place}!)" for place, name in enumerate(CHANGED)}
+SCHEMA = f"({', '.join('Tensor' + _MARKS.get(each['name'], '') + ' ' + each['name'] for each in INPUTS)}) -> {_TYPES}"
 
-op = torch.library.custom_op(_name(), _run, mutates_args=(), schema=SCHEMA)
+op = torch.library.custom_op(_name(), _run, mutates_args=CHANGED, schema=SCHEMA)
 op.register_fake(_fake)

@@ -40,6 +40,7 @@ class Batch:
         cpu_ns: processor time that the system counted for the process in that span.
         changes: process state that the calls left changed, as text; None if none.
         heap_bytes: memory the process holds on its heap afterwards.
+        restored_ns: of `claimed_ns`, what restoring arguments between the calls took.
     """
 
     calls: int
@@ -48,6 +49,7 @@ class Batch:
     cpu_ns: int
     changes: str | None = None
     heap_bytes: int = 0
+    restored_ns: int = 0
 
 
 def contradicts(batch: Batch, idle: Sequence[Batch], threads: int) -> bool:

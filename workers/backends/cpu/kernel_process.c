@@ -37,7 +37,7 @@
 
 enum { HELLO, LOAD, MAP, TABLE, RUN };                                   /* requests; HELLO is only ever a reply */
 enum { OTHER_USER = 1, LANDLOCKED = 2, FILTERED = 4 };                   /* what separates this process */
-enum { OWN_THREAD = 1, EXAMINE = 2, PERTURB = 4 };                       /* how calls are made */
+enum { OWN_THREAD = 1, EXAMINE = 2, PERTURB = 4, BEHIND = 8 };           /* how calls are made */
 enum { ROUNDING = 1, X87 = 2, HANDLERS = 4, TIMERS = 8, MASKS = 16 };    /* what calls changed */
 enum { FAILED = -1, FAULT = -2 };                                        /* statuses below zero; 0: done */
 enum { STACKED = 24, FLOATS = 8, PAGE = 4096, APRON = 1 << 20 };
@@ -48,7 +48,7 @@ struct request {
 };
 struct reply {
     int64_t status;
-    uint64_t values[5];
+    uint64_t values[6];
     uint64_t bytes; /* of the text that follows */
 };
 
@@ -56,6 +56,9 @@ static int channel, limited;
 static pid_t own;
 static void (*function)(void);
 static uint64_t *table, sets, width, floats;
+static const struct write { uint64_t to, from, bytes, pattern; } *writes; /* before each call; of each set: */
+static uint64_t restored, filled;                                        /* restored ones, then filled ones */
+static uint64_t stale = UINT64_MAX; /* set whose arguments the latest call changed, and nothing has restored since */
 static struct sigaction expected[NSIG];
 
 static void send_all(const void *from, size_t bytes) {
@@ -67,7 +70,7 @@ static void send_all(const void *from, size_t bytes) {
     }
 }
 
-static void answer(int64_t status, const uint64_t values[5], const char *text) {
+static void answer(int64_t status, const uint64_t values[6], const char *text) {
     struct reply reply = {.status = status, .bytes = text ? strlen(text) : 0};
     if (getpid() != own) _exit(1); /* a copy of this process must not answer in its place */
     if (values) memcpy(reply.values, values, sizeof reply.values);
@@ -200,7 +203,7 @@ static void fault(int number, siginfo_t *info, void *context) {
 #else
     (void)context;
 #endif
-    const uint64_t values[5] = {(uint64_t)number, (uint64_t)(uintptr_t)info->si_addr, writes};
+    const uint64_t values[6] = {(uint64_t)number, (uint64_t)(uintptr_t)info->si_addr, writes};
     answer(FAULT, values, NULL);
     signal(number, SIG_DFL);
     raise(number);
@@ -296,9 +299,28 @@ static uint64_t now_ns(void) {
 static Modes usual;
 
 struct batch {
-    uint64_t calls, first, start, stop;
+    uint64_t calls, first, start, stop, restored_ns;
+    int behind;
     Modes after;
 };
+
+static void write_all(const struct write *each, uint64_t count) {
+    for (; count--; each++) {
+        char *to = (char *)(uintptr_t)each->to;
+        if (each->from) {
+            memcpy(to, (const char *)(uintptr_t)each->from, each->bytes);
+        } else if (!each->pattern) {
+            memset(to, 0, each->bytes);
+        } else {
+            const uint64_t whole = each->bytes / sizeof each->pattern;
+            for (uint64_t word = 0; word < whole; word++) memcpy(to + 8 * word, &each->pattern, 8);
+            memcpy(to + 8 * whole, &each->pattern, each->bytes % 8);
+        }
+    }
+}
+
+static void restore(uint64_t set) { write_all(writes + set * (restored + filled), restored); }
+static void fill(uint64_t set) { write_all(writes + set * (restored + filled) + restored, filled); }
 
 static void invoke(const uint64_t *at) {
     double reals[FLOATS];
@@ -312,14 +334,39 @@ static void invoke(const uint64_t *at) {
     ((Many *)function)(IN_REGISTERS(WORD), EACH8(REAL), EACH8(NEXT), EACH8(LATER), EACH8(LAST));
 }
 
+/* Restores just before each call, or, where calls must find cold memory, behind the call on the next set. */
+static void make_restored_calls(struct batch *batch) {
+    const int behind = batch->behind && sets > 1;
+    uint64_t set = batch->first, since = batch->start;
+    if (behind && stale == UINT64_MAX)
+        for (uint64_t each = 0; each < sets; each++) restore(each);
+    for (uint64_t call = 0; call < batch->calls; call++) {
+        if (!behind || stale == set) restore(set);
+        const uint64_t begun = now_ns();
+        batch->restored_ns += begun - since;
+        fill(set);
+        invoke(table + set * STRIDE);
+        since = now_ns();
+        if (behind && stale != UINT64_MAX && stale != set) restore(stale);
+        stale = behind ? set : UINT64_MAX;
+        if (++set == sets) set = 0;
+    }
+    batch->restored_ns += now_ns() - since;
+}
+
 static void *make_calls(void *given) {
     struct batch *batch = given;
     uint64_t set = batch->first;
     set_modes(usual);
     batch->start = now_ns();
-    for (uint64_t call = 0; call < batch->calls; call++) {
-        invoke(table + set * STRIDE);
-        if (++set == sets) set = 0;
+    if (restored) {
+        make_restored_calls(batch);
+    } else {
+        for (uint64_t call = 0; call < batch->calls; call++) {
+            fill(set);
+            invoke(table + set * STRIDE);
+            if (++set == sets) set = 0;
+        }
     }
     batch->stop = now_ns();
     batch->after = modes();
@@ -328,7 +375,7 @@ static void *make_calls(void *given) {
 }
 
 static void run(const struct request *request) {
-    struct batch batch = {.calls = request->count, .first = request->first};
+    struct batch batch = {.calls = request->count, .first = request->first, .behind = (request->flags & BEHIND) != 0};
 #ifdef M_PERTURB
     static uint64_t perturbed;
     if ((request->flags & PERTURB) != perturbed) mallopt(M_PERTURB, (perturbed = request->flags & PERTURB) ? 0xa5 : 0);
@@ -343,7 +390,7 @@ static void run(const struct request *request) {
     } else {
         make_calls(&batch);
     }
-    uint64_t values[5] = {batch.start, batch.stop};
+    uint64_t values[6] = {batch.start, batch.stop};
     /* a kernel may flush subnormal numbers to zero for itself: that is only undone */
     const unsigned control = batch.after.control ^ usual.control, x87 = batch.after.x87 ^ usual.x87;
     values[2] = (control & ROUNDING_BITS ? ROUNDING : 0) | (control & MASK_BITS ? MASKS : 0) | (x87 & PRECISION_BITS ? X87 : 0);
@@ -355,6 +402,7 @@ static void run(const struct request *request) {
         values[4] = heap.uordblks + heap.hblkhd;
 #endif
     }
+    values[5] = batch.restored_ns;
     answer(0, values, NULL);
 }
 
@@ -391,13 +439,13 @@ static void map(const struct request *request) {
         answer(FAILED, NULL, strerror(errno));
     } else {
         for (size_t hole = 0; hole < request->bytes / sizeof *holes; hole++) mprotect(base + holes[hole], PAGE, PROT_NONE);
-        const uint64_t values[5] = {(uint64_t)(uintptr_t)base};
+        const uint64_t values[6] = {(uint64_t)(uintptr_t)base};
         answer(0, values, NULL);
     }
     free(holes);
 }
 
-/* Not answered: what is wrong with it shows in the next run. The payload: spans to have at hand (address, bytes; `first` of them), then what each set is called with. */
+/* Not answered: what is wrong with it shows in the next run. The payload: spans to have at hand (address, bytes; `first` of them), then what each set is called with, then what is written before. */
 static void take_table(const struct request *request) {
     free(table);
     uint64_t spans = request->first, *given = malloc(request->bytes + 1);
@@ -414,6 +462,8 @@ static void take_table(const struct request *request) {
     }
     memmove(given, given + 2 * spans, request->bytes - 16 * spans);
     table = given, sets = request->count, width = request->flags >> 32, floats = request->flags & 0xffffffffu;
+    restored = request->stack_bytes >> 32, filled = request->stack_bytes & 0xffffffffu;
+    writes = (const struct write *)(table + sets * STRIDE), stale = UINT64_MAX;
 }
 
 static void nothing(void) {}
@@ -440,7 +490,7 @@ int main(int count, char **words) {
     function = nothing;
     table = calloc(STRIDE, sizeof *table), sets = 1;
     watch_faults();
-    const uint64_t values[5] = {level, WORDS};
+    const uint64_t values[6] = {level, WORDS};
     answer(HELLO, values, NULL);
     for (;;) {
         struct request request;

@@ -26,12 +26,14 @@ from workers.backends.cpu.batch import Batch, contradicted, leak, worth_repeatin
 from workers.backends.cpu.kernel_state import KernelState, state_of
 from workers.backends.cpu.memory import GuardedArray, HostBuffers, scalar
 from workers.backends.cpu.segment import Segment
+from workers.build.kernel import Argument
 from workers.system import descendants
 from workers.system.exit_status import ended, sent_from_outside
 
 _LOAD, _MAP, _TABLE, _RUN = range(1, 5)
-_OWN_THREAD, _EXAMINE, _PERTURB = 1, 2, 4
-_REQUEST, _REPLY = struct.Struct("=IIQQQQ"), struct.Struct("=q5QQ")
+_OWN_THREAD, _EXAMINE, _PERTURB, _BEHIND = 1, 2, 4, 8
+_REQUEST, _REPLY = struct.Struct("=IIQQQQ"), struct.Struct("=q6QQ")
+_WRITE = struct.Struct("=QQQ8s")
 _FAILED, _FAULT = -1, -2
 _STACKED, _FLOATS = 24, 8
 """Words beyond those in registers, and floating-point numbers, that a kernel may take (`kernel_process.c`)."""
@@ -57,7 +59,9 @@ class Table:
 
     Attributes:
         spans: memory to map before the first call: address and bytes.
-        words: arguments of each set's call.
+        words: arguments of each set's call, then what is written before it: destination, source (0: a pattern), bytes
+            and pattern of each restored argument, then of each argument that the call fills.
+        restored, filled: number of such arguments.
     """
 
     sets: int
@@ -65,6 +69,8 @@ class Table:
     floats: int
     spans: tuple[tuple[int, int], ...]
     words: bytes
+    restored: int = 0
+    filled: int = 0
 
 
 @dataclass(kw_only=True, eq=False)
@@ -124,18 +130,37 @@ class KernelProcess:
             for name, held in buffers.arrays.items():
                 self._known.setdefault(id(held), held)
                 self._base(held.segment, name)
+            for name, original in buffers.originals.items():
+                self._known.setdefault(id(original), original)
+                self._base(original.segment, name)
         words, floats, width = [self._words(buffers) for buffers in sets], 0, 0
         spans: list[tuple[int, int]] = []
         if new:
-            spans = [(self._address(each), each.bytes.size) for one in sets for each in one.arrays.values()]
+            held_arrays = [each for one in sets for each in (*one.arrays.values(), *one.originals.values())]
+            spans = [(self._address(each), each.bytes.size) for each in held_arrays]
+        arguments = sets[0].arguments if sets else ()
         if sets:
-            arguments = sets[0].arguments
             real = [each.role == "scalar" and each.dtype.startswith("float") for each in arguments]
             floats, width = sum(real), len(real) - sum(real)
-        return Table(sets=len(sets), width=width, floats=floats, spans=tuple(spans), words=b"".join(words))
+        words += [self._writes(buffers) for buffers in sets]
+        return Table(
+            sets=len(sets),
+            width=width,
+            floats=floats,
+            spans=tuple(spans),
+            words=b"".join(words),
+            restored=sum(each.restored for each in arguments),
+            filled=sum(each.filled for each in arguments),
+        )
 
-    def run(self, table: Table, calls: int, *, first: int = 0, manner: Manner = Manner()) -> Batch:
+    def run(
+        self, table: Table, calls: int, *, first: int = 0, manner: Manner = Manner(), behind: bool = False
+    ) -> Batch:
         """Call the kernel `calls` times, on each set in turn.
+
+        Args:
+            behind: restore arguments only after the next call on another set, which leaves their memory cold; False:
+                just before the call.
 
         Raises:
             TrespassError: it touched memory that it must not.
@@ -143,10 +168,10 @@ class KernelProcess:
         """
         if table.words != (self._table.words if self._table else None) or table.spans:
             payload = b"".join(struct.pack("=QQ", *span) for span in table.spans) + table.words
-            flags = table.width << 32 | table.floats
-            self._send(_REQUEST.pack(_TABLE, len(payload), table.sets, len(table.spans), flags, 0) + payload)
+            flags, writes = table.width << 32 | table.floats, table.restored << 32 | table.filled
+            self._send(_REQUEST.pack(_TABLE, len(payload), table.sets, len(table.spans), flags, writes) + payload)
             self._table = table
-        return self._batch(calls, first, manner)
+        return self._batch(calls, first, manner, behind=behind)
 
     def note(self, batch: Batch) -> None:
         """Keep what a call left changed, for `fault`."""
@@ -244,12 +269,12 @@ class KernelProcess:
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
-    def _batch(self, calls: int, first: int = 0, manner: Manner = Manner()) -> Batch:
-        flags = _EXAMINE | _OWN_THREAD * manner.own_thread | _PERTURB * manner.perturb
+    def _batch(self, calls: int, first: int = 0, manner: Manner = Manner(), *, behind: bool = False) -> Batch:
+        flags = _EXAMINE | _OWN_THREAD * manner.own_thread | _PERTURB * manner.perturb | _BEHIND * behind
         request = _REQUEST.pack(_RUN, 0, calls, first, flags, manner.stack_bytes)
         cpu_before, began = self._cpu_ns(), time.perf_counter_ns()
         self._send(request)
-        start, stop, changes, signal_number, heap = self._answer()
+        start, stop, changes, signal_number, heap, restored_ns = self._answer()
         over, cpu_ns = time.perf_counter_ns(), self._cpu_ns() - cpu_before
         claimed_ns = stop - start
         if not began <= start <= stop <= over:
@@ -262,6 +287,7 @@ class KernelProcess:
             cpu_ns=cpu_ns,
             changes=_changes_text(changes, signal_number),
             heap_bytes=heap,
+            restored_ns=restored_ns,
         )
 
     def _base(self, segment: Segment, name: str) -> int:
@@ -355,6 +381,18 @@ class KernelProcess:
         if len(whole) > most or len(real) > _FLOATS:
             raise LaunchError(f"a kernel takes at most {most} buffers and whole numbers, and {_FLOATS} others")
         return b"".join(whole).ljust(8 * most, b"\0") + b"".join(real).ljust(8 * _FLOATS, b"\0")
+
+    def _writes(self, buffers: HostBuffers) -> bytes:
+        """Return what is written before a call on a set: first what is restored, then what the call itself fills."""
+        held = [each for each in buffers.arguments if each.role != "scalar"]
+        chosen = [*(each for each in held if each.restored), *(each for each in held if each.filled)]
+        return b"".join(self._write(each, buffers) for each in chosen)
+
+    def _write(self, argument: Argument, buffers: HostBuffers) -> bytes:
+        to = buffers.arrays[argument.name]
+        original = buffers.originals.get(argument.name)
+        source, pattern = (0, argument.pattern) if original is None else (self._address(original), b"")
+        return _WRITE.pack(self._address(to), source, to.bytes.size, pattern)
 
     def _cpu_ns(self) -> int:
         return 0 if self._clock is None else time.clock_gettime_ns(self._clock)

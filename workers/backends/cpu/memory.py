@@ -2,6 +2,7 @@
 
 import ctypes
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, cast
 
@@ -36,7 +37,7 @@ class GuardedArray:
 
     def __init__(self, argument: Argument, segment: Segment | None = None, room: Room | None = None) -> None:
         self.argument = argument
-        self.segment = segment or Segment([argument.bytes], writable=argument.role != "input")
+        self.segment = segment or Segment([argument.bytes], writable=argument.written)
         self._room = room or self.segment.rooms[0]
         self._whole = self.segment.bytes_of(self._room)
         self._settle(GUARD_BYTES)
@@ -85,6 +86,7 @@ class HostBuffers:
 
     Attributes:
         arrays: by argument name.
+        originals: what in-place arguments hold before a call, by argument name; kernels may only read it.
     """
 
     def __init__(
@@ -96,8 +98,14 @@ class HostBuffers:
         beside: "HostBuffers | None" = None,
     ) -> None:
         self.arguments, self._inputs = arguments, inputs
-        shared: dict[str, GuardedArray] = {} if beside is None else {name: beside.arrays[name] for name in inputs}
-        made = {**(arrays or {}), **shared}
+        given = arrays or {}
+        shared: dict[str, GuardedArray] = {}
+        if beside is not None:
+            shared = {each.name: beside.arrays[each.name] for each in arguments if each.role == "input"}
+        made = {**given, **shared}
+        self.originals: Mapping[str, GuardedArray] = (
+            _originals(arguments, given) if beside is None else beside.originals
+        )
         self.arrays: dict[str, GuardedArray] = {
             argument.name: made.get(argument.name) or GuardedArray(argument)
             for argument in arguments
@@ -105,7 +113,7 @@ class HostBuffers:
         }
         if beside is None:
             self.renew(inputs)
-        self._written = [array for array in self.arrays.values() if array.argument.role != "input"]
+        self._written = [array for array in self.arrays.values() if array.argument.written]
         self.call_arguments  # noqa: B018 - a scalar that cannot be passed is refused here
         self.poison()
 
@@ -121,8 +129,16 @@ class HostBuffers:
     def poison(self, byte: int = POISON) -> None:
         for array in self.arrays.values():
             array.guard()
-            if array.argument.role != "input":
+            if array.argument.written:
                 array.bytes.fill(byte)
+
+    def restore(self) -> None:
+        """Give every argument that callers restore its contents before a call; kernel processes do so themselves."""
+        for name, array in self.arrays.items():
+            if name in self.originals:
+                np.copyto(array.bytes, self.originals[name].bytes)
+            elif array.argument.restored:
+                array.values.reshape(-1)[...] = np.frombuffer(array.argument.pattern, array.argument.stored, 1)
 
     def place(self, placement: Placement) -> None:
         for array in self.arrays.values():
@@ -134,7 +150,7 @@ class HostBuffers:
         return self.siblings(1)[0]
 
     def siblings(self, count: int) -> list[Buffers]:
-        written = [argument for argument in self.arguments if argument.role not in ("input", "scalar")]
+        written = [argument for argument in self.arguments if argument.written]
         sets = guarded_sets(written, count, holes=False)
         return [HostBuffers(self.arguments, self._inputs, arrays=arrays, beside=self) for arrays in sets]
 
@@ -148,7 +164,7 @@ class HostBuffers:
     def renew(self, inputs: Mapping[str, NDArray[Any]]) -> None:
         self._inputs = inputs
         for name, values in inputs.items():
-            self.arrays[name].values[...] = values
+            self.originals.get(name, self.arrays[name]).values[...] = values
 
     def same_outputs(self, other: Buffers) -> bool:
         theirs = cast(HostBuffers, other).arrays
@@ -173,13 +189,13 @@ class HostBuffers:
             if overrun := array.overrun():
                 return overrun
         for name, original in self._inputs.items():
-            if not np.array_equal(self.arrays[name].bytes, _bytes(original)):
+            if not np.array_equal(self.originals.get(name, self.arrays[name]).bytes, _bytes(original)):
                 return f"modifies its input `{name}`"
         return None
 
     @property
     def _outputs(self) -> list[tuple[str, GuardedArray]]:
-        return [(name, array) for name, array in self.arrays.items() if array.argument.role == "output"]
+        return [(name, array) for name, array in self.arrays.items() if array.argument.judged]
 
     def _call_argument(self, argument: Argument) -> object:
         if argument.role != "scalar":
@@ -189,7 +205,9 @@ class HostBuffers:
 
 def host_sets(arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]], count: int) -> list[Buffers]:
     """Return `count` sets of buffers with the same inputs, in two segments."""
-    sets = guarded_sets([each for each in arguments if each.role != "scalar"], count, holes=count == 1)
+    originals = [_original(each) for each in arguments if each.role == "inout"]
+    placed = [*(each for each in arguments if each.role != "scalar"), *originals]
+    sets = guarded_sets(placed, count, holes=count == 1)
     return [HostBuffers(arguments, inputs, arrays=arrays) for arrays in sets]
 
 
@@ -201,7 +219,7 @@ def guarded_sets(arguments: Sequence[Argument], count: int, *, holes: bool) -> l
     """
     made: list[dict[str, GuardedArray]] = [{} for _ in range(count)]
     for writable in (False, True):
-        chosen = [argument for argument in arguments if (argument.role != "input") == writable]
+        chosen = [argument for argument in arguments if argument.written == writable]
         if not chosen:
             continue
         segment = Segment([argument.bytes for _ in range(count) for argument in chosen], writable=writable)
@@ -222,6 +240,17 @@ def scalar(argument: Argument) -> Any:
     if argument.dtype not in _SCALARS:
         raise LaunchError(f"scalar `{argument.name}`: {argument.dtype} cannot be passed; use {', '.join(_SCALARS)}")
     return _SCALARS[argument.dtype](argument.value)
+
+
+def _originals(arguments: Sequence[Argument], given: Mapping[str, GuardedArray]) -> dict[str, GuardedArray]:
+    """Return an array of original contents for each in-place argument."""
+    wanted = {each.name: _original(each) for each in arguments if each.role == "inout"}
+    return {name: given.get(each.name) or GuardedArray(each) for name, each in wanted.items()}
+
+
+def _original(argument: Argument) -> Argument:
+    """Return an argument for the contents that an in-place argument is restored from."""
+    return replace(argument, name=f"{argument.name} (original)", role="input")
 
 
 def _bytes(array: NDArray[Any]) -> NDArray[np.uint8]:

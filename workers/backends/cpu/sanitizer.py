@@ -3,6 +3,7 @@
 import os
 import platform
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -100,12 +101,17 @@ def program(entry: str, arguments: Sequence[Argument]) -> str:
     parameters = ", ".join(_C_TYPES[each.dtype] if each.role == "scalar" else "void *" for each in arguments)
     values = ", ".join(repr(each.value) if each.role == "scalar" else f"{each.name}_" for each in arguments)
     lines = [f"    void *{each.name}_ = {_made(each)};" for each in buffers]
+    lines += [f"    fill({each.name}_, {each.bytes}ul, {_pattern(each)});" for each in buffers if each.init is not None]
     return _PROGRAM % {"entry": entry, "parameters": parameters, "values": values, "buffers": "\n".join(lines)}
 
 
 def _made(argument: Argument) -> str:
-    source = f'"{argument.name}.bin"' if argument.role == "input" else "NULL"
+    source = f'"{argument.name}.bin"' if argument.drawn else "NULL"
     return f"buffer({argument.bytes}ul, argv[1], {source})"
+
+
+def _pattern(argument: Argument) -> str:
+    return f"{int.from_bytes(argument.pattern, sys.byteorder)}ull"
 
 
 _C_TYPES = {"int32": "int32_t", "int64": "int64_t", "float32": "float", "float64": "double"}
@@ -135,7 +141,12 @@ static void *buffer(size_t size, const char *folder, const char *name) {{
     return made;
 }}
 
+static void fill(void *to, size_t size, unsigned long long pattern) {{
+    for (size_t byte = 0; byte < size; byte++) ((char *)to)[byte] = ((const char *)&pattern)[byte %% 8];
+}}
+
 int main(int argc, char **argv) {{
+    (void)fill;
     if (argc != 2) return 1;
 %(buffers)s
     %(entry)s(%(values)s);

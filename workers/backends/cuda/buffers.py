@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workers.backends import Buffers, LaunchError, Placement
-from workers.backends.cuda.launch import cuda_errors
+from workers.backends.cuda.launch import Restore, cuda_errors
 from workers.backends.distance import POISON, Distance, distance
 from workers.build.kernel import Argument
 
@@ -98,6 +98,7 @@ class DeviceBuffers:
 
     Attributes:
         pointers: device addresses by argument name.
+        restores: how arguments get the contents that callers restore before a call.
     """
 
     def __init__(
@@ -115,8 +116,13 @@ class DeviceBuffers:
         self._inputs: list[str] = list(inputs) if beside is None else beside._inputs
         shared: dict[str, GuardedBuffer] = {}
         if beside is not None:
-            shared = {name: beside._buffers[name] for name in self._inputs}
+            shared = {each.name: beside._buffers[each.name] for each in arguments if each.role == "input"}
         with cuda_errors():
+            self._originals: dict[str, GuardedBuffer] = (
+                {each.name: GuardedBuffer(each, runtime) for each in arguments if each.role == "inout"}
+                if beside is None
+                else beside._originals
+            )
             self._buffers: dict[str, GuardedBuffer] = {
                 argument.name: shared.get(argument.name) or GuardedBuffer(argument, runtime)
                 for argument in arguments
@@ -124,7 +130,8 @@ class DeviceBuffers:
             }
             self.pointers = {name: buffer.pointer for name, buffer in self._buffers.items()}
             for name, values in inputs.items():
-                self._buffers[name].write(values)
+                self._source(name).write(values)
+        self.restores = tuple(self._restore(buffer) for buffer in self._buffers.values() if buffer.argument.restored)
         self._sums: list[int] = self._sum(self._inputs) if beside is None else beside._sums
         self.poison()
 
@@ -136,7 +143,7 @@ class DeviceBuffers:
         with cuda_errors():
             for buffer in self._buffers.values():
                 buffer.guard()
-                if buffer.argument.role != "input":
+                if buffer.argument.written:
                     buffer.fill(byte)
             self._runtime.deviceSynchronize()  # copies and fills are on a stream that kernels do not wait for
 
@@ -152,20 +159,22 @@ class DeviceBuffers:
     def renew(self, inputs: Mapping[str, NDArray[Any]]) -> None:
         with cuda_errors():
             for name in self._inputs:
-                self._buffers[name].write(inputs[name])
+                self._source(name).write(inputs[name])
             self._runtime.deviceSynchronize()
         self._sums = self._sum(self._inputs)
 
     def rewrite(self, source: Buffers) -> None:
-        self._copy(source, [name for name, buffer in self._buffers.items() if buffer.argument.role != "input"])
+        theirs = cast(DeviceBuffers, source)._buffers
+        self._copy((buffer, theirs[name]) for name, buffer in self._buffers.items() if buffer.argument.written)
 
     def refill(self, source: Buffers) -> None:
-        self._copy(source, self._inputs)
-        self._sums = cast(DeviceBuffers, source)._sums
+        other = cast(DeviceBuffers, source)
+        self._copy((self._source(name), other._source(name)) for name in self._inputs)
+        self._sums = other._sums
 
     def same_outputs(self, other: Buffers) -> bool:
-        outputs = [name for name, buffer in self._buffers.items() if buffer.argument.role == "output"]
-        return self._sum(outputs) == cast(DeviceBuffers, other)._sum(outputs)
+        outputs = [name for name, buffer in self._buffers.items() if buffer.argument.judged]
+        return self._sum_of(outputs) == cast(DeviceBuffers, other)._sum_of(outputs)
 
     def read(self, name: str) -> NDArray[Any]:
         with cuda_errors():
@@ -178,7 +187,7 @@ class DeviceBuffers:
         return self._kernels.distance(buffer, reference)
 
     def fingerprint(self, name: str) -> int:
-        return self._sum([name])[0]
+        return self._sum_of([name])[0]
 
     def damage(self) -> str | None:
         with cuda_errors():
@@ -189,12 +198,32 @@ class DeviceBuffers:
         changed = (name for name, before, now in zip(self._inputs, self._sums, sums, strict=True) if now != before)
         return next((f"modifies its input `{name}`" for name in changed), None)
 
-    def _copy(self, source: Buffers, names: Iterable[str]) -> None:
-        kind, pointers = self._runtime.memcpyDeviceToDevice, cast(DeviceBuffers, source).pointers
+    def _source(self, name: str) -> GuardedBuffer:
+        """Return the buffer that holds an input before a call."""
+        return self._originals.get(name) or self._buffers[name]
+
+    def _restore(self, buffer: GuardedBuffer) -> Restore:
+        original = self._originals.get(buffer.argument.name)
+        return Restore(
+            pointer=buffer.pointer,
+            size=buffer.size,
+            original=None if original is None else original.pointer,
+            pattern=b"" if original is not None else buffer.argument.pattern,
+        )
+
+    def _copy(self, pairs: Iterable[tuple[GuardedBuffer, GuardedBuffer]]) -> None:
+        kind = self._runtime.memcpyDeviceToDevice
         with cuda_errors():
-            for name in names:
-                self._runtime.memcpy(self.pointers[name], pointers[name], self._buffers[name].size, kind)
+            for to, source in pairs:
+                self._runtime.memcpy(to.pointer, source.pointer, to.size, kind)
             self._runtime.deviceSynchronize()  # such copies return before they are done
 
     def _sum(self, names: Sequence[str]) -> list[int]:
-        return self._kernels.checksums([(self._buffers[name].pointer, self._buffers[name].size) for name in names])
+        """Return the checksums of inputs, as they are before a call."""
+        return self._checksums(self._source(name) for name in names)
+
+    def _sum_of(self, names: Sequence[str]) -> list[int]:
+        return self._checksums(self._buffers[name] for name in names)
+
+    def _checksums(self, buffers: Iterable[GuardedBuffer]) -> list[int]:
+        return self._kernels.checksums([(each.pointer, each.size) for each in buffers])

@@ -19,7 +19,7 @@ from workers.backends import Buffers, LaunchError, Manner, Timer
 from workers.backends.cuda import nvml
 from workers.backends.cuda.buffers import DeviceBuffers, GuardedBuffer
 from workers.backends.cuda.copy_bandwidth import with_measured_copies
-from workers.backends.cuda.graph import GraphTimer
+from workers.backends.cuda.graph import SHORT_CALLS, GraphTimer, RestoredTimer
 from workers.backends.cuda.launch import BoundKernel, cuda_errors, driver_installed, static_shared_bytes
 from workers.backends.cuda.nvrtc import NoNvrtcError, NvrtcCompiler
 from workers.backends.cuda.profiler import NcuProfiler
@@ -32,6 +32,8 @@ from workers.system.log import log
 
 _DEFAULT_SHARED_BYTES = 48 << 10
 _SELF_TEST_BYTES = 1 << 20
+_RING_SHARE = 0.4
+"""Share of the cache that the buffers of hot calls take together, where each call needs buffers of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,11 +105,14 @@ class CudaSession:
     def call(self, kernel: Kernel, buffers: Buffers, manner: Manner = Manner()) -> None:
         if own_bytes := kernel.launch.shared_memory_bytes + static_shared_bytes(kernel.function):
             self._support.poison_shared(own_bytes)
+        self._restore(buffers)
         self._bind(kernel, buffers)()
         self._wait()
 
     def timer(self, kernel: Kernel, sets: Sequence[Buffers], *, once: bool = False) -> Timer:
-        calls = [self._bind(kernel, buffers) for buffers in sets]
+        if any(argument.restored for argument in kernel.arguments) and not once:
+            return self._restored_timer(kernel, sets)
+        calls = [self._restored_call(kernel, buffers) for buffers in sets]
         return GraphTimer(self._cuda, self._stream, calls, keep=(kernel, sets), once=once)
 
     def callable_timer(self, calls: Sequence[Callable[[], object]]) -> Timer:
@@ -146,6 +151,38 @@ class CudaSession:
     def _bind(self, kernel: Kernel, buffers: Buffers) -> BoundKernel:
         pointers = cast(DeviceBuffers, buffers).pointers
         return BoundKernel(kernel.function, kernel.launch, kernel.arguments, dict(pointers), self._stream.ptr)
+
+    def _restore(self, buffers: Buffers) -> None:
+        for restore in cast(DeviceBuffers, buffers).restores:
+            restore.enqueue(self._stream.ptr)
+
+    def _restored_call(self, kernel: Kernel, buffers: Buffers) -> Callable[[], object]:
+        """Return a call that first restores its arguments, as part of itself where there are any."""
+        bound = self._bind(kernel, buffers)
+        if not cast(DeviceBuffers, buffers).restores:
+            return bound
+
+        def call() -> None:
+            self._restore(buffers)
+            bound()
+
+        return call
+
+    def _restored_timer(self, kernel: Kernel, sets: Sequence[Buffers]) -> Timer:
+        """Return a timer of calls on separate buffers: one set gets siblings, as many as stay in the cache with it."""
+        ring, last = list(sets), len(sets) - 1
+        if len(sets) == 1:
+            own_bytes = sum(argument.bytes for argument in kernel.arguments if argument.written)
+            count = int(self.cold_bytes * _RING_SHARE) // max(own_bytes, 1)
+            ring = [*sets[0].siblings(max(0, min(count, SHORT_CALLS) - 1)), *sets]
+        return RestoredTimer(
+            self._cuda,
+            self._stream,
+            [self._bind(kernel, buffers) for buffers in ring],
+            [restore.enqueue for buffers in ring for restore in cast(DeviceBuffers, buffers).restores],
+            last=last,
+            keep=(kernel, ring),
+        )
 
     def _wait(self) -> None:
         with cuda_errors():

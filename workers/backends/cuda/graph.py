@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import cycle, islice
 from typing import Any
 
-from workers.backends.cuda.launch import cuda_errors
+from workers.backends.cuda.launch import cuda_errors, record
 
 SAMPLE_US = 1000.0
 FIRST_CALLS = 20
@@ -80,6 +80,52 @@ class GraphTimer:
                 finally:
                     graph = self._stream.end_capture()
         self._replay = lambda: graph.launch(self._stream)
+
+
+class RestoredTimer:
+    """Times calls that change their own arguments: a sample is one graph, which restores the arguments of all calls,
+    then makes the calls between two events.
+
+    Args:
+        cuda: CuPy's ``cuda``.
+        calls: each enqueues one call on the stream, on buffers of its own.
+        restores: enqueue on the stream what all calls need before.
+        last: index, in the sets of the caller, of the set that is called last.
+        keep: whatever must live as long as the graph.
+    """
+
+    def __init__(
+        self,
+        cuda: Any,
+        stream: Any,
+        calls: Sequence[Callable[[], object]],
+        restores: Sequence[Callable[[int], None]],
+        *,
+        last: int,
+        keep: object = None,
+    ) -> None:
+        self._cuda, self._stream, self._keep = cuda, stream, keep
+        self._events = cuda.Event(), cuda.Event()
+        self.calls, self.last = len(calls), last
+        begin, end = self._events
+        with cuda_errors(), stream:
+            stream.begin_capture()
+            try:
+                for restore in restores:
+                    restore(stream.ptr)
+                record(begin.ptr, stream.ptr)
+                for call in calls:
+                    call()
+                record(end.ptr, stream.ptr)
+            finally:
+                self._graph = stream.end_capture()
+        self.sample()
+
+    def sample(self) -> float:
+        with cuda_errors():
+            self._graph.launch(self._stream)
+            self._stream.synchronize()
+            return float(self._cuda.get_elapsed_time(*self._events)) * 1e3 / self.calls
 
 
 def _torch_graph(stream: Any, calls: Sequence[Callable[[], object]]) -> Callable[[], None]:

@@ -1,8 +1,10 @@
 """Launches kernels through the driver, which supports programmatic dependent launch, and translates its errors."""
 
 import ctypes
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -19,6 +21,9 @@ STICKY = frozenset({214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 
 _PROGRAMMATIC_STREAM_SERIALIZATION = 6
 _SHARED_SIZE_BYTES = 1
 """CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES."""
+
+_EXTERNAL = 1
+"""CU_EVENT_RECORD_EXTERNAL."""
 
 _SCALARS: dict[str, type[Any]] = {
     "int32": ctypes.c_int32,
@@ -52,8 +57,46 @@ class _Config(ctypes.Structure):
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Restore:
+    """Memory that gets certain contents before a call.
+
+    Attributes:
+        size: in bytes.
+        original: address of the contents; None: `pattern` is repeated.
+        pattern: eight bytes of equal elements.
+    """
+
+    pointer: int
+    size: int
+    original: int | None = None
+    pattern: bytes = b""
+
+    def enqueue(self, stream: int) -> None:
+        """Enqueue the copy or fill on a stream."""
+        on, driver = ctypes.c_void_p(stream), library()
+        if self.original is None:
+            self._fill(driver, on)
+            return
+        source = ctypes.c_uint64(self.original)
+        _check(driver.cuMemcpyDtoDAsync_v2(ctypes.c_uint64(self.pointer), source, ctypes.c_size_t(self.size), on))
+
+    def _fill(self, driver: Any, on: ctypes.c_void_p) -> None:
+        """Enqueue the fill with the widest word that repeats; elements of 8 bytes take one fill for each half."""
+        for width, fill in ((1, driver.cuMemsetD8Async), (2, driver.cuMemsetD16Async), (4, driver.cuMemsetD32Async)):
+            word = self.pattern[:width]
+            if word * (8 // width) == self.pattern:
+                count = ctypes.c_size_t(self.size // width)
+                _check(fill(ctypes.c_uint64(self.pointer), _word(word), count, on))
+                return
+        one, rows, pitch = ctypes.c_size_t(1), ctypes.c_size_t(self.size // 8), ctypes.c_size_t(8)
+        for half in (0, 4):
+            to, value = ctypes.c_uint64(self.pointer + half), _word(self.pattern[half : half + 4])
+            _check(driver.cuMemsetD2D32Async(to, pitch, value, one, rows, on))
+
+
 class BoundKernel:
-    """A function with its launch and arguments, ready to be started on a stream.
+    """A function with its launch and arguments, ready to be started on a stream behind the fills of its arguments.
 
     Args:
         function: CUfunction.
@@ -66,7 +109,8 @@ class BoundKernel:
     def __init__(
         self, function: int, launch: Launch, arguments: Sequence[Argument], pointers: dict[str, int], stream: int
     ) -> None:
-        self._function = ctypes.c_void_p(function)
+        self._function, self._stream = ctypes.c_void_p(function), stream
+        self._fills = [_filled(argument, pointers) for argument in arguments if argument.filled]
         self._values = [_value(argument, pointers) for argument in arguments]
         self._values += [_encoded(each, pointers) for each in launch.tensor_maps]
         addresses = [ctypes.cast(ctypes.byref(value), ctypes.c_void_p) for value in self._values]
@@ -82,9 +126,9 @@ class BoundKernel:
         )
 
     def __call__(self) -> None:
-        status = library().cuLaunchKernelEx(ctypes.byref(self._config), self._function, self._parameters, None)
-        if status:
-            raise translated(status, error_name(status))
+        for fill in self._fills:
+            fill.enqueue(self._stream)
+        _check(library().cuLaunchKernelEx(ctypes.byref(self._config), self._function, self._parameters, None))
 
 
 def translated(status: int, text: str) -> Exception:
@@ -116,10 +160,26 @@ def error_name(status: int) -> str:
 def static_shared_bytes(function: int) -> int:
     """Return the static shared memory of a loaded kernel, in bytes."""
     size = ctypes.c_int()
-    status = library().cuFuncGetAttribute(ctypes.byref(size), _SHARED_SIZE_BYTES, ctypes.c_void_p(function))
+    _check(library().cuFuncGetAttribute(ctypes.byref(size), _SHARED_SIZE_BYTES, ctypes.c_void_p(function)))
+    return size.value
+
+
+def record(event: int, stream: int) -> None:
+    """Record an event on a stream; in a capture it becomes a part of the graph that times what is between two."""
+    _check(library().cuEventRecordWithFlags(ctypes.c_void_p(event), ctypes.c_void_p(stream), _EXTERNAL))
+
+
+def _check(status: int) -> None:
     if status:
         raise translated(status, error_name(status))
-    return size.value
+
+
+def _word(pattern: bytes) -> ctypes.c_uint:
+    return ctypes.c_uint(int.from_bytes(pattern, sys.byteorder))
+
+
+def _filled(argument: Argument, pointers: dict[str, int]) -> Restore:
+    return Restore(pointer=pointers[argument.name], size=argument.bytes, pattern=argument.pattern)
 
 
 def _value(argument: Argument, pointers: dict[str, int]) -> Any:

@@ -1,8 +1,8 @@
 """Runs one CUDA kernel alone in a process, for tools: ``python -m workers.backends.cuda.solo PLAN``.
 
 Nothing but the driver is loaded, so that a tool sees the candidate's launches and no others. Every argument is a plain
-allocation of exactly its own size, and only inputs are ever written: a tool can then tell what is out of bounds, and
-what is read before it was written.
+allocation of exactly its own size, and only inputs and initial values are ever written: a tool can then tell what is
+out of bounds, and what is read before it was written.
 """
 
 import ctypes
@@ -57,9 +57,12 @@ def run(plan: Plan) -> None:
     function = _loaded(Path(kernel.path).read_bytes(), kernel.entry)
     if launch.shared_memory_bytes > _DEFAULT_SHARED_BYTES:
         _call("cuFuncSetAttribute", function, _DYNAMIC_SHARED_BYTES, launch.shared_memory_bytes)
-    pointers = {each.name: _buffer(each, Path(plan.inputs)) for each in kernel.arguments if each.role != "scalar"}
+    pointers = {each.name: _buffer(each) for each in kernel.arguments if each.role != "scalar"}
     bound = BoundKernel(function.value or 0, launch, kernel.arguments, pointers, 0)
     for _ in range(plan.launches):
+        for each in kernel.arguments:
+            if each.drawn or each.init is not None:
+                _fill(each, pointers[each.name], Path(plan.inputs))
         bound()
         _call("cuCtxSynchronize")
 
@@ -79,13 +82,16 @@ def _loaded(binary: bytes, entry: str) -> ctypes.c_void_p:
     return function
 
 
-def _buffer(argument: Argument, inputs: Path) -> int:
+def _buffer(argument: Argument) -> int:
     pointer = ctypes.c_uint64()
     _call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(max(argument.bytes, 1)))
-    if argument.role == "input":
-        content = (inputs / f"{argument.name}.bin").read_bytes()
-        _call("cuMemcpyHtoD_v2", pointer, content, ctypes.c_size_t(len(content)))
     return pointer.value
+
+
+def _fill(argument: Argument, pointer: int, inputs: Path) -> None:
+    """Write what the kernel finds in a buffer when it begins."""
+    content = argument.initial_bytes() if argument.init is not None else (inputs / f"{argument.name}.bin").read_bytes()
+    _call("cuMemcpyHtoD_v2", ctypes.c_uint64(pointer), content, ctypes.c_size_t(len(content)))
 
 
 def _call(name: str, *arguments: Any) -> None:

@@ -1,0 +1,133 @@
+"""Kernels that change their arguments or need initial values, measured on the CPU; their wrong twins are refused."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from evo.device import Device
+from evo.results import EvaluateReport
+from evo.trial.objective import Objective
+from evo.trial.outcome import Measured, WrongAnswer
+from templates.registry import find
+from tests.integration.workbench import QUICK, cpu
+from workers.jobs.single import climb
+
+KERNELS = Path(__file__).parent.parent / "data" / "kernels"
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def device(cache: Path) -> Device:
+    """Return this CPU without the rates of its memory and arithmetic, which take seconds to measure."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("workers.backends.cpu.device.load_ceilings", lambda *_: None)
+        return cpu(cache)
+
+
+class Kernels:
+    """Measures families of `KERNELS`, as they are or with replaced text."""
+
+    def __init__(self, device: Device, cache: Path, folder: Path) -> None:
+        self._device, self._cache, self._folder = device, cache, folder
+
+    def measured(self, name: str, *changes: tuple[str, str, str], **problem: int) -> EvaluateReport:
+        """Measure the default config; each change is a file, a text in it, and what replaces the text."""
+        place = self._folder / name
+        shutil.copytree(KERNELS / name, place)
+        for file, old, new in changes:
+            text = (place / file).read_text()
+            assert old in text
+            (place / file).write_text(text.replace(old, new))
+        package = find(str(place))
+        chosen = package.family.problem(problem, "cpu")
+        space = package.family.space(chosen, self._device, Objective())
+        return climb(
+            package,
+            space.default(),
+            problem=chosen,
+            device=self._device,
+            folder=self._cache,
+            policy=QUICK,
+        ).report
+
+
+@pytest.fixture
+def kernels(device: Device, cache: Path, tmp_path: Path) -> Kernels:
+    return Kernels(device, cache, tmp_path)
+
+
+def refused(report: EvaluateReport) -> str:
+    assert isinstance(report.outcome, WrongAnswer), report.outcome
+    return report.outcome.reason
+
+
+def test_in_place_kernel_is_measured(kernels: Kernels) -> None:
+    report = kernels.measured("saxpy_in_place")
+    assert isinstance(report.outcome, Measured), report.outcome
+
+
+def test_restoring_is_no_part_of_the_time(kernels: Kernels) -> None:
+    """A kernel that does nothing to a large in-place argument takes no time, though restoring it does."""
+    idle = ("saxpy.c", "y[i] += a * x[i];", "y[i] += 0 * (x[i] + a);")
+    stop = ("saxpy.c", "int i = 0;", "int i = N - 1;")
+    exact = ("reference.py", '2.5 * inputs["x"].astype(np.float64) + inputs["y"]', 'inputs["y"].astype(np.float64)')
+    report = kernels.measured("saxpy_in_place", stop, idle, exact, N=1 << 20)
+    assert isinstance(report.outcome, Measured), report.outcome
+    assert report.outcome.timing.median_us < 20  # copying 4 MiB takes hundreds
+
+
+def test_in_place_kernel_that_declares_an_output_is_refused(kernels: Kernels) -> None:
+    declared = ("family.toml", 'role = "inout"', 'role = "output"')
+    drawn = ("reference.py", 'for name in ("x", "y")', 'for name in ("x",)')
+    zero = ("reference.py", ' + inputs["y"]', "")
+    assert "`y`" in refused(kernels.measured("saxpy_in_place", declared, drawn, zero))
+
+
+def test_kernel_that_changes_its_input_is_refused(kernels: Kernels) -> None:
+    writing = ("saxpy.c", "y[i] += a * x[i];", "((float *)x)[i] = 0, y[i] += a * x[i];")
+    assert "modifies its input `x`" in refused(kernels.measured("saxpy_in_place", writing))
+
+
+def test_in_place_kernel_that_skips_elements_is_refused(kernels: Kernels) -> None:
+    reason = refused(kernels.measured("saxpy_in_place", ("saxpy.c", "for (; i < N; i++)", "for (; i < N - 1; i++)")))
+    assert "`y` is off the reference" in reason
+
+
+def test_in_place_kernel_that_works_only_on_the_first_call_is_refused(kernels: Kernels) -> None:
+    once = ("saxpy.c", "    int i = 0;", "    static int calls;\n    int i = calls++ ? N : 0;")
+    refused(kernels.measured("saxpy_in_place", once))
+
+
+@pytest.mark.parametrize("init", ["init = 0", "init = { value = 0, timed = false }"])
+def test_kernel_that_adds_to_a_zeroed_output_is_measured(kernels: Kernels, init: str) -> None:
+    report = kernels.measured("histogram", ("family.toml", "init = 0", init))
+    assert isinstance(report.outcome, Measured), report.outcome
+
+
+def test_kernel_that_adds_to_an_output_without_initial_value_is_refused(kernels: Kernels) -> None:
+    refused(kernels.measured("histogram", ("family.toml", "init = 0\n", "")))
+
+
+DRIFTING = (
+    "saxpy.c",
+    "for (; i < N; i++) y[i] += a * x[i];",
+    "static int call;\n    call++;\n    for (; i < N; i++) y[i] += a * x[i] * (1 + call % 3 * 1e-7f);",
+)
+
+
+def test_results_in_any_order_need_a_declaration(kernels: Kernels) -> None:
+    one_by_one = ("family.toml", "UNROLL = [1, 2, 4, 8]", "UNROLL = [16777217]")
+    reason = refused(kernels.measured("saxpy_in_place", one_by_one, DRIFTING))
+    assert "write `deterministic = false` at the top of family.toml" in reason
+
+
+def test_declared_results_in_any_order_are_judged_by_tolerance(kernels: Kernels) -> None:
+    one_by_one = ("family.toml", "UNROLL = [1, 2, 4, 8]", "UNROLL = [16777217]")
+    declared = ("family.toml", 'title = "y', 'deterministic = false\ntitle = "y')
+    report = kernels.measured("saxpy_in_place", one_by_one, declared, DRIFTING)
+    assert isinstance(report.outcome, Measured), report.outcome
