@@ -129,7 +129,8 @@ class HostDriver:
     def cuMemsetD32Async(self, to: Any, word: Any, count: Any, stream: Any) -> int:
         return self._fill(to.value, word, count.value, 4)
 
-    def cuMemsetD2D32Async(self, to: Any, pitch: Any, word: Any, width: Any, height: Any, stream: Any) -> int:
+    def cuMemsetD2D32Async(self, to: Any, pitch: Any, *given: Any) -> int:
+        word, width, height, _ = given
         for row in range(height.value):
             self._fill(to.value + row * pitch.value, word, width.value, 4)
         return 0

@@ -37,8 +37,8 @@ class Kernel:
 
     Attributes:
         problem: what it computes, e.g. ``{"B": 1, "S": 256}``: compiled in, so other shapes need another export.
-        arguments: name, role (input, output, inout, workspace, scalar), dtype and shape of each, in call order. `stored`
-            is the dtype of its arrays, which hold codes where they have no such dtype.
+        arguments: name, role (input, output, inout, workspace, scalar), dtype and shape of each, in call order.
+            `stored` is the dtype of its arrays, which hold codes where they have no such dtype.
     """
 
     def __init__(self, folder: str | Path = Path(__file__).parent) -> None:
