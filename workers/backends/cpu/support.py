@@ -21,7 +21,9 @@ from workers.system.exhaustion import refuse_noexec
 from workers.system.program import run
 from workers.system.scratch import scratch
 
-_BURSTS = 40
+_BURSTS, _LEAST_BURSTS, _BURSTS_S = 40, 3, 0.3
+"""Runs per figure, and the fewest; in between it ends after so many seconds."""
+
 _FRESH_S = 3600.0
 """After which ceilings are measured again: the first time may have been a busy one."""
 
@@ -112,12 +114,12 @@ def load_ceilings(compiler: CCompiler, folder: Path, model: str, last_level_byte
 
     Args:
         model: of the processor; another one is measured anew.
-        last_level_bytes: of its largest cache, which the copy has to exceed.
+        last_level_bytes: of its largest cache; source and target of the copy together are twice as large.
     """
     cache, key = Cache(folder), cache_key("ceilings", compiler.version, model)
     kept: dict[str, float] = json.loads(cache.get(key) or "{}")
     if abs(time.time() - kept.pop(_MEASURED_AT, 0.0)) > _FRESH_S:
-        found = _measure(load_support(compiler, folder), max(_COPY_BYTES, 2 * last_level_bytes))
+        found = _measure(load_support(compiler, folder), max(_COPY_BYTES, last_level_bytes))
         kept = {name: max(rate, kept.get(name, 0.0)) for name, rate in found.items()}
         cache.put(key, json.dumps({**kept, _MEASURED_AT: time.time()}).encode())
     bytes_per_s = kept.pop("bytes_per_s")
@@ -161,8 +163,8 @@ def _flops_per_s(library: ctypes.CDLL, dtype: str) -> float:
 def _fastest(call: Callable[[], object]) -> float:
     """Return the seconds of the fastest of many short runs: on a busy machine one of them is undisturbed."""
     call()
-    seconds = []
-    for _ in range(_BURSTS):
+    seconds: list[float] = []
+    while len(seconds) < _LEAST_BURSTS or (len(seconds) < _BURSTS and sum(seconds) < _BURSTS_S):
         start = time.perf_counter()
         call()
         seconds.append(time.perf_counter() - start)
