@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from evo.device import Device, DeviceKind
-from evo.messages.job import Evaluate, FamilyRef, Job, Lease, SearchTerms
+from evo.messages.job import Baseline, Evaluate, FamilyRef, Job, Lease, SearchTerms
 from evo.promotion.policy import Policy
 from evo.results import Report
 from evo.trial.objective import Objective
@@ -25,7 +25,8 @@ class Builds:
         self.gates: dict[int, threading.Event] = {}
 
     def prepare(self, work: Assignment, job: Job) -> Preparation:
-        assert isinstance(job, Evaluate)
+        if not isinstance(job, Evaluate):
+            return {}
         assert self.gates[job.number].wait(10)
         return {}
 
@@ -41,9 +42,9 @@ class Builds:
     def close(self) -> None: ...
 
 
-def lease(number: int) -> Lease:
+def lease(number: int, job: Job | None = None, *, search: int = 1) -> Lease:
     terms = SearchTerms(
-        search_id=1,
+        search_id=search,
         family=FamilyRef(name="f", digest="d"),
         problem={},
         device=Device(kind="cpu", model="m", architecture="a", uuid="u"),
@@ -51,7 +52,8 @@ def lease(number: int) -> Lease:
         policy=Policy(),
         seed=0,
     )
-    return Lease(attempt_id=number, token="t", lease_s=60, terms=terms, job=Evaluate(number=number, config={}))
+    job = job or Evaluate(number=number, config={})
+    return Lease(attempt_id=number, token="t", lease_s=60, terms=terms, job=job)
 
 
 @contextmanager
@@ -102,6 +104,32 @@ def test_enough_cores_measure_in_order_of_completion(monkeypatch: pytest.MonkeyP
         builds.gates[1].set()
         builds.gates[3].set()
         assert {number_of(line), number_of(line)} == {1, 3}
+
+
+def add_baselines(line: Pipeline, number: int, *, search: int = 1) -> None:
+    job = lease(number, Baseline(), search=search)
+    line.add([(job, Assignment(terms=job.terms, copy=None))])
+
+
+@pytest.mark.parametrize("cores", [2, 16])
+def test_first_candidate_precedes_the_baselines(monkeypatch: pytest.MonkeyPatch, cores: int) -> None:
+    with pipeline("cpu", cores, monkeypatch) as (line, builds):
+        add_baselines(line, 9)
+        add(line, builds, 1, 2)
+        builds.gates[2].set()
+        if cores == 2:
+            builds.gates[1].set()  # a batch is built before any of it is performed
+        assert number_of(line) == (1 if cores == 2 else 2)
+        assert number_of(line) == 9
+        builds.gates[1].set()
+        assert number_of(line) == (2 if cores == 2 else 1)
+
+
+def test_baselines_do_not_wait_for_candidates_of_other_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pipeline("cuda", 16, monkeypatch) as (line, builds):
+        add(line, builds, 1)
+        add_baselines(line, 9, search=2)
+        assert number_of(line) == 9
 
 
 def test_an_eighth_of_the_room_is_claimed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

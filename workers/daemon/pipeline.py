@@ -7,7 +7,7 @@ from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, ThreadPoo
 from dataclasses import dataclass
 
 from evo.device import DeviceKind, kind_of
-from evo.messages.job import Lease
+from evo.messages.job import Baseline, Evaluate, Lease
 from workers.build.families import Assignment
 from workers.daemon.idle_clock import Meter
 from workers.jobs.evaluation import Performer, Preparation
@@ -66,6 +66,8 @@ class Pipeline:
     running. Otherwise building runs ahead, and on a CPU keeps off the core that is measured on. A recorded space is
     searched one trial at a time, since the order of its trials must not depend on timing.
 
+    A search's first candidate is performed before its baselines, so that a first time appears early.
+
     It holds no more jobs than keep the device busy: what is proposed early knows nothing of the results in between.
 
     Args:
@@ -85,6 +87,7 @@ class Pipeline:
         self._limit = 1 if self.in_order else min(2 * cores, MOST_JOBS)
         self._most = self._limit if self._batches else min(cores, self._limit)
         self._queue: deque[Pending] = deque()
+        self._begun: set[int] = set()
         self._pool = ThreadPoolExecutor(
             max_workers=cores if self._batches else max(1, cores - 1),
             thread_name_prefix="build",
@@ -114,16 +117,30 @@ class Pipeline:
 
     def next(self, stopped: Callable[[], bool] = lambda: False) -> Pending | None:
         """The next job that is built, waiting for one; there must be one. None once stopped."""
-        futures = [pending.building for pending in self._queue]
+        eligible = self._eligible()
+        futures = [pending.building for pending in (self._queue if self._batches else eligible)]
         self._adjust(sum(future.done() for future in futures))
         enough = len(futures) if self._batches else 1
         until = ALL_COMPLETED if self._batches else FIRST_COMPLETED
         while len(wait(futures, timeout=_LOOK_S, return_when=until).done) < enough:
             if stopped():
                 return None
-        ready = next(pending for pending in self._queue if pending.building.done())
+        ready = next(pending for pending in eligible if pending.building.done())
         self._queue.remove(ready)
+        if isinstance(ready.lease.job, Evaluate):
+            self._begun.add(ready.lease.terms.search_id)
         return ready
+
+    def _eligible(self) -> list[Pending]:
+        """Return the jobs that may be next. Baselines, which take many seconds, wait for a search's first candidate."""
+        first = {
+            pending.lease.terms.search_id for pending in self._queue if isinstance(pending.lease.job, Evaluate)
+        } - self._begun
+        return [
+            pending
+            for pending in self._queue
+            if not isinstance(pending.lease.job, Baseline) or pending.lease.terms.search_id not in first
+        ]
 
     def _adjust(self, built: int) -> None:
         if self._batches or self.in_order:
