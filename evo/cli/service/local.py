@@ -1,10 +1,11 @@
 """The service and the worker of a local database: found running, or run as children of this process."""
 
+import socket
 import sys
 import time
 from contextlib import suppress
 
-from db.engine.key import local_key
+from db.engine.key import ensure_key, local_key
 from db.engine.ownership import running_service
 from evo.cli.service.child import Child, ChildFailed, Deaths
 from evo.cli.service.locations import LocalDatabase
@@ -23,6 +24,7 @@ CONNECTED_S = 45.0
 LOOK_S = 0.1
 PROVEN_S = 0.5
 ANY_PORT = "0"
+LOOPBACK = "127.0.0.1"
 
 
 class NotStarted(EvoError, TimeoutError):
@@ -45,6 +47,7 @@ class Local:
         self.url: str | None = None
         self._service: Child | None = None
         self._worker: Child | None = None
+        self._worker_url: str | None = None
         self._deaths = Deaths()
         self._post = Post(place.worker_data)
 
@@ -130,12 +133,15 @@ class Local:
 
     def _start_service(self, port: str) -> None:
         child = self._child("service", "serve", "--db", str(self.place.database), "--port", port)
+        if self.measuring and port != ANY_PORT and self._worker is None:
+            self._start_worker_ahead(f"http://{LOOPBACK}:{port}")
         deadline = time.monotonic() + START_S
         while child.exit_code is None:
             running = running_service(self.place.database)
             if running is not None and running.url is not None and _answers(running.url):
                 self._service = child
                 self._use(running.url)
+                self._spare_worker(running.url)
                 return
             if time.monotonic() > deadline:
                 child.stop()
@@ -148,23 +154,39 @@ class Local:
         self._start_service(ANY_PORT)
 
     def _port(self) -> str:
-        """The port it had before, so that pages and workers find it again; any free one at first."""
-        return self.url.rpartition(":")[2] if self.url else ANY_PORT
+        """The port it had before, so that pages and workers find it again; a free one at first."""
+        return self.url.rpartition(":")[2] if self.url else free_port()
 
     def _use(self, url: str) -> None:
-        if self.url not in (None, url) and self._worker is not None:
+        if self._worker is not None and url != self._worker_url:
             self._worker.stop()
             self._worker = None
         self.url = url
+
+    def _start_worker_ahead(self, url: str) -> None:
+        """Start the worker while the service starts at this address: both take a second or two."""
+        with suppress(EvoError):  # the service reports why the place cannot be used
+            ensure_key(self.place.database)
+            if self._post.take():
+                self._start_worker(url)
 
     def _tend_worker(self, url: str) -> None:
         if self._worker is not None and self._worker.exit_code is None:
             return
         self._bury(self._worker)
         if not worker_connected(url, token=self._key, other_than=WORKER) and self._post.take():
-            # a fixed identity: the successor of a killed worker takes over its leases at once
-            arguments = ("--url", url, "--id", WORKER, "--data", str(self.place.worker_data))
-            self._worker = self._child("worker", "worker", *arguments)
+            self._start_worker(url)
+
+    def _spare_worker(self, url: str) -> None:
+        """End the worker that was started ahead if another machine's worker is connected."""
+        if self._worker is not None and worker_connected(url, token=self._key, other_than=WORKER):
+            self._worker.stop()
+            self._worker = None
+
+    def _start_worker(self, url: str) -> None:
+        # a fixed identity: the successor of a killed worker takes over its leases at once
+        arguments = ("--url", url, "--id", WORKER, "--data", str(self.place.worker_data))
+        self._worker, self._worker_url = self._child("worker", "worker", *arguments), url
 
     @property
     def _key(self) -> str | None:
@@ -184,6 +206,13 @@ def _proven(client: Client) -> list[str]:
     states: tuple[State, ...] = ("running", "paused", "stopping", "ablating")
     views = [view for state in states for view in client.searches(state=state, limit=200).items]
     return [f"search {view.id} ({view.family})" for view in views if view.proving and view.proving.since]
+
+
+def free_port() -> str:
+    """Return a port of the loopback interface that is free now. If another program takes it, any other is used."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return str(probe.getsockname()[1])
 
 
 def _answers(url: str) -> bool:
