@@ -5,7 +5,7 @@ ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE  # the tests start hundreds of processes: each would compile the modules again
 
-.PHONY: bench-start bench-honest bench-compiling bench-overhead bench-gpus help search test test-gpu test-gpu-long check bench bench-gpu bench-ladder bench-events bench-strategy bench-verdict bench-throughput fuzz clean bench-fleet bench-web screenshots chaos
+.PHONY: bench-discovery bench-start bench-honest bench-compiling bench-overhead bench-gpus help search test test-gpu test-gpu-long check bench bench-gpu bench-ladder bench-events bench-strategy bench-verdict bench-throughput fuzz clean bench-fleet bench-web screenshots chaos
 
 help:           ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -43,6 +43,9 @@ bench-overhead: .venv/.test    ## the overhead of a search, on a kernel with alm
 
 bench-start: .venv/.test    ## seconds from the command to the first measured candidate, by stage (ARGS="--device cuda")
 	$(BIN)/python -m tests.bench.start $(ARGS)
+
+bench-discovery: .venv/.bench  ## what searches find from the default alone, against the best known (ARGS="--device cpu --minutes 0.3 0")
+	$(BIN)/python -m tests.bench.discovery $(ARGS)
 
 bench-web: .venv/.test      ## page times with 100,000 trials, and a live page at 100 trials a second
 	$(BIN)/python -m tests.bench.web $(ARGS)

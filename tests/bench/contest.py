@@ -191,8 +191,10 @@ def compare(
     kernels: Mapping[str, Mapping[str, KernelFile]],
     series: Mapping[str, str],
     rounds: int,
+    *,
+    baselines: bool = True,
 ) -> Compared:
-    """Compare all contestants and baselines, interleaved, in a new process with new inputs.
+    """Compare all contestants and, if wanted, baselines, interleaved, in a new process with new inputs.
 
     Args:
         kernels: by contestant and case; each is verified again.
@@ -203,7 +205,7 @@ def compare(
         for name, cases in kernels.items():
             request = Verify(candidate=name, kernels=cases)
             ask(child, request, Verified, stage="verify", limit_s=CONTEST_LIMIT_S)
-        turns = Compare(series=series, rounds=rounds, baselines=True, budget_s=CONTEST_LIMIT_S)
+        turns = Compare(series=series, rounds=rounds, baselines=baselines, budget_s=CONTEST_LIMIT_S)
         compared = ask(child, turns, Compared, stage="measure", limit_s=CONTEST_LIMIT_S)
     finally:
         child.kill()

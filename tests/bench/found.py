@@ -54,7 +54,7 @@ def champion(match: Match, effort: Effort, folder: Path) -> tuple[Found, bool]:
     path = None if effort.champions is None else effort.champions / f"{match.name}.json"
     if path is not None and path.exists():
         return kept(path), True
-    found = _found(search(match, effort, folder), effort)
+    found = found_by(search(match, effort, folder), effort)
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(_FILE.dump_json(found, indent=1, exclude_none=True) + b"\n")
@@ -73,7 +73,12 @@ def kept(path: Path) -> Found:
         raise BenchError(f"{path} holds no champion; remove it, and it is searched for: {error}") from None
 
 
-def _found(search: SearchView, effort: Effort) -> Found:
+def found_by(search: SearchView, effort: Effort) -> Found:
+    """Return the best config of a search.
+
+    Raises:
+        BenchError: it measured none.
+    """
     best = search.champion or search.best
     if best is None:
         raise BenchError(f"the search of {search.family} measured no config: {dict(search.counts)}")

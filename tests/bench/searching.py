@@ -74,7 +74,7 @@ def search(match: Match, effort: Effort, folder: Path) -> SearchView:
     chosen = ["--device", effort.device, "--problem", match.problem, "--cache", match.cache, "--launch", match.launch]
     command = [sys.executable, "-m", "evo", "search", match.family, *budget, *chosen]
     command += ["--from-default"] if effort.from_default else []
-    command += ["--db", str(place / "bench.db"), "--json"]
+    command += ["--db", str(database_of(match, folder)), "--json"]
     empty = os.environ | {"XDG_CACHE_HOME": str(place / "cache")}
     done = subprocess.run(command, env=empty, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
@@ -85,9 +85,14 @@ def search(match: Match, effort: Effort, folder: Path) -> SearchView:
 def trials_of(view: SearchView, match: Match, folder: Path) -> list[TrialView]:
     """Return every trial of the result of `search`."""
     command = [sys.executable, "-m", "evo", "trials", str(view.id), "--json", "--limit", "1000000"]
-    command += ["--db", str(_place(match, folder) / "bench.db")]
+    command += ["--db", str(database_of(match, folder))]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return TypeAdapter(list[TrialView]).validate_json(done.stdout)
+
+
+def database_of(match: Match, folder: Path) -> Path:
+    """Return the database of the search that `search` ran."""
+    return _place(match, folder) / "bench.db"
 
 
 def _place(match: Match, folder: Path) -> Path:

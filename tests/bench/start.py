@@ -136,7 +136,11 @@ def _measured(database: Path) -> bool:
 
 
 def stages(database: Path, begun: datetime) -> Start:
-    """Return the stages of the search in a database, whose command began at this moment."""
+    """Return the stages of the search in a database, whose command began at this moment.
+
+    Raises:
+        NoCandidate: it measured none.
+    """
     store = Database.open(database)
     try:
         with store.read() as session:
@@ -149,9 +153,23 @@ def stages(database: Path, begun: datetime) -> Start:
         store.close()
 
 
+def confirmations_s(database: Path) -> list[float]:
+    """Return how many seconds each confirmation took, from its lease to its result."""
+    store = Database.open(database)
+    try:
+        with store.read() as session:
+            query = session.query(AttemptRow).join(JobRow).where(AttemptRow.state == "done", JobRow.kind == "confirm")
+            attempts = query.order_by(AttemptRow.ended_at).all()
+    finally:
+        store.close()
+    return [(each.ended_at - each.granted_at).total_seconds() for each in attempts if each.ended_at is not None]
+
+
 def split(begun: datetime, registered: datetime, search: SearchRow, attempts: Sequence[AttemptRow]) -> Start:
     reports = [attempt.result for attempt in attempts]
-    place = next(place for place, report in enumerate(reports) if _is_measured(report))
+    place = next((place for place, report in enumerate(reports) if _is_measured(report)), None)
+    if place is None:
+        raise NoCandidate("no candidate was measured")
     first, ended_at = reports[place], attempts[place].ended_at
     assert isinstance(first, EvaluateReport) and ended_at is not None and search.started_at is not None
     earlier = reports[:place]
