@@ -11,7 +11,7 @@ import numpy as np
 from pydantic_core import to_jsonable_python
 
 from evo.export.headers import flags_at, laid_out
-from evo.family import Candidate, Family, Operand
+from evo.family import Candidate, Family, Launch, Operand
 from evo.family.cflags import c_steps
 from evo.family.language import Language
 from evo.messages.view import SearchView
@@ -24,6 +24,10 @@ TENSOR_MAP = "tensor_map.py"
 
 FLOAT_CONTROL = "float_control.py"
 """Loader files of exports that run on the caller's thread."""
+
+
+_OF_SEVERAL = ("entry", "arguments", "further")
+"""Keys of a launch that is one of several."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +90,8 @@ class Compiled:
 
     def _loaders(self, config: Config) -> Mapping[str, str]:
         launch = self.candidate_of(config).launch
-        return {**self.form.loaders, **({TENSOR_MAP: TENSOR_MAP} if launch and launch.tensor_maps else {})}
+        mapped = launch and any(each.tensor_maps for each in (launch, *launch.further))
+        return {**self.form.loaders, **({TENSOR_MAP: TENSOR_MAP} if mapped else {})}
 
     @property
     def form(self) -> Form:
@@ -137,7 +142,7 @@ class Compiled:
                 }
                 for each in candidate.operands
             ],
-            **({} if candidate.launch is None else {"launch": asdict(candidate.launch)}),
+            **({} if candidate.launch is None else {"launch": _launch(candidate.launch)}),
             "architecture": candidate.target(search.device.architecture),
             "device": search.device.model,
             "build": self.build_command(config),
@@ -147,6 +152,12 @@ class Compiled:
 def array_facts(operand: Operand) -> dict[str, Any]:
     """Return an argument's description for the loader; `stored` is its dtype in NumPy and CuPy."""
     return {"dtype": operand.dtype, "stored": stored(operand.dtype).name, "shape": operand.shape}
+
+
+def _launch(launch: Launch) -> dict[str, Any]:
+    """Return a launch for the loader; a single one names no function, and none follows it."""
+    described = asdict(launch)
+    return described if launch.entry else {key: value for key, value in described.items() if key not in _OF_SEVERAL}
 
 
 def _initial(operand: Operand) -> dict[str, Any]:

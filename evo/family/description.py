@@ -5,6 +5,7 @@ from typing import Any
 
 from evo.expression import Expression
 from evo.family.argument import Argument
+from evo.family.geometry import Geometry
 from evo.family.implementation import Implementation
 from evo.family.problem import Field
 from evo.space import Constraint, Tunable
@@ -26,13 +27,6 @@ def describe_argument(argument: Argument) -> dict[str, Any]:
 
 
 def describe_implementation(implementation: Implementation) -> dict[str, Any]:
-    geometry = implementation.geometry
-    launch = geometry and {
-        "grid": _texts(geometry.grid),
-        "block": _texts(geometry.block),
-        "shared_memory": geometry.shared_memory.text,
-        "tensor_maps": [{"of": each.of, "when": each.when.text, "box": _texts(each.box)} for each in geometry.maps],
-    }
     return {
         "file": implementation.file or None,
         "entry": implementation.entry or None,
@@ -46,9 +40,22 @@ def describe_implementation(implementation: Implementation) -> dict[str, Any]:
             for each in implementation.starts
         ],
         "derived": _named(implementation.derived),
-        "launch": launch,
+        "launch": implementation.geometry and _launch(implementation.geometry),
         "configs": None if implementation.valid_keys is None else len(implementation.valid_keys),
     }
+
+
+def _launch(geometry: Geometry) -> dict[str, Any]:
+    described = {
+        "grid": _texts(geometry.grid),
+        "block": _texts(geometry.block),
+        "shared_memory": geometry.shared_memory.text,
+        "tensor_maps": [{"of": each.of, "when": each.when.text, "box": _texts(each.box)} for each in geometry.maps],
+    }
+    if not geometry.entry:
+        return described
+    further = {"further": [_launch(each) for each in geometry.further]} if geometry.further else {}
+    return {"entry": geometry.entry, "arguments": list(geometry.arguments), **described, **further}
 
 
 def _tunable(tunable: Tunable) -> dict[str, Any]:

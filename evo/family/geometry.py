@@ -1,30 +1,37 @@
 """Launch geometry of a CUDA kernel: expressions over a config, and their values."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from evo.errors import InvalidInput
 from evo.expression import Expression, Scope
-from evo.family.argument import Argument, Operand
+from evo.family.argument import IDENTIFIER, Argument, Operand
 from evo.family.table import Table
 from evo.family.tensor_map import MapFormula, TensorMap, read_maps
+from evo.text.suggestion import unknown
 from evo.trial import Value
 
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """Grid, block and shared memory of a CUDA kernel launch.
+    """Grid, block and shared memory of a CUDA kernel launch, and the launches that follow it in the same call.
 
     Attributes:
         grid, block: number of blocks and threads, (x, y, z).
         shared_memory_bytes: dynamic shared memory of a block.
         tensor_maps: tensor maps passed after the arguments of the call.
+        entry: function to start; empty: the implementation's entry.
+        arguments: names of its arguments in order; empty: those of the call.
+        further: launches that follow, in order.
     """
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     shared_memory_bytes: int = 0
     tensor_maps: tuple[TensorMap, ...] = ()
+    entry: str = ""
+    arguments: tuple[str, ...] = ()
+    further: tuple["Launch", ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +42,7 @@ class Geometry:
         items: number of work items, where blocks share them.
         effort: arithmetic as a multiple of the stated arithmetic.
         computing: threads of a block that compute, where the others only copy.
+        entry, arguments, further: as in `Launch`.
     """
 
     grid: tuple[Expression, ...]
@@ -44,12 +52,16 @@ class Geometry:
     effort: Expression | None = None
     computing: Expression | None = None
     maps: tuple[MapFormula, ...] = ()
+    entry: str = ""
+    arguments: tuple[str, ...] = ()
+    further: tuple["Geometry", ...] = ()
 
     def inline(self, definitions: Mapping[str, Expression]) -> "Geometry":
         def stated(each: Expression | None) -> Expression | None:
             return None if each is None else each.inline(definitions)
 
-        return Geometry(
+        return replace(
+            self,
             grid=tuple(each.inline(definitions) for each in self.grid),
             block=tuple(each.inline(definitions) for each in self.block),
             shared_memory=self.shared_memory.inline(definitions),
@@ -57,6 +69,7 @@ class Geometry:
             effort=stated(self.effort),
             computing=stated(self.computing),
             maps=tuple(each.inline(definitions) for each in self.maps),
+            further=tuple(each.inline(definitions) for each in self.further),
         )
 
     def resolve(self, scope: Mapping[str, Value], operands: Sequence[Operand]) -> Launch:
@@ -65,16 +78,46 @@ class Geometry:
             block=_three(self.block, scope),
             shared_memory_bytes=_size(self.shared_memory, scope),
             tensor_maps=tuple(each.resolve(scope, operands) for each in self.maps if each.when.truth(scope)),
+            entry=self.entry,
+            arguments=self.arguments,
+            further=tuple(each.resolve(scope, operands) for each in self.further),
         )
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
         guesses = (each for each in (self.items, self.effort, self.computing) if each is not None)
         maps = (expression for each in self.maps for expression in each.expressions)
-        return (*self.grid, *self.block, self.shared_memory, *guesses, *maps)
+        further = (expression for each in self.further for expression in each.expressions)
+        return (*self.grid, *self.block, self.shared_memory, *guesses, *maps, *further)
 
 
-def read_geometry(table: Table, call: Sequence[Argument], scope: Scope, derived: Mapping[str, Expression]) -> Geometry:
+def read_launch(table: Table, call: Sequence[Argument], scope: Scope, derived: Mapping[str, Expression]) -> Geometry:
+    """Read ``launch`` of an implementation: a table, or a list of tables, which are launched in order."""
+    if not has_launches(table):
+        return _read_geometry(table.table("launch"), call, scope, derived)
+    first, *further = (_read_step(each, call, scope, derived) for each in table.tables("launch"))
+    return replace(first, further=tuple(further))
+
+
+def has_launches(table: Table) -> bool:
+    """Return True if an implementation declares a list of launches."""
+    return "launch" in table and isinstance(table.raw("launch"), list | tuple) and bool(table.sequence("launch"))
+
+
+def _read_step(table: Table, call: Sequence[Argument], scope: Scope, derived: Mapping[str, Expression]) -> Geometry:
+    """Read one of several launches, which names its function and may list the arguments that it takes."""
+    entry = table.text("entry", pattern=IDENTIFIER, what="the name of the function to start")
+    by_name = {each.name: each for each in call}
+    names = table.texts("arguments") if "arguments" in table else list(by_name)
+    for place, name in enumerate(names):
+        if name not in by_name:
+            where = table.field(f"arguments[{place}]")
+            raise InvalidInput(where, unknown(name, list(by_name), "arguments of the call"))
+    geometry = _read_geometry(table, [by_name[name] for name in names], scope, derived)
+    return replace(geometry, entry=entry, arguments=tuple(names))
+
+
+def _read_geometry(table: Table, call: Sequence[Argument], scope: Scope, derived: Mapping[str, Expression]) -> Geometry:
     geometry = Geometry(
         grid=tuple(table.expressions("grid")),
         block=tuple(table.expressions("block")),

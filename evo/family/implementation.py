@@ -11,7 +11,7 @@ from evo.expression import Expression, Scope
 from evo.family.argument import JUDGED, Argument, Operand
 from evo.family.entry import read_entry
 from evo.family.flags import check_flags
-from evo.family.geometry import Geometry, Launch, read_geometry
+from evo.family.geometry import Geometry, Launch, has_launches, read_launch
 from evo.family.language import LANGUAGES, Language, is_keyword, language_of
 from evo.family.note import Note, read_notes
 from evo.family.problem import Field, Problem, problem_key
@@ -166,13 +166,14 @@ def read_implementation(
     asked = {**names, **dict.fromkeys(kind_of(kind).limits, ())}
     grid = kind_of(kind).sources == "cuda"
     call = _read_call(table, arguments, scope, derived)
+    geometry = read_launch(table, call, scope, derived) if grid else None
     file = table.text(mode, pattern=FILE, what="the path of a file in the family's folder")
     implementation = Implementation(
         kind=kind,
         mode=mode,
         file=file,
         language=language_of(kind, file, table.field(mode)),
-        entry=read_entry(table, kind, call),
+        entry=geometry.entry if geometry and has_launches(table) else read_entry(table, kind, call),
         arguments=call,
         flags=_read_flags(table, kind),
         macros=_read_macros(table, mode, [*declared, *derived]),
@@ -184,7 +185,7 @@ def read_implementation(
         constraints=_read_constraints(table.tables("constraints"), scope, derived),
         derived=derived,
         specific=_read_specific(table, scope, derived) if grid else None,
-        geometry=read_geometry(table.table("launch"), call, scope, derived) if grid else None,
+        geometry=geometry,
     )
     table.done()
     if mode == "source":

@@ -9,7 +9,7 @@ from evo.estimate.target import known
 from evo.trial.outcome import LaunchFailed, OverResources
 from workers.backends.cuda.nvrtc import NoNvrtcError, NvrtcCompiler
 from workers.build import Artefact, Launch, Unit
-from workers.build.kernel import Argument
+from workers.build.kernel import Argument, steps
 from workers.build.launch_checks import Declared, Parameter, launch_refusal, read_declared
 
 L4, H100 = known("NVIDIA L4"), known("NVIDIA H100 80GB HBM3")
@@ -27,6 +27,13 @@ def compiler() -> NvrtcCompiler:
         return NvrtcCompiler()
     except NoNvrtcError:
         pytest.skip("NVRTC is not installed")
+
+
+def refusal(
+    ptx: bytes, launch: Launch, arguments: tuple[Argument, ...], device: Device
+) -> OverResources | LaunchFailed | None:
+    (step,) = steps("f", arguments, launch)
+    return launch_refusal(ptx, step, device)
 
 
 def ptx(compiler: NvrtcCompiler, kernel: str, device: Device = H100) -> bytes:
@@ -55,7 +62,7 @@ def ptx(compiler: NvrtcCompiler, kernel: str, device: Device = H100) -> bytes:
 )
 def test_limits_of_each_axis(device: Device, launch: dict[str, tuple[int, int, int]], resource: str | None) -> None:
     """An H100 accepted and refused the same blocks and grids."""
-    found = launch_refusal(b"", "f", replace(LAUNCH, **launch), (X,), device)  # type: ignore[arg-type]
+    found = refusal(b"", replace(LAUNCH, **launch), (X,), device)  # type: ignore[arg-type]
     assert (found and isinstance(found, OverResources) and found.resource) == resource
 
 
@@ -63,12 +70,12 @@ def test_limits_of_each_axis(device: Device, launch: dict[str, tuple[int, int, i
 def test_parameter_size_is_limited_by_the_architecture(capability: int, most: int) -> None:
     device = replace(L4, limits={**L4.limits, "compute_capability": float(capability)})
     many = tuple(replace(X, name=f"x{place}") for place in range(most // 8))
-    assert launch_refusal(b"", "f", LAUNCH, many, device) is None
-    found = launch_refusal(b"", "f", LAUNCH, (*many, X), device)
+    assert refusal(b"", LAUNCH, many, device) is None
+    found = refusal(b"", LAUNCH, (*many, X), device)
     assert isinstance(found, OverResources)
     assert (found.resource, found.limit) == ("parameter bytes", most)
     apart = (scalar("n", "int32"), X) * (most // 16 + 1)
-    found = launch_refusal(b"", "f", LAUNCH, apart, device)
+    found = refusal(b"", LAUNCH, apart, device)
     assert isinstance(found, OverResources) and found.used == 16 * (most // 16 + 1), "gaps count"
 
 
@@ -106,7 +113,7 @@ def test_declared_launch_bounds_are_read(compiler: NvrtcCompiler) -> None:
 def test_limits_set_by_the_kernel(
     compiler: NvrtcCompiler, kernel: str, launch: dict[str, tuple[int, int, int]], said: str | None
 ) -> None:
-    found = launch_refusal(ptx(compiler, kernel), "f", replace(LAUNCH, **launch), (X,), H100)  # type: ignore[arg-type]
+    found = refusal(ptx(compiler, kernel), replace(LAUNCH, **launch), (X,), H100)  # type: ignore[arg-type]
     assert (said is None) == (found is None), found
     assert said is None or said in repr(found)
 
@@ -129,7 +136,7 @@ def test_limits_set_by_the_kernel(
 def test_mismatched_parameters_are_refused(
     compiler: NvrtcCompiler, parameters: str, arguments: tuple[Argument, ...], said: str | None
 ) -> None:
-    found = launch_refusal(ptx(compiler, f"void f({parameters}) {{}}"), "f", LAUNCH, arguments, H100)
+    found = refusal(ptx(compiler, f"void f({parameters}) {{}}"), LAUNCH, arguments, H100)
     if said is None:
         assert found is None
     else:

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
+from evo import family
 from evo.device import Device
 from evo.family import TensorMap
 from evo.family.flags import anchored
@@ -23,6 +24,9 @@ class Launch:
         shared_memory_bytes: dynamic shared memory of a block.
         tensor_maps: tensor maps of arguments, passed after the arguments.
         programmatic: programmatic dependent launch (`Objective.launch == "pdl"`).
+        entry: function to start; empty: the kernel's entry.
+        arguments: names of its arguments in order; empty: those of the kernel.
+        further: launches that follow in the same call, in order.
     """
 
     grid: tuple[int, int, int]
@@ -30,6 +34,20 @@ class Launch:
     shared_memory_bytes: int = 0
     tensor_maps: tuple[TensorMap, ...] = ()
     programmatic: bool = False
+    entry: str = ""
+    arguments: tuple[str, ...] = ()
+    further: tuple["Launch", ...] = ()
+
+    @classmethod
+    def of(cls, resolved: family.Launch, *, programmatic: bool = False) -> "Launch":
+        """Return the launch that a family resolved for a config."""
+        further = tuple(cls.of(each, programmatic=programmatic) for each in resolved.further)
+        return cls(**{**vars(resolved), "further": further}, programmatic=programmatic)
+
+    @property
+    def each(self) -> tuple["Launch", ...]:
+        """All launches of a call, in order."""
+        return (self, *self.further)
 
 
 @dataclass(frozen=True, kw_only=True)

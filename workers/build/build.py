@@ -4,7 +4,7 @@ import hashlib
 import itertools
 import shutil
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,13 +19,13 @@ from evo.messages.job import SearchTerms
 from evo.trial import Config
 from evo.trial.outcome import CompileFailed, InvalidConfig, Outcome
 from templates.render import RenderError, render
-from workers.build import Artefact, Compiler, Launch, Unit
+from workers.build import Artefact, Compiler, Launch, Resources, Unit
 from workers.build.advice import Macros, advised
 from workers.build.cache import Cache
 from workers.build.cached import compile_cached
 from workers.build.families import Assignment, Copy
 from workers.build.gate import gate
-from workers.build.kernel import Argument, KernelFile
+from workers.build.kernel import Argument, KernelFile, Step, steps
 from workers.build.launch_checks import launch_refusal
 from workers.build.own_headers import own_headers
 
@@ -211,23 +211,30 @@ class _Build:
         unit = self._unit(candidate, source)
         artefact = self._compile(unit)
         launch = self._launch(candidate)
-        resources = self.compiler.resources(artefact, launch, self.terms.device)
-        self.used = self.used or resources.figures()
         entry = self.copy.family.implementation(self.terms.device.kind).entry
         arguments = call_arguments(candidate)
-        refusal: Outcome | None = self.compiler.refusal(resources, launch, self.terms.device)
-        if refusal is None and launch is not None:
-            refusal = launch_refusal(artefact.ptx, entry, launch, arguments, self.terms.device)
-        if refusal is None and self.gated:
-            refusal = gate(resources, self.terms.policy)
-        if refusal is not None:
-            raise _Refused(refusal)
+        launched: Sequence[Step | None] = steps(entry, arguments, launch) or (None,)
+        used = [self.compiler.resources(artefact, each and each.launch, self.terms.device) for each in launched]
+        self.used = self.used or most_used(used)
+        for resources, step in zip(used, launched, strict=True):
+            self._require_fit(resources, step, artefact.ptx)
         path = self.folder / f"kernel-{len(self.compiled)}{self.compiler.suffix}"
         path.write_bytes(artefact.binary)
         kernel = KernelFile(path=str(path), entry=entry, arguments=arguments, launch=launch)
         return _Compiled(
             source=source, artefact=artefact, kernel=kernel, headers=own_headers(artefact.reads or (), unit)
         )
+
+    def _require_fit(self, resources: Resources, step: Step | None, ptx: bytes) -> None:
+        """Refuse what the device or the policy does not allow of one launch; None: of a plain function."""
+        device = self.terms.device
+        refusal: Outcome | None = self.compiler.refusal(resources, step and step.launch, device)
+        if refusal is None and step is not None:
+            refusal = launch_refusal(ptx, step, device)
+        if refusal is None and self.gated:
+            refusal = gate(resources, self.terms.policy)
+        if refusal is not None:
+            raise _Refused(refusal)
 
     def _render(self, problem: Problem) -> tuple[Candidate, str]:
         terms = self.terms
@@ -269,7 +276,7 @@ class _Build:
     def _launch(self, candidate: Candidate) -> Launch | None:
         if candidate.launch is None:
             return None
-        return Launch(**vars(candidate.launch), programmatic=self.terms.objective.launch == "pdl")
+        return Launch.of(candidate.launch, programmatic=self.terms.objective.launch == "pdl")
 
     def _sources(self, covered: Collection[str]) -> dict[str, str]:
         problems = {each.case.name: each.problem for each in self.cases if each.problem is not None}
@@ -289,6 +296,14 @@ class _Build:
             yield
         finally:
             self.spent_s[stage] += time.perf_counter() - begun
+
+
+def most_used(used: Sequence[Resources]) -> dict[str, float]:
+    """Return the largest use of each resource by the launches of a call, and their least occupancy."""
+    found: dict[str, float] = {}
+    for name, value in (item for each in used for item in each.figures().items()):
+        found[name] = (min if name == "occupancy" else max)(value, found.get(name, value))
+    return found
 
 
 def call_arguments(candidate: Candidate) -> tuple[Argument, ...]:

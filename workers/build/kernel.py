@@ -1,5 +1,6 @@
 """A compiled kernel with everything needed to call it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,3 +89,30 @@ class KernelFile:
     entry: str
     arguments: tuple[Argument, ...]
     launch: Launch | None = None
+
+    @property
+    def steps(self) -> tuple["Step", ...]:
+        """The launches of a call, in order; none for a plain function call."""
+        return steps(self.entry, self.arguments, self.launch)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One launch of a call: its function with the arguments that it takes."""
+
+    entry: str
+    arguments: tuple[Argument, ...]
+    launch: Launch
+
+
+def steps(entry: str, arguments: Sequence[Argument], launch: Launch | None) -> tuple[Step, ...]:
+    """Return the launches of a call of `entry`, in order; none for a plain function call."""
+    by_name = {each.name: each for each in arguments}
+    return tuple(
+        Step(
+            entry=each.entry or entry,
+            arguments=tuple(by_name[name] for name in each.arguments) if each.entry else tuple(arguments),
+            launch=each,
+        )
+        for each in (() if launch is None else launch.each)
+    )

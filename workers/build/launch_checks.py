@@ -12,7 +12,7 @@ from math import prod
 from evo.device import Device
 from evo.trial.outcome import LaunchFailed, OverResources
 from workers.build import Launch
-from workers.build.kernel import Argument
+from workers.build.kernel import Argument, Step
 
 _TENSOR_MAP_BYTES = 128
 _CLUSTERS_SINCE = 90
@@ -32,6 +32,7 @@ _SCALARS = {
 _PARAMETER = re.compile(
     r"\.param\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+(?:\.ptr\b[^,)]*?\s)?[\w$]+(?:\[(\d+)\])?\s*(?:,|$)"
 )
+_ENTRY = re.compile(r"\.entry\s+([\w$]+)")
 _DIRECTIVE = re.compile(r"\.(maxntid|reqntid|reqnctapercluster)\s+([\d,\s]+)")
 
 
@@ -62,22 +63,30 @@ class Declared:
     counts_clusters: bool = False
 
 
-def launch_refusal(
-    ptx: bytes, entry: str, launch: Launch, arguments: Sequence[Argument], device: Device
-) -> OverResources | LaunchFailed | None:
+def launch_refusal(ptx: bytes, step: Step, device: Device) -> OverResources | LaunchFailed | None:
     """Return why the driver would refuse this launch, or why the kernel would misread its parameters; else None.
 
     Args:
         ptx: PTX of the build; empty: the kernel's declarations are unknown.
     """
+    entry, launch, arguments = step.entry, step.launch, step.arguments
     declared = read_declared(ptx.decode(errors="replace"), entry)
     for resource, used, limit in _limits(launch, arguments, declared, device):
         if used > limit:
             return OverResources(resource=resource, used=used, limit=limit)
     if declared is None:
-        return None
+        return _absence(ptx, step)
     reason = next(_contradictions(entry, launch, arguments, declared), None)
     return None if reason is None else LaunchFailed(reason=reason)
+
+
+def _absence(ptx: bytes, step: Step) -> LaunchFailed | None:
+    """Return the refusal of one of several launches whose function the build lacks."""
+    if not (ptx and step.launch.entry):
+        return None
+    found = ", ".join(f"`{name}`" for name in _ENTRY.findall(ptx.decode(errors="replace"))) or "none"
+    reason = f"[[cuda.launch]] starts `{step.entry}`, which the source does not define as a kernel; it has {found}"
+    return LaunchFailed(reason=f'{reason}: name one of these, or write `extern "C" __global__ void {step.entry}(…)`')
 
 
 def read_declared(ptx: str, entry: str) -> Declared | None:

@@ -49,10 +49,10 @@ class Kernel:
         self.device = cp.cuda.Device()
         _check_architecture(described["architecture"], self.device.compute_capability, described["build"])
         self._module = cp.RawModule(path=str(Path(folder).absolute() / described["binary"]))
-        self._function = self._module.get_function(described["entry"])
-        if self._launch["shared_memory_bytes"] > PLAIN_SHARED_BYTES:
-            self._function.max_dynamic_shared_size_bytes = self._launch["shared_memory_bytes"]
-        self._encode: Any = _encoder(Path(folder)) if self._launch["tensor_maps"] else None
+        self._launches = [self._launch, *self._launch.get("further", [])]
+        self._functions = [self._loaded(each, described["entry"]) for each in self._launches]
+        mapped = any(each["tensor_maps"] for each in self._launches)
+        self._encode: Any = _encoder(Path(folder)) if mapped else None
         self._workspaces = {each["name"]: self._memory(each) for each in self.of("workspace")}
         self._turn = threading.Lock()
         self._last_stream: Any = None
@@ -94,13 +94,25 @@ class Kernel:
 
         Outputs whose `init_timed` is false have to hold their initial value.
         """
-        passed = tuple(self._passed(each, addresses) for each in self.arguments)
-        passed += tuple(self._mapped(each, addresses) for each in self._launch["tensor_maps"])
-        grid, block = tuple(self._launch["grid"]), tuple(self._launch["block"])
+        passed = [self._parameters(each, addresses) for each in self._launches]
         with self._turn:
             self._wait_for_the_last_stream()
             self._fill(addresses)
-            self._function(grid, block, passed, shared_mem=self._launch["shared_memory_bytes"])
+            for function, launch, parameters in zip(self._functions, self._launches, passed, strict=True):
+                grid, block = tuple(launch["grid"]), tuple(launch["block"])
+                function(grid, block, parameters, shared_mem=launch["shared_memory_bytes"])
+
+    def _loaded(self, launch: dict[str, Any], entry: str) -> Any:
+        function = self._module.get_function(launch.get("entry") or entry)
+        if launch["shared_memory_bytes"] > PLAIN_SHARED_BYTES:
+            function.max_dynamic_shared_size_bytes = launch["shared_memory_bytes"]
+        return function
+
+    def _parameters(self, launch: dict[str, Any], addresses: Mapping[str, int]) -> tuple[Any, ...]:
+        by_name = {each["name"]: each for each in self.arguments}
+        arguments = [by_name[name] for name in launch["arguments"]] if launch.get("entry") else self.arguments
+        passed = [self._passed(each, addresses) for each in arguments]
+        return (*passed, *(self._mapped(each, addresses) for each in launch["tensor_maps"]))
 
     def _fill(self, addresses: Mapping[str, int]) -> None:
         """Fill what the call itself fills, and workspaces, on the current stream."""

@@ -20,14 +20,14 @@ from workers.backends.cuda import nvml
 from workers.backends.cuda.buffers import DeviceBuffers, GuardedBuffer
 from workers.backends.cuda.copy_bandwidth import with_measured_copies
 from workers.backends.cuda.graph import SHORT_CALLS, GraphTimer, RestoredTimer
-from workers.backends.cuda.launch import BoundKernel, cuda_errors, driver_installed, static_shared_bytes
+from workers.backends.cuda.launch import BoundCall, cuda_errors, driver_installed, static_shared_bytes
 from workers.backends.cuda.nvrtc import NoNvrtcError, NvrtcCompiler
 from workers.backends.cuda.profiler import NcuProfiler
 from workers.backends.cuda.sanitizer import CudaSanitizer
 from workers.backends.cuda.support import SupportKernels, checksum, support_binary
 from workers.backends.cuda.survey import NO_DRIVER, CudaUnusableError, index_of, surveyed
 from workers.build import Launch
-from workers.build.kernel import Argument
+from workers.build.kernel import Argument, Step, steps
 from workers.system.log import log
 
 _DEFAULT_SHARED_BYTES = 48 << 10
@@ -38,11 +38,11 @@ _RING_SHARE = 0.4
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
-    """A loaded kernel; `module` keeps it loaded."""
+    """A loaded kernel; `module` keeps it loaded, and `functions` has one for each step."""
 
     module: Any
-    function: int
-    launch: Launch
+    functions: tuple[int, ...]
+    steps: tuple[Step, ...]
     arguments: tuple[Argument, ...]
 
 
@@ -88,11 +88,9 @@ class CudaSession:
         with cuda_errors():
             module = self._cuda.function.Module()
             module.load_file(str(binary))
-            function = module.get_function(entry)
-            if launch.shared_memory_bytes > _DEFAULT_SHARED_BYTES:
-                attribute = self._cuda.driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-                self._cuda.driver.funcSetAttribute(function.ptr, attribute, launch.shared_memory_bytes)
-        return Kernel(module=module, function=function.ptr, launch=launch, arguments=tuple(arguments))
+            found = steps(entry, arguments, launch)
+            functions = tuple(self._function(module, step) for step in found)
+        return Kernel(module=module, functions=functions, steps=found, arguments=tuple(arguments))
 
     def allocate(self, arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]]) -> Buffers:
         return DeviceBuffers(arguments, inputs, self._cuda.runtime, self._support)
@@ -103,7 +101,8 @@ class CudaSession:
         return [self.allocate(arguments, inputs) for _ in range(count)]
 
     def call(self, kernel: Kernel, buffers: Buffers, manner: Manner = Manner()) -> None:
-        if own_bytes := kernel.launch.shared_memory_bytes + static_shared_bytes(kernel.function):
+        shared = [step.launch.shared_memory_bytes for step in kernel.steps]
+        if own_bytes := max(map(sum, zip(shared, map(static_shared_bytes, kernel.functions), strict=True))):
             self._support.poison_shared(own_bytes)
         self._restore(buffers)
         self._bind(kernel, buffers)()
@@ -148,9 +147,17 @@ class CudaSession:
         load = {"load": f"{os.getloadavg()[0]:.2f}"}
         return {**self._device.software, **nvml.facts(self._device.uuid), **load}
 
-    def _bind(self, kernel: Kernel, buffers: Buffers) -> BoundKernel:
-        pointers = cast(DeviceBuffers, buffers).pointers
-        return BoundKernel(kernel.function, kernel.launch, kernel.arguments, dict(pointers), self._stream.ptr)
+    def _function(self, module: Any, step: Step) -> int:
+        """Return a function of a module, allowed to use the dynamic shared memory of its launch."""
+        function = module.get_function(step.entry)
+        if step.launch.shared_memory_bytes > _DEFAULT_SHARED_BYTES:
+            attribute = self._cuda.driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            self._cuda.driver.funcSetAttribute(function.ptr, attribute, step.launch.shared_memory_bytes)
+        return int(function.ptr)
+
+    def _bind(self, kernel: Kernel, buffers: Buffers) -> BoundCall:
+        pointers = dict(cast(DeviceBuffers, buffers).pointers)
+        return BoundCall(kernel.functions, kernel.steps, kernel.arguments, pointers, stream=self._stream.ptr)
 
     def _restore(self, buffers: Buffers) -> None:
         for restore in cast(DeviceBuffers, buffers).restores:

@@ -12,7 +12,7 @@ from evo.export.loader.tensor_map import TensorMapError, encode
 from evo.family import TensorMap
 from workers.backends import DeviceLostError, LaunchError
 from workers.build import Launch
-from workers.build.kernel import Argument
+from workers.build.kernel import Argument, Step
 
 OUT_OF_MEMORY = 2
 STICKY = frozenset({214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 999})
@@ -96,7 +96,7 @@ class Restore:
 
 
 class BoundKernel:
-    """A function with its launch and arguments, ready to be started on a stream behind the fills of its arguments.
+    """A function with its launch and arguments, ready to be started on a stream.
 
     Args:
         function: CUfunction.
@@ -109,8 +109,7 @@ class BoundKernel:
     def __init__(
         self, function: int, launch: Launch, arguments: Sequence[Argument], pointers: dict[str, int], stream: int
     ) -> None:
-        self._function, self._stream = ctypes.c_void_p(function), stream
-        self._fills = [_filled(argument, pointers) for argument in arguments if argument.filled]
+        self._function = ctypes.c_void_p(function)
         self._values = [_value(argument, pointers) for argument in arguments]
         self._values += [_encoded(each, pointers) for each in launch.tensor_maps]
         addresses = [ctypes.cast(ctypes.byref(value), ctypes.c_void_p) for value in self._values]
@@ -126,9 +125,39 @@ class BoundKernel:
         )
 
     def __call__(self) -> None:
+        _check(library().cuLaunchKernelEx(ctypes.byref(self._config), self._function, self._parameters, None))
+
+
+class BoundCall:
+    """A whole call, ready to be started on a stream: it fills arguments, then starts its launches one after another.
+
+    Args:
+        functions: CUfunction of each step.
+        arguments: of the call.
+        pointers: device addresses by argument name.
+    """
+
+    def __init__(
+        self,
+        functions: Sequence[int],
+        steps: Sequence[Step],
+        arguments: Sequence[Argument],
+        pointers: dict[str, int],
+        *,
+        stream: int,
+    ) -> None:
+        self._stream = stream
+        self._fills = [_filled(argument, pointers) for argument in arguments if argument.filled]
+        self._kernels = [
+            BoundKernel(function, step.launch, step.arguments, pointers, stream)
+            for function, step in zip(functions, steps, strict=True)
+        ]
+
+    def __call__(self) -> None:
         for fill in self._fills:
             fill.enqueue(self._stream)
-        _check(library().cuLaunchKernelEx(ctypes.byref(self._config), self._function, self._parameters, None))
+        for kernel in self._kernels:
+            kernel()
 
 
 def translated(status: int, text: str) -> Exception:

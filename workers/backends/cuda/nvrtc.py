@@ -118,7 +118,8 @@ class NvrtcCompiler:
         )
 
     def resources(self, artefact: Artefact, launch: Launch | None, device: Device) -> Resources:
-        found = {name: int(value) for name, value in artefact.figures.items()}
+        told = figures(artefact.log, launch.entry) if launch and launch.entry else artefact.figures
+        found = {name: int(value) for name, value in told.items()}
         dynamic = launch.shared_memory_bytes if launch else 0
         registers, shared = found.get("registers"), found.get("static_shared_memory_bytes", 0) + dynamic
         known = registers is not None and launch is not None

@@ -57,7 +57,7 @@ class NcuProfiler:
             *(self._command or ()),
             *("--clock-control", "none", "--cache-control", "all" if cold else "none"),
             *("--csv", "--page", "raw", "--print-units", "base", "--print-fp"),
-            *("--launch-skip", str(warm), "--launch-count", "1"),
+            *("--launch-skip", str(warm * max(1, len(subject.kernel.steps))), "--launch-count", "1"),
             *("--metrics", ",".join(names)),
         ]
         with scratch() as folder:

@@ -13,8 +13,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from workers.backends.cuda.launch import BoundKernel, error_name, library
-from workers.build.kernel import Argument, KernelFile
+from workers.backends.cuda.launch import BoundCall, error_name, library
+from workers.build.kernel import Argument, KernelFile, Step
 
 DONE = "kernel-evo: launched"
 """Printed when every launch has ended well."""
@@ -51,14 +51,13 @@ def run(plan: Plan) -> None:
     Failed: names the call and the error.
     """
     _open()
-    kernel, launch = plan.kernel, plan.kernel.launch
-    if launch is None:
+    kernel = plan.kernel
+    if kernel.launch is None:
         raise Failed("the kernel has no launch")
-    function = _loaded(Path(kernel.path).read_bytes(), kernel.entry)
-    if launch.shared_memory_bytes > _DEFAULT_SHARED_BYTES:
-        _call("cuFuncSetAttribute", function, _DYNAMIC_SHARED_BYTES, launch.shared_memory_bytes)
+    module = _loaded(Path(kernel.path).read_bytes())
+    functions = [_function(module, step) for step in kernel.steps]
     pointers = {each.name: _buffer(each) for each in kernel.arguments if each.role != "scalar"}
-    bound = BoundKernel(function.value or 0, launch, kernel.arguments, pointers, 0)
+    bound = BoundCall(functions, kernel.steps, kernel.arguments, pointers, stream=0)
     for _ in range(plan.launches):
         for each in kernel.arguments:
             if each.drawn or each.init is not None:
@@ -75,11 +74,18 @@ def _open() -> None:
     _call("cuCtxSetCurrent", context)
 
 
-def _loaded(binary: bytes, entry: str) -> ctypes.c_void_p:
-    module, function = ctypes.c_void_p(), ctypes.c_void_p()
+def _loaded(binary: bytes) -> ctypes.c_void_p:
+    module = ctypes.c_void_p()
     _call("cuModuleLoadData", ctypes.byref(module), binary)
-    _call("cuModuleGetFunction", ctypes.byref(function), module, entry.encode())
-    return function
+    return module
+
+
+def _function(module: ctypes.c_void_p, step: Step) -> int:
+    function = ctypes.c_void_p()
+    _call("cuModuleGetFunction", ctypes.byref(function), module, step.entry.encode())
+    if step.launch.shared_memory_bytes > _DEFAULT_SHARED_BYTES:
+        _call("cuFuncSetAttribute", function, _DYNAMIC_SHARED_BYTES, step.launch.shared_memory_bytes)
+    return function.value or 0
 
 
 def _buffer(argument: Argument) -> int:

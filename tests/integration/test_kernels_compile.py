@@ -1,0 +1,133 @@
+"""The CUDA kernels of `tests/data/kernels` compile and could be launched, on each architecture."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from evo.device import Device
+from evo.errors import InvalidInput
+from evo.estimate.target import known
+from evo.messages.job import FamilyRef, SearchTerms
+from evo.promotion.policy import Policy
+from evo.trial import Config
+from evo.trial.objective import Objective
+from evo.trial.outcome import LaunchFailed, OverResources
+from templates.registry import Package, find
+from workers.backends.cuda.nvrtc import NoNvrtcError, NvrtcCompiler
+from workers.build.build import Builder, Built
+from workers.build.cache import Cache
+from workers.build.families import Assignment, Families
+
+KERNELS = Path(__file__).parent.parent / "data" / "kernels"
+NAMES = sorted(each.parent.name for each in KERNELS.glob("*/family.toml") if "[cuda]" in each.read_text())
+
+
+@pytest.fixture(scope="module")
+def compiler() -> NvrtcCompiler:
+    try:
+        return NvrtcCompiler()
+    except NoNvrtcError:
+        pytest.skip("NVRTC is not installed")
+
+
+class Workshop:
+    """Builds configs of a package, or of a copy of it with a changed family.toml."""
+
+    def __init__(self, compiler: NvrtcCompiler, folder: Path) -> None:
+        self._compiler, self._folder = compiler, folder
+
+    def built(self, package: Package, device: Device, config: Config | None = None, policy: Policy = Policy()) -> Built:
+        """Build a config; None: the default one."""
+        family = package.family
+        problem = family.problem("", "cuda")
+        terms = SearchTerms(
+            search_id=1,
+            family=FamilyRef(name=family.name, digest=package.digest, location=package.location),
+            problem=problem,
+            device=device,
+            objective=Objective(),
+            policy=policy,
+            seed=1,
+        )
+        work = Assignment(terms=terms, copy=Families(self._folder / "families").add(package))
+        chosen = config or family.space(problem, device, Objective()).default()
+        return Builder(self._compiler, Cache(self._folder / "cache"), self._folder).build(work, chosen)
+
+    def changed(self, name: str, old: str, new: str) -> Package:
+        place = self._folder / name
+        shutil.copytree(KERNELS / name, place)
+        text = (place / "family.toml").read_text()
+        assert old in text
+        (place / "family.toml").write_text(text.replace(old, new))
+        return find(str(place))
+
+
+@pytest.fixture
+def workshop(compiler: NvrtcCompiler, tmp_path: Path) -> Workshop:
+    return Workshop(compiler, tmp_path)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_89", "sm_90"])
+def test_default_config_compiles(workshop: Workshop, name: str, architecture: str) -> None:
+    made = workshop.built(find(str(KERNELS / name)), known(architecture))
+    assert made.refusal is None, made.refusal
+    text = (made.ptx or b"").decode()
+    assert all(f".entry {step.entry}" in text for kernel in made.kernels.values() for step in kernel.steps)
+
+
+SCAN: Config = {"THREADS": 256, "ITEMS": 2}
+
+
+def test_launches_take_their_own_arguments_in_order(workshop: Workshop) -> None:
+    steps = workshop.built(find(str(KERNELS / "prefix_sum")), known("sm_89"), SCAN).kernels["nominal"].steps
+    assert [(step.entry, [each.name for each in step.arguments], step.launch.grid[0]) for step in steps] == [
+        ("scan_blocks", ["x", "totals", "out"], 128),
+        ("scan_totals", ["totals"], 1),
+        ("add_totals", ["totals", "out"], 128),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ('entry = "add_totals"', 'entry = "add_total"', "which the source does not define as a kernel; it has"),
+        ('arguments = ["totals", "out"]', 'arguments = ["out"]', "`add_totals` takes 2 parameters"),
+    ],
+)
+def test_launch_that_the_source_does_not_allow_is_refused(workshop: Workshop, old: str, new: str, reason: str) -> None:
+    refusal = workshop.built(workshop.changed("prefix_sum", old, new), known("sm_89"), SCAN).refusal
+    assert isinstance(refusal, LaunchFailed)
+    assert reason in refusal.reason
+
+
+def test_bounds_of_each_launch_are_checked(workshop: Workshop) -> None:
+    package = workshop.changed("prefix_sum", "block = [1024]", "block = [1025]")
+    assert isinstance(workshop.built(package, known("sm_89"), SCAN).refusal, OverResources)
+
+
+def test_resources_are_those_of_the_launch_that_uses_most(workshop: Workshop) -> None:
+    made = workshop.built(find(str(KERNELS / "prefix_sum")), known("sm_89"), {"THREADS": 128, "ITEMS": 1})
+    assert made.resources["shared_memory_bytes"] == 4096  # of scan_totals; scan_blocks has 512
+
+
+def test_policy_judges_each_launch(workshop: Workshop) -> None:
+    policy = replace(Policy(), max_shared_memory_bytes=2048)
+    made = workshop.built(find(str(KERNELS / "prefix_sum")), known("sm_89"), {"THREADS": 128, "ITEMS": 1}, policy)
+    assert isinstance(made.refusal, OverResources)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field"),
+    [
+        ('entry = "add_totals"\n', "", "cuda.launch[2].entry"),
+        ('arguments = ["totals"]', 'arguments = ["total"]', "cuda.launch[1].arguments[0]"),
+        ("block = [1024]", "block = []", "cuda.launch[1].block"),
+    ],
+)
+def test_wrong_list_of_launches_is_refused_with_its_place(workshop: Workshop, old: str, new: str, field: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        workshop.changed("prefix_sum", old, new)
+    assert refused.value.field == f"family.toml: {field}"
