@@ -214,7 +214,9 @@ class _Build:
         entry = self.copy.family.implementation(self.terms.device.kind).entry
         arguments = call_arguments(candidate)
         launched: Sequence[Step | None] = steps(entry, arguments, launch) or (None,)
-        used = [self.compiler.resources(artefact, each and each.launch, self.terms.device) for each in launched]
+        used = [
+            self.compiler.resources(artefact, each.launch if each else None, self.terms.device) for each in launched
+        ]
         self.used = self.used or most_used(used)
         for resources, step in zip(used, launched, strict=True):
             self._require_fit(resources, step, artefact.ptx)
@@ -228,7 +230,7 @@ class _Build:
     def _require_fit(self, resources: Resources, step: Step | None, ptx: bytes) -> None:
         """Refuse what the device or the policy does not allow of one launch; None: of a plain function."""
         device = self.terms.device
-        refusal: Outcome | None = self.compiler.refusal(resources, step and step.launch, device)
+        refusal: Outcome | None = self.compiler.refusal(resources, step.launch if step else None, device)
         if refusal is None and step is not None:
             refusal = launch_refusal(ptx, step, device)
         if refusal is None and self.gated:
