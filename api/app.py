@@ -42,6 +42,7 @@ from api.rest import (
     searches,
     tokens,
     trials,
+    variants,
     workers,
 )
 from api.rest import service as service_routes
@@ -74,6 +75,7 @@ REST = (
     search_trials,
     report_files,
     ablation,
+    variants,
     trials,
     leases,
     artefacts,

@@ -192,6 +192,20 @@ class SearchRequest(Body):
         return self.family or self.family_digest or ""
 
 
+class VariantBody(Body):
+    """A variant of a search: its files as text, and what differs from its parent.
+
+    `document` may give `name`, `author`, `idea`, and keys of the ``[cpu]`` or ``[cuda]`` table of a family: `template`
+    or `source`, `entry`, `tunables`, `constraints`, `launch`, … Keys that it omits are those of the first parent.
+    `parents` are numbers of variants, 0 the family's own implementation. `trials` limits the trials it may get.
+    """
+
+    document: dict[str, Any] = Field(default_factory=dict, max_length=MAX_NAMES)
+    files: dict[Name, str] = Field(min_length=1, max_length=MAX_NAMES)
+    parents: Annotated[tuple[AnyId, ...], Field(max_length=8)] = (0,)
+    trials: int | None = Field(default=None, ge=1, le=MAX_INTEGER)
+
+
 class SearchPatch(Body):
     """Changes of a search. Omitted fields stay as they are."""
 

@@ -36,6 +36,8 @@ class Settings(BaseSettings):
         public_url: URL of the service for people and workers, e.g. ``https://tools.example.org/evo`` behind a proxy.
         trusted_proxies: addresses and networks of proxies, separated by commas, whose X-Forwarded-For, -Host,
             -Port and -Proto headers are trusted; ``*``: any.
+        allow_variants: accept variants of searches (kernel sources that workers compile and run in confined
+            processes) from callers with the role ``author``.
         allow_family_upload: accept bundles (code that runs on the workers) from callers with the role ``author``.
         webhook_secret: signs the messages of webhooks without a secret of their own.
         webhook_private: allow webhooks to private addresses.
@@ -59,6 +61,7 @@ class Settings(BaseSettings):
     requests_per_s: float = Field(default=100.0, gt=0)
     public_url: Annotated[InstanceOf[PublicUrl] | None, NoDecode, BeforeValidator(_parsed(PublicUrl))] = None
     trusted_proxies: Annotated[InstanceOf[Proxies], NoDecode, BeforeValidator(_parsed(Proxies))] = Proxies()
+    allow_variants: bool = True
     allow_family_upload: bool = False
     webhook_secret: str | None = Field(default=None, min_length=16, repr=False)
     webhook_private: bool = False

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from sqlalchemy.orm import Session
 
 from api.families.catalogue import Catalogue
-from db.models import SearchRow
+from db.models import FamilyRow, SearchRow
 from db.repositories.archive import Archive
 from db.repositories.leases import Leases
 from db.repositories.turns import Standing, Turns
@@ -34,6 +34,11 @@ def nothing_lost() -> float:
 
 def utc_now() -> datetime:
     return datetime.now(UTC)
+
+
+def family_ref(row: FamilyRow) -> FamilyRef:
+    """Return the reference by which workers find a family."""
+    return FamilyRef(name=row.name, digest=row.digest, location=row.location)
 
 
 def beginning(space: Space, row: SearchRow) -> Context:
@@ -68,7 +73,7 @@ class ActiveSearch:
         self.requirements = row.requirements or Requirements()
         self.terms = SearchTerms(
             search_id=row.id,
-            family=FamilyRef(name=row.family.name, digest=row.family.digest, location=row.family.location),
+            family=family_ref(row.family),
             problem=row.problem,
             device=row.device,
             objective=row.objective,
@@ -104,6 +109,7 @@ class ActiveSearch:
         news = Turns(session).news(self.id, asked=asked, ended=ended)
         if standing.milestone > self.revision:
             self.baselines = self.baselines or Archive(session).baselines(self.id)
+            self.search.budget = Archive(session).search(self.id).budget
             self.search.follow(news, Leases(session).challenges(self.id, self.timed_baselines))
             self.has_queued, self.confirming = True, False
         else:

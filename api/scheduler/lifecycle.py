@@ -1,6 +1,7 @@
 """Search lifecycle: stops proposing when the budget is used up, challenges the incumbent, and finishes."""
 
 from collections import Counter
+from dataclasses import replace
 from datetime import datetime
 
 import structlog
@@ -10,20 +11,27 @@ from api.scheduler.active import ActiveSearch
 from api.scheduler.results import queue_confirmation
 from api.scheduler.transaction import Turn
 from db.engine.events import Events
-from db.models import SearchRow
+from db.engine.signals import WORK, announce
+from db.models import SearchRow, VariantRow
 from db.repositories.ablations import Ablations
 from db.repositories.archive import Archive
 from db.repositories.champions import Champions
 from db.repositories.leases import Leases
+from db.repositories.variants import Variants
 from evo.promotion.challenge import ChallengeLimit, Incumbent, bar, comparable_us
+from evo.search.halving import goes_on, next_rung
 from evo.search.hopeless import same_error
 from evo.search.lifecycle import TERMINAL, Command, transition
+from evo.search.search import StopReason
 from evo.text.wording import outcome_text
 from evo.trial import Trial
 from evo.trial.explain import detail_text, first_lines
 from evo.trial.outcome import ReferenceFailed
 
 log = structlog.get_logger("conductor")
+
+OUTPERFORMED = "outperformed"
+"""Reason of a variant's search that ended early, because other variants were faster after as many trials."""
 
 STOPPED = "stopped"
 """Reason of a search that a person stopped before its budget was used up."""
@@ -55,7 +63,7 @@ def advance(turn: Turn, now: datetime) -> None:
     """
     active = turn.active
     if active.state == "running" and (reason := active.search.stop_reason(active.elapsed_s(now))) is not None:
-        change_state(turn, "stop", now, reason=reason)
+        _used_up(turn, reason, now)
     if active.state == "running" and (fault := _unjudgeable(active)) is not None:
         change_state(turn, "fail", now, reason=fault)
     elif active.state == "running":
@@ -68,6 +76,43 @@ def advance(turn: Turn, now: datetime) -> None:
             finish(turn, now)
     elif active.state == "ablating" and not Leases(turn.session).open_jobs(active.id):
         change_state(turn, "finish", now)
+
+
+def _used_up(turn: Turn, reason: StopReason, now: datetime) -> None:
+    """Stop proposing. A variant that used up its trials may get more instead, once all of them have ended."""
+    active = turn.active
+    variant = Variants(turn.session).tuned_by(active.id) if reason == "trials" else None
+    if variant is None:
+        change_state(turn, "stop", now, reason=reason)
+    elif not active.search.history.pending:
+        trials = _more_trials(turn.session, variant)
+        if trials is None:
+            change_state(turn, "stop", now, reason=OUTPERFORMED if _may_grow(active, variant) else reason)
+        else:
+            _grant(turn, trials)
+
+
+def _may_grow(active: ActiveSearch, variant: VariantRow) -> bool:
+    return variant.most_trials is None or len(active.search.history.asked) < variant.most_trials
+
+
+def _more_trials(session: Session, variant: VariantRow) -> int | None:
+    """Return how many trials a variant may have in all from now on; None if it gets no more."""
+    variants = Variants(session)
+    mine = variants.times(variant.tuning_id)
+    others = [variants.times(each) for each in variants.searches_of(variant.search_id) if each != variant.tuning_id]
+    following = next_rung(len(mine), most=variant.most_trials)
+    return following if following > len(mine) and goes_on(mine, others) else None
+
+
+def _grant(turn: Turn, trials: int) -> None:
+    """Store a larger budget, so that a restarted service and other processes continue with it."""
+    active = turn.active
+    active.search.budget = replace(active.search.budget, trials=trials)
+    Archive(turn.session).search(active.id).budget = active.search.budget
+    turn.milestone()
+    announce(turn.session, WORK)
+    Events(turn.session).search_changed(active.id)
 
 
 def _unjudgeable(active: ActiveSearch) -> str | None:
@@ -123,6 +168,7 @@ def _bar(turn: Turn, search: SearchRow) -> ChallengeLimit | None:
         time_us=champion.time_us,
         here_us=here_us,
         binary_digest=digest,
+        foreign=champion.family_digest != search.family_digest,
     )
     return bar(incumbent, turn.active.search.history.finished, search.policy)
 

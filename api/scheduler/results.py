@@ -6,9 +6,10 @@ from typing import TypeAlias, cast
 
 import numpy as np
 from sqlalchemy import update
+from sqlalchemy.orm import Session
 
 from api.scheduler import ablation
-from api.scheduler.active import ActiveSearch
+from api.scheduler.active import ActiveSearch, family_ref
 from api.scheduler.transaction import Turn
 from api.scheduler.validation import check_answer
 from db.engine.events import Events
@@ -20,7 +21,7 @@ from db.repositories.champions import Champions, IncumbentChanged
 from db.repositories.leases import Leases
 from evo import promotion
 from evo.errors import InvalidInput
-from evo.messages.job import Ablate, Confirm, Evaluate
+from evo.messages.job import Ablate, Confirm, Evaluate, FamilyRef
 from evo.promotion import Quick, Verdict
 from evo.promotion.ablation import Effect
 from evo.promotion.challenge import comparable_us
@@ -219,22 +220,33 @@ def confirmed(turn: Turn) -> None:
 def queue_confirmation(turn: Turn, trial: TrialRow, seen: int, now: datetime) -> None:
     """Queue a confirmation of a trial against the current incumbent.
 
-    If an edited family no longer accepts the incumbent's config, it cannot be measured. The challenger is then
-    confirmed alone and still replaces it.
+    An incumbent of another variant is built from the files of that one. If an edited family no longer accepts the
+    incumbent's config, it cannot be measured. The challenger is then confirmed alone and still replaces it.
     """
     session, active = turn.session, turn.active
     search = Archive(session).search(active.id)
     incumbent = Champions(session).incumbent(search)
+    family = None if incumbent is None else _other_variant(session, search, incumbent)
     config = None if incumbent is None else incumbent.config
     payload = Confirm(
         challenger=trial.proposal.config,
-        incumbent=config if config is not None and config in active.search.space else None,
+        incumbent=config if config is not None and (family or config in active.search.space) else None,
+        incumbent_family=family,
         seed=_confirmation_seed(search.seed, Leases(session).challengers(search.id)),
     )
     incumbent_id = None if incumbent is None else incumbent.id
     Leases(session).queue(search.id, payload, now=now, trial=trial, incumbent_id=incumbent_id, seen=seen)
     active.confirming = True
     turn.queued()
+
+
+def _other_variant(session: Session, search: SearchRow, incumbent: ChampionRow) -> FamilyRef | None:
+    """Return the incumbent's family if it is another variant with the same contract; None if it is not."""
+    if incumbent.family_digest == search.family_digest:
+        return None
+    family = Archive(session).family(incumbent.family_digest)
+    same = family.contract_digest == search.family.contract_digest
+    return family_ref(family) if same else None
 
 
 def _confirmation_seed(seed: int, position: int) -> int:

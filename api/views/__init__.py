@@ -5,6 +5,7 @@ from api.views.fleet import family_view, worker_view
 from api.views.search import search_view, search_views
 from api.views.tally import Tally, elapsed_s
 from api.views.trial import source_of, trial_view, trial_views
+from api.views.variant import variant_view, variant_views
 
 __all__ = [
     "Tally",
@@ -17,5 +18,7 @@ __all__ = [
     "source_of",
     "trial_view",
     "trial_views",
+    "variant_view",
+    "variant_views",
     "worker_view",
 ]

@@ -6,6 +6,7 @@ from db.models.champion import AblationRow, ChampionRow, Evidence
 from db.models.fleet import DeviceRow, WorkerRow
 from db.models.search import FamilyRow, SearchRow, SpaceSize, Webhook
 from db.models.service import AnswerRow, ArtefactRow, DeliveryRow, EventRow
+from db.models.variant import VariantRow
 from db.models.work import AttemptRow, AttemptState, JobRow, JobState, TrialRow
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "SpaceSize",
     "TokenRow",
     "TrialRow",
+    "VariantRow",
     "Webhook",
     "WorkerRow",
     "table",

@@ -47,6 +47,8 @@ class Webhook:
 
 
 class FamilyRow(Base):
+    """A version of a family. `base_digest` names the family whose contract a variant implements, else it is None."""
+
     __tablename__ = "families"
 
     digest: Mapped[str] = mapped_column(String(64), primary_key=True)
@@ -54,6 +56,12 @@ class FamilyRow(Base):
     document: Mapped[dict[str, Any]] = mapped_column(Document(dict[str, Any]))
     location: Mapped[str | None]
     registered_at: Mapped[datetime]
+    base_digest: Mapped[str | None] = mapped_column(String(64))
+
+    @property
+    def contract_digest(self) -> str:
+        """Digest of the family that owns problem, cases, tolerances and baselines."""
+        return self.base_digest or self.digest
 
 
 class SearchRow(Base):

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, func, or_, select, tuple_
+from sqlalchemy import ColumnElement, Select, and_, func, or_, select, tuple_
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, joinedload
 
 from db.engine.events import Events
 from db.models import ChampionRow, FamilyRow, SearchRow, TrialRow, table
 from db.repositories.readable import readable
-from evo.errors import NotFound
+from evo.errors import Conflict, NotFound
 from evo.promotion.leading import Confirmation
 from evo.results import BaselineReport
 from evo.search.lifecycle import State
@@ -103,13 +103,31 @@ class Archive:
         row.location, row.document = location, document
         return row
 
+    def add_variant(self, family: Registration, *, base_digest: str, artefact: str, now: datetime) -> FamilyRow:
+        """Store the family of a variant, which has the contract of the family `base_digest`. It may be known already.
+
+        Raises:
+            Conflict: its digest is that of a family which is no variant of this one.
+        """
+        row = self.version(family.digest)
+        if row is None:
+            row = FamilyRow(digest=family.digest, name=family.name, document=family.document, base_digest=base_digest)
+            self.session.add(row)
+        elif row.base_digest != base_digest:
+            raise Conflict(
+                f"family {family.digest[:12]} is registered already, and is no variant of {base_digest[:12]}"
+            )
+        row.location, row.registered_at = f"{BUNDLE}{artefact}", now
+        return row
+
     def version(self, digest: str) -> FamilyRow | None:
         """Return the family with this digest, or None if it is not registered."""
         return self.session.get(FamilyRow, digest)
 
     def placed(self, name: str) -> bool:
         """Return True if a version of this family has a location outside the built-in families."""
-        some = select(FamilyRow.digest).where(FamilyRow.name == name, FamilyRow.location.is_not(None)).limit(1)
+        own = (FamilyRow.name == name, FamilyRow.location.is_not(None), FamilyRow.base_digest.is_(None))
+        some = select(FamilyRow.digest).where(*own).limit(1)
         return self.session.scalar(some) is not None
 
     def family(self, digest: str) -> FamilyRow:
@@ -342,7 +360,8 @@ def latest_families(own: Mapping[str, str] | None = None) -> Select[FamilyRow]:
         own: digests by family name, for names pinned to one version regardless of later registrations.
     """
     own = own or {}
-    eligible = or_(FamilyRow.name.not_in(own), FamilyRow.digest.in_(own.values()))
+    listed = or_(FamilyRow.name.not_in(own), FamilyRow.digest.in_(own.values()))
+    eligible = and_(listed, FamilyRow.base_digest.is_(None))
     newest = select(FamilyRow.name, func.max(FamilyRow.registered_at)).where(eligible).group_by(FamilyRow.name)
     return select(FamilyRow).where(eligible, tuple_(FamilyRow.name, FamilyRow.registered_at).in_(newest))
 

@@ -1,10 +1,10 @@
 """Removal of a search."""
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, or_, select
 from sqlalchemy.orm import Session
 
 from db.engine.events import Events
-from db.models import AblationRow, AttemptRow, ChampionRow, DeliveryRow, JobRow, SearchRow, TrialRow
+from db.models import AblationRow, AttemptRow, ChampionRow, DeliveryRow, JobRow, SearchRow, TrialRow, VariantRow
 from db.repositories.archive import Archive
 from evo.errors import Conflict
 from evo.search.lifecycle import TERMINAL
@@ -28,6 +28,8 @@ def remove_search(session: Session, search_id: int) -> bool:
     session.execute(delete(AttemptRow).where(AttemptRow.job_id.in_(jobs)))
     for table in (AblationRow, JobRow, TrialRow, DeliveryRow):
         session.execute(delete(table).where(table.search_id == search_id))
+    mentioned = or_(VariantRow.search_id == search_id, VariantRow.tuning_id == search_id)
+    session.execute(delete(VariantRow).where(mentioned))
     session.execute(delete(SearchRow).where(SearchRow.id == search_id))
     Events(session).search_changed(search_id)
     return True

@@ -31,6 +31,7 @@ from evo.cli.commands import (
     searches,
     services,
     tokens,
+    variants,
     workers,
 )
 from evo.cli.console.output import console
@@ -81,6 +82,7 @@ for group in (
     report,
     ablation,
     mission,
+    variants,
     control,
     keeping,
     champions,

@@ -14,10 +14,11 @@ from evo.client.searches import Searches
 from evo.client.tokens import Tokens
 from evo.client.transport import ATTEMPTS, Transport
 from evo.client.upkeep import Upkeep
+from evo.client.variants import Variants
 from evo.client.workers import Workers
 
 
-class Client(Families, Searches, Champions, Workers, Work, Artefacts, Events, Tokens, Upkeep):
+class Client(Families, Searches, Variants, Champions, Workers, Work, Artefacts, Events, Tokens, Upkeep):
     """One connection pool to one service; may be shared between threads.
 
     A request that may be sent twice is repeated, with growing, jittered pauses, while the service cannot be reached or

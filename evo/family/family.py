@@ -18,6 +18,7 @@ from evo.family.memory import check_memory
 from evo.family.problem import Field, Problem, parse_problem
 from evo.family.scope import WORD, device_scope
 from evo.family.table import Table
+from evo.family.variant import VariantNote, read_variant
 from evo.family.work import Work, WorkFormula, read_work
 from evo.space import Constraint, EmptySpace, Space, Tunable
 from evo.text.suggestion import unknown
@@ -65,6 +66,7 @@ class Family:
         implementations: implementations by device kind.
         document: the document it was read from.
         deterministic: False if results may differ between runs on the same inputs, within their tolerances.
+        variant: name and idea of the variant that it implements; None for the family's own implementations.
     """
 
     name: str
@@ -77,6 +79,7 @@ class Family:
     document: Mapping[str, Any]
     work_formula: WorkFormula | None = None
     deterministic: bool = True
+    variant: VariantNote | None = None
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any], where: str = "family.toml") -> "Family":
@@ -113,6 +116,7 @@ class Family:
             document=document,
             work_formula=read_work(table.table("work"), fields) if "work" in table else None,
             deterministic=table.flag("deterministic", default=True),
+            variant=read_variant(table.table("variant")) if "variant" in table else None,
         )
         table.done()
         if not implementations:

@@ -19,6 +19,7 @@ class Incumbent:
         here_us: confirmed time made comparable with this search's quick samples, if this search confirmed it; else
             None.
         binary_digest: digest of its binary; None where that is not known.
+        foreign: True for a champion of another variant or version of the family, where equal configs mean nothing.
     """
 
     id: int
@@ -26,6 +27,7 @@ class Incumbent:
     time_us: float
     here_us: float | None
     binary_digest: str | None = None
+    foreign: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,4 +99,4 @@ def bar(incumbent: Incumbent, finished: Sequence[Trial], policy: Policy) -> Chal
 def is_incumbent(incumbent: Incumbent, trial: Trial) -> bool:
     """True for the same config, and for another config that compiles to the same kernel."""
     same = trial.binary_digest is not None and trial.binary_digest == incumbent.binary_digest
-    return same or trial.config == incumbent.config
+    return same or (not incumbent.foreign and trial.config == incumbent.config)

@@ -1,11 +1,12 @@
-"""Read JSON and TOML from outside, with limits on size and without ambiguity."""
+"""Read JSON and TOML from outside, with limits on size and without ambiguity; write TOML."""
 
 import io
 import json
+import math
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from evo.errors import InvalidInput
@@ -30,6 +31,9 @@ _ENDS = {
 """Ends of a quotation or a comment, and escapes that are skipped."""
 
 _KEY = re.compile(rf"(?<![\w-])[\w-]++(?:[ \t]*+\.[ \t]*+[\w-]++){{{LONGEST_KEY}}}")
+
+
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def read_json(text: str | bytes, where: str = "body") -> Any:
@@ -77,6 +81,36 @@ def read_toml(text: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def toml_text(document: Mapping[str, Any]) -> str:
+    """Return a document as TOML, one line for each key of the top level.
+
+    Raises:
+        InvalidInput: it holds a value that is no number, text, list or table.
+    """
+    return "".join(f"{_toml_key(name)} = {_toml(value)}\n" for name, value in document.items())
+
+
+def _toml_key(name: str) -> str:
+    return name if _PLAIN_KEY.fullmatch(name) else _toml(name)
+
+
+def _toml(value: Any) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        case float() if math.isnan(value) or math.isinf(value):
+            return str(value)
+        case int() | float():
+            return repr(value)
+        case Mapping():
+            return "{ " + ", ".join(f"{_toml_key(name)} = {_toml(each)}" for name, each in value.items()) + " }"
+        case list() | tuple():
+            return "[" + ", ".join(map(_toml, value)) + "]"
+    raise InvalidInput("document", f"holds {value!r:.80}, which is no number, text, list or table")
 
 
 def deeper_than(document: Any, levels: int) -> bool:

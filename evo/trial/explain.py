@@ -1,5 +1,6 @@
 """Describe in text how a trial ended."""
 
+import re
 from collections.abc import Mapping, Sequence
 
 from evo.text.wording import count_text, duration_text, percent_text, significant, size_text, time_text
@@ -110,3 +111,44 @@ def _share(error: float, limit: float) -> float:
     if error == 0.0:
         return 0.0
     return error / limit if limit else float("inf")
+
+
+ERROR_LINES = 16
+"""Lines of a compiler's output that a failure shows."""
+
+_FOLDER = re.compile(r"(?<![\w.])/(?:[\w.+@-]+/)+")
+_ERROR = re.compile(r"\berror\b|\bundefined reference\b", re.IGNORECASE)
+
+
+def failure_text(outcome: Outcome) -> str | None:
+    """Return what a failure means for the author of the source; None for outcomes that are no failure.
+
+    Compiler output is cut down to its errors. Folders of the machine are removed from it.
+    """
+    match outcome:
+        case Measured() | Estimated() | Cancelled():
+            return None
+        case CompileFailed():
+            text = error_lines(outcome.log)
+        case WrongAnswer():
+            wrong = [case for case in worst_cases(outcome.cases) if not case.passed]
+            text = "\n".join([outcome.reason, *map(_case_text, wrong[:3])])
+        case _:
+            text = detail_text(outcome)
+    return _FOLDER.sub("", text)
+
+
+def error_lines(log: str, count: int = ERROR_LINES) -> str:
+    """Return the lines of a compiler's output that name an error, each with the two that follow it."""
+    lines = log.strip().splitlines()
+    kept = sorted({place + more for place, line in enumerate(lines) if _ERROR.search(line) for more in range(3)})
+    chosen = [lines[place] for place in kept if place < len(lines)] or lines
+    return first_lines("\n".join(chosen), count)
+
+
+def _case_text(case: CaseError) -> str:
+    relative = "not a number" if case.rel_l2 is None else significant(case.rel_l2)
+    largest = "not a number" if case.max_abs is None else significant(case.max_abs)
+    limits = (significant(case.rel_l2_limit), significant(case.max_abs_limit))
+    errors = f"relative L2 error {relative} (limit {limits[0]}), largest error {largest} (limit {limits[1]})"
+    return f"case {case.case}, output {case.output}: {errors}"

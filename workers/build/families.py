@@ -3,7 +3,7 @@
 import codecs
 import shutil
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -62,11 +62,17 @@ class Assignment:
 
     Attributes:
         timed_only: correctness is checked on the timed inputs only.
+        incumbent: the family of the incumbent of a confirmation, if it is another variant; None: `copy`.
     """
 
     terms: SearchTerms
     copy: Copy
     timed_only: bool = False
+    incumbent: Copy | None = None
+
+    def built_as(self, role: str) -> "Assignment":
+        """Return the assignment to build the kernel of a role with: the incumbent may be another variant's."""
+        return self if role != "incumbent" or self.incumbent is None else replace(self, copy=self.incumbent)
 
     @cached_property
     def cases(self) -> tuple[CaseProblem, ...]:

@@ -5,13 +5,13 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import structlog
 
 from evo.client import Client, Leases, ServiceError, ServiceUnreachable
 from evo.errors import NotFound
-from evo.messages.job import Lease
+from evo.messages.job import Confirm, Lease
 from workers.build.families import Assignment, Copy, Families, FamilyMismatch
 from workers.daemon.idle_clock import Meter
 from workers.daemon.leases import Held
@@ -123,6 +123,7 @@ class Claims:
         for lease in leases:
             try:
                 copy = self._office.families.get(lease.terms.family)
+                incumbent = self._incumbent(lease)
             except FamilyMismatch as error:
                 self._leave_out(lease.terms.search_id, str(error))
                 self._unfit(lease, str(error))
@@ -130,8 +131,14 @@ class Claims:
                 self._leave_out(lease.terms.search_id, str(error))
                 self._release(lease, str(error))
             else:
-                assigned.append((lease, self._assignment(lease, copy)))
+                work = self._assignment(lease, copy)
+                assigned.append((lease, work if incumbent is None else replace(work, incumbent=incumbent)))
         return assigned
+
+    def _incumbent(self, lease: Lease) -> Copy | None:
+        """Return the family of a confirmation's incumbent, if it is another one."""
+        family = lease.job.incumbent_family if isinstance(lease.job, Confirm) else None
+        return None if family is None else self._office.families.get(family)
 
     def _leave_out(self, search_id: int, reason: str) -> None:
         """Exclude a search from requests for a while."""

@@ -199,7 +199,7 @@ class Confirmation:
             ask(child, request, Saved, stage="verify", limit_s=self._terms.policy.verify_timeout_s)
             yield Subject(
                 kernel=built.kernels[case],
-                unit=self._work.copy.unit(device.kind, built.sources[case], device.architecture),
+                unit=self._work.built_as(side).copy.unit(device.kind, built.sources[case], device.architecture),
                 inputs=folder,
                 threads=self._terms.objective.threads,
                 device_uuid=device.uuid,

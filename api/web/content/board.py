@@ -32,6 +32,7 @@ REASONS = {
     "cost": "its cost budget was used up",
     "exhausted": "every valid config was tried",
     "stagnation": "no better trial came for long enough",
+    "outperformed": "other variants were faster after as many trials",
     "stopped": "it was stopped by a user",
     "cancelled": "it was cancelled by a user",
 }

@@ -58,11 +58,16 @@ class Baseline:
 
 @dataclass(frozen=True, kw_only=True)
 class Confirm:
-    """Interleave challenger, incumbent and baselines in a fresh process with fresh inputs."""
+    """Interleave challenger, incumbent and baselines in a fresh process with fresh inputs.
+
+    Attributes:
+        incumbent_family: the incumbent's family if it is another variant of the challenger's; None: the same family.
+    """
 
     challenger: Config
     incumbent: Config | None
     seed: int
+    incumbent_family: FamilyRef | None = None
     kind: Literal["confirm"] = "confirm"
 
 

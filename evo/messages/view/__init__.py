@@ -14,6 +14,7 @@ from evo.messages.view.search import (
     WebhookView,
 )
 from evo.messages.view.trial import AttemptView, TrialView
+from evo.messages.view.variant import FailureView, VariantSource, VariantView
 
 __all__ = [
     "AblationView",
@@ -23,6 +24,7 @@ __all__ = [
     "ChampionView",
     "Collected",
     "Decision",
+    "FailureView",
     "FamilyView",
     "Item",
     "Page",
@@ -33,6 +35,8 @@ __all__ = [
     "SlotView",
     "SpaceView",
     "TrialView",
+    "VariantSource",
+    "VariantView",
     "WarmStartView",
     "WebhookView",
     "WorkerView",

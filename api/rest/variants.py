@@ -1,0 +1,91 @@
+"""Variants of a search: submit one, read how they do and their source."""
+
+from fastapi import HTTPException
+
+from api.auth.caller import caller
+from api.auth.permission import allow
+from api.dependencies import Service, ServiceDep
+from api.families.files import files_of
+from api.http.paging import Ordinal
+from api.http.routing import rest_router
+from api.scheduler.variants import VariantDesk
+from api.schemas import Id, VariantBody
+from api.views import variant_view, variant_views
+from db.repositories.archive import Archive
+from db.repositories.variants import Variants
+from evo.estimate.target import aimed_at
+from evo.messages.view import VariantSource, VariantView
+from templates.variant import FOLDER
+
+router = rest_router("/searches/{search_id}/variants", tag="variants")
+
+
+@router.post("", status_code=201)
+@allow("author")
+def submit_variant(search_id: Id, body: VariantBody, service: ServiceDep) -> VariantView:
+    """Submit another implementation of the search's family. Workers prove, time and tune it under the same terms.
+
+    It may change nothing of the contract: problem, arguments, cases, tolerances, baselines and reference stay.
+    """
+    if not service.settings.allow_variants:
+        raise HTTPException(403, "this service takes no variants: set KERNEL_EVO_ALLOW_VARIANTS=true there")
+    author = "" if caller().token_id is None else caller().name
+    base_id, number = _desk(service).submit(search_id, body, author=author)
+    with service.database.read() as session:
+        return variant_view(session, base_id, number)
+
+
+@router.get("")
+@allow("viewer")
+def list_variants(search_id: Id, service: ServiceDep) -> tuple[VariantView, ...]:
+    """Return the variants of a search, the family's own implementation first."""
+    with service.database.read() as session:
+        return variant_views(session, Variants(session).base_id(Archive(session).search(search_id).id))
+
+
+@router.get("/{number}")
+@allow("viewer")
+def get_variant(search_id: Id, number: Ordinal, service: ServiceDep) -> VariantView:
+    """Return one variant with its progress and failures. Number 0 is the family's own implementation."""
+    with service.database.read() as session:
+        return variant_view(session, Variants(session).base_id(Archive(session).search(search_id).id), number)
+
+
+@router.get("/{number}/source")
+@allow("viewer")
+def get_variant_source(search_id: Id, number: Ordinal, service: ServiceDep) -> VariantSource:
+    """Return the files of a variant, and the table of its implementation."""
+    with service.database.read() as session:
+        base = Archive(session).search(Variants(session).base_id(Archive(session).search(search_id).id))
+        row = Variants(session).numbered(base.id, number)
+        family = base.family if row is None else Archive(session).search(row.tuning_id).family
+        kind = aimed_at(base.device, base.objective).kind
+        table = family.document.get(kind, {})
+        files = files_of(session, service.artefacts, family)
+    return VariantSource(number=number, kind=kind, table=table, files=_own(files, table))
+
+
+def _desk(service: Service) -> VariantDesk:
+    conductor = service.conductor
+    return VariantDesk(
+        database=service.database,
+        artefacts=service.artefacts,
+        catalogue=conductor.catalogue,
+        clock=conductor.clock,
+        connected_since=conductor.connected_since,
+    )
+
+
+def _own(files: dict[str, bytes], table: dict[str, object]) -> dict[str, str]:
+    """Return the texts of an implementation: of a variant its folder; of a family the template and what it includes."""
+    main = str(table.get("template", table.get("source", "")))
+    folder = f"{FOLDER}/"
+    if main.startswith(folder):
+        return {name.removeprefix(folder): _text(files[name]) for name in sorted(files) if name.startswith(folder)}
+    text = _text(files.get(main, b""))
+    included = [name for name in sorted(files) if f'"{name}"' in text or f"'{name}'" in text]
+    return {name: _text(files[name]) for name in (main, *included) if name in files}
+
+
+def _text(content: bytes) -> str:
+    return content.decode("utf-8", errors="replace")

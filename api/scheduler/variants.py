@@ -1,0 +1,200 @@
+"""Variants of a search: takes a proposal, and starts the search that tunes it."""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+import structlog
+from sqlalchemy.orm import Session
+
+from api.families.catalogue import Catalogue
+from api.families.files import files_of
+from api.scheduler.active import Clock
+from api.scheduler.submission import terms_of
+from api.schemas import SearchRequest, VariantBody
+from db.engine.events import Events
+from db.engine.session import Database
+from db.engine.signals import WORK, announce
+from db.models import SearchRow, VariantRow
+from db.repositories.archive import Archive, Registration
+from db.repositories.artefacts import Artefacts
+from db.repositories.leases import Leases
+from db.repositories.variants import FAMILY, Variants
+from evo.device import DeviceKind
+from evo.device.requirements import Requirements
+from evo.errors import Conflict, InvalidInput
+from evo.estimate.target import aimed_at
+from evo.family import Family
+from evo.family.variant import VariantNote
+from evo.messages.job import Baseline
+from evo.search.halving import next_rung
+from templates import bundle
+from templates.registry import package_of
+from templates.variant import Proposal, composed, read_proposal
+
+log = structlog.get_logger("conductor")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Composed:
+    """A variant as a family of its own, ready to be stored."""
+
+    family: Family
+    digest: str
+    base_digest: str
+    content: bytes
+    note: VariantNote
+    parents: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class VariantDesk:
+    """Takes variants of searches. Methods may be called from any thread.
+
+    Attributes:
+        connected_since: workers seen since then offer their devices.
+    """
+
+    database: Database
+    artefacts: Artefacts
+    catalogue: Catalogue
+    clock: Clock
+    connected_since: Callable[[], datetime]
+
+    def submit(self, search_id: int, body: VariantBody, *, author: str = "") -> tuple[int, int]:
+        """Store a variant, and start the search that tunes it with the terms of the search it belongs to.
+
+        Args:
+            search_id: the search; the tuning search of another variant stands for the search of that one.
+            author: name of the caller, if the proposal names no author.
+
+        Returns:
+            The search that has the variant, and the variant's number there.
+
+        Raises:
+            NotFound: there is no such search or parent.
+            InvalidInput: names the key or file at fault; also for an implementation without a valid config.
+            Conflict: no connected worker has the device, or equal files were submitted before.
+        """
+        now = self.clock()
+        with self.database.read() as session:
+            base = Archive(session).search(Variants(session).base_id(search_id))
+            made = self._composed(session, base, body, author)
+        with self.database.write() as session:
+            self._store_family(session, made, now)
+        number = self._begin(base.id, made, body.trials, now)
+        log.info("variant submitted", search=base.id, variant=number, name=made.note.name)
+        return base.id, number
+
+    def _begin(self, base_id: int, made: _Composed, trials: int | None, now: datetime) -> int:
+        with self.database.read() as session:
+            base = Archive(session).search(base_id)
+            row = terms_of(session, _request(base, made.digest), self.catalogue, self.connected_since())
+            row.policy, row.baselines = base.policy, base.baselines
+            baselines = base.baselines
+        most = trials if trials is not None else base.budget.trials
+        row.budget = replace(base.budget, trials=next_rung(0, most=most), stagnation=None)
+        with self.database.write() as session:
+            variants = Variants(session)
+            variants.lock(base_id)
+            _refuse_again(session, base_id, made.digest)
+            number = variants.next_number(base_id)
+            row.created_at, row.notes = now, f"variant {number} of search {base_id}: {made.note.name}"
+            session.add(row)
+            session.flush()
+            session.add(_variant(made, base_id=base_id, number=number, tuning_id=row.id, most=most, now=now))
+            if baselines is None:
+                Leases(session).queue(row.id, Baseline(), now=now)
+            Events(session).search_changed(row.id)
+            Events(session).search_changed(base_id)
+            announce(session, WORK)
+        return number
+
+    def _composed(self, session: Session, base: SearchRow, body: VariantBody, author: str) -> _Composed:
+        device = aimed_at(base.device, base.objective)
+        if base.device.runs == "recordings":
+            raise InvalidInput("search_id", f"search {base.id} replays a recording, which has no source to vary")
+        variants = Variants(session)
+        parents = body.parents or (FAMILY,)
+        if sorted(set(parents)) != sorted(parents):
+            raise InvalidInput("parents", "names a variant twice")
+        rows = [variants.numbered(base.id, number) for number in parents]
+        names = ["family" if row is None else row.name for row in rows]
+        number = variants.next_number(base.id)
+        proposal = read_proposal(body.document, body.files, f"variant-{number}")
+        if proposal.note.name in {"family", *(row.name for row in variants.of(base.id))}:
+            raise Conflict(f"search {base.id} has a variant {proposal.note.name!r}: give this one another name")
+        note = replace(proposal.note, parents=names, author=proposal.note.author or author)
+        files = self._files(session, base, rows[0], replace(proposal, note=note), device.kind)
+        family = bundle.family_of(files)
+        bundle.check_sources(family, files)
+        package = package_of(family, files)
+        return _Composed(
+            family=family,
+            digest=package.digest,
+            base_digest=base.family.contract_digest,
+            content=bundle.pack(package),
+            note=note,
+            parents=tuple(parents),
+        )
+
+    def _files(
+        self, session: Session, base: SearchRow, parent: VariantRow | None, proposal: Proposal, kind: DeviceKind
+    ) -> dict[str, bytes]:
+        origin = base.family if parent is None else Archive(session).search(parent.tuning_id).family
+        contract = files_of(session, self.artefacts, base.family)
+        return composed(
+            base=contract,
+            base_document=base.family.document,
+            parent=contract if parent is None else files_of(session, self.artefacts, origin),
+            parent_document=origin.document,
+            proposal=proposal,
+            kind=kind,
+        )
+
+    def _store_family(self, session: Session, made: _Composed, now: datetime) -> None:
+        artefact = hashlib.sha256(made.content).hexdigest()
+        self.artefacts.put(session, artefact, made.content, media_type="application/zip", now=now)
+        registration = Registration(digest=made.digest, name=made.family.name, document=dict(made.family.document))
+        archive = Archive(session)
+        archive.add_variant(registration, base_digest=made.base_digest, artefact=artefact, now=now)
+
+
+def _refuse_again(session: Session, base_id: int, digest: str) -> None:
+    for row in Variants(session).of(base_id):
+        if Archive(session).search(row.tuning_id).family_digest == digest:
+            raise Conflict(
+                f"variant {row.number} of search {base_id} has the same files: change something, or wait for it"
+            )
+
+
+def _request(base: SearchRow, digest: str) -> SearchRequest:
+    """Return the terms of a search as a request for the same search of another family."""
+    return SearchRequest(
+        family_digest=digest,
+        problem=dict(base.problem),
+        device=base.device.kind if base.device.runs == "nothing" else base.device.model,
+        device_uuid=base.device_uuid,
+        objective=base.objective,
+        strategy=base.strategy,
+        seed=base.seed,
+        priority=base.priority,
+        requirements=base.requirements or Requirements(),
+    )
+
+
+def _variant(
+    made: _Composed, *, base_id: int, number: int, tuning_id: int, most: int | None, now: datetime
+) -> VariantRow:
+    return VariantRow(
+        search_id=base_id,
+        number=number,
+        tuning_id=tuning_id,
+        name=made.note.name,
+        author=made.note.author,
+        idea=made.note.idea,
+        parents=made.parents,
+        most_trials=most,
+        submitted_at=now,
+    )

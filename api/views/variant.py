@@ -1,0 +1,98 @@
+"""Views of variants, from their rows and the searches that tune them."""
+
+from collections.abc import Sequence
+
+from sqlalchemy.orm import Session
+
+from api.views.tally import Tally
+from db.models import SearchRow, VariantRow
+from db.repositories.archive import Archive
+from db.repositories.champions import Champions
+from db.repositories.variants import FAMILY, Variants, unknown_variant
+from evo.errors import NotFound
+from evo.messages.view import FailureView, VariantView
+from evo.trial.explain import failure_text
+
+FAMILY_NAME = "family"
+"""Name of the family's own implementation among the variants of a search."""
+
+
+def variant_views(session: Session, search_id: int) -> tuple[VariantView, ...]:
+    """Return the variants of a search by number, the family's own implementation first."""
+    base = Archive(session).search(search_id)
+    rows = Variants(session).of(search_id)
+    searches = {row.id: row for row in Archive(session).searches_of([row.tuning_id for row in rows])}
+    counts = Archive(session).counts([base.id, *searches])
+    first = _view(session, base, tuning=base, row=None, counts=counts[base.id], base_us=None)
+    base_us = None if first.best is None else first.best.time_us
+    tuned: list[tuple[VariantRow, SearchRow]] = [(row, searches[row.tuning_id]) for row in rows]
+    return (
+        first,
+        *(_view(session, base, tuning=each, row=row, counts=counts[each.id], base_us=base_us) for row, each in tuned),
+    )
+
+
+def variant_view(session: Session, search_id: int, number: int) -> VariantView:
+    """Return one variant of a search.
+
+    Raises:
+        NotFound: there is no such search or variant.
+    """
+    found = next((view for view in variant_views(session, search_id) if view.number == number), None)
+    if found is None:
+        raise NotFound(unknown_variant(search_id, number))
+    return found
+
+
+def _view(
+    session: Session,
+    base: SearchRow,
+    *,
+    tuning: SearchRow,
+    row: VariantRow | None,
+    counts: dict[str | None, int],
+    base_us: float | None,
+) -> VariantView:
+    tally = Tally.of(session, tuning, counts)
+    best = tally.best
+    champion = Champions(session).incumbent(base)
+    return VariantView(
+        search_id=base.id,
+        number=FAMILY if row is None else row.number,
+        name=FAMILY_NAME if row is None else row.name,
+        author="" if row is None else row.author,
+        idea="" if row is None else row.idea,
+        parents=() if row is None else tuple(row.parents),
+        tuning_id=tuning.id,
+        family_digest=tuning.family_digest,
+        state=tuning.state,
+        reason=tuning.reason,
+        asked=tally.asked,
+        finished=tally.finished,
+        counts=tally.by_kind,
+        submitted_at=tuning.created_at,
+        most_trials=tuning.budget.trials if row is None else row.most_trials,
+        best=best,
+        ratio=None if row is None or best is None or base_us is None else best.time_us / base_us,
+        speedup=tally.speedup,
+        share=None if best is None or tuning.roofline is None else tuning.roofline.share(best.time_us),
+        tuning_gain=_tuning_gain(session, tuning.id),
+        champion=champion is not None and champion.search_id == tuning.id,
+        failures=tuple(_failures(session, tuning.id, tally.by_kind)),
+    )
+
+
+def _tuning_gain(session: Session, search_id: int) -> float | None:
+    times = [time for time in Variants(session).times(search_id) if time is not None]
+    return None if not times else times[0] / min(times)
+
+
+def _failures(session: Session, search_id: int, counts: dict[str, int]) -> Sequence[FailureView]:
+    failures = []
+    for kind, count in counts.items():
+        first = next(iter(Archive(session).trials(search_id, outcome=kind, limit=1)), None)
+        if first is None or first.outcome is None or (text := failure_text(first.outcome)) is None:
+            continue
+        config = first.proposal.config
+        failures.append(FailureView(outcome=kind, count=count, trial=first.number, config=config, detail=text))
+    return failures

@@ -1,0 +1,75 @@
+"""Variants of searches."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import func, or_, select
+from sqlalchemy.orm import Session
+
+from db.models import SearchRow, TrialRow, VariantRow
+from evo.errors import NotFound
+
+FAMILY = 0
+"""Number of the family's own implementation among the variants of a search."""
+
+
+def unknown_variant(search_id: int, number: int) -> str:
+    """Return the message for a number that no variant of a search has."""
+    return f"search {search_id} has no variant {number}: `kernel-evo variant list {search_id}` lists them"
+
+
+class Variants:
+    """Reads and writes the variants of searches in one transaction."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def of(self, search_id: int) -> Sequence[VariantRow]:
+        """Return the variants of a search by number."""
+        query = select(VariantRow).where(VariantRow.search_id == search_id).order_by(VariantRow.number)
+        return self.session.scalars(query).all()
+
+    def tuned_by(self, search_id: int) -> VariantRow | None:
+        """Return the variant that a search tunes; None if the search tunes the family's own implementation."""
+        return self.session.scalars(select(VariantRow).where(VariantRow.tuning_id == search_id)).first()
+
+    def base_id(self, search_id: int) -> int:
+        """Return the search that variants belong to: this one, or the one whose variant it tunes."""
+        variant = self.tuned_by(search_id)
+        return search_id if variant is None else variant.search_id
+
+    def numbered(self, search_id: int, number: int) -> VariantRow | None:
+        """Return a variant by its number in a search; None for the family's own implementation.
+
+        Raises:
+            NotFound: the search has no such variant.
+        """
+        if number == FAMILY:
+            return None
+        query = select(VariantRow).where(VariantRow.search_id == search_id, VariantRow.number == number)
+        if (row := self.session.scalars(query).first()) is None:
+            raise NotFound(unknown_variant(search_id, number))
+        return row
+
+    def next_number(self, search_id: int) -> int:
+        """Return the number of the next variant. Lock the search first: two submissions may come at once."""
+        last = select(func.max(VariantRow.number)).where(VariantRow.search_id == search_id)
+        return (self.session.scalar(last) or FAMILY) + 1
+
+    def lock(self, search_id: int) -> None:
+        """Let other transactions wait that number variants of this search."""
+        self.session.execute(select(SearchRow.id).where(SearchRow.id == search_id).with_for_update())
+
+    def searches_of(self, search_id: int) -> list[int]:
+        """Return a search and those that tune its variants."""
+        return [search_id, *(row.tuning_id for row in self.of(search_id))]
+
+    def touching(self, search_id: int) -> Sequence[VariantRow]:
+        """Return the variants that a search tunes or has."""
+        query = select(VariantRow).where(or_(VariantRow.search_id == search_id, VariantRow.tuning_id == search_id))
+        return self.session.scalars(query).all()
+
+    def times(self, search_id: int) -> list[float | None]:
+        """Return the quick times of a search's ended trials, in microseconds, in the order in which they ended."""
+        time = func.coalesce(TrialRow.quick_us, TrialRow.time_us)
+        query = select(time).where(TrialRow.search_id == search_id, TrialRow.finished_seq.is_not(None))
+        return list(self.session.scalars(query.order_by(TrialRow.finished_seq)).all())

@@ -1,0 +1,207 @@
+"""``variant``: other implementations of a search's family, proposed by people, agents and models."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evo.cli.arguments.options import Db, Json, SearchId, Token, Url, examples
+from evo.cli.service.locations import Where
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.console import Console
+
+    from evo.cli.service.connection import Connection
+    from evo.messages.view import VariantView
+
+LOOK_S = 1.0
+"""Pause between two looks at a variant that is being tuned."""
+
+Of = Annotated[
+    int, typer.Option("--search", min=1, metavar="SEARCH", help="Search whose problem and terms the variant is for.")
+]
+Number = Annotated[
+    int, typer.Argument(min=0, metavar="VARIANT", help="Number of the variant; 0: the family's own implementation.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(no_args_is_help=True, help="Submit and compare other implementations of a search's family.")
+    group.command(
+        epilog=examples(
+            "kernel-evo variant submit ./vectorised --search 12 --wait",
+            "kernel-evo variant submit kernel.c --search 12 --parent 1 --trials 40",
+        )
+    )(submit)
+    group.command("list", epilog=examples("kernel-evo variant list 12", "kernel-evo variant list 12 --json"))(list_)
+    group.command(epilog=examples("kernel-evo variant show 12 1"))(show)
+    group.command(epilog=examples("kernel-evo variant source 12 1 --out ./better"))(source)
+    app.add_typer(group, name="variant")
+
+
+def submit(
+    path: Annotated[
+        Path, typer.Argument(metavar="FOLDER|FILE", help="A folder with variant.toml and sources, or one source file.")
+    ],
+    search_id: Of,
+    *,
+    parent: Annotated[
+        list[int] | None,
+        typer.Option(min=0, metavar="VARIANT", help="Variant it was made from; may be repeated. Default: the family."),
+    ] = None,
+    trials: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Most trials it may get; by default as the search.")
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until its trials have ended, and show the result.")
+    ] = False,
+    url: Url = None,
+    token: Token = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """Submit another implementation of a search's family. It is proven, timed and tuned under the search's terms.
+
+    Keys that variant.toml omits (tunables, constraints, launch, …) are those of the parent. The contract stays the
+    family's: problem, arguments, cases, tolerances and baselines.
+    """
+    from evo.cli.files.variant import read_variant_files
+    from evo.cli.session.session import ended_by_signals, progress, reached
+
+    given = read_variant_files(path)
+    out, parents = progress(as_json), parent or [0]
+    where = Where(url=url, token=token, database=db)
+    with ended_by_signals(), reached(out, where, measuring=wait and url is None) as connection:
+        view = connection.client.submit_variant(
+            search_id, given.files, document=given.document, parents=parents, trials=trials
+        )
+        if not as_json:
+            out.print(
+                f"Variant {view.number} of search {view.search_id} ({view.name}) is tuned by search {view.tuning_id}."
+            )
+        view = waited(connection, view) if wait else view
+    if wait or as_json:
+        _show(view, as_json=as_json)
+
+
+def list_(search_id: SearchId, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:
+    """List the variants of a search, with their best times."""
+    from evo.cli.console.output import console, print_json
+    from evo.cli.service.connection import connect
+
+    with connect(Where(url=url, token=token, database=db)) as connection:
+        found = connection.client.variants(search_id)
+    if as_json:
+        print_json(found)
+    else:
+        _table(console(), found)
+
+
+def show(
+    search_id: SearchId, number: Number, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False
+) -> None:
+    """Show one variant: its figures, and why trials of it failed."""
+    from evo.cli.service.connection import connect
+
+    with connect(Where(url=url, token=token, database=db)) as connection:
+        view = connection.client.variant(search_id, number)
+    _show(view, as_json=as_json)
+
+
+def source(
+    search_id: SearchId,
+    number: Number,
+    *,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="New folder to write the files to, to submit a change of it.")
+    ] = None,
+    url: Url = None,
+    token: Token = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """Print the source of a variant, or write it to a folder."""
+    from evo.cli.console.output import console, print_json
+    from evo.cli.service.connection import connect
+    from evo.text.visible import visible
+
+    with connect(Where(url=url, token=token, database=db)) as connection:
+        found = connection.client.variant_source(search_id, number)
+    if out is not None:
+        from evo.cli.files.variant import write_variant_files
+
+        for path in write_variant_files(out, found):
+            console().print(f"wrote {path}")
+    elif as_json:
+        print_json(found)
+    else:
+        for name, text in found.files.items():
+            typer.echo(f"// {name}\n{visible(text)}")
+
+
+def waited(connection: "Connection", view: "VariantView") -> "VariantView":
+    """Wait until the trials of a variant have ended."""
+    search_id, number = view.search_id, view.number
+    while not view.ended:
+        time.sleep(LOOK_S)
+        view = connection.ask(lambda client: client.variant(search_id, number))
+    return view
+
+
+def _table(out: "Console", views: "Iterable[VariantView]") -> None:
+    from evo.cli.console.output import table
+    from evo.text.wording import percent_text, time_text
+
+    rows = table("variant", "name", "made from", "author", "state", "trials", "best", "to family", "of the limit")
+    for view in views:
+        best = "" if view.best is None else time_text(view.best.time_us)
+        ratio = "" if view.ratio is None else f"{view.ratio:.2f}×"
+        share = "" if view.share is None else percent_text(view.share)
+        made_from = ", ".join(map(str, view.parents))
+        mark = " (champion)" if view.champion else ""
+        rows.add_row(
+            str(view.number),
+            view.name + mark,
+            made_from,
+            view.author,
+            view.state,
+            str(view.finished),
+            best,
+            ratio,
+            share,
+        )
+    out.print(rows)
+
+
+def _show(view: "VariantView", *, as_json: bool) -> None:
+    from evo.cli.console.output import console, facts, print_json
+    from evo.text.wording import count_text, outcome_text, percent_text, time_text
+
+    if as_json:
+        print_json(view)
+        return
+    out, rows = console(), facts()
+    for name, text in (("variant", f"{view.number} ({view.name})"), ("author", view.author), ("idea", view.idea)):
+        if text:
+            rows.add_row(name, text)
+    reason = "" if view.reason is None else f" ({view.reason})"
+    rows.add_row("state", f"{view.state}{reason}, {count_text(view.finished, 'trial')}")
+    if view.best is not None:
+        rows.add_row("best", f"{time_text(view.best.time_us)}, trial {view.best.number} of search {view.tuning_id}")
+    if view.ratio is not None:
+        rows.add_row("against the family", f"{view.ratio:.3f}× the time of its own implementation")
+    if view.speedup is not None:
+        rows.add_row("against baselines", f"{view.speedup:.2f}× the speed of the fastest")
+    if view.share is not None:
+        rows.add_row("of the limit", percent_text(view.share))
+    if view.tuning_gain is not None:
+        rows.add_row("tuning", f"{view.tuning_gain:.2f}× faster than the first config that worked")
+    out.print(rows)
+    for failure in view.failures:
+        out.print(
+            f"\n{count_text(failure.count, 'trial')}: {outcome_text(failure.outcome)}; the first, {failure.trial}:"
+        )
+        out.print(failure.detail, markup=False, highlight=False)

@@ -1,0 +1,84 @@
+"""Variants on disk: a folder with variant.toml and sources, or one source."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evo.errors import Conflict, InvalidInput, NotFound
+from evo.messages.view import VariantSource
+from evo.text.document import read_toml, toml_text
+from templates.variant import CONTRACT, FOLDER, MAX_BYTES, MAX_FILES
+
+DOCUMENT = "variant.toml"
+
+
+@dataclass(frozen=True, kw_only=True)
+class VariantFiles:
+    """A variant as it lies on disk.
+
+    Attributes:
+        document: content of variant.toml; empty for a single source.
+        files: text of the other files, by name relative to the folder.
+    """
+
+    document: Mapping[str, Any]
+    files: Mapping[str, str]
+
+
+def read_variant_files(path: Path) -> VariantFiles:
+    """Read a variant.
+
+    Raises:
+        NotFound: nothing is there.
+        InvalidInput: variant.toml is not TOML, a file is no text, or there is too much.
+    """
+    if path.is_file():
+        return VariantFiles(document={"name": path.name.partition(".")[0]}, files={path.name: _text(path)})
+    if not path.is_dir():
+        raise NotFound(f"{path} is not there: give a folder with {DOCUMENT} and sources, or one source file")
+    found = [each for each in sorted(path.rglob("*")) if each.is_file() and _matters(each.relative_to(path))]
+    if len(found) > MAX_FILES + 1:
+        raise InvalidInput(str(path), f"holds more than {MAX_FILES} files: give the variant a folder of its own")
+    files = {each.relative_to(path).as_posix(): _text(each) for each in found}
+    try:
+        document = read_toml(files.pop(DOCUMENT, ""))
+    except ValueError as error:
+        raise InvalidInput(str(path / DOCUMENT), f"is not TOML: {error}") from error
+    return VariantFiles(document={"name": path.resolve().name, **document}, files=files)
+
+
+def write_variant_files(folder: Path, source: VariantSource) -> list[Path]:
+    """Write a variant to a new folder, ready to be changed and submitted. Return the files.
+
+    Raises:
+        Conflict: the folder exists and is not empty.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise Conflict(f"{folder} exists already: give another folder, or remove it")
+    table = {key: value for key, value in source.table.items() if key not in CONTRACT}
+    for mode in ("template", "source"):
+        if mode in table:
+            table[mode] = str(table[mode]).removeprefix(f"{FOLDER}/")
+    texts = {DOCUMENT: toml_text({"idea": "", **table}), **source.files}
+    for name, text in texts.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    return [folder / name for name in texts]
+
+
+def _matters(path: Path) -> bool:
+    hidden = any(part.startswith(".") or part == "__pycache__" for part in path.parts)
+    return not hidden and not path.name.endswith(("~", ".md", ".txt"))
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise InvalidInput(str(path), f"is larger than {MAX_BYTES >> 20} MiB")
+        return path.read_text("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(str(path), "is no UTF-8 text") from error
+    except OSError as error:
+        raise InvalidInput(str(path), f"cannot be read: {error.strerror}") from error

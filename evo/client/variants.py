@@ -1,0 +1,42 @@
+"""Variants of searches."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evo.client.calls import Calls
+from evo.client.transport import parse
+from evo.messages.view import VariantSource, VariantView
+
+
+class Variants(Calls):
+    """Requests about variants."""
+
+    def submit_variant(
+        self,
+        search_id: int,
+        files: Mapping[str, str],
+        *,
+        document: Mapping[str, Any] | None = None,
+        parents: Sequence[int] = (0,),
+        trials: int | None = None,
+    ) -> VariantView:
+        """Submit a variant, only once even if a response is lost.
+
+        Args:
+            files: text of each file by name.
+            document: name, author and idea, and what differs from the first parent's ``[cpu]`` or ``[cuda]`` table.
+            parents: numbers of the variants that it was made from; 0 is the family's own implementation.
+            trials: limit of the trials that it may get.
+        """
+        body = {"files": files, "document": document or {}, "parents": parents, "trials": trials}
+        return parse(self._send("POST", f"/searches/{search_id}/variants", body, once=True), VariantView)
+
+    def variants(self, search_id: int) -> tuple[VariantView, ...]:
+        """Return the variants of a search, the family's own implementation first."""
+        return self._get(f"/searches/{search_id}/variants", tuple[VariantView, ...])
+
+    def variant(self, search_id: int, number: int) -> VariantView:
+        return self._get(f"/searches/{search_id}/variants/{number}", VariantView)
+
+    def variant_source(self, search_id: int, number: int) -> VariantSource:
+        return self._get(f"/searches/{search_id}/variants/{number}/source", VariantSource)

@@ -1,0 +1,95 @@
+"""Variants of a search."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from evo.messages.view.search import BestView
+from evo.search.lifecycle import TERMINAL, State
+from evo.trial import Config
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailureView:
+    """Trials of a variant that ended in the same way without a time.
+
+    Attributes:
+        outcome: kind of outcome.
+        trial, config: the first of them.
+        detail: compiler messages, the wrong case, or the limit that was exceeded.
+    """
+
+    outcome: str
+    count: int
+    trial: int
+    config: Config
+    detail: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class VariantSource:
+    """Source of a variant.
+
+    Attributes:
+        kind: device kind that it is for.
+        table: the implementation's table, as in a family.toml.
+        files: text by name.
+    """
+
+    number: int
+    kind: str
+    table: Mapping[str, Any]
+    files: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class VariantView:
+    """One variant of a search, and what its trials have shown so far.
+
+    Attributes:
+        search_id: the search it was submitted to.
+        number: among the variants of that search; 0 is the family's own implementation.
+        parents: numbers of the variants that it was made from.
+        tuning_id: the search that tunes it; `search_id` itself for number 0.
+        most_trials: limit of its trials; None: no limit but those of the search.
+        ratio: its best time over that of the family's own implementation, both by the search that tunes each; below 1
+            is faster.
+        speedup: over the fastest baseline.
+        share: share of the limit of the device that its best trial reaches; None where no limit is known.
+        tuning_gain: time of its first measured config over that of its best one.
+        champion: True if it holds the champion of the problem.
+        failures: by kind of outcome, the most frequent first.
+    """
+
+    search_id: int
+    number: int
+    name: str
+    author: str
+    idea: str
+    parents: tuple[int, ...]
+    tuning_id: int
+    family_digest: str
+    state: State
+    reason: str | None
+    asked: int
+    finished: int
+    counts: Mapping[str, int]
+    submitted_at: datetime
+    most_trials: int | None = None
+    best: BestView | None = None
+    ratio: float | None = None
+    speedup: float | None = None
+    share: float | None = None
+    tuning_gain: float | None = None
+    champion: bool = False
+    failures: tuple[FailureView, ...] = ()
+
+    @property
+    def ended(self) -> bool:
+        return self.state in TERMINAL
+
+    @property
+    def usable(self) -> bool:
+        """True if at least one of its configs was proven and timed."""
+        return self.best is not None

@@ -1,0 +1,158 @@
+"""Variants: another implementation put beside the files of a family, whose contract stays as it is.
+
+The files of a variant lie in a folder of their own, so that they replace no file of the family, and only the table of
+one device kind changes. Problem, arguments, cases, tolerances, baselines and reference are the family's.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+from evo.device import DeviceKind
+from evo.errors import InvalidInput
+from evo.family.variant import LONGEST_AUTHOR, LONGEST_IDEA, WORD, VariantNote
+from evo.text.document import toml_text
+from evo.text.suggestion import unknown
+from evo.text.visible import visible
+from templates.registry import SPEC
+
+FOLDER = "variant"
+"""Folder of a variant's files within the family's folder."""
+
+MAX_FILES = 32
+MAX_BYTES = 1 << 20
+SOURCES = (".c", ".cc", ".cpp", ".cxx", ".cu")
+HEADERS = (".h", ".hh", ".hpp", ".cuh", ".inc", ".inl")
+TEMPLATE = ".j2"
+
+ABOUT = ("name", "author", "idea")
+CONTRACT = ("requires", "defaults", "notes")
+"""Keys of an implementation that belong to the contract: a variant keeps those of the family."""
+
+DEPENDENT = ("constraints", "derived", "starts", "macros")
+"""Keys that name tunables: a variant with tunables of its own does not inherit them."""
+
+_NAME = re.compile(WORD)
+_FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+-]*(?:\.[A-Za-z0-9_+-]+)*(?:/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposal:
+    """A variant as it was submitted.
+
+    Attributes:
+        note: who proposes it, and what it does differently.
+        table: keys of the implementation's table that it changes; other keys are its parent's.
+        files: text of its files by name, without those of its parent.
+    """
+
+    note: VariantNote
+    table: Mapping[str, Any] = field(default_factory=dict)
+    files: Mapping[str, str]
+
+
+def read_proposal(document: Mapping[str, Any], files: Mapping[str, str], default_name: str) -> Proposal:
+    """Check a submitted document and its files.
+
+    Args:
+        document: name, author and idea, and the keys of ``[cpu]`` or ``[cuda]`` that differ from its parent's.
+        default_name: the variant's name where the document gives none.
+
+    Raises:
+        InvalidInput: names the key or the file.
+    """
+    for key in (*CONTRACT, "parents", "problem", "arguments", "cases", "work", "baselines"):
+        if key in document:
+            raise InvalidInput(f"document.{key}", "belongs to the family, which a variant cannot change: remove it")
+    about = {key: document.get(key, "") for key in ABOUT}
+    for key, value in about.items():
+        if not isinstance(value, str):
+            raise InvalidInput(f"document.{key}", "must be a text")
+    name = about["name"] or default_name
+    if not _NAME.fullmatch(name):
+        raise InvalidInput("document.name", f"{name!r:.80} is no name: use up to 64 letters, digits, `_`, `-`, `.`")
+    for key, most in (("idea", LONGEST_IDEA), ("author", LONGEST_AUTHOR)):
+        if len(about[key]) > most:
+            raise InvalidInput(f"document.{key}", f"has {len(about[key]):,} characters; at most {most:,} are kept")
+    note = VariantNote(name=name, author=visible(about["author"]), idea=about["idea"])
+    table = {key: value for key, value in document.items() if key not in ABOUT}
+    _check_files(files)
+    return Proposal(note=note, table=table, files=files)
+
+
+def composed(
+    *,
+    base: Mapping[str, bytes],
+    base_document: Mapping[str, Any],
+    parent: Mapping[str, bytes],
+    parent_document: Mapping[str, Any],
+    proposal: Proposal,
+    kind: DeviceKind,
+) -> dict[str, bytes]:
+    """Return the files of a family folder that has the base family's contract and the proposed implementation.
+
+    Args:
+        base, base_document: files and document of the family that owns the contract.
+        parent, parent_document: files and document of the variant that this one is made from; the base itself if none.
+
+    Raises:
+        InvalidInput: the parent has no implementation for this kind, or the proposal has no main source.
+    """
+    if kind not in parent_document:
+        raise InvalidInput("parent", f"has no implementation for {kind}: name another variant")
+    inherited = {key: value for key, value in parent_document[kind].items() if key not in ("template", "source")}
+    if "tunables" in proposal.table:
+        inherited = {key: value for key, value in inherited.items() if key not in DEPENDENT}
+    mode, main = _main(proposal)
+    if mode == "template":
+        inherited.pop("macros", None)
+    table = inherited | {key: value for key, value in proposal.table.items() if key not in ("template", "source")}
+    contract = {key: base_document[kind][key] for key in CONTRACT if key in base_document.get(kind, {})}
+    table |= contract | {mode: f"{FOLDER}/{main}"}
+    kinds = {key for key, value in base_document.items() if isinstance(value, Mapping) and _implements(value)}
+    document = {key: value for key, value in base_document.items() if key not in kinds}
+    document |= {kind: table, "variant": proposal.note.document()}
+    own = {name: content for name, content in parent.items() if name.startswith(f"{FOLDER}/")}
+    own |= {f"{FOLDER}/{name}": text.encode() for name, text in proposal.files.items()}
+    kept = {name: content for name, content in base.items() if not name.startswith(f"{FOLDER}/")}
+    return {**kept, **own, SPEC: toml_text(document).encode()}
+
+
+def _implements(table: Mapping[str, Any]) -> bool:
+    return "template" in table or "source" in table
+
+
+def _main(proposal: Proposal) -> tuple[str, str]:
+    """Return ``template`` or ``source``, and the file it names."""
+    given = [key for key in ("template", "source") if key in proposal.table]
+    if len(given) == 2:
+        raise InvalidInput("document.template", "is given together with `source`: keep one")
+    if given:
+        file = proposal.table[given[0]]
+        if file not in proposal.files:
+            raise InvalidInput(f"document.{given[0]}", unknown(str(file)[:80], list(proposal.files), "submitted files"))
+        return given[0], file
+    candidates = [name for name in proposal.files if name.removesuffix(TEMPLATE).endswith(SOURCES)]
+    if len(candidates) != 1:
+        found = "none of the files is" if not candidates else f"{', '.join(candidates)} are all"
+        raise InvalidInput("document.source", f'is missing, and {found} the main source: write source = "FILE"')
+    return ("template" if candidates[0].endswith(TEMPLATE) else "source"), candidates[0]
+
+
+def _check_files(files: Mapping[str, str]) -> None:
+    if not files:
+        raise InvalidInput("files", "is empty: give the variant's source")
+    if len(files) > MAX_FILES:
+        raise InvalidInput("files", f"has {len(files)} files; at most {MAX_FILES} are accepted")
+    if sum(len(text.encode()) for text in files.values()) > MAX_BYTES:
+        raise InvalidInput("files", f"hold more than {MAX_BYTES >> 20} MiB")
+    for name in files:
+        if len(name) > 100 or not _FILE.fullmatch(name):
+            raise InvalidInput("files", f"{name!r:.120} is no plain relative file name")
+        if not name.removesuffix(TEMPLATE).endswith((*SOURCES, *HEADERS)):
+            accepted = ", ".join((*SOURCES, *HEADERS))
+            raise InvalidInput(
+                "files", f"{PurePosixPath(name)!s:.100} is no source; accepted: {accepted}, each also with {TEMPLATE}"
+            )
