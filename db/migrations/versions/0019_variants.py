@@ -31,7 +31,7 @@ def upgrade() -> None:
         sa.UniqueConstraint("tuning_id", name="uq_variants_tuning_id"),
         sqlite_autoincrement=True,
     )
-    op.create_index("ix_variants_search_id", "variants", ["search_id", "number"], unique=True)
+    op.create_index("ix_variants_search_id_number", "variants", ["search_id", "number"], unique=True)
 
 
 def downgrade() -> None:

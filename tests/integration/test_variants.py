@@ -1,0 +1,261 @@
+"""Variants of a search from submission to champion, without HTTP and without a device."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from api.scheduler.variants import VariantDesk
+from api.schemas import SearchRequest, VariantBody
+from api.views import variant_view, variant_views
+from db.repositories.archive import Archive, latest_families
+from db.repositories.artefacts import Artefacts
+from db.repositories.removal import remove_search
+from db.repositories.variants import Variants
+from evo.errors import Conflict, InvalidInput, NotFound
+from evo.messages.job import Baseline, Confirm, Evaluate, Lease
+from evo.messages.view import VariantView
+from evo.search.halving import FIRST, GROWTH
+from evo.text.document import toml_text
+from evo.trial.outcome import CaseError, CompileFailed, Measured, WrongAnswer
+from templates import registry
+from tests.integration.stage import QUICK, TOY, Stage, timing
+
+SOURCE = {"fast.c": "int width = BLOCK * UNROLL + N;\n"}
+TABLE: dict[str, Any] = {"name": "fast", "idea": "wider", "author": "ana"}
+LOG = "/home/ana/scratch/variant/fast.c:3:5: error: 'b' undeclared\n  3 | b;\n    | ^\nnote: other\n"
+
+
+class Lab:
+    """A stage with a family whose files exist, so that variants can be composed."""
+
+    def __init__(self, stage: Stage, folder: Path) -> None:
+        self.stage = stage
+        self.desk = VariantDesk(
+            database=stage.database,
+            artefacts=Artefacts(folder / "artefacts"),
+            catalogue=stage.conductor.catalogue,
+            clock=stage.conductor.clock,
+            connected_since=stage.conductor.connected_since,
+        )
+        family = folder / "toy"
+        family.mkdir()
+        (family / "family.toml").write_text(toml_text(TOY))
+        (family / "reference.py").write_text("")
+        (family / "kernel.c.j2").write_text("{{ BLOCK }} {{ UNROLL }} {{ N }}")
+        self.package = registry.find(str(family))
+        with stage.database.write() as session:
+            Archive(session).register_family(
+                digest=self.package.digest, name="toy", document=dict(TOY), location=str(family), now=stage.now
+            )
+        stage.register_worker()
+
+    def search(self, **terms: Any) -> int:
+        given = {"family_digest": self.package.digest, "strategy": "random", "policy": QUICK, **terms}
+        return self.stage.conductor.orders.submit(SearchRequest.model_validate(given))
+
+    def submit(self, search: int, **fields: Any) -> VariantView:
+        body = VariantBody.model_validate({"document": TABLE, "files": SOURCE, **fields})
+        return self.view(*self.desk.submit(search, body))
+
+    def view(self, search: int, number: int) -> VariantView:
+        with self.stage.database.read() as session:
+            return variant_view(session, search, number)
+
+    def play(self, *, faster: float = 1.0) -> list[Lease]:
+        """Serve every job; trials of variants take the toy's time divided by `faster`."""
+        served = []
+        while leases := self.stage.claim():
+            lease = leases[0]
+            served.append(lease)
+            outcome = None
+            if isinstance(lease.job, Evaluate) and lease.terms.family.digest != self.package.digest:
+                outcome = Measured(timing=timing(toy_us(lease) / faster))
+            self.stage.hand_in(lease, outcome)
+        return served
+
+
+def toy_us(lease: Lease) -> float:
+    assert isinstance(lease.job, Evaluate)
+    return 10.0 + abs(int(lease.job.config["BLOCK"]) - 8)
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    """Yield a lab on SQLite. Submission alone also runs on PostgreSQL: the rest does not depend on the engine."""
+    stage = Stage(tmp_path / "evo.db")
+    yield Lab(stage, tmp_path)
+    stage.database.close()
+
+
+def test_submission_numbers_variants_on_every_engine(stage: Stage, tmp_path: Path) -> None:
+    lab = Lab(stage, tmp_path)
+    search = lab.search(budget={"trials": 2})
+    lab.play()
+    numbers = [lab.submit(search, document={"name": name}).number for name in ("one", "two")]
+    assert numbers == [1, 2]
+
+
+def test_variant_is_tuned_under_the_terms_of_its_search(lab: Lab) -> None:
+    search = lab.search(budget={"trials": 6}, seed=7, problem={"N": 32})
+    lab.play()
+    view = lab.submit(search)
+    jobs = [lease for lease in lab.play() if isinstance(lease.job, Evaluate)]
+
+    base, tuning = lab.stage.view(search), lab.stage.view(view.tuning_id)
+    for name in ("problem", "device", "objective", "policy", "seed", "strategy"):
+        assert getattr(tuning, name) == getattr(base, name), name
+    assert {lease.terms.family.digest for lease in jobs} == {view.family_digest} != {lab.package.digest}
+    assert jobs[0].terms.family.location is not None
+    assert jobs[0].terms.family.location.startswith("bundle:")
+    assert (view.search_id, view.number, view.name, view.author) == (search, 1, "fast", "ana")
+
+
+def test_baselines_of_the_search_are_not_measured_again(lab: Lab) -> None:
+    search = lab.search(budget={"trials": 6})
+    lab.play()
+    lab.submit(search)
+    assert not any(isinstance(lease.job, Baseline) for lease in lab.play())
+
+
+def test_confirmation_names_the_family_of_an_incumbent_of_another_variant(lab: Lab) -> None:
+    search = lab.search(budget={"trials": 6})
+    lab.play()
+    view = lab.submit(search)
+    confirm = next(lease for lease in lab.play(faster=3.0) if isinstance(lease.job, Confirm))
+
+    assert isinstance(confirm.job, Confirm)
+    assert confirm.job.incumbent is not None
+    assert confirm.job.incumbent_family is not None
+    assert confirm.job.incumbent_family.digest == lab.package.digest
+    assert confirm.terms.family.digest == view.family_digest
+
+
+def test_equal_config_of_another_variant_may_challenge(lab: Lab) -> None:
+    search = lab.search(budget={"trials": 14})
+    lab.play()
+    champion = lab.stage.view(search).champion
+    assert champion is not None
+    lab.submit(search, trials=14)
+    challenged = [lease.job for lease in lab.play(faster=3.0) if isinstance(lease.job, Confirm)]
+    assert champion.config in [job.challenger for job in challenged]
+
+
+def test_trials_grow_while_a_variant_is_among_the_best(lab: Lab) -> None:
+    search = lab.search(budget={"trials": 12})
+    lab.play()
+    view = lab.submit(search, trials=2 * FIRST)
+    lab.play(faster=2.0)
+    done = lab.view(search, view.number)
+    assert FIRST < done.finished <= 2 * FIRST
+    assert done.reason in {"trials", "exhausted"}
+
+
+def test_slower_variant_ends_after_its_first_rung(lab: Lab) -> None:
+    search = lab.search(budget={"trials": 12})
+    lab.play()
+    view = lab.submit(search, trials=FIRST * GROWTH)
+    lab.play(faster=0.5)
+    done = lab.view(search, view.number)
+    assert (done.finished, done.reason, done.state) == (FIRST, "outperformed", "finished")
+
+
+def test_granted_trials_survive_a_restart(lab: Lab) -> None:
+    search = lab.search(budget={"trials": 12})
+    lab.play()
+    view = lab.submit(search, trials=12)
+    for _ in range(FIRST):
+        lease = lab.stage.one()
+        lab.stage.hand_in(lease, Measured(timing=timing(1.0)))
+    lab.stage.restart()
+    budget = lab.stage.view(view.tuning_id).budget
+    assert budget.trials == 12
+
+
+def test_failures_are_reported_with_the_compilers_words_and_no_host_path(lab: Lab) -> None:
+    search = lab.search(budget={"trials": 2})
+    lab.play()
+    view = lab.submit(search, trials=2)
+    wrong = CaseError(case="tail", output="y", rel_l2=0.5, max_abs=3.0, rel_l2_limit=1e-5, max_abs_limit=1e-5)
+    for outcome in (CompileFailed(log=LOG), WrongAnswer(reason="out of tolerance", cases=(wrong,))):
+        lab.stage.hand_in(lab.stage.one(), outcome)
+    lab.play()
+    done = lab.view(search, view.number)
+
+    assert done.best is None
+    assert done.state == "failed"
+    details = {each.outcome: each.detail for each in done.failures}
+    assert "fast.c:3:5: error: 'b' undeclared" in details["compile_failed"]
+    assert "/home" not in details["compile_failed"]
+    assert "case tail, output y: relative L2 error 0.5" in details["wrong_answer"]
+
+
+def test_children_are_made_from_variants_and_numbered(lab: Lab) -> None:
+    search = lab.search(budget={"trials": 2})
+    lab.play()
+    first = lab.submit(search)
+    files = {"fast.c": "int width = BLOCK * UNROLL - N;"}
+    second = lab.submit(first.tuning_id, files=files, document={"name": "next"}, parents=[1, 0])
+    with lab.stage.database.read() as session:
+        names = [(view.number, view.name, view.parents) for view in variant_views(session, search)]
+        note = Archive(session).search(second.tuning_id).family.document["variant"]
+    assert names == [(0, "family", ()), (1, "fast", (0,)), (2, "next", (1, 0))]
+    assert note["parents"] == ["fast", "family"]
+
+
+def test_same_files_and_same_names_are_refused(lab: Lab) -> None:
+    search = lab.search(budget={"trials": 2})
+    lab.play()
+    lab.submit(search)
+    with pytest.raises(Conflict, match="another name"):
+        lab.submit(search)
+    with pytest.raises(Conflict, match="another name"):
+        lab.submit(search, document={"name": "family"})
+
+
+REFUSED: list[tuple[dict[str, Any], type[Exception]]] = [
+    ({"document": {"cases": []}}, InvalidInput),
+    ({"document": {"requires": []}}, InvalidInput),
+    ({"files": {"reference.py": "x"}}, InvalidInput),
+    ({"files": {"fast.c": "int x;"}}, InvalidInput),
+    ({"document": {"tunables": {"BLOCK": []}}}, InvalidInput),
+    ({"document": {"flags": ["-o", "x"]}}, InvalidInput),
+    ({"document": {"constraints": [{"expression": "BLOCK > 99", "because": "no"}]}}, InvalidInput),
+    ({"parents": [5]}, NotFound),
+    ({"parents": [0, 0]}, InvalidInput),
+    ({"files": {}}, ValidationError),
+    ({"champion": True}, ValidationError),
+]
+
+
+def test_what_a_variant_cannot_be_is_refused_and_nothing_starts(lab: Lab) -> None:
+    search = lab.search(budget={"trials": 2})
+    lab.play()
+    for fields, error in REFUSED:
+        with pytest.raises(error):
+            lab.submit(search, **fields)
+    with lab.stage.database.read() as session:
+        assert Variants(session).of(search) == []
+    assert lab.stage.claim() == []
+
+
+def test_family_names_never_mean_a_variant(lab: Lab) -> None:
+    search = lab.search(budget={"trials": 2})
+    lab.stage.wait(10)
+    lab.submit(search)
+    with lab.stage.database.read() as session:
+        assert [row.digest for row in session.scalars(latest_families())] == [lab.package.digest]
+        assert Archive(session).family_named("toy", {}).digest == lab.package.digest
+
+
+def test_search_with_variants_can_be_deleted(lab: Lab) -> None:
+    search = lab.search(budget={"trials": 2})
+    view = lab.submit(search)
+    lab.stage.conductor.orders.command(search, "cancel")
+    with lab.stage.database.write() as session:
+        remove_search(session, search)
+    assert lab.stage.view(view.tuning_id).state == "running"
+    lab.play()
+    assert lab.stage.view(view.tuning_id).state == "finished"

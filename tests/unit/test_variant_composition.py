@@ -1,0 +1,152 @@
+"""Variants are composed from a family's files: the contract stays, whatever is proposed."""
+
+import tomllib
+from typing import Any
+
+import pytest
+
+from evo.errors import InvalidInput
+from evo.family import Family
+from evo.text.document import toml_text
+from templates import bundle, registry
+from templates.registry import SPEC
+from templates.variant import CONTRACT, composed, read_proposal
+
+DOCUMENT: dict[str, Any] = {
+    "name": "toy",
+    "problem": {"N": {"type": "int", "default": 8}},
+    "arguments": [
+        {"name": "x", "role": "input", "shape": ["N"], "dtype": "float32"},
+        {"name": "y", "role": "output", "shape": ["N"], "dtype": "float32", "rel_l2": 1e-6, "max_abs": 1e-6},
+    ],
+    "cases": [{"name": "nominal", "inputs": "normal"}],
+    "cpu": {
+        "template": "kernel.c.j2",
+        "entry": "toy",
+        "requires": [{"expression": "N > 1", "because": "one is too few"}],
+        "tunables": {"WIDTH": [1, 4]},
+        "constraints": [{"expression": "N % WIDTH == 0", "because": "vectors are whole"}],
+    },
+    "cuda": {
+        "source": "kernel.cu",
+        "entry": "toy",
+        "tunables": {"BLOCK": [32]},
+        "launch": {"grid": ["1"], "block": ["32"]},
+    },
+}
+FILES = {
+    SPEC: toml_text(DOCUMENT).encode(),
+    "reference.py": b"CONTRACT = 1\n",
+    "kernel.c.j2": b"int width = {{ WIDTH }};\n",
+    "kernel.cu": b"",
+    "naive.cu": b"// the baseline\n",
+}
+
+
+def made(document: dict[str, Any], files: dict[str, str], **parent: Any) -> dict[str, bytes]:
+    """Compose a CPU variant of the toy family."""
+    proposal = read_proposal(document, files, "variant-1")
+    given = {"parent": FILES, "parent_document": DOCUMENT, **parent}
+    return composed(base=FILES, base_document=DOCUMENT, proposal=proposal, kind="cpu", **given)
+
+
+def document_of(files: dict[str, bytes]) -> dict[str, Any]:
+    return tomllib.loads(files[SPEC].decode())
+
+
+@pytest.mark.parametrize("package", registry.builtin(), ids=lambda package: package.family.name)
+def test_written_family_documents_are_read_back_equal(package: registry.Package) -> None:
+    document = dict(package.family.document)
+    assert tomllib.loads(toml_text(document)) == document
+
+
+def test_written_text_keeps_every_character() -> None:
+    document = {"a b": 'quote " back \\ tab \t bell \x07 delete \x7f snow ☃', "x": [1.5, -2, True, {"k": []}]}
+    assert tomllib.loads(toml_text(document)) == document
+
+
+def test_contract_is_the_familys() -> None:
+    files = made({"idea": "plain", "tunables": {"STEP": [1, 2]}}, {"kernel.c": "int s = STEP + N;"})
+    document = document_of(files)
+
+    assert {name: document[name] for name in ("name", "problem", "arguments", "cases")} == {
+        name: DOCUMENT[name] for name in ("name", "problem", "arguments", "cases")
+    }
+    assert document["cpu"]["requires"] == DOCUMENT["cpu"]["requires"]
+    assert {name: files[name] for name in FILES if name != SPEC} == {n: c for n, c in FILES.items() if n != SPEC}
+    assert "cuda" not in document
+    assert document["variant"] == {"name": "variant-1", "author": "", "idea": "plain", "parents": []}
+
+
+def test_tunables_of_its_own_replace_what_names_the_parents() -> None:
+    table = document_of(made({"tunables": {"STEP": [1, 2]}}, {"kernel.c": "STEP N"}))["cpu"]
+    assert table["tunables"] == {"STEP": [1, 2]}
+    assert "constraints" not in table
+    assert (table["source"], table["entry"]) == ("variant/kernel.c", "toy")
+
+
+def test_single_source_inherits_the_rest() -> None:
+    table = document_of(made({}, {"kernel.c.j2": "{{ WIDTH }}"}))["cpu"]
+    assert table["template"] == "variant/kernel.c.j2"
+    assert table["constraints"] == DOCUMENT["cpu"]["constraints"]
+
+
+def test_composed_family_is_valid() -> None:
+    family = bundle.family_of(made({"name": "wide", "author": "ana"}, {"kernel.c.j2": "{{ WIDTH }} {{ N }}"}))
+    assert isinstance(family, Family)
+    assert family.variant is not None
+    assert (family.variant.name, family.variant.author) == ("wide", "ana")
+
+
+def test_child_keeps_files_of_its_parent() -> None:
+    parent = made({"tunables": {"STEP": [1]}}, {"kernel.c": "STEP", "own.h": "// parent", "other.h": "// parent"})
+    files = made({}, {"kernel.c": "STEP 2", "own.h": "// child"}, parent=parent, parent_document=document_of(parent))
+    assert files["variant/own.h"] == b"// child"
+    assert files["variant/other.h"] == b"// parent"
+    assert document_of(files)["cpu"]["tunables"] == {"STEP": [1]}
+
+
+@pytest.mark.parametrize("key", [*CONTRACT, "problem", "arguments", "cases", "work", "parents", "baselines"])
+def test_keys_of_the_contract_are_refused(key: str) -> None:
+    with pytest.raises(InvalidInput, match="belongs to the family"):
+        read_proposal({key: []}, {"kernel.c": ""}, "v")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("reference.py", "numpy.py", "family.toml", "../reference.py", "/etc/x.h", "a/../b.c", ".hidden.c", "x.so"),
+        *("data.bin", "x.c\n", "a//b.c", "x" * 120 + ".c", "sitecustomize.py", "x.pyc", "é.c", "a\\b.c"),
+    ],
+)
+def test_other_files_than_sources_are_refused(name: str) -> None:
+    with pytest.raises(InvalidInput, match="files"):
+        read_proposal({}, {"kernel.c": "", name: ""}, "v")
+
+
+@pytest.mark.parametrize(
+    ("document", "files", "message"),
+    [
+        ({"source": "no.c"}, {"kernel.c": ""}, "no.c"),
+        ({"source": "kernel.c", "template": "kernel.c"}, {"kernel.c": ""}, "keep one"),
+        ({}, {"a.c": "", "b.c": ""}, "both|all the main|are all"),
+        ({}, {"own.h": ""}, "is missing"),
+    ],
+)
+def test_main_source_is_unambiguous(document: dict[str, Any], files: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        made(document, files)
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [({"name": "a b"}, "name"), ({"idea": 3}, "idea"), ({"idea": "x" * 5000}, "idea"), ({"author": ["a"]}, "author")],
+)
+def test_text_about_a_variant_is_checked(document: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        read_proposal(document, {"kernel.c": ""}, "v")
+
+
+def test_unknown_keys_are_refused_by_the_family() -> None:
+    with pytest.raises(InvalidInput, match="tolerance"):
+        bundle.family_of(made({"tolerance": 1.0}, {"kernel.c.j2": "{{ WIDTH }}"}))
