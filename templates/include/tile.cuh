@@ -39,8 +39,8 @@ struct Tile {
     }
 };
 
-// Rows of elements in panels of 128 or 64 bytes a row, one panel after the other: eight or four chunks that change places by
-// XOR with the row, as wgmma reads them. With one panel it is the swizzle above.
+// Rows of elements in panels of 128, 64 or 32 bytes a row, one panel after the other: eight, four or two chunks that change
+// places by XOR with the row, as wgmma reads them. With one panel it is the swizzle above.
 template <int COLUMNS, int ROWS, int WIDTH = 128>
 struct Panels {
     static constexpr int ROW_BYTES = WIDTH, PANEL_BYTES = ROWS * ROW_BYTES, GROUP = WIDTH / 16;
@@ -56,6 +56,10 @@ struct Panels {
     }
 
     static __device__ __forceinline__ u32 upright(u32 lane) { return chunk(lane & 15, lane >> 4); }
+
+    static __device__ __forceinline__ u32 paired(u32 lane) {
+        return chunk((lane & 7) + (lane >> 4 << 3), lane >> 3 & 1);
+    }
 };
 
 // Copies ROWS rows of COLUMNS elements, which lie STRIDE apart from `first` of a matrix on; where `is_inside(row, column)` is false, zeros.
@@ -84,13 +88,14 @@ __device__ __forceinline__ void copy_parts(u32 tile, const Element* matrix, int 
     }
 }
 
-// Rows from `first_row` on, of a matrix of LIMIT rows.
+// Rows from `first_row` on, of a matrix of LIMIT rows of COLUMNS elements, followed by zeros up to FILLED columns.
 template <class TILE, int ROWS, int COLUMNS, int LIMIT, int WIDTH, int THREADS, int L2_PREFETCH, int WRITTEN_OUT = 8,
-          class Element>
+          int FILLED = COLUMNS, class Element>
 __device__ __forceinline__ void copy_rows(u32 tile, const Element* matrix, int first_row, u32 thread) {
-    copy_parts<TILE, ROWS, COLUMNS, COLUMNS, WIDTH, THREADS, L2_PREFETCH, WRITTEN_OUT>(
-        tile, matrix, first_row * COLUMNS, thread,
-        [=](u32 row, u32) { return LIMIT % ROWS == 0 || first_row + row < LIMIT; });
+    copy_parts<TILE, ROWS, FILLED, COLUMNS, WIDTH, THREADS, L2_PREFETCH, WRITTEN_OUT>(
+        tile, matrix, first_row * COLUMNS, thread, [=](u32 row, u32 column) {
+            return (LIMIT % ROWS == 0 || first_row + row < LIMIT) && (FILLED == COLUMNS || column < COLUMNS);
+        });
 }
 
 // Columns from `first_column` on, of a matrix with ROWS rows of LIMIT elements, both multiples of WIDTH.

@@ -35,6 +35,11 @@ SHAPES = [
     ("sdpa", "B=1,H=2,S=130,D=32,causal=true"),
     ("sdpa", "B=1,H=2,S=320,D=128"),
     ("sdpa", "B=4,H=16,S=512,D=64"),
+    ("sdpa", "B=1,H=2,S=331,D=72"),
+    ("sdpa", "B=1,H=2,S=267,D=80,causal=true,dtype=bfloat16"),
+    ("sdpa", "B=1,H=2,S=331,D=96"),
+    ("sdpa", "B=1,H=2,S=203,D=48"),
+    ("sdpa", "B=1,H=2,S=203,D=200"),
     ("sdpa_decode", "B=2,H=32,KV=8,S=1024,D=128"),
     ("sdpa_decode", "B=1,H=18,KV=2,S=1001,D=64"),
     ("sdpa_decode", "B=3,H=4,KV=4,S=130,Q=5,D=128"),
@@ -111,6 +116,21 @@ SEVERAL_ITEMS: list[tuple[str, Config]] = [
     ("B=4,H=16,S=387,D=64", {"PRODUCTS": "mma", "BLOCK_N": 32, "CTAS_PER_SM": 2, "SCHEDULE": "stream_k"}),
 ]
 """Blocks that process whole items and a share of the rest, or only shares."""
+BOXES = {"COPY": "tma", "PRODUCER_WARPS": 1, "COPY_TOGETHER": False, "Q_IN_REGISTERS": False, "ROW_SUM": "deferred"}
+HEAD_SIZES: list[tuple[str, Config]] = [
+    ("B=1,H=3,S=387,D=96", {**BOXES, "BLOCK_N": 96, "UNROLL": 1}),
+    ("B=1,H=3,S=387,D=96", {**BOXES, "BLOCK_N": 128, "PANEL": 32, "STORE": "stmatrix", "PV_BEHIND": True}),
+    ("B=4,H=10,S=515,D=96", {**AHEAD, "BLOCK_N": 128, "PANEL": 32, "SCHEDULE": "stream_k"}),
+    ("B=1,H=3,S=387,D=80", {**BOXES, "BLOCK_N": 96, "PANEL": 16}),
+    ("B=1,H=3,S=387,D=80", {**BOXES, "BLOCK_N": 96, "CLUSTER": 2, "UNROLL": 1}),
+    ("B=1,H=3,S=387,D=80,causal=true", {"BLOCK_N": 64, "PANEL": 16, "UNROLL": 1}),
+    ("B=1,H=3,S=387,D=72", {**BOXES, "BLOCK_N": 128, "PV_BEHIND": True, "STORE": "staged"}),
+    ("B=1,H=3,S=387,D=72", {"BLOCK_N": 64, "PANEL": 16, "STORE": "direct", "UNROLL": 1}),
+    ("B=1,H=3,S=387,D=88", {**BOXES, "PRODUCTS": "mma", "PANEL": 32}),
+    ("B=1,H=3,S=387,D=192", {**BOXES, "BLOCK_N": 80, "STORE": "staged"}),
+    ("B=1,H=3,S=387,D=40", {**BOXES, "BLOCK_N": 64}),
+]
+"""Rows of partly empty panels, of narrower panels, and of columns beyond the head that are zeros."""
 MATRICES = [
     {},
     {"WARPS_M": 8, "WARPS_N": 1, "BLOCK_N": 256, "STAGES": 4, "CTAS_PER_SM": 1, "UNROLL": 2},
@@ -146,6 +166,7 @@ WARPGROUPS: list[tuple[str, str, Config]] = [
     *(("sdpa", text, each) for text in ("B=1,H=3,S=387,D=64", "B=1,H=2,S=512,D=128,causal=true") for each in ATTENTION),
     *(("sdpa", text, each) for text, each in SHARED_KEYS),
     *(("sdpa", text, each) for text, each in SEVERAL_ITEMS),
+    *(("sdpa", text, each) for text, each in HEAD_SIZES),
     *(("gemm", "M=1000,N=1024,K=1024", each) for each in MATRICES),
     *(("gemm", "M=203,N=328,K=840,b_layout=nk,dtype=bfloat16,epilogue=bias_gelu", each) for each in MATRICES),
     *(("sdpa_fp8", "B=1,H=3,S=400,D=64,v_layout=columns", {**OF_WARPGROUPS, **each}) for each in CODES),

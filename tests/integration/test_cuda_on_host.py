@@ -91,6 +91,18 @@ WARPGROUPS = (
 AHEAD = {"PRODUCTS": "wgmma", "BLOCK_M": 128, "WARPS_M": 8, "BLOCK_N": 64, "COPY": "tma", "CTAS_PER_SM": 1}
 AHEAD |= {"PRODUCER_WARPS": 4, "PRODUCER_REGISTERS": 24, "COPY_TOGETHER": False, "Q_IN_REGISTERS": False}
 AHEAD |= {"Q_STAGES": 2, "PV_BEHIND": True, "IN_TURNS": True, "STORE": "stmatrix", "UNROLL": 1}
+HEAD_SIZES = (
+    ("D=96", {"PRODUCTS": "wgmma", "COPY": "tma", "PRODUCER_WARPS": 1, "Q_IN_REGISTERS": False}),
+    ("D=96,causal=true", {"PRODUCTS": "wgmma", "COPY": "tma", "PRODUCER_WARPS": 1, "PANEL": 32, "STORE": "stmatrix"}),
+    ("D=80", {"PRODUCTS": "wgmma", "PANEL": 16, "STORE": "direct"}),
+    ("D=72", {"PRODUCTS": "wgmma", "COPY": "tma", "PRODUCER_WARPS": 1, "PANEL": 16, "STORE": "staged"}),
+    ("D=192", {"PRODUCTS": "wgmma", "COPY": "tma", "PRODUCER_WARPS": 1, "BLOCK_N": 32, "Q_IN_REGISTERS": False}),
+    ("D=88", {"LAYOUT": "pad", "STORE": "direct"}),
+    ("D=72", {"STORE": "stmatrix", "Q_IN_REGISTERS": False}),
+    ("D=96", {"COPY": "tma", "PRODUCER_WARPS": 1, "PANEL": 32}),
+)
+"""Attention with rows of partly empty panels, of narrower panels, and of columns beyond the head that are zeros."""
+
 BY_TURNS = (
     ("B=1,H=13,S=331,D=64,causal=true", {**AHEAD, "HEADS_TOGETHER": 4}),
     ("B=1,H=7,S=331,D=64", {**AHEAD, "SCHEDULE": "stream_k"}),
@@ -259,6 +271,25 @@ def test_attention_by_warpgroups_is_correct(text: str, change: Config, tmp_path:
     kernel = build(package, config, problem, DEVICE, tmp_path)
     [tolerance] = [each.tolerance for each in package.family.operands(problem) if each.tolerance]
     assert max(errors(kernel, package, problem, "normal")) < tolerance.rel_l2
+
+
+@pytest.mark.parametrize(("text", "change"), HEAD_SIZES)
+def test_attention_is_correct_for_every_head_size(text: str, change: Config, tmp_path: Path) -> None:
+    package = find("sdpa")
+    problem = package.family.problem(f"B=1,H=2,S=75,{text}", "cuda")
+    common = {
+        "BLOCK_M": 64,
+        "WARPS_M": 4,
+        "BLOCK_N": 48,
+        "K_STAGES": 1,
+        "V_STAGES": 1,
+        "COPY_TOGETHER": False,
+        "UNROLL": 1,
+    }
+    config = {**declared(package), **common, **change}
+    assert not package.family.violations(config, problem, DEVICE, Objective())
+    kernel = build(package, config, problem, DEVICE, tmp_path)
+    assert max(errors(kernel, package, problem, "normal")) < TOLERANCE
 
 
 @pytest.mark.parametrize(("text", "change"), BY_TURNS, ids=["ahead", "shares", "shares alone", "few tiles", "uneven"])
