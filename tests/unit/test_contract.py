@@ -185,14 +185,14 @@ def test_inputs_must_match_their_declaration(dtype: str, made: Any, reason: str)
 def test_missing_and_extra_arrays_are_named_with_a_remedy() -> None:
     declared = [operand("float32", role="input")]
     with pytest.raises(FamilyError, match=r"inputs\(\): makes no input `y` for case tail; it makes `z`"):
-        check_names({"z": np.zeros(1)}, declared, "input", case="tail", maker="reference.py, inputs()")
+        check_names({"z": np.zeros(1)}, declared, ["input"], case="tail", maker="reference.py, inputs()")
     extra = {"y": np.zeros(1), "z": np.zeros(1)}
     with pytest.raises(
         FamilyError, match=r'makes `z` .* declares as no input: .* \[\[arguments\]\] with role = "input"'
     ):
-        check_names(extra, declared, "input", case="tail", maker="reference.py, inputs()")
+        check_names(extra, declared, ["input"], case="tail", maker="reference.py, inputs()")
     with pytest.raises(FamilyError, match=r"makes `z` .*leave it out of what reference\(\) returns"):
-        check_names(extra, [operand("float32")], "output", case="tail", maker=MAKER)
+        check_names(extra, [operand("float32")], ["output"], case="tail", maker=MAKER)
 
 
 def test_bool_bytes_reach_a_kernel_as_0_and_1() -> None:
