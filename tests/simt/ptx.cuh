@@ -3,6 +3,8 @@
 // shows: in one of the orders a thread reads unwritten data. The layout of matrix fragments follows the PTX ISA, "Matrix
 // Fragments for mma.m16n8k16" and "ldmatrix". Asynchronous copies happen at the last possible moment, or at the first
 // one; shared memory is initialised with NaN.
+#undef _FORTIFY_SOURCE  // its check of longjmp refuses a jump to another stack
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <algorithm>
@@ -57,9 +59,10 @@ namespace simt {
 struct Copy { void* to; const void* from; int bytes; bool inside; };
 
 struct Fiber {
-    ucontext_t context;
+    ucontext_t start;
+    jmp_buf place;  // where it pauses; unlike swapcontext, a jump makes no system call
     std::unique_ptr<char[]> stack{new char[STACK_BYTES]};
-    bool done;
+    bool started, done;
     const u32* awaited;  // runs again once this number has changed
     u32 was;
     std::vector<Copy> open_group;
@@ -72,7 +75,7 @@ struct Meeting { u32 past = 0; int present = 0; void* given[32]; };
 struct Barrier { u32 past = 0, expected = 0, pending = 0, waiting = 0; long long bytes = 0; };
 
 std::vector<Fiber> fibers;
-ucontext_t scheduler;
+jmp_buf scheduler;
 int current, shared_bytes;
 bool eager;
 u32 patience;  // counts how often only threads that had yielded could continue
@@ -86,11 +89,15 @@ inline void fault(const char* what, u32 where) {
     if (!fault_text[0]) std::snprintf(fault_text, sizeof fault_text, "thread %d: %s (%u)", current, what, where);
 }
 
+inline void leave(Fiber& fiber) {
+    if (!_setjmp(fiber.place)) _longjmp(scheduler, 1);
+}
+
 inline void pause(const u32& number, u32 was) {
     Fiber& fiber = fibers[current];
     fiber.awaited = &number;
     fiber.was = was;
-    swapcontext(&fiber.context, &scheduler);
+    leave(fiber);
 }
 
 // All threads pass a value; the last one acts for all.
@@ -171,14 +178,18 @@ void (*body)();
 inline void begin() {
     body();
     fibers[current].done = true;
-    swapcontext(&fibers[current].context, &scheduler);
+    leave(fibers[current]);
 }
 
 inline void resume(int index) {
     current = index;
     threadIdx = Index{u32(index) % blockDim.x, u32(index) / blockDim.x, 0};
-    fibers[index].awaited = nullptr;
-    swapcontext(&scheduler, &fibers[index].context);
+    Fiber& fiber = fibers[index];
+    fiber.awaited = nullptr;
+    if (_setjmp(scheduler)) return;
+    if (fiber.started) _longjmp(fiber.place, 1);
+    fiber.started = true;
+    setcontext(&fiber.start);
 }
 
 // Runs each ready thread of a warp until it must wait. Returns false if none was ready.
@@ -215,12 +226,12 @@ inline void start_block() {
     read_by_threads.clear();
     deliveries.clear();
     for (Fiber& fiber : fibers) {
-        getcontext(&fiber.context);
-        fiber.context.uc_stack.ss_sp = fiber.stack.get();
-        fiber.context.uc_stack.ss_size = Fiber::STACK_BYTES;
-        fiber.context.uc_link = nullptr;
-        makecontext(&fiber.context, begin, 0);
-        fiber.done = false;
+        getcontext(&fiber.start);
+        fiber.start.uc_stack.ss_sp = fiber.stack.get();
+        fiber.start.uc_stack.ss_size = Fiber::STACK_BYTES;
+        fiber.start.uc_link = nullptr;
+        makecontext(&fiber.start, begin, 0);
+        fiber.started = fiber.done = false;
         fiber.awaited = nullptr;
     }
 }
