@@ -5,7 +5,7 @@ ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE  # the tests start hundreds of processes: each would compile the modules again
 
-.PHONY: bench-discovery bench-start bench-honest bench-compiling bench-overhead bench-gpus help search test test-gpu test-gpu-long check bench bench-gpu bench-ladder bench-events bench-strategy bench-verdict bench-throughput fuzz clean bench-fleet bench-web screenshots chaos
+.PHONY: bench-discovery bench-start bench-honest bench-compiling bench-overhead bench-gpus help search test test-long test-gpu test-gpu-long check bench bench-gpu bench-ladder bench-events bench-strategy bench-verdict bench-throughput fuzz clean bench-fleet bench-web screenshots chaos
 
 help:           ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -13,8 +13,11 @@ help:           ## list the targets
 search: .venv/.installed    ## search attention on the best device of this machine, 3 minutes with all confirmations (ARGS="--minutes 5" to change)
 	$(BIN)/kernel-evo search sdpa --minutes 1.5 $(ARGS)
 
-test: .venv/.test           ## every test tier but gpu
-	$(BIN)/python -m pytest -m "not gpu" -n 4 --dist loadfile --no-loadscope-reorder --rerun-show-tracebacks $(ARGS)
+test: .venv/.test           ## every test tier but gpu, without the long tests
+	$(BIN)/python -m pytest -m "not gpu and not long" -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+test-long: .venv/.test      ## the long tests: kills in five rounds, benches, the mission's rehearsal
+	$(BIN)/python -m pytest -v -m "not gpu and long" -n 2 --dist loadfile tests/integration tests/e2e $(ARGS)
 
 test-gpu: .venv/.test       ## the tests that need a CUDA device
 	$(BIN)/python -m pytest -v -m "gpu and not long" -n 4 --dist loadgroup tests/gpu $(ARGS)

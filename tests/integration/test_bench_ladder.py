@@ -25,6 +25,7 @@ on_l4_us = 12
 """
 
 
+@pytest.mark.long
 def test_every_step_has_its_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     family = tmp_path / "faulty"
     shutil.copytree(FAMILIES / "faulty", family)

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.bench.recorded.__main__ import main
 
 SPACES = """
@@ -16,6 +18,7 @@ UNROLL = [1, 2]
 """
 
 
+@pytest.mark.long
 def test_interrupted_recording_is_completed_without_measuring_twice(tmp_path: Path) -> None:
     (tmp_path / "spaces.toml").write_text(SPACES)
     arguments = ["--to", str(tmp_path), "--definitions", str(tmp_path / "spaces.toml"), "--device", "cpu"]

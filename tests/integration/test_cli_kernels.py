@@ -213,7 +213,7 @@ def test_champion_can_be_rolled_back_with_a_reason(line: CommandLine, searched: 
 
 def test_single_config_is_measured_at_length(line: CommandLine, policy: Path) -> None:
     config = "WIDTH=8,UNROLL=2"
-    told = line.run("measure", str(EXAMPLES / "saxpy"), "--config", config, "--policy", str(policy))
+    told = line.measure(str(EXAMPLES / "saxpy"), "--config", config, "--policy", str(policy))
     assert told.code == 0
     text = " ".join(told.out.split())
     for step in (
@@ -227,7 +227,7 @@ def test_single_config_is_measured_at_length(line: CommandLine, policy: Path) ->
         "baseline numpy: ",
     ):
         assert step in text
-    report = line.run("measure", str(EXAMPLES / "saxpy"), "--config", config, "--policy", str(policy), "--json").json
+    report = line.measure(str(EXAMPLES / "saxpy"), "--config", config, "--policy", str(policy), "--json").json
     assert report["outcome"]["kind"] == "measured"
     assert len(report["baselines"]["timings"]["numpy"]["samples_us"]) > 0
 

@@ -13,6 +13,7 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
     return CommandLine.fresh(tmp_path_factory)
 
 
+@pytest.mark.long
 def test_rehearsal_runs_all_steps(line: CommandLine, tmp_path: Path) -> None:
     path = tmp_path / "report.md"
     done = line.run("mission", "--rehearse", "--device", "cpu", "--to", str(path), "--cost-per-hour", "0.68")

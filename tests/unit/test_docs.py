@@ -3,6 +3,7 @@
 import re
 import shlex
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -172,3 +173,10 @@ def test_example_family_uses_every_tunable_it_declares(name: str) -> None:
         declared = {tunable.name for tunable in implementation.tunables if tunable.name not in launch}
         assert declared <= used_names(package, kind)
         assert all(case.problem is not None for case in family.case_problems(family.problem("", kind), kind))
+
+
+def test_version_is_that_of_the_latest_release() -> None:
+    released = re.findall(r"^## (\d+\.\d+\.\d+) ", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["version"] == released[0]
+    assert f"kernel_evo-{released[0]}-py3-none-any.whl" in (ROOT / "README.md").read_text()
