@@ -53,6 +53,7 @@ class Operand:
         alignment: guaranteed alignment of the buffer's address, in bytes.
         init: value of every element before a call, for an output or workspace; None: no particular one.
         init_timed: True if the call itself fills the buffer with `init`, False if its callers do.
+        verified: True if ``verify()`` of reference.py judges it, instead of or besides a tolerance.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Operand:
     alignment: int = 1
     init: int | float | None = None
     init_timed: bool = True
+    verified: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +79,7 @@ class Argument:
         tolerance: for an output or inout: ``rel_l2``, ``max_abs``, ``max_abs_ratio`` → expression over problem fields.
         alignment: alignment that callers guarantee beyond the dtype's own, in bytes, a power of two; 1: none.
         initial: value of every element before a call, for an output or workspace; None: no particular one.
+        verified: as in `Operand`.
     """
 
     name: str
@@ -87,6 +90,7 @@ class Argument:
     tolerance: Mapping[str, Expression]
     alignment: int = 1
     initial: Initial | None = None
+    verified: bool = False
 
     @property
     def local(self) -> bool:
@@ -122,6 +126,7 @@ class Argument:
             alignment=self.alignment,
             init=None if self.initial is None else self.initial.number(dtype, scope),
             init_timed=self.initial is None or self.initial.timed,
+            verified=self.verified,
         )
 
     def _tolerance(self, scope: Mapping[str, Value]) -> Tolerance | None:
@@ -156,16 +161,18 @@ def read_dtype(table: Table, fields: Sequence[Field]) -> str:
 def _read_argument(table: Table, fields: Sequence[Field]) -> Argument:
     names = {field.name: field.values for field in fields}
     role = _read_role(table)
-    scalar = role == "scalar"
+    scalar, verified = role == "scalar", role in JUDGED and table.flag("verified")
+    tolerated = role in JUDGED and (not verified or "rel_l2" in table)
     argument = Argument(
         name=table.text("name", pattern=IDENTIFIER, what="an identifier"),
         role=role,
         dtype=read_dtype(table, fields),
         shape=() if scalar else tuple(table.expressions("shape")),
         value=table.expression("value") if scalar else None,
-        tolerance=_read_tolerance(table, names) if role in JUDGED else {},
+        tolerance=_read_tolerance(table, names) if tolerated else {},
         alignment=1 if scalar else _read_alignment(table),
         initial=_read_initial(table, role),
+        verified=verified,
     )
     table.done()
     if not scalar and not argument.shape:

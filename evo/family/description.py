@@ -23,7 +23,8 @@ def describe_argument(argument: Argument) -> dict[str, Any]:
     tolerance = {"tolerance": {name: limit.text for name, limit in argument.tolerance.items()}}
     initial = argument.initial
     init = {} if initial is None else {"init": {"value": initial.value.text, "timed": initial.timed}}
-    return described | value | init | (tolerance if argument.tolerance else {})
+    verified = {"verified": True} if argument.verified else {}
+    return described | value | init | verified | (tolerance if argument.tolerance else {})
 
 
 def describe_implementation(implementation: Implementation) -> dict[str, Any]:

@@ -1,11 +1,13 @@
 """Kernels that change their arguments or need initial values, measured on the CPU; their wrong twins are refused."""
 
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
 from evo.device import Device
+from evo.errors import EvoError
 from evo.results import EvaluateReport
 from evo.trial.objective import Objective
 from evo.trial.outcome import Measured, WrongAnswer
@@ -76,9 +78,9 @@ def test_restoring_is_no_part_of_the_time(kernels: Kernels) -> None:
     idle = ("saxpy.c", "y[i] += a * x[i];", "y[i] += 0 * (x[i] + a);")
     stop = ("saxpy.c", "int i = 0;", "int i = N - 1;")
     exact = ("reference.py", '2.5 * inputs["x"].astype(np.float64) + inputs["y"]', 'inputs["y"].astype(np.float64)')
-    report = kernels.measured("saxpy_in_place", stop, idle, exact, N=1 << 20)
+    report = kernels.measured("saxpy_in_place", stop, idle, exact, N=1 << 18)
     assert isinstance(report.outcome, Measured), report.outcome
-    assert report.outcome.timing.median_us < 20  # copying 4 MiB takes hundreds
+    assert report.outcome.timing.median_us < 10  # copying 1 MiB takes a hundred
 
 
 def test_in_place_kernel_that_declares_an_output_is_refused(kernels: Kernels) -> None:
@@ -131,3 +133,34 @@ def test_declared_results_in_any_order_are_judged_by_tolerance(kernels: Kernels)
     declared = ("family.toml", 'title = "y', 'deterministic = false\ntitle = "y')
     report = kernels.measured("saxpy_in_place", one_by_one, declared, DRIFTING)
     assert isinstance(report.outcome, Measured), report.outcome
+
+
+def test_order_among_equal_keys_is_judged_by_verify(kernels: Kernels) -> None:
+    report = kernels.measured("bitonic_sort", LOG=6)
+    assert isinstance(report.outcome, Measured), report.outcome
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("size <= n", "size < n", "verify() refuses the outputs: keys descend"),
+        ("order[i] = i;", "order[i] = 0;", "verify() refuses the outputs: the indices are no permutation"),
+        ("order[i] = i;", "order[i] = -i * 70000;", ""),
+    ],
+)
+def test_outputs_that_verify_refuses_are_wrong(kernels: Kernels, old: str, new: str, reason: str) -> None:
+    branch = ("family.toml", "BRANCHLESS = [0, 1]", "BRANCHLESS = [1, 0]")
+    assert reason in refused(kernels.measured("bitonic_sort", branch, ("sort.c", old, new), LOG=6))
+
+
+@pytest.mark.parametrize(
+    ("verify", "reason"),
+    [
+        ("return None", "it would accept every kernel"),
+        ("return 7 if outputs['order'][1] == 1 else 'no'", "verify(): returns int; return None for right outputs"),
+    ],
+)
+def test_verify_that_cannot_judge_is_a_fault_of_the_reference(kernels: Kernels, verify: str, reason: str) -> None:
+    changed = ("reference.py", 'keys, order = inputs["keys"], outputs["order"]', verify)
+    with pytest.raises(EvoError, match=re.escape(reason)):
+        kernels.measured("bitonic_sort", changed, LOG=1)

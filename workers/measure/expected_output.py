@@ -1,6 +1,6 @@
 """Expected outputs: inputs, references and limits of a correctness case. Used in runners only."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -33,12 +33,21 @@ class Golden:
     Attributes:
         inputs: by name, all that the family declares.
         reference: by output name: float64, or integers where the output holds integers.
+        verify: returns why outputs are wrong, or None; None: no output is judged by a function.
+        verified: names of the outputs that `verify` judges.
     """
 
     case: str
     inputs: Arrays
     reference: Arrays
     limits: Mapping[str, Limit]
+    verify: Callable[[Arrays], str | None] | None = None
+    verified: tuple[str, ...] = ()
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of all outputs that are judged."""
+        return tuple(dict.fromkeys((*self.reference, *self.verified)))
 
     @cached_property
     def norms(self) -> Mapping[str, float]:

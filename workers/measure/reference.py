@@ -29,6 +29,7 @@ from workers.build.cache import Cache, cache_key
 from workers.measure.contract import check_input, check_names, check_reference
 from workers.measure.expected_output import Arrays, FamilyError, Golden, Limit
 from workers.measure.mixtures import mixtures
+from workers.measure.verification import Verification
 from workers.runner.protocol import CasePlan
 
 NO_LIMIT = sys.float_info.max
@@ -130,12 +131,22 @@ class Reference:
         key = self._key(plan, seed, inputs)
         kept = self._cache.get(key)
         stored = self._made(key, plan, inputs) if kept is None else _unpack(kept)
-        return _golden(plan, inputs, stored)
+        golden = self._complete(plan, inputs, stored)
+        if isinstance(golden.verify, Verification):
+            golden.verify.check_refuses()
+        return golden
 
     def further(self, plan: CasePlan, seed: tuple[int, ...]) -> Golden:
         """Return one more set of inputs with expected outputs. It is used once, so the cache does not keep it."""
         inputs = self.draw(plan, seed)
-        return _golden(plan, inputs, self._compute(plan, inputs))
+        return self._complete(plan, inputs, self._compute(plan, inputs))
+
+    def _complete(self, plan: CasePlan, inputs: Arrays, stored: Arrays) -> Golden:
+        golden = _golden(plan, inputs, stored)
+        if not plan.verified:
+            return golden
+        verify = Verification(function=self._required("verify"), maker=self._maker("verify"), plan=plan, inputs=inputs)
+        return replace(golden, verify=verify, verified=tuple(each.name for each in plan.verified))
 
     def _made(self, key: str, plan: CasePlan, inputs: Arrays) -> Arrays:
         """Compute a golden, and cache it if that saves time."""
@@ -164,8 +175,10 @@ class Reference:
         return stored
 
     def _references(self, plan: CasePlan, inputs: Arrays) -> dict[str, NDArray[Any]]:
+        if not plan.outputs:
+            return {}
         made, maker = self._answers("reference", plan, inputs), self._maker("reference")
-        check_names(made, plan.operands, JUDGED, case=plan.name, maker=maker)
+        check_names(made, plan.outputs, JUDGED, case=plan.name, maker=maker)
         stored = {}
         for each in plan.outputs:
             with self._blame(f"reference(), output `{each.name}`"):

@@ -72,9 +72,11 @@ def verify(
         if launch == 0:
             far = judge(buffers, golden, where)
             cases = tuple(_case_error(golden, name, each) for name, each in far.items())
-            poisons += [_SECOND_POISON] * any(each.unwritten is None for each in far.values())
-            prints = {name: buffers.fingerprint(name) for name in far} if launches > 1 else {}
-            first = {name: buffers.read(name) for name in prints if far[name].elements <= _KEPT_ELEMENTS}
+            cases += tuple(_accepted(golden.case, name) for name in golden.verified if name not in far)
+            poisons += [_SECOND_POISON] * bool(golden.verified or any(each.unwritten is None for each in far.values()))
+            prints = {name: buffers.fingerprint(name) for name in golden.outputs} if launches > 1 else {}
+            kept = [name for name in prints if name in far and far[name].elements <= _KEPT_ELEMENTS]
+            first = {name: buffers.read(name) for name in kept}
         elif changed := [name for name in prints if buffers.fingerprint(name) != prints[name]]:
             judge(buffers, golden, where)
             if deterministic:
@@ -87,7 +89,8 @@ def judge(buffers: Buffers, golden: Golden, where: str) -> dict[str, Distance]:
     """Compare outputs with the reference and return the distance of each.
 
     Raises:
-        WrongAnswerError: an output is not completely written, not finite, or outside its tolerance.
+        WrongAnswerError: an output is not completely written, not finite, outside its tolerance, or refused by
+            ``verify()``.
     """
     far = {name: buffers.distance(name, reference) for name, reference in golden.reference.items()}
     for name, each in far.items():
@@ -97,6 +100,10 @@ def judge(buffers: Buffers, golden: Golden, where: str) -> dict[str, Distance]:
     for case in cases:
         if not case.passed:
             raise WrongAnswerError(f"{where}: {_describe(case, far[case.output])}", cases)
+    if golden.verify is not None:
+        reason = golden.verify({name: buffers.read(name) for name in golden.outputs})
+        if reason is not None:
+            raise WrongAnswerError(f"{where}: {reason}", cases)
     return far
 
 
@@ -162,6 +169,11 @@ def _case_error(golden: Golden, name: str, far: Distance) -> CaseError:
         rel_l2_limit=limit.rel_l2,
         max_abs_limit=limit.max_abs,
     )
+
+
+def _accepted(case: str, output: str) -> CaseError:
+    """Return the entry of an output that only ``verify()`` judges: it is right, so it has no error."""
+    return CaseError(case=case, output=output, rel_l2=0.0, max_abs=0.0, rel_l2_limit=0.0, max_abs_limit=0.0)
 
 
 def _describe(case: CaseError, far: Distance) -> str:

@@ -40,7 +40,13 @@ class CasePlan:
 
     @property
     def outputs(self) -> tuple[Operand, ...]:
-        return tuple(each for each in self.operands if each.role in JUDGED)
+        """The operands that are compared with ``reference()``."""
+        return tuple(each for each in self.operands if each.role in JUDGED and each.tolerance is not None)
+
+    @property
+    def verified(self) -> tuple[Operand, ...]:
+        """The operands that ``verify()`` judges."""
+        return tuple(each for each in self.operands if each.verified)
 
 
 @dataclass(frozen=True, kw_only=True)

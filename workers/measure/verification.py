@@ -1,0 +1,74 @@
+"""``verify()`` of a family's reference.py: judges outputs for which several answers are right."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evo.family import Operand
+from evo.reference.encoding import stored
+from workers.backends.distance import POISON
+from workers.measure.expected_output import Arrays, FamilyError
+from workers.runner.protocol import CasePlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verification:
+    """``verify()`` with a problem and its inputs.
+
+    Args:
+        maker: the file and function, for errors.
+    """
+
+    function: Callable[..., Any]
+    maker: str
+    plan: CasePlan
+    inputs: Arrays
+
+    def __call__(self, outputs: Arrays) -> str | None:
+        """Return why outputs are wrong; None if they are right. An exception counts as a wrong output.
+
+        Args:
+            outputs: by name, as the kernel stored them.
+
+        Raises:
+            FamilyError: the function returns something other than None, a bool or a text.
+        """
+        try:
+            said = self.function(dict(self.plan.problem), _copies(self.inputs), _copies(outputs))
+        except FamilyError as error:
+            return f"verify() fails on these outputs: {error}"
+        if said is None or (isinstance(said, bool | np.bool_) and said):
+            return None
+        if isinstance(said, bool | np.bool_):
+            return "verify() refuses the outputs"
+        if isinstance(said, str):
+            return f"verify() refuses the outputs: {said}"
+        returned = f"returns {type(said).__name__}"
+        raise FamilyError(
+            f"{self.maker}: {returned}; return None for right outputs, else a text that says what is wrong"
+        )
+
+    def check_refuses(self) -> None:
+        """Require that it refuses outputs that no kernel has written.
+
+        Raises:
+            FamilyError: it accepts zeros as well as other bytes, so it would accept every kernel.
+        """
+        if all(self(self._filled(byte)) is None for byte in (0, POISON)):
+            reason = f"accepts outputs of zeros and outputs of bytes {POISON:#x} for case {self.plan.name}"
+            raise FamilyError(f"{self.maker}: {reason}: it would accept every kernel")
+
+    def _filled(self, byte: int) -> Arrays:
+        return {each.name: _filled(each, byte) for each in (*self.plan.outputs, *self.plan.verified)}
+
+
+def _filled(operand: Operand, byte: int) -> NDArray[Any]:
+    dtype, elements = stored(operand.dtype), int(np.prod(operand.shape, dtype=np.int64))
+    return np.full(elements * dtype.itemsize, byte, np.uint8).view(dtype).reshape(operand.shape)
+
+
+def _copies(arrays: Arrays) -> dict[str, NDArray[Any]]:
+    return {name: array.copy() for name, array in arrays.items()}
