@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,10 +26,13 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def device(cache: Path) -> Device:
-    """Return this CPU without the rates of its memory and arithmetic, which take seconds to measure."""
+    """Return this CPU without the rates of its memory and arithmetic, which take seconds to measure.
+
+    Its id is its own, so that nothing else that measures on this machine is waited for.
+    """
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("workers.backends.cpu.device.load_ceilings", lambda *_: None)
-        return cpu(cache)
+        return replace(cpu(cache), uuid=f"cpu-{cache.parent.name}-{cache.name}")
 
 
 class Kernels:
