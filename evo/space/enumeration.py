@@ -6,10 +6,11 @@ fit in memory, and are then completed depth first, block by block, so memory is 
 an estimate shows to be far too large is not listed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from evo.space.plan import START, Partial, Plan
 
@@ -36,21 +37,49 @@ def drawn(plan: Plan, prefix: Partial, rng: np.random.Generator, size: int) -> P
     return plan.surviving(partial, range(len(start.columns), len(plan.steps)))
 
 
-def built(plan: Plan, prefix: Partial, rng: np.random.Generator, width: int) -> tuple[Partial, float]:
+def built(
+    plan: Plan, prefix: Partial, rng: np.random.Generator, width: int, *, groups: Sequence[int] = ()
+) -> tuple[Partial, float]:
     """Return valid points, built from partial points step by step, and an estimate of how many there are.
 
     Each step keeps at most `width` random points. Every valid point is equally likely to be among the returned ones,
     but points with the same first values appear together. The estimate is unbiased.
     Source: Knuth, *Estimating the efficiency of backtrack programs*, Mathematics of Computation 29 (1975), with many
     paths at once.
+
+    Args:
+        groups: positions of tunables. With some, each step keeps as many points of each combination of their values
+            as possible, so that rare combinations are found; the estimate then means nothing.
     """
+    places = [place for place, step in enumerate(plan.steps) if step.position in groups]
     partial, scale = prefix, 1.0
     for level in range(len(prefix.columns), len(plan.steps)):
         if partial.rows > width:
             scale *= partial.rows / width
-            partial = partial.take(rng.permutation(partial.rows)[:width])
+            joined = [partial.columns[place] for place in places if place < level]
+            partial = partial.take(balanced(joined, partial.rows, width, rng))
         partial = plan.pruned(plan.joined(partial, level), level)
     return partial, scale * partial.rows
+
+
+def balanced(
+    columns: Sequence[npt.NDArray[np.integer]], rows: int, count: int, rng: np.random.Generator
+) -> npt.NDArray[np.intp]:
+    """Return `count` random positions of `rows`, with equally many of each combination of the columns if there are.
+
+    Returns:
+        Positions in random order within each turn: first one of each combination, then a second of each, and so on.
+    """
+    order = rng.permutation(rows)
+    codes = np.zeros(rows, dtype=np.intp)
+    for column in columns:
+        codes = codes * (int(column.max(initial=0)) + 1) + column[order]
+    grouped = np.argsort(codes, kind="stable")
+    first = np.flatnonzero(np.diff(codes[grouped], prepend=-1))
+    sizes = np.diff(first, append=rows)
+    turns = np.empty(rows, dtype=np.intp)
+    turns[grouped] = np.arange(rows) - np.repeat(first, sizes)
+    return order[np.argsort(turns, kind="stable")[:count]]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Two representations of the valid points of a space: listed in memory, or drawn at random on demand."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from evo.expression.arithmetic import INTEGER_LIMIT, Mask
 from evo.space.emptiness import EmptySpace
-from evo.space.enumeration import WIDTH, Lister, built, drawn
+from evo.space.enumeration import WIDTH, Lister, balanced, built, drawn
 from evo.space.nearest import TIE, Distances, Nearest, total_distance
 from evo.space.plan import Indices, Partial, Plan
 
@@ -31,6 +31,10 @@ class ValidPoints(Protocol):
 
     def draws(self, rng: np.random.Generator, count: int) -> Iterator[Indices]:
         """Yield blocks of random valid rows, with repetitions, until further draws are not worthwhile."""
+        ...
+
+    def varied(self, rng: np.random.Generator, count: int, columns: Sequence[int]) -> Indices:
+        """Return up to `count` random valid rows, with equally many of each combination of the columns if there are."""
         ...
 
     def nearest(self, distances: Distances, rng: np.random.Generator) -> Indices:
@@ -73,6 +77,11 @@ class Listed:
         for start in range(0, total, size):
             yield self.indices[order[start : start + size]]
 
+    def varied(self, rng: np.random.Generator, count: int, columns: Sequence[int]) -> Indices:
+        chosen = balanced([self.indices[:, column] for column in columns], len(self.indices), count, rng)
+        rows: Indices = self.indices[chosen]
+        return rows
+
     def nearest(self, distances: Distances, rng: np.random.Generator) -> Indices:
         total = total_distance(distances, self.indices)
         nearest = np.flatnonzero(total <= total.min() + TIE)
@@ -96,7 +105,7 @@ class Drawn:
     def __init__(self, plan: Plan, prefix: Partial) -> None:
         self._plan = plan
         self._prefix = prefix
-        self._pools: dict[int, Indices] = {}
+        self._pools: dict[tuple[int, tuple[int, ...]], Indices] = {}
         completions = math.prod(len(step.tunable.values) for step in plan.steps[len(prefix.columns) :])
         self._rare = self._pool_and_estimate(0)[1] < LEAST_SHARE * prefix.rows * completions
         block = next((rows for rows in self.draws(np.random.default_rng(0), 1) if len(rows)), None)
@@ -114,6 +123,11 @@ class Drawn:
             yield rng.permutation(self._pool(int(number)))
         yield from self._subtrees(rng)
 
+    def varied(self, rng: np.random.Generator, count: int, columns: Sequence[int]) -> Indices:
+        pool = self._pool(int(rng.integers(POOLS)), tuple(columns))
+        chosen: Indices = pool[balanced([pool[:, column] for column in columns], len(pool), count, rng)]
+        return chosen
+
     def nearest(self, distances: Distances, rng: np.random.Generator) -> Indices:
         """Return a nearest row, exact within the effort of `Nearest`; else the result of a local descent."""
         found = Nearest(plan=self._plan, distances=distances, rng=rng).find()
@@ -126,14 +140,14 @@ class Drawn:
             tried += size
             size = min(2 * size, 1 << 17)
 
-    def _pool(self, number: int) -> Indices:
+    def _pool(self, number: int, groups: tuple[int, ...] = ()) -> Indices:
         """Return a pool of valid points, the same ones each time."""
-        if number not in self._pools:
-            self._pools[number] = self._pool_and_estimate(number)[0]
-        return self._pools[number]
+        if (number, groups) not in self._pools:
+            self._pools[number, groups] = self._pool_and_estimate(number, groups)[0]
+        return self._pools[number, groups]
 
-    def _pool_and_estimate(self, number: int) -> tuple[Indices, float]:
-        points, estimate = built(self._plan, self._prefix, np.random.default_rng(number), WIDTH)
+    def _pool_and_estimate(self, number: int, groups: tuple[int, ...] = ()) -> tuple[Indices, float]:
+        points, estimate = built(self._plan, self._prefix, np.random.default_rng(number), WIDTH, groups=groups)
         return self._plan.declared(points), estimate
 
     def _subtrees(self, rng: np.random.Generator) -> Iterator[Indices]:

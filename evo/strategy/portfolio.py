@@ -11,8 +11,10 @@ from evo.strategy.parts.advice import Standpoint, Standpoints
 from evo.strategy.parts.breeding import Breeding
 from evo.strategy.parts.initial_design import Opening, learning, most_pending
 from evo.strategy.parts.neighbourhood import Neighbourhood
+from evo.strategy.parts.niches import Niches
 from evo.strategy.parts.observations import Observations
 from evo.strategy.parts.parzen import Parzen, good_count
+from evo.strategy.parts.relinking import Relinking
 from evo.strategy.parts.single_thread import single_thread
 from evo.strategy.parts.suggestions import Suggestions
 from evo.strategy.parts.surrogate import Surrogate
@@ -25,6 +27,9 @@ ARMS = ("tpe", "evolution", "neighbours", "fresh")
 
 STAGNANT = 16
 """Number of trials ended since the best one after which random configs are suggested as well."""
+
+NICHE_EVERY = 3
+"""Every so many proposals, a niche that is due gets a trial."""
 
 SUGGESTED = 100
 """Number of configs that each arm suggests per proposal."""
@@ -55,7 +60,9 @@ class Portfolio:
         self._opening = Opening(context)
         self._parzen = Parzen(context.space)
         self._breeding = Breeding(context.space)
-        self._neighbourhood = Neighbourhood(context.space)
+        relinking = Relinking(context.space)
+        self._neighbourhood = Neighbourhood(context.space, relinking)
+        self._niches = Niches(context.space, relinking, self._neighbourhood)
         judge = surrogate or Surrogate(context.space)
         self._standpoints = Standpoints(context.space, judge, advised=self._opening.advised)
         self._patient = patient
@@ -73,6 +80,8 @@ class Portfolio:
         by = points.at(len(history.asked) - lasting)
         if learning(by.seen, lasting):
             return self._explored(by.seen, lasting, rng)
+        if len(history.asked) % NICHE_EVERY == 0 and (proposal := self._niche(by, rng)):
+            return proposal
         return self._judged(by, rng)
 
     def _explored(self, seen: Observations, lasting: int, rng: np.random.Generator) -> Proposal | None:
@@ -88,6 +97,17 @@ class Portfolio:
         new = _new(self._arms, by.seen, rng)
         if not len(new.rows):
             return self._opening.spread(self._standpoints.independent.seen, rng)
+        return self._best(new, by)
+
+    def _niche(self, by: Standpoint, rng: np.random.Generator) -> Proposal | None:
+        """Return the most promising new config of the niche that is due for a trial; None if there is none."""
+        suggested = self._niches.due(by.seen, rng)
+        if suggested is None:
+            return None
+        new = suggested.take(by.seen.fresh(suggested.rows))
+        return self._best(new, by) if len(new.rows) else None
+
+    def _best(self, new: Suggestions, by: Standpoint) -> Proposal:
         with single_thread():
             worth = by.surrogate.learn(by.seen).forecast(new.rows).improvement
         proposal = new.proposal(int(worth.argmax()), self._space, by.seen)
@@ -107,7 +127,7 @@ class Portfolio:
         from 0.879 to 0.860.
         """
         stagnant = len(seen.rows) - int(seen.order[0]) > STAGNANT
-        return Suggestions.orphans(self._space.draw(rng, SUGGESTED if stagnant else 1), "fresh")
+        return Suggestions.orphans(self._space.varied(rng, SUGGESTED if stagnant else 1), "fresh")
 
     def _neighbours(self, seen: Observations, rng: np.random.Generator) -> Suggestions:
         return self._neighbourhood.of_elites(seen, rng)

@@ -325,6 +325,31 @@ def test_largest_space_is_ready_in_two_seconds() -> None:
     assert {"async", "tma"} == {config["COPY"] for config in configs}
 
 
+@pytest.mark.parametrize("drawn", [False, True])
+def test_rare_mechanisms_are_sampled_as_often_as_frequent_ones(drawn: bool) -> None:
+    tunables = [
+        tunable("A", range(40)),
+        tunable("COPY", ["plain", "engine"]),
+        tunable("MODE", ["a", "b"]),
+        tunable("NAME", ["x", "y", "z"]),
+    ]
+    texts = ("COPY == 'plain' or (A == 7 and MODE == 'a')", "A < 30 or MODE == 'b'")
+    listed = Space(tunables, [constraint(text) for text in texts])
+    space = draw_instead_of_list(listed) if drawn else listed
+    assert [space.names[position] for position in space.mechanisms] == ["MODE", "COPY"], "no constraint ties NAME"
+    rows = space.varied(rng(1), 9)
+    assert space.valid(rows).all()
+    assert len(np.unique(rows, axis=0)) == 9
+    kinds = Counter((space.decode(row)["COPY"], space.decode(row)["MODE"]) for row in rows)
+    assert kinds == {("plain", "a"): 3, ("plain", "b"): 3, ("engine", "a"): 3}
+    assert np.array_equal(rows, space.varied(rng(1), 9))
+
+
+def test_space_without_mechanisms_is_sampled_uniformly(gemm: Space) -> None:
+    assert gemm.mechanisms == ()
+    assert np.array_equal(gemm.varied(rng(1), 9), gemm.draw(rng(1), 9))
+
+
 def test_samples_are_distinct_avoid_excluded_ones_and_end_exactly(gemm: Space) -> None:
     everything = gemm.sample(rng(), 20_000)
     keys = [gemm.key(config) for config in everything]

@@ -24,12 +24,12 @@ class Neighbourhood:
     valid config to the next; `Relinking` finds the other changes.
     """
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: Space, relinking: Relinking | None = None) -> None:
         self._space = space
         sizes = [len(tunable.values) for tunable in space.tunables]
         self._columns = np.repeat(np.arange(len(sizes)), sizes)
         self._values = np.concatenate([np.arange(size, dtype=np.int32) for size in sizes])
-        self._relinking = Relinking(space)
+        self._relinking = relinking or Relinking(space)
         self._relinked: dict[bytes, Indices] = {}
 
     def of_elites(self, seen: Observations, rng: np.random.Generator) -> Suggestions:

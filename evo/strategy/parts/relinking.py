@@ -15,9 +15,6 @@ Flags = npt.NDArray[np.bool_]
 POOL = 1_000
 """Number of random valid configs that paths may start from."""
 
-DRAWS = 40
-"""Largest number of calls for random configs; a space with rare valid points yields few per call."""
-
 
 class Relinking:
     """Configs that differ from a given one in one value and in the changes it requires.
@@ -36,7 +33,7 @@ class Relinking:
 
         A change is left out if no start has its value. The same row and changes give the same ends.
         """
-        pool = self._starts
+        pool = self.starts
         having = pool[:, columns] == values
         having, columns = having[:, having.any(axis=0)], columns[having.any(axis=0)]
         apart = (pool != row).sum(axis=1)[:, None]
@@ -80,16 +77,10 @@ class Relinking:
             size[refused] = np.maximum(size[refused] // 2, 1)
 
     @property
-    def _starts(self) -> Indices:
-        """Random valid rows, the same in every search of a space, so that a restarted search continues identically."""
+    def starts(self) -> Indices:
+        """Random valid rows of every mechanism, the same in every search of a space, so that a restarted search
+        continues identically.
+        """
         if self._pool is None:
-            self._pool = drawn(self._space, POOL, np.random.default_rng(0))
+            self._pool = self._space.varied(np.random.default_rng(0), POOL)
         return self._pool
-
-
-def drawn(space: Space, count: int, rng: np.random.Generator) -> Indices:
-    """Return at most `count` random valid rows, at least one; rows may repeat."""
-    found = [space.draw(rng, count)]
-    while sum(map(len, found)) < count and len(found) < DRAWS:
-        found.append(space.draw(rng, count))
-    return np.concatenate(found)[:count]

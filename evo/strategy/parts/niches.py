@@ -1,0 +1,114 @@
+"""Niches: the configs of one mechanism, each of which gets some trials before the mechanism is judged.
+
+A mechanism that wins in the end may lose at first: its other tunables need other values than the elites have, and the
+configs in between are slower. Successive halving gives every mechanism a trial, and the faster ones further trials.
+Source: Jamieson and Talwalkar, *Non-stochastic best arm identification and hyperparameter optimization*,
+AISTATS (2016).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from evo.space import Indices, Space
+from evo.strategy.parts.neighbourhood import Neighbourhood
+from evo.strategy.parts.observations import Losses, Observations, Places
+from evo.strategy.parts.relinking import Flags, Relinking
+from evo.strategy.parts.suggestions import Suggestions
+
+RUNGS = ((1, 1), (3, 3), (9, 9))
+"""Of all niches, the best one in so many get so many trials each."""
+
+STARTS = 20
+"""Number of random configs of a niche that are moved towards the best trial, to begin the niche."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """Trials and best trial of each niche.
+
+    Attributes:
+        trials: number of trials, pending ones included, shape (niches,).
+        best: position of the best observation; -1 if none has ended.
+        losses: its loss, infinite if none has worked.
+    """
+
+    trials: Places
+    best: Places
+    losses: Losses
+
+
+class Niches:
+    """Successive halving over the mechanisms of a space (`Space.mechanisms`)."""
+
+    def __init__(self, space: Space, relinking: Relinking, neighbourhood: Neighbourhood) -> None:
+        self._space = space
+        self._relinking = relinking
+        self._neighbourhood = neighbourhood
+        self._columns = np.array(space.mechanisms, dtype=np.intp)
+        self._members: Indices | None = None
+
+    def due(self, seen: Observations, rng: np.random.Generator) -> Suggestions | None:
+        """Return suggestions within the niche that is due for a trial; None if none is.
+
+        They need not be new. There must be an elite.
+        """
+        if not len(self._columns) or len(self._niches) < 2:
+            return None
+        standing = self._standing(seen)
+        for share, trials in RUNGS:
+            ranked = np.argsort(standing.losses, kind="stable")[: -(-len(self._niches) // share)]
+            waiting = ranked[standing.trials[ranked] < trials]
+            if len(waiting):
+                niche = int(waiting[standing.trials[waiting].argmin()])
+                return (
+                    self._begun(niche, seen, rng)
+                    if standing.best[niche] < 0
+                    else self._near(niche, int(standing.best[niche]), seen, rng)
+                )
+        return None
+
+    @property
+    def _niches(self) -> Indices:
+        """The combinations of mechanisms of random valid configs, shape (niches, mechanisms)."""
+        if self._members is None:
+            self._members = np.unique(self._relinking.starts[:, self._columns], axis=0)
+        return self._members
+
+    def _standing(self, seen: Observations) -> Standing:
+        ended, pending = self._members_of(seen.rows), self._members_of(seen.pending)
+        best = np.full(len(self._niches), -1, dtype=np.intp)
+        losses = np.full(len(self._niches), np.inf)
+        for niche in range(len(self._niches)):
+            places = np.flatnonzero(ended[:, niche])
+            if len(places):
+                best[niche] = places[seen.losses[places].argmin()]
+                losses[niche] = seen.losses[best[niche]]
+        return Standing(trials=ended.sum(axis=0) + pending.sum(axis=0), best=best, losses=losses)
+
+    def _members_of(self, rows: Indices) -> Flags:
+        """Return for each row and niche whether the row belongs to it."""
+        return np.asarray((rows[:, None, self._columns] == self._niches[None]).all(axis=2))
+
+    def _begun(self, niche: int, seen: Observations, rng: np.random.Generator) -> Suggestions:
+        """Suggest random configs of the niche, moved towards the best trial."""
+        best = seen.order[0]
+        starts = self._relinking.starts
+        starts = starts[self._members_of(starts)[:, niche]]
+        starts = starts[rng.permutation(len(starts))[:STARTS]]
+        kept = np.zeros(starts.shape, dtype=np.bool_)
+        kept[:, self._columns] = True
+        ends = self._relinking.ends(starts, np.broadcast_to(seen.rows[best], starts.shape), kept, rng)
+        return Suggestions(
+            rows=ends, origins=np.full(len(ends), "niche"), parents=np.full((len(ends), 2), best, dtype=np.intp)
+        )
+
+    def _near(self, niche: int, centre: int, seen: Observations, rng: np.random.Generator) -> Suggestions:
+        """Suggest neighbours of the niche's best trial that belong to the niche, and further starts."""
+        row = seen.rows[centre]
+        rows = np.concatenate([self._neighbourhood.around(row, rng), self._neighbourhood.relinked(row)])
+        rows = rows[self._members_of(rows)[:, niche]]
+        near = Suggestions(
+            rows=rows, origins=np.full(len(rows), "niche"), parents=np.full((len(rows), 2), centre, dtype=np.intp)
+        )
+        return Suggestions.joined([near, self._begun(niche, seen, rng)])

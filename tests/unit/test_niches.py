@@ -1,0 +1,87 @@
+"""Niches: every mechanism gets a trial, and the faster ones further trials."""
+
+import numpy as np
+
+from evo.space import Space
+from evo.strategy.parts.neighbourhood import Neighbourhood
+from evo.strategy.parts.niches import RUNGS, Niches
+from evo.strategy.parts.observations import Observations
+from evo.strategy.parts.relinking import Relinking
+from evo.trial import Config, Proposal
+from evo.trial.history import History
+from evo.trial.outcome import LaunchFailed, Measured, Outcome
+from evo.trial.timing import Timing
+from tests.unit.landscapes import mixed, tell
+from tests.unit.test_neighbourhood import engine
+
+RNG = np.random.default_rng(0)
+DEFAULT = {"COPY": "async", "PRODUCERS": 0, "TOGETHER": 0, "STAGES": 1, "BLOCK": 256, "UNROLL": 4}
+ENGINE = {**DEFAULT, "COPY": "tma", "PRODUCERS": 1, "STAGES": 2, "BLOCK": 64}
+
+
+def niches(space: Space) -> Niches:
+    relinking = Relinking(space)
+    return Niches(space, relinking, Neighbourhood(space, relinking))
+
+
+def seen_after(space: Space, *trials: tuple[Config, Outcome | None]) -> Observations:
+    history = History()
+    for config, outcome in trials:
+        trial = history.ask(Proposal(config=config, origin="test"))
+        if outcome is not None:
+            tell(history, trial, outcome)
+    seen = Observations(space)
+    seen.refresh(history)
+    return seen
+
+
+def measured(time_us: float) -> Measured:
+    return Measured(timing=Timing(samples_us=(time_us,)))
+
+
+def test_mechanism_without_a_trial_is_begun_near_the_best_trial() -> None:
+    space = engine()
+    suggested = niches(space).due(seen_after(space, (DEFAULT, measured(10.0))), RNG)
+    assert suggested is not None
+    configs = [space.decode(row) for row in suggested.rows]
+    assert {config["COPY"] for config in configs} == {"tma"}
+    assert all(config in space for config in configs)
+    assert any(config["UNROLL"] == DEFAULT["UNROLL"] for config in configs)
+
+
+def test_pending_trial_counts_for_its_mechanism() -> None:
+    space = engine()
+    suggested = niches(space).due(seen_after(space, (DEFAULT, measured(10.0)), (ENGINE, None)), RNG)
+    assert suggested is not None
+    assert {space.decode(row)["COPY"] for row in suggested.rows} == {"async"}, "the best in three is due for its second"
+
+
+def test_slower_mechanism_gets_no_second_trial_unless_it_leads() -> None:
+    space = engine()
+    for engine_us, leading in ((30.0, "async"), (5.0, "tma")):
+        seen = seen_after(space, (DEFAULT, measured(10.0)), (ENGINE, measured(engine_us)))
+        suggested = niches(space).due(seen, RNG)
+        assert suggested is not None
+        assert {space.decode(row)["COPY"] for row in suggested.rows} == {leading}
+
+
+def test_nothing_is_due_after_the_last_rung() -> None:
+    space = engine()
+    configs = [config for config in space.sample(np.random.default_rng(1), 60) if config["COPY"] == "async"]
+    trials = [(config, measured(10.0 + number)) for number, config in enumerate(configs[: RUNGS[-1][1]])]
+    assert niches(space).due(seen_after(space, *trials, (ENGINE, measured(50.0))), RNG) is None
+
+
+def test_failed_mechanism_is_not_tried_again_before_others() -> None:
+    space = engine()
+    failed = seen_after(space, (DEFAULT, measured(10.0)), (ENGINE, LaunchFailed(reason="no")))
+    suggested = niches(space).due(failed, RNG)
+    assert suggested is not None
+    assert {space.decode(row)["COPY"] for row in suggested.rows} == {"async"}
+
+
+def test_space_without_mechanisms_has_no_niches() -> None:
+    space = mixed()
+    assert space.mechanisms == ()
+    config = space.default()
+    assert niches(space).due(seen_after(space, (config, measured(1.0))), RNG) is None
