@@ -260,6 +260,7 @@ def _champion(search: SearchRow, attempt: AttemptRow, evidence: Evidence) -> Cha
     return ChampionRow(
         family=search.family.name,
         family_digest=search.family_digest,
+        variant=search.family.variant,
         problem=search.problem,
         problem_key=search.problem_key,
         device=search.device,

@@ -13,6 +13,7 @@ def champion_view(row: ChampionRow) -> ChampionView:
         id=row.id,
         family=row.family,
         family_digest=row.family_digest,
+        variant=row.variant,
         problem=row.problem,
         problem_key=row.problem_key,
         device_model=row.device_model,

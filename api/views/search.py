@@ -86,6 +86,7 @@ def _search_view(
         state=row.state,
         reason=row.reason,
         family=row.family.name,
+        variant=row.family.variant,
         problem=row.problem,
         problem_key=row.problem_key,
         device=row.device,

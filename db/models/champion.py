@@ -44,6 +44,7 @@ class ChampionRow(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     family: Mapped[str]
     family_digest: Mapped[str] = mapped_column(ForeignKey("families.digest"))
+    variant: Mapped[str | None]
     problem: Mapped[Mapping[str, Value]] = mapped_column(Document(dict[str, Value]))
     problem_key: Mapped[str]
     device: Mapped[Device] = mapped_column(Document(Device))

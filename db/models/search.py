@@ -59,6 +59,12 @@ class FamilyRow(Base):
     base_digest: Mapped[str | None] = mapped_column(String(64))
 
     @property
+    def variant(self) -> str | None:
+        """Name of the variant that this version is; None for a family's own implementations."""
+        name = self.document.get("variant", {}).get("name")
+        return name if isinstance(name, str) else None
+
+    @property
     def contract_digest(self) -> str:
         """Digest of the family that owns problem, cases, tolerances and baselines."""
         return self.base_digest or self.digest

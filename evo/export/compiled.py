@@ -127,6 +127,7 @@ class Compiled:
         search, candidate = self.search, self.candidate_of(config)
         return {
             "family": search.family,
+            **({} if search.variant is None else {"variant": search.variant}),
             "problem": search.problem,
             "config": config,
             "entry": self.family.implementation(search.device.kind).entry,

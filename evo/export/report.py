@@ -27,7 +27,7 @@ def evidence_markdown(champion: ChampionView, search: SearchView, build: str | N
         build: the command that compiles the exported source; None where there is no export.
     """
     parts = [
-        f"# {champion.family}: champion {champion.id}",
+        f"# {champion.subject}: champion {champion.id}",
         _identity(champion, search),
         "## Time",
         _times(champion, search),

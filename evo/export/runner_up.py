@@ -158,7 +158,7 @@ class RunnerUp(Compiled):
             for name, process, timing in self._series()
         ]
         parts = [
-            f"# {search.family}: trial {trial.number}, not promoted",
+            f"# {search.subject}: trial {trial.number}, not promoted",
             f"**{self.standing}**",
             table(("", ""), list(rows.items())),
             "## Time",

@@ -28,7 +28,7 @@ def search_report(material: Material, terms: Terms) -> Document:
         "Environment": environment_blocks(material),
         "Again": command_blocks(material),
     }
-    title = f"{material.search.family}: search {material.search.id}"
+    title = f"{material.search.subject}: search {material.search.id}"
     return Document(title, tuple(Section(name, tuple(blocks)) for name, blocks in sections.items()))
 
 

@@ -27,7 +27,7 @@ def subject_blocks(material: Material) -> Iterator[Block]:
         size = f"{space.valid_count:,} valid configs of {space.product_size:,} combinations"
     reason = f" ({search.reason})" if search.reason else ""
     rows = {
-        "family": search.family,
+        "family": search.subject,
         "problem": spaced_text(search.problem),
         "device": f"{search.place} ({search.device.kind}, {search.device.architecture})",
         "objective": search.objective.key,

@@ -115,3 +115,8 @@ def limit_words(cache: str) -> str:
 def outcome_text(kind: str) -> str:
     """Return an outcome kind as text: ``wrong_answer`` → ``wrong answer``."""
     return kind.replace("_", " ")
+
+
+def subject_text(family: str, variant: str | None) -> str:
+    """Return a family's name, with the variant in brackets if it is not the family's own implementation."""
+    return family if variant is None else f"{family} ({variant})"

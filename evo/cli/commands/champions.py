@@ -238,7 +238,7 @@ def _list(champions: "Iterable[ChampionView]", none: str) -> None:
         if verdict is not None and verdict.baseline is not None and verdict.baseline_speedup is not None:
             over = f"{factor_text(verdict.baseline_speedup.estimate)} {verdict.baseline}"
             over += "; slower than every baseline" if verdict.behind_every_baseline else ""
-        cells = (each.family, spaced_text(each.problem), each.place, time_text(each.time_us), over)
+        cells = (each.subject, spaced_text(each.problem), each.place, time_text(each.time_us), over)
         rows.add_row(str(each.id), *(Text(cell) for cell in cells), f"{each.promoted_at:%Y-%m-%d %H:%M}")
     console().print(rows if rows.row_count else none)
 

@@ -43,7 +43,7 @@ def head(view: SearchView, page: str) -> RenderableType:
     grid = facts()
     for name, value in rows.items():
         grid.add_row(name, Text(value))
-    return Group(Text.assemble(("Search ", "bold"), (f"{view.id}  {view.family}", "bold cyan")), grid, "")
+    return Group(Text.assemble(("Search ", "bold"), (f"{view.id}  {view.subject}", "bold cyan")), grid, "")
 
 
 def space_text(view: SearchView) -> str:

@@ -202,7 +202,7 @@ def champion_text(champion: ChampionView, view: SearchView) -> RenderableType:
         grid.add_row("", Text(limit_words(view.objective.cache), "dim"))
     title = Text.assemble(
         (f"Champion {champion.id}", "bold cyan"),
-        f"  {champion.family} {champion.problem_key}  ",
+        f"  {champion.subject} {champion.problem_key}  ",
         (_origin(champion), "dim"),
     )
     return Group(title, grid)

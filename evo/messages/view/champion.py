@@ -7,7 +7,7 @@ from datetime import datetime
 from evo.promotion import Verdict
 from evo.promotion.ablation import Change, Effect
 from evo.results import Ablated, ConfirmReport
-from evo.text.wording import timed_text
+from evo.text.wording import subject_text, timed_text
 from evo.trial import Config, Value
 from evo.trial.objective import Objective
 
@@ -61,6 +61,12 @@ class ChampionView:
     retired_by: str | None = None
     place: str = ""
     decisions: tuple[Decision, ...] = ()
+    variant: str | None = None
+
+    @property
+    def subject(self) -> str:
+        """The family, and the variant if it is not the family's own implementation."""
+        return subject_text(self.family, self.variant)
 
     @property
     def timed(self) -> str:

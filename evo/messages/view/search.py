@@ -16,7 +16,7 @@ from evo.promotion.statistics import Interval
 from evo.search.gain import Gain
 from evo.search.lifecycle import State
 from evo.search.search import Budget
-from evo.text.wording import factor_text
+from evo.text.wording import factor_text, subject_text
 from evo.trial import Config, Value
 from evo.trial.objective import Objective
 from evo.trial.timing import Timing
@@ -149,6 +149,7 @@ class SearchView:
         obstacle: why its work waits, as the last worker reported; None once some is done.
         retired: its former champions, newest first.
         device_uuid: the only device that receives work of it; None: any that fits.
+        variant: name of the variant that it tunes; None for the family's own implementation.
         warnings: problems of the family that do not stop the search, each with a remedy, and those of `quick_gaps`.
     """
 
@@ -198,6 +199,12 @@ class SearchView:
     unconfirmed: BestView | None = None
     warnings: tuple[str, ...] = ()
     gains: tuple[Gain, ...] = ()
+    variant: str | None = None
+
+    @property
+    def subject(self) -> str:
+        """The family, and the variant if it is not the family's own implementation."""
+        return subject_text(self.family, self.variant)
 
     @property
     def quick_gaps(self) -> tuple[str, ...]:
