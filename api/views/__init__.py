@@ -1,5 +1,6 @@
 """Builds the service's answers (`evo.messages.view`) from database rows."""
 
+from api.views.brief import brief_view
 from api.views.champion import ablation_views, champion_view
 from api.views.fleet import family_view, worker_view
 from api.views.search import search_view, search_views
@@ -10,6 +11,7 @@ from api.views.variant import variant_view, variant_views
 __all__ = [
     "Tally",
     "ablation_views",
+    "brief_view",
     "champion_view",
     "elapsed_s",
     "family_view",

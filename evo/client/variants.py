@@ -5,7 +5,7 @@ from typing import Any
 
 from evo.client.calls import Calls
 from evo.client.transport import parse
-from evo.messages.view import VariantSource, VariantView
+from evo.messages.view import BriefView, VariantSource, VariantView
 
 
 class Variants(Calls):
@@ -37,6 +37,10 @@ class Variants(Calls):
 
     def variant(self, search_id: int, number: int) -> VariantView:
         return self._get(f"/searches/{search_id}/variants/{number}", VariantView)
+
+    def variant_brief(self, search_id: int) -> BriefView:
+        """Return what the proposer of a variant needs; `evo.report.brief` writes it as Markdown."""
+        return self._get(f"/searches/{search_id}/variants/brief", BriefView)
 
     def variant_source(self, search_id: int, number: int) -> VariantSource:
         return self._get(f"/searches/{search_id}/variants/{number}/source", VariantSource)

@@ -39,6 +39,7 @@ def register(app: typer.Typer) -> None:
     group.command("list", epilog=examples("kernel-evo variant list 12", "kernel-evo variant list 12 --json"))(list_)
     group.command(epilog=examples("kernel-evo variant show 12 1"))(show)
     group.command(epilog=examples("kernel-evo variant source 12 1 --out ./better"))(source)
+    group.command(epilog=examples("kernel-evo variant brief 12", "kernel-evo variant brief 12 --json"))(brief)
     app.add_typer(group, name="variant")
 
 
@@ -140,6 +141,30 @@ def source(
     else:
         for name, text in found.files.items():
             typer.echo(f"// {name}\n{visible(text)}")
+
+
+def brief(
+    search_id: SearchId,
+    *,
+    most_tokens: Annotated[
+        int, typer.Option("--tokens", min=1000, max=1_000_000, metavar="N", help="Cut sources to about so many tokens.")
+    ] = 12_000,
+    url: Url = None,
+    token: Token = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """Print what a proposer of variants needs: the contract, the device, and what was tried with its result."""
+    from evo.cli.console.output import print_json
+    from evo.cli.service.connection import connect
+    from evo.report.brief import brief_markdown
+
+    with connect(Where(url=url, token=token, database=db)) as connection:
+        found = connection.client.variant_brief(search_id)
+    if as_json:
+        print_json(found)
+    else:
+        typer.echo(brief_markdown(found, most_tokens=most_tokens))
 
 
 def waited(connection: "Connection", view: "VariantView") -> "VariantView":

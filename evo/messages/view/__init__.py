@@ -1,5 +1,6 @@
 """State of the service as clients see it. The service serialises these classes and clients parse them."""
 
+from evo.messages.view.brief import BriefView, TriedView
 from evo.messages.view.champion import AblationView, ChampionView, Decision, RetiredView
 from evo.messages.view.fleet import FamilyView, SlotView, WorkerView
 from evo.messages.view.page import Collected, Item, Page
@@ -20,6 +21,7 @@ __all__ = [
     "AblationView",
     "AttemptView",
     "BestView",
+    "BriefView",
     "ChallengeView",
     "ChampionView",
     "Collected",
@@ -35,6 +37,7 @@ __all__ = [
     "SlotView",
     "SpaceView",
     "TrialView",
+    "TriedView",
     "VariantSource",
     "VariantView",
     "WarmStartView",

@@ -1,0 +1,97 @@
+"""The brief for proposers of variants, from the rows of a search."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from api.views.variant import variant_views
+from db.models import SearchRow
+from db.repositories.archive import Archive
+from db.repositories.champions import Champions
+from evo.device import Device, kind_of
+from evo.estimate.target import aimed_at
+from evo.family import Family
+from evo.family.signature import describe_operand, signature
+from evo.messages.view import BriefView, TriedView, VariantSource, VariantView
+from evo.search.unexplored import unexplored
+from evo.trial.outcome import Estimated, Measured
+
+SourceOf = Callable[[int], VariantSource]
+"""Source of a variant by its number."""
+
+SHOWN_FAILURES = 8
+
+
+def brief_view(session: Session, base: SearchRow, family: Family, source_of: SourceOf) -> BriefView:
+    """Return everything that the proposer of a variant of this search needs to know."""
+    device = aimed_at(base.device, base.objective)
+    implementation = family.implementation(device.kind)
+    default = base.space.default or family.space(base.problem, device, base.objective).default()
+    operands = family.candidate(default, base.problem, device, base.objective).operands
+    views = variant_views(session, base.id)
+    timed = sorted((view for view in views if view.best is not None), key=_time)
+    failed = [view for view in reversed(views) if view.best is None and view.failures]
+    tried = tuple(_tried(session, view, source_of(view.number)) for view in timed)
+    cases = [each.case for each in family.case_problems(base.problem, device.kind) if each.problem is not None]
+    sources = [text for each in tried for text in each.source.files.values()]
+    baselines = {name: each.median_us for name, each in sorted(base.timed_baselines.items())}
+    return BriefView(
+        search_id=base.id,
+        family=family.name,
+        title=family.title,
+        description=family.description,
+        kind=device.kind,
+        problem=base.problem,
+        signature=signature(implementation.entry, operands, cuda=kind_of(device.kind).sources == "cuda"),
+        entry=implementation.entry,
+        arguments=tuple(map(describe_operand, operands)),
+        cases=tuple(f"{case.name}: inputs {case.inputs}" for case in cases if not case.hidden),
+        hidden_cases=sum(case.hidden for case in cases),
+        objective=base.objective.key,
+        device=_facts(device),
+        floor_us=None if base.roofline is None else base.roofline.floor_us,
+        bound=None if base.roofline is None else base.roofline.bound,
+        baselines=baselines,
+        tried=tried,
+        failed=tuple(_tried(session, view, source_of(view.number)) for view in failed[:SHOWN_FAILURES]),
+        unexplored=unexplored(sources, cuda=kind_of(device.kind).sources == "cuda"),
+    )
+
+
+def _time(view: VariantView) -> tuple[float, int]:
+    return (0.0 if view.best is None else view.best.time_us), view.number
+
+
+def _facts(device: Device) -> Mapping[str, Any]:
+    """Return what matters of a device: no names of machines, units or software."""
+    ceilings = device.ceilings
+    facts: dict[str, Any] = {"model": device.model, "architecture": device.architecture}
+    facts |= dict(sorted(device.limits.items()))
+    if ceilings is not None:
+        facts |= {f"{dtype} operations per second": rate for dtype, rate in sorted(ceilings.flops_per_s.items())}
+        facts |= {"bytes per second": ceilings.bytes_per_s}
+    return facts
+
+
+def _tried(session: Session, view: VariantView, source: VariantSource) -> TriedView:
+    if view.best is None:
+        return TriedView(view=view, source=source, resources={}, profile={})
+    outcome = Archive(session).numbered(view.tuning_id, view.best.number).outcome
+    resources = outcome.resources if isinstance(outcome, Measured | Estimated) else {}
+    return TriedView(
+        view=view,
+        source=source,
+        config=view.best.config,
+        resources=dict(sorted(resources.items())),
+        profile=_profile(session, view),
+    )
+
+
+def _profile(session: Session, view: VariantView) -> Mapping[str, float]:
+    if not view.champion:
+        return {}
+    champion = Champions(session).incumbent(Archive(session).search(view.tuning_id))
+    profiles = {} if champion is None else champion.evidence.report.profiles
+    challenger = profiles.get("challenger")
+    return {} if challenger is None else dict(sorted(challenger.figures.items()))

@@ -1,0 +1,124 @@
+"""A brief as Markdown, cut to a number of tokens."""
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+
+from evo.messages.view import BriefView, FailureView, TriedView
+from evo.text.visible import visible
+from evo.text.wording import count_text, outcome_text, percent_text, settings_text, significant, time_text
+
+MOST_TOKENS = 12_000
+CHARACTERS_PER_TOKEN = 3
+"""A low estimate: tokenizers need between three and four characters of source code for a token."""
+
+RULES = (
+    "Compute exactly what the reference computes: outputs are compared with it in float64 on every case.",
+    "Write every element of every output. Read nothing but the inputs, write nothing but outputs and workspaces.",
+    "Inputs are new in every process and partly in every call: results may not be kept from call to call.",
+    "No threads that outlive a call, no files, no clock, no environment, no network.",
+    "Give tunables for what you are unsure of (tile sizes, unrolling, vector widths): the search tunes them.",
+    "A tunable is a macro in a plain source (`.c`, `.cu`) or a Jinja variable in a template (`.c.j2`, `.cu.j2`).",
+    "Each tunable must change the code. A constraint states which combinations are valid, and why.",
+)
+
+_CUT = "\n… cut here: {} more characters; `kernel-evo variant source {} {}` prints all of it\n"
+
+
+def brief_markdown(brief: BriefView, *, most_tokens: int = MOST_TOKENS) -> str:
+    """Return the brief within a number of tokens. Equal briefs give equal text.
+
+    The source of the fastest variant is cut last; sources of slower ones are left out first.
+    """
+    most = most_tokens * CHARACTERS_PER_TOKEN
+    head = "\n".join(_head(brief))
+    sections = [*map(_failed, brief.failed), *(_tried(brief, each) for each in brief.tried)]
+    summaries = [section for section, _ in sections]
+    room = most - len(head) - sum(len(each) + 1 for each in summaries)
+    parts = [head, *_fitting(brief, sections, max(0, room))]
+    return visible(_limited("\n".join(parts), most))
+
+
+def _fitting(brief: BriefView, sections: Sequence[tuple[str, str]], room: int) -> Iterator[str]:
+    """Yield each section, with its source while there is room: the fastest variants come first."""
+    failed = len(brief.failed)
+    order = [*sections[failed:], *sections[:failed]]
+    spent = accumulate((len(source) for _, source in order), initial=0)
+    variants = [*brief.tried, *brief.failed]
+    for place, ((summary, source), before) in enumerate(zip(order, spent, strict=False)):
+        yield summary
+        if before + len(source) <= room:
+            yield source
+        elif before < room:
+            left = max(0, room - before - len(_CUT) - 20)
+            number = variants[place].view.number
+            yield source[:left] + "\n```" + _CUT.format(len(source) - left, brief.search_id, number)
+
+
+def _limited(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 2] + "…\n"
+
+
+def _head(brief: BriefView) -> Iterator[str]:
+    yield f"# {brief.title} ({brief.family}), search {brief.search_id}\n"
+    yield f"{brief.description}\n"
+    yield f"Problem: {settings_text(brief.problem) or 'without fields'}. Objective: {brief.objective}.\n"
+    yield "## Contract\n"
+    yield f"```c\n{brief.signature};\n```\n"
+    yield from (f"- {each}" for each in brief.arguments)
+    hidden = count_text(brief.hidden_cases, "hidden case")
+    yield f"\nCases: {'; '.join(brief.cases)}; and {hidden} with other shapes.\n"
+    yield from (f"- {rule}" for rule in RULES)
+    yield "\n## Device\n"
+    yield "; ".join(f"{name} {_value(value)}" for name, value in brief.device.items())
+    if brief.floor_us is not None:
+        yield f"\nThe problem takes {time_text(brief.floor_us)} at least here, bound by {brief.bound}."
+    if brief.baselines:
+        times = ", ".join(f"{name} {time_text(time)}" for name, time in brief.baselines.items())
+        yield f"\nBaselines: {times}."
+    if brief.unexplored:
+        yield "\n## Not used by any variant that works\n"
+        yield from (f"- {each}" for each in brief.unexplored)
+    yield "\n## Variants, fastest first, then those that failed\n"
+
+
+def _tried(brief: BriefView, tried: TriedView) -> tuple[str, str]:
+    view, best = tried.view, tried.view.best
+    lines = [_title(tried)]
+    if best is not None:
+        share = "" if view.share is None else f", {percent_text(view.share)} of the limit"
+        speedup = "" if view.speedup is None else f", {view.speedup:.2f}× the fastest baseline"
+        lines.append(f"{time_text(best.time_us)}{share}{speedup}, with {settings_text(best.config)}.")
+    for name, figures in (("Resources", tried.resources), ("Profile", tried.profile)):
+        if figures:
+            lines.append(f"{name}: {', '.join(f'{key} {significant(value)}' for key, value in figures.items())}.")
+    lines += [_failure(each) for each in view.failures[:3]]
+    return "\n".join(lines), _source(tried)
+
+
+def _failed(tried: TriedView) -> tuple[str, str]:
+    return "\n".join([_title(tried), *map(_failure, tried.view.failures[:3])]), _source(tried)
+
+
+def _title(tried: TriedView) -> str:
+    view = tried.view
+    author = f", by {view.author}" if view.author else ""
+    parents = f", from {', '.join(map(str, view.parents))}" if view.parents else ""
+    idea = f"\n{view.idea}" if view.idea else ""
+    return f"### Variant {view.number}: {view.name}{author}{parents}{idea}"
+
+
+def _failure(failure: FailureView) -> str:
+    text = failure.detail if "\n" not in failure.detail else f"\n```\n{failure.detail}\n```"
+    return f"{count_text(failure.count, 'trial')} {outcome_text(failure.outcome)}: {text}"
+
+
+def _source(tried: TriedView) -> str:
+    tunables = tried.source.table.get("tunables", {})
+    values = {name: each["values"] if isinstance(each, dict) else each for name, each in tunables.items()}
+    texts = "\n".join(f"// {name}\n{text}" for name, text in tried.source.files.items())
+    listed = "; ".join(f"{name} {values[name]}" for name in values)
+    return f"Tunables: {listed}\n```c\n{texts}\n```\n"
+
+
+def _value(value: object) -> str:
+    return significant(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)

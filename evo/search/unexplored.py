@@ -1,0 +1,32 @@
+"""Mechanisms of a device that no source of a search uses yet."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+CUDA: Mapping[str, str] = {
+    "vector loads of 8 or 16 bytes": r"\b(?:float4|float2|int4|uint4|int2|uint2|half2|__nv_bfloat162)\b|\.v[24]\b",
+    "shared memory": r"__shared__",
+    "exchange between the lanes of a warp": r"__shfl|__reduce_\w+_sync",
+    "asynchronous copies to shared memory (cp.async)": r"cp\.async|__pipeline_memcpy_async|memcpy_async",
+    "bulk copies by the tensor memory accelerator": r"cp\.async\.bulk|tensor_map|tma",
+    "tensor cores (mma, wmma)": r"\bmma\b|mma\.sync|wmma::",
+    "warpgroup tensor cores (wgmma)": r"wgmma",
+    "clusters with distributed shared memory": r"cluster",
+    "persistent blocks that take several work items": r"gridDim\.x|persistent",
+    "loads that bypass or hint the caches": r"__ldg|__ldcs|ld\.global\.nc|L2::|evict_",
+}
+C: Mapping[str, str] = {
+    "explicit vectors (vector_size, intrinsics)": r"vector_size|_mm\d*_|float32x4|immintrin",
+    "several accumulators or unrolled loops": r"#pragma\s+(?:GCC\s+)?unroll|UNROLL|unroll",
+    "tiles that fit a cache": r"TILE|BLOCK|tile|block",
+    "software prefetch": r"__builtin_prefetch|_mm_prefetch",
+    "stores past the cache": r"stream|nontemporal|_mm\w*_stream",
+    "several threads": r"pthread|THREADS|omp",
+    "fused multiply and add": r"\bfma\w*\(|_fmadd_",
+}
+
+
+def unexplored(sources: Sequence[str], *, cuda: bool) -> tuple[str, ...]:
+    """Return the mechanisms that none of the sources uses, by their text."""
+    text = "\n".join(sources)
+    return tuple(name for name, pattern in (CUDA if cuda else C).items() if not re.search(pattern, text))

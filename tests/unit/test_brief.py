@@ -1,0 +1,130 @@
+"""Briefs for proposers of variants, as Markdown."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from evo.family.argument import Operand
+from evo.family.signature import describe_operand, signature
+from evo.family.tolerance import Tolerance
+from evo.messages.view import BestView, BriefView, FailureView, TriedView, VariantSource, VariantView
+from evo.report.brief import CHARACTERS_PER_TOKEN, MOST_TOKENS, brief_markdown
+from evo.search.unexplored import unexplored
+from evo.trial.explain import error_lines, failure_text
+from evo.trial.outcome import CompileFailed, Measured
+from evo.trial.timing import Timing
+
+X = Operand(name="x", role="input", dtype="float16", shape=(8, 4))
+Y = Operand(name="y", role="output", dtype="float32", shape=(8,), tolerance=Tolerance(rel_l2=1e-5, max_abs=0.5))
+N = Operand(name="n", role="scalar", dtype="int32", value=3)
+
+
+def tried(number: int, *, time_us: float | None, text: str = "int x;") -> TriedView:
+    config = {"WIDTH": number}
+    failure = FailureView(outcome="compile_failed", count=2, trial=0, config=config, detail="error: no\nline")
+    view = VariantView(
+        search_id=1,
+        number=number,
+        name=f"v{number}",
+        author="ana",
+        idea="wider",
+        parents=(0,),
+        tuning_id=number + 1,
+        family_digest="ab" * 32,
+        state="finished",
+        reason="trials",
+        asked=8,
+        finished=8,
+        counts={},
+        submitted_at=datetime(2026, 1, 1, tzinfo=UTC),
+        best=None if time_us is None else BestView(number=0, config=config, time_us=time_us),
+        failures=() if time_us is not None else (failure,),
+    )
+    source = VariantSource(number=number, kind="cpu", table={"tunables": {"WIDTH": [1, 2]}}, files={"k.c": text})
+    return TriedView(view=view, source=source, config=config, resources={}, profile={})
+
+
+BRIEF = BriefView(
+    search_id=1,
+    family="toy",
+    title="A toy",
+    description="y = x",
+    kind="cpu",
+    problem={"N": 8},
+    signature="void toy(const float *x, float *y)",
+    entry="toy",
+    arguments=("input x: float32 (8)",),
+    cases=("nominal: inputs normal",),
+    hidden_cases=2,
+    objective="hot",
+    device={"model": "Toy CPU", "cores": 2.0},
+    floor_us=1.0,
+    bound="memory",
+    baselines={"numpy": 9.0},
+    tried=(tried(1, time_us=2.0), tried(0, time_us=3.0)),
+    failed=(tried(2, time_us=None),),
+    unexplored=("software prefetch",),
+)
+
+
+def test_brief_has_contract_results_and_failures() -> None:
+    text = brief_markdown(BRIEF)
+    for part in (BRIEF.signature, "2 hidden cases", "Toy CPU", "numpy 9 µs", "software prefetch", "error: no", "wider"):
+        assert part in text
+    assert text.index("Variant 1") < text.index("Variant 0") < text.index("Variant 2")
+    assert "2026" not in text
+
+
+def test_equal_briefs_give_equal_text() -> None:
+    assert brief_markdown(BRIEF) == brief_markdown(replace(BRIEF))
+
+
+@pytest.mark.parametrize("most_tokens", [1000, 3000, MOST_TOKENS])
+def test_brief_fits_its_tokens_whatever_was_tried(most_tokens: int) -> None:
+    long = "float f(float x) { return x; }\n" * 3000
+    many = tuple(tried(number, time_us=float(number + 1), text=long) for number in range(20))
+    brief = replace(BRIEF, tried=many, failed=tuple(tried(30 + place, time_us=None, text=long) for place in range(8)))
+    text = brief_markdown(brief, most_tokens=most_tokens)
+    assert len(text) <= most_tokens * CHARACTERS_PER_TOKEN
+    assert "Variant 0" in text
+
+
+def test_source_of_the_fastest_variant_is_kept_longest() -> None:
+    long = "int y;\n" * 4000
+    brief = replace(BRIEF, tried=(tried(1, time_us=2.0), tried(0, time_us=3.0, text=long)), failed=())
+    text = brief_markdown(brief, most_tokens=2000)
+    assert "int x;" in text
+    assert "kernel-evo variant source 1 0" in text
+
+
+def test_control_characters_of_sources_are_shown_escaped() -> None:
+    brief = replace(BRIEF, tried=(tried(1, time_us=2.0, text="\x1b[2J"),))
+    assert "\x1b" not in brief_markdown(brief)
+
+
+def test_signature_names_types_of_the_language() -> None:
+    assert signature("toy", (N, X, Y), cuda=False) == "void toy(int32_t n, const uint16_t *x, float *y)"
+    assert signature("toy", (X,), cuda=True) == 'extern "C" __global__ void toy(const __half *x)'
+
+
+def test_operand_is_described_with_its_tolerance() -> None:
+    assert describe_operand(Y) == "output y: float32 (8); rel_l2 at most 0.00001; max_abs at most 0.5"
+
+
+def test_mechanisms_that_a_source_uses_are_not_listed() -> None:
+    names = unexplored(["__shared__ float4 tile[8];"], cuda=True)
+    assert "shared memory" not in names
+    assert "tensor cores (mma, wmma)" in names
+
+
+def test_compiler_output_is_cut_to_errors_without_folders() -> None:
+    log = "\n".join(
+        [*(f"/opt/x/y.h:{n}: note: {n}" for n in range(50)), "/srv/a/k.c:3: error: bad", "  code", "  ^", "end"]
+    )
+    assert failure_text(CompileFailed(log=log)) == "k.c:3: error: bad\n  code\n  ^"
+    assert error_lines("nothing known") == "nothing known"
+
+
+def test_success_is_no_failure() -> None:
+    assert failure_text(Measured(timing=Timing(samples_us=(1.0, 1.0)))) is None
