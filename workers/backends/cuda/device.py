@@ -20,6 +20,7 @@ from workers.backends.cuda import nvml
 from workers.backends.cuda.buffers import DeviceBuffers, GuardedBuffer
 from workers.backends.cuda.copy_bandwidth import with_measured_copies
 from workers.backends.cuda.graph import SHORT_CALLS, GraphTimer, RestoredTimer
+from workers.backends.cuda.kept_survey import kept_survey
 from workers.backends.cuda.launch import BoundCall, cuda_errors, driver_installed, static_shared_bytes
 from workers.backends.cuda.nvrtc import NoNvrtcError, NvrtcCompiler
 from workers.backends.cuda.profiler import NcuProfiler
@@ -216,10 +217,20 @@ class CudaDriver:
     limits_address_space = False
 
     def discover(self, folder: Path) -> list[Device]:
+        try:
+            compiler = self.compiler().version
+        except NoNvrtcError:
+            found, _ = self._surveyed()
+        else:
+            found = kept_survey(folder, compiler, self._surveyed)
+        return with_measured_copies(found, folder)
+
+    def _surveyed(self) -> tuple[list[Device], bool]:
+        """Return the usable GPUs, and whether these are all there are."""
         found, obstacle = self.look()
         if obstacle and find_spec("cupy"):
             log().info("cuda.unusable", reason=obstacle)
-        return with_measured_copies(found, folder)
+        return found, obstacle is None
 
     def look(self) -> tuple[list[Device], str | None]:
         """Return the usable GPUs, and the reason why others, or all, cannot be used, if any."""

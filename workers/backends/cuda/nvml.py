@@ -36,6 +36,25 @@ def facts(uuid: str) -> Mapping[str, str]:
     return {name: str(value) for name, value in found.items() if value is not None}
 
 
+def installed() -> str | None:
+    """Return the driver's version and the UUIDs of all GPUs as one text; None if NVML does not answer.
+
+    It changes when a GPU or the driver is exchanged.
+    """
+    nvml = _library()
+    driver, count = (None, None) if nvml is None else (_try(nvml.nvmlSystemGetDriverVersion), _count(nvml))
+    if driver is None or not count:
+        return None
+    handles = [_try(nvml.nvmlDeviceGetHandleByIndex, index) for index in range(count)]
+    uuids = [None if handle is None else _try(nvml.nvmlDeviceGetUUID, handle) for handle in handles]
+    return None if None in uuids else " ".join(map(_text, [driver, *uuids]))
+
+
+def _count(nvml: Any) -> int | None:
+    count: int | None = _try(nvml.nvmlDeviceGetCount)
+    return count
+
+
 def strangers(uuid: str) -> tuple[str, ...]:
     """Return other programs that compute on this GPU, e.g. ``process 123 (python)``: they disturb timing."""
     nvml, handle = _handle(uuid)

@@ -1,0 +1,44 @@
+"""Survey of the GPUs, kept while driver and GPUs stay the same: a new one takes seconds."""
+
+import os
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from evo.device import Device
+from workers.backends.cuda import nvml
+from workers.build.cache import Cache, cache_key
+
+_DEVICES = TypeAdapter(list[Device])
+_VISIBLE = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
+_PACKAGES = ("kernel-evo", "cupy-cuda12x", "cupy-cuda13x", "cupy")
+
+
+def kept_survey(folder: Path, compiler: str, survey: Callable[[], tuple[list[Device], bool]]) -> list[Device]:
+    """Return the GPUs as last surveyed under the same driver, GPUs and software; else survey them.
+
+    Args:
+        folder: the worker's cache.
+        compiler: version of the compiler, which devices state.
+        survey: returns the usable GPUs, and whether all can be used; only then the result is kept.
+    """
+    installed = nvml.installed()
+    if installed is None:
+        return survey()[0]
+    visible = [os.environ.get(name, "") for name in _VISIBLE]
+    cache, key = Cache(folder), cache_key("gpus", installed, compiler, *map(_version, _PACKAGES), *visible)
+    if (kept := cache.get(key)) is not None:
+        return _DEVICES.validate_json(kept)
+    found, complete = survey()
+    if found and complete:
+        cache.put(key, _DEVICES.dump_json(found))
+    return found
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
