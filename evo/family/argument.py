@@ -80,6 +80,7 @@ class Argument:
         alignment: alignment that callers guarantee beyond the dtype's own, in bytes, a power of two; 1: none.
         initial: value of every element before a call, for an output or workspace; None: no particular one.
         verified: as in `Operand`.
+        when: condition over problem fields under which the kernel has this parameter; None: always.
     """
 
     name: str
@@ -91,6 +92,11 @@ class Argument:
     alignment: int = 1
     initial: Initial | None = None
     verified: bool = False
+    when: Expression | None = None
+
+    def present(self, scope: Mapping[str, Value]) -> bool:
+        """True if the kernel has this parameter for a problem."""
+        return self.when is None or bool(self.when.truth(scope))
 
     @property
     def local(self) -> bool:
@@ -173,10 +179,13 @@ def _read_argument(table: Table, fields: Sequence[Field]) -> Argument:
         alignment=1 if scalar else _read_alignment(table),
         initial=_read_initial(table, role),
         verified=verified,
+        when=table.expression("when") if "when" in table else None,
     )
     table.done()
     if not scalar and not argument.shape:
         raise InvalidInput(table.field("shape"), 'is missing: give its extents, e.g. ["B", "N"]')
+    if argument.when is not None:
+        argument.when.check_names(names, "problem fields")
     if not argument.local:
         for expression in argument.expressions:
             expression.check_names(names, "problem fields")

@@ -24,7 +24,8 @@ def describe_argument(argument: Argument) -> dict[str, Any]:
     initial = argument.initial
     init = {} if initial is None else {"init": {"value": initial.value.text, "timed": initial.timed}}
     verified = {"verified": True} if argument.verified else {}
-    return described | value | init | verified | (tolerance if argument.tolerance else {})
+    when = {"when": argument.when.text} if argument.when else {}
+    return described | value | init | verified | when | (tolerance if argument.tolerance else {})
 
 
 def describe_implementation(implementation: Implementation) -> dict[str, Any]:

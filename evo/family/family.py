@@ -239,7 +239,9 @@ class Family:
 
     def operands(self, problem: Problem) -> tuple[Operand, ...]:
         """Return inputs and outputs: the arguments that depend on the problem alone."""
-        return tuple(argument.resolve(problem) for argument in self.arguments if not argument.local)
+        return tuple(
+            argument.resolve(problem) for argument in self.arguments if not argument.local and argument.present(problem)
+        )
 
     def work(self, problem: Problem) -> Work | None:
         """Return the least work the problem needs; None when the family does not state it (no ``[work]``)."""

@@ -100,7 +100,7 @@ class Implementation:
 
     def operands(self, scope: Mapping[str, Value]) -> tuple[Operand, ...]:
         """Return the call's arguments, resolved in `scope`."""
-        return tuple(argument.resolve(scope) for argument in self.arguments)
+        return tuple(argument.resolve(scope) for argument in self.arguments if argument.present(scope))
 
     def launch(self, scope: Mapping[str, Value]) -> Launch | None:
         """Return the launch of the kernel; None for a plain function call."""

@@ -11,6 +11,14 @@ Arrays: TypeAlias = Mapping[str, NDArray[np.generic]]
 Function: TypeAlias = Callable[..., object]
 
 
+def tensor_of(array: NDArray[np.generic], dtype: str) -> Any:
+    """Return a tensor in the array's memory; codes of ``bfloat16`` become numbers of that dtype."""
+    import torch
+
+    tensor = torch.from_numpy(array)
+    return tensor.view(torch.bfloat16) if dtype == "bfloat16" else tensor
+
+
 def torch_baselines(
     function: Function, names: Sequence[str], *, dtype: str
 ) -> dict[str, Callable[[Arrays], Callable[[], object]]]:

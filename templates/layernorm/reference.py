@@ -1,14 +1,15 @@
-"""LayerNorm with a residual: reference, attainable accuracy, baselines. Runs only in a disposable child process."""
+"""LayerNorm, with or without a residual: reference, attainable accuracy, baselines. For a disposable child process."""
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from evo.reference.encoding import decoded, encoded
 from evo.reference.rows import by_rows, normal_rows, raise_columns
-from evo.reference.torch_baselines import torch_baselines
+from evo.reference.torch_baselines import tensor_of, torch_baselines
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]
@@ -24,7 +25,7 @@ MEAN_AND_DEVIATION = {
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw x and residual, (rows, cols), weights around 1 and biases around 0, (cols,).
+    """Draw x and, if the problem has one, residual, (rows, cols), weights around 1 and biases around 0, (cols,).
 
     Args:
         distribution: ``normal``: N(0, 1). ``offset``: a mean that must cancel. ``peaked``: a few columns hold most
@@ -32,19 +33,20 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
     """
     mean, deviation = MEAN_AND_DEVIATION[distribution]
     shape, dtype = (problem["rows"], problem["cols"]), problem["dtype"]
-    x, residual = (normal_rows(rng, shape, mean, deviation) for _ in range(2))
+    drawn = {name: normal_rows(rng, shape, mean, deviation) for name in _names(problem)[:-2]}
     if distribution == "peaked":
-        raise_columns(rng, x, max(300.0, problem["cols"] ** 0.5))
-    weight, bias = rng.normal(1.0, 0.25, problem["cols"]), rng.normal(0.0, 0.25, problem["cols"])
-    drawn = {"x": x, "residual": residual, "weight": weight, "bias": bias}
+        raise_columns(rng, drawn["x"], max(300.0, problem["cols"] ** 0.5))
+    drawn["weight"], drawn["bias"] = rng.normal(1.0, 0.25, problem["cols"]), rng.normal(0.0, 0.25, problem["cols"])
     return {name: encoded(values, dtype) for name, values in drawn.items()}
 
 
 @by_rows
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return both results in float64. The normalised value is the stored, rounded sum."""
+    """Return the results in float64. With a residual, the stored, rounded sum is normalised."""
     dtype = problem["dtype"]
     wide = {name: decoded(values, dtype).astype(np.float64) for name, values in inputs.items()}
+    if not problem["residual"]:
+        return {"out": _layernorm(wide["x"], wide["weight"], wide["bias"])}
     exact = wide["x"] + wide["residual"]
     stored = decoded(encoded(exact, dtype), dtype).astype(np.float64)
     return {"sum": exact, "out": _layernorm(stored, wide["weight"], wide["bias"])}
@@ -58,9 +60,9 @@ def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
     def rounded(values: Array) -> Array:
         return decoded(encoded(values, dtype), dtype)
 
-    x, residual, weight, bias = (decoded(inputs[name], dtype) for name in ("x", "residual", "weight", "bias"))
-    total = rounded(x + residual)
-    return {"sum": total, "out": rounded(rounded(rounded(_scaled(total)) * weight) + bias)}
+    x, weight, bias = (decoded(inputs[name], dtype) for name in ("x", "weight", "bias"))
+    sums = {"sum": rounded(x + decoded(inputs["residual"], dtype))} if problem["residual"] else {}
+    return {**sums, "out": rounded(rounded(rounded(_scaled(sums.get("sum", x))) * weight) + bias)}
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
@@ -74,11 +76,12 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
         return lambda: yardstick(problem, inputs)
 
     def with_numpy_in_place(inputs: Arrays) -> Callable[[], object]:
-        x, residual, weight, bias = (inputs[name] for name in ("x", "residual", "weight", "bias"))
-        total, out = np.empty_like(x), np.empty_like(x)
+        x, weight, bias = (inputs[name] for name in ("x", "weight", "bias"))
+        total, out = np.empty_like(x) if problem["residual"] else x, np.empty_like(x)
 
         def call() -> object:
-            np.add(x, residual, out=total)
+            if problem["residual"]:
+                np.add(x, inputs["residual"], out=total)
             np.subtract(total, total.mean(axis=-1, keepdims=True), out=out)
             variance = np.einsum("rc,rc->r", out, out)[:, None] / x.shape[1]
             np.multiply(out, 1 / np.sqrt(variance + np.float32(EPSILON)), out=out)
@@ -91,14 +94,11 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
         import torch
 
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-        x, residual, weight, bias = (torch.from_numpy(inputs[name]) for name in ("x", "residual", "weight", "bias"))
+        tensors = [tensor_of(inputs[name], problem["dtype"]) for name in _names(problem)]
+        return partial(_function(problem), *tensors)
 
-        def call() -> object:
-            total = x + residual
-            return {"sum": total, "out": torch.nn.functional.layer_norm(total, weight.shape, weight, bias, EPSILON)}
-
-        return call
-
+    if problem["dtype"] == "bfloat16":
+        return {"numpy": with_numpy, "torch": with_torch}
     return {"numpy": with_numpy, "numpy-in-place": with_numpy_in_place, "torch": with_torch}
 
 
@@ -108,26 +108,38 @@ def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], C
     def naive(inputs: Arrays) -> Callable[[], object]:
         import cupy
 
-        x, residual, weight, bias = (cupy.asarray(inputs[name]) for name in ("x", "residual", "weight", "bias"))
+        arrays = {name: cupy.asarray(inputs[name]) for name in _names(problem)}
 
         def call() -> object:
-            total = x + residual
+            total = arrays["x"] + arrays["residual"] if problem["residual"] else arrays["x"]
             wide = total.astype(cupy.float32)
             wide = wide - wide.mean(axis=-1, keepdims=True)
             factor = 1 / cupy.sqrt((wide * wide).mean(axis=-1, keepdims=True) + EPSILON)
-            return total, (wide * factor).astype(x.dtype) * weight + bias
+            return total, (wide * factor).astype(total.dtype) * arrays["weight"] + arrays["bias"]
 
         return call
 
-    offered = torch_baselines(_normalised, ("x", "residual", "weight", "bias"), dtype=problem["dtype"])
+    offered = torch_baselines(_function(problem), _names(problem), dtype=problem["dtype"])
     return offered if problem["dtype"] == "bfloat16" else {**offered, "naive": naive}
 
 
-def _normalised(x: Any, residual: Any, weight: Any, bias: Any) -> object:
+def _names(problem: Mapping[str, Any]) -> tuple[str, ...]:
+    return ("x", "residual", "weight", "bias") if problem["residual"] else ("x", "weight", "bias")
+
+
+def _function(problem: Mapping[str, Any]) -> Callable[..., object]:
+    return _added if problem["residual"] else _normalised
+
+
+def _normalised(x: Any, weight: Any, bias: Any) -> object:
     import torch
 
+    return torch.nn.functional.layer_norm(x, weight.shape, weight, bias, EPSILON)
+
+
+def _added(x: Any, residual: Any, weight: Any, bias: Any) -> object:
     total = x + residual
-    return total, torch.nn.functional.layer_norm(total, weight.shape, weight, bias, EPSILON)
+    return total, _normalised(total, weight, bias)
 
 
 def _layernorm(total: Array, weight: Array, bias: Array) -> Array:

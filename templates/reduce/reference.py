@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from evo.reference.encoding import decoded, encoded, largest
 from evo.reference.rows import a_column_each, normal_rows, raise_columns
-from evo.reference.torch_baselines import torch_baselines
+from evo.reference.torch_baselines import tensor_of, torch_baselines
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]
@@ -90,9 +91,11 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
         import torch
 
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-        x = torch.from_numpy(inputs["x"])
+        x = tensor_of(inputs["x"], problem["dtype"])
         return (lambda: x.amax(dim=-1)) if problem["op"] == "max" else (lambda: x.sum(dim=-1))
 
+    if problem["dtype"] == "bfloat16":
+        return {"numpy": lambda inputs: partial(yardstick, problem, inputs), "torch": with_torch}
     return {"numpy": with_numpy, "numpy-in-place": with_numpy_in_place, "torch": with_torch}
 
 

@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from evo.reference.encoding import decoded, encoded
 from evo.reference.rows import by_rows, normal_rows, raise_columns
-from evo.reference.torch_baselines import torch_baselines
+from evo.reference.torch_baselines import tensor_of, torch_baselines
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]
@@ -24,36 +25,50 @@ MEAN_AND_DEVIATION = {
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw x, (rows, cols), and weights around 1, (cols,).
+    """Draw x and, if the problem has one, residual, (rows, cols), and weights around 1, (cols,).
 
     Args:
         distribution: ``normal``: N(0, 1). ``offset``: a mean that shall stay. ``peaked``: a few columns hold most of
             the row's sum. ``large``: squares overflow float16 by far. ``small``: EPSILON counts.
     """
     mean, deviation = MEAN_AND_DEVIATION[distribution]
-    x = normal_rows(rng, (problem["rows"], problem["cols"]), mean, deviation)
+    shape = (problem["rows"], problem["cols"])
+    drawn = {"x": normal_rows(rng, shape, mean, deviation)}
     if distribution == "peaked":
-        raise_columns(rng, x, max(300.0, problem["cols"] ** 0.5))
-    weight = rng.normal(1.0, 0.25, problem["cols"])
-    return {name: encoded(values, problem["dtype"]) for name, values in {"x": x, "weight": weight}.items()}
+        raise_columns(rng, drawn["x"], max(300.0, problem["cols"] ** 0.5))
+    if problem["residual"]:
+        drawn["residual"] = normal_rows(rng, shape, mean, deviation)
+    drawn["weight"] = rng.normal(1.0, 0.25, problem["cols"])
+    return {name: encoded(values, problem["dtype"]) for name, values in drawn.items()}
 
 
 @by_rows
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return the result in float64, from the same inputs."""
-    x, weight = (decoded(inputs[name], problem["dtype"]).astype(np.float64) for name in ("x", "weight"))
-    x /= np.sqrt(np.mean(np.square(x), axis=-1, keepdims=True) + EPSILON)
+    """Return the results in float64, from the same inputs. With a residual, the stored, rounded sum is normalised."""
+    dtype = problem["dtype"]
+    x, weight = (decoded(inputs[name], dtype).astype(np.float64) for name in ("x", "weight"))
+    sums = {}
+    if problem["residual"]:
+        sums["sum"] = x + decoded(inputs["residual"], dtype)
+        x = decoded(encoded(sums["sum"], dtype), dtype).astype(np.float64)
+    x = x / np.sqrt(np.mean(np.square(x), axis=-1, keepdims=True) + EPSILON)
     x *= weight
-    return {"out": x}
+    return {**sums, "out": x}
 
 
 @by_rows
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
     """Compute sums in float32; scale and weight elements in their own precision."""
     dtype = problem["dtype"]
+
+    def rounded(values: Array) -> Array:
+        return decoded(encoded(values, dtype), dtype)
+
     x, weight = (decoded(inputs[name], dtype) for name in ("x", "weight"))
-    scaled = decoded(encoded(_scaled(x), dtype), dtype)
-    return {"out": decoded(encoded(scaled * weight, dtype), dtype)}
+    sums = {}
+    if problem["residual"]:
+        x = sums["sum"] = rounded(x + decoded(inputs["residual"], dtype))
+    return {**sums, "out": rounded(rounded(_scaled(x)) * weight)}
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
@@ -64,14 +79,17 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
     """
 
     def with_numpy(inputs: Arrays) -> Callable[[], object]:
-        return lambda: _rmsnorm(inputs["x"], inputs["weight"])
+        return partial(yardstick, problem, inputs)
 
     def with_numpy_in_place(inputs: Arrays) -> Callable[[], object]:
         x, weight, out = inputs["x"], inputs["weight"], np.empty_like(inputs["x"])
+        total_x = np.empty_like(x) if problem["residual"] else x
 
         def call() -> object:
-            total = np.einsum("rc,rc->r", x, x)[:, None]
-            np.multiply(x, 1 / np.sqrt(total / x.shape[1] + np.float32(EPSILON)), out=out)
+            if problem["residual"]:
+                np.add(x, inputs["residual"], out=total_x)
+            total = np.einsum("rc,rc->r", total_x, total_x)[:, None]
+            np.multiply(total_x, 1 / np.sqrt(total / x.shape[1] + np.float32(EPSILON)), out=out)
             return np.multiply(out, weight, out=out)
 
         return call
@@ -80,9 +98,11 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
         import torch
 
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-        x, weight = (torch.from_numpy(inputs[name]) for name in ("x", "weight"))
-        return lambda: torch.nn.functional.rms_norm(x, weight.shape, weight, EPSILON)
+        tensors = [tensor_of(inputs[name], problem["dtype"]) for name in _names(problem)]
+        return partial(_function(problem), *tensors)
 
+    if problem["dtype"] == "bfloat16":
+        return {"numpy": with_numpy, "torch": with_torch}
     return {"numpy": with_numpy, "numpy-in-place": with_numpy_in_place, "torch": with_torch}
 
 
@@ -92,17 +112,26 @@ def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], C
     def naive(inputs: Arrays) -> Callable[[], object]:
         import cupy
 
-        x, weight = (cupy.asarray(inputs[name]) for name in ("x", "weight"))
+        arrays = {name: cupy.asarray(inputs[name]) for name in _names(problem)}
 
         def call() -> object:
+            x = arrays["x"] + arrays["residual"] if problem["residual"] else arrays["x"]
             wide = x.astype(cupy.float32)
             factor = 1 / cupy.sqrt((wide * wide).mean(axis=-1, keepdims=True) + EPSILON)
-            return (wide * factor).astype(x.dtype) * weight
+            return x, (wide * factor).astype(x.dtype) * arrays["weight"]
 
         return call
 
-    offered = torch_baselines(_normalised, ("x", "weight"), dtype=problem["dtype"])
+    offered = torch_baselines(_function(problem), _names(problem), dtype=problem["dtype"])
     return offered if problem["dtype"] == "bfloat16" else {**offered, "naive": naive}
+
+
+def _names(problem: Mapping[str, Any]) -> tuple[str, ...]:
+    return ("x", "residual", "weight") if problem["residual"] else ("x", "weight")
+
+
+def _function(problem: Mapping[str, Any]) -> Callable[..., object]:
+    return _added if problem["residual"] else _normalised
 
 
 def _normalised(x: Any, weight: Any) -> object:
@@ -111,9 +140,9 @@ def _normalised(x: Any, weight: Any) -> object:
     return torch.nn.functional.rms_norm(x, weight.shape, weight, EPSILON)
 
 
-def _rmsnorm(x: Array, weight: Array) -> Array:
-    result: Array = _scaled(x).astype(x.dtype) * weight
-    return result
+def _added(x: Any, residual: Any, weight: Any) -> object:
+    total = x + residual
+    return total, _normalised(total, weight)
 
 
 def _scaled(x: Array) -> Array:

@@ -146,7 +146,11 @@ ODD_ROWS = (
     ("rmsnorm", "rows=5,cols=1037,dtype=bfloat16", {**ROWS, "VECTOR": 8, "THREADS_PER_ROW": 32, "KEEP": "reload"}),
     ("rmsnorm", "rows=7,cols=1037", {**ROWS, "AHEAD": True, "ROWS_PER_BLOCK": 1, "CLUSTER": 2}),
     ("layernorm", "rows=7,cols=1037", {**ROWS, "VECTOR": 8, "ROWS_PER_BLOCK": 1, "CLUSTER": 2, "KEEP": "shared"}),
+    ("rmsnorm", "rows=7,cols=1037,residual=true", {**ROWS, "AHEAD": True, "ROWS_PER_BLOCK": 1}),
+    ("rmsnorm", "rows=5,cols=136,residual=true,dtype=bfloat16", {**ROWS, "THREADS_PER_ROW": 32, "KEEP": "reload"}),
     ("layernorm", "rows=37,cols=91,dtype=bfloat16", {**ROWS, "VECTOR": 8, "THREADS_PER_ROW": 16}),
+    ("layernorm", "rows=7,cols=1037,residual=false", {**ROWS, "AHEAD": True, "ROWS_PER_BLOCK": 1}),
+    ("layernorm", "rows=5,cols=1037,residual=false", {**ROWS, "VECTOR": 8, "KEEP": "reload"}),
     ("reduce", "rows=5,cols=1037,dtype=bfloat16", {**ROWS, "VECTOR": 8, "UNROLL": 2}),
     ("transpose", "rows=328,cols=492,dtype=bfloat16", {**TILES, "COPY": "async"}),
 )

@@ -46,6 +46,8 @@ PROBLEMS = (
     ("softmax", "rows=37,cols=1000,dtype=float32", ("sm_89",)),
     ("rmsnorm", "rows=4096,cols=4096", ("sm_80", "sm_89", "sm_90")),
     ("layernorm", "rows=4096,cols=4096", ("sm_80", "sm_89", "sm_90")),
+    ("rmsnorm", "rows=4096,cols=4096,residual=true,dtype=bfloat16", ("sm_80", "sm_90")),
+    ("layernorm", "rows=6304,cols=1024,residual=false", ("sm_89", "sm_90")),
     ("transpose", "rows=4096,cols=4096", ("sm_80", "sm_89", "sm_90")),
     ("reduce", "rows=1024,cols=65536", ("sm_80", "sm_89", "sm_90")),
     ("gemm", "M=64,N=4096,K=14336,b_layout=nk,epilogue=bias_gelu", ("sm_80", "sm_89", "sm_90")),

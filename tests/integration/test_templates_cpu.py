@@ -63,6 +63,10 @@ SAMPLED = (
     ("layernorm", "rows=64,cols=2"),
     ("layernorm", "rows=64,cols=3"),
     ("layernorm", "rows=20,cols=776"),
+    ("softmax", "rows=7,cols=77,dtype=bfloat16"),
+    ("rmsnorm", "rows=7,cols=77,residual=true,dtype=bfloat16"),
+    ("layernorm", "rows=7,cols=77,residual=false,dtype=bfloat16"),
+    ("reduce", "rows=3,cols=77,dtype=bfloat16"),
     ("transpose", "rows=80,cols=200"),
     ("reduce", "rows=3,cols=4096"),
     ("gemm", "M=50,N=90,K=200,epilogue=bias_relu"),
@@ -120,7 +124,8 @@ def kernel(name: str, problem: Problem, config: Config, folder: Path, *, instead
     source = render(instead or package(name), "cpu", config, problem, candidate.derived)
     function = library(source, folder, family.implementation("cpu").entry)
     arguments = [
-        Argument(name=each.name, role=each.role, dtype=each.dtype, shape=each.shape) for each in candidate.operands
+        Argument(name=each.name, role=each.role, dtype=each.dtype, shape=each.shape, value=each.value)
+        for each in candidate.operands
     ]
 
     def call(inputs: dict[str, Array]) -> dict[str, Array]:

@@ -62,10 +62,15 @@ class HostKernel:
             AssertionError: a thread did something a GPU does not allow, or damaged foreign memory.
         """
         arguments = [
-            Argument(name=each.name, role=each.role, dtype=each.dtype, shape=each.shape) for each in self.operands
+            Argument(name=each.name, role=each.role, dtype=each.dtype, shape=each.shape, value=each.value)
+            for each in self.operands
         ]
         buffers = HostBuffers(arguments, dict(inputs))
-        addresses = [each.value for each in buffers.call_arguments]
+        passed = buffers.call_arguments
+        addresses = [
+            ctypes.addressof(value) if argument.role == "scalar" else value.value
+            for argument, value in zip(arguments, passed, strict=True)
+        ]
         places = {argument.name: address for argument, address in zip(arguments, addresses, strict=True)}
         maps = [described(each, places[each.of]) for each in self.launch.tensor_maps]
         addresses += [each.ctypes.data for each in maps]

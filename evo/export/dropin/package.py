@@ -1,0 +1,41 @@
+"""Functions of PyTorch on kernels that were searched for the shapes of a program. Needs this folder and PyTorch alone.
+
+    import fast                     # the name of this folder
+    y = fast.rms_norm(x, (4096,), weight, 1e-5)
+    fast.patch(model)               # or let a model's modules use them
+    print(fast.report())            # what ran here, and what fell back to PyTorch
+
+Each function has the signature of its namesake in `torch.nn.functional` and the same result within the precision of its
+dtype. Shapes without a kernel, other layouts, and machines that a kernel was not built for go to PyTorch; `report`
+counts them by reason, and ``report().suite()`` is a suite for the next search. ``strict(True)`` raises instead.
+
+Gradients: the kernels compute forward; the backward pass recomputes the call with PyTorch and is PyTorch's own. Under
+torch.compile a call is one operator with a fake implementation; one that needs gradients goes to PyTorch there.
+"""
+
+from .functions import (
+    add_layer_norm,
+    add_rms_norm,
+    layer_norm,
+    linear,
+    rms_norm,
+    scaled_dot_product_attention,
+    softmax,
+)
+from .patching import patch, unpatch
+from .table import report, reset, strict
+
+__all__ = [
+    "add_layer_norm",
+    "add_rms_norm",
+    "layer_norm",
+    "linear",
+    "patch",
+    "report",
+    "reset",
+    "rms_norm",
+    "scaled_dot_product_attention",
+    "softmax",
+    "strict",
+    "unpatch",
+]

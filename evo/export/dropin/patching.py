@@ -1,0 +1,109 @@
+"""Lets the modules of a model use the functions of this package."""
+
+from collections.abc import Callable, Iterator
+from types import MethodType
+from typing import Any
+
+import torch
+from torch.nn import functional as nnf
+
+from . import functions
+
+_PATCHED = "_kernel_evo_forward"
+_ORIGINAL_ATTENTION = nnf.scaled_dot_product_attention
+
+
+def patch(model: torch.nn.Module) -> dict[str, int]:
+    """Let a model use this package's functions, in place. Return the number of patched modules by kind.
+
+    Linear, LayerNorm, RMSNorm (also those of transformers, by the name of their class) and Softmax modules call the
+    functions of this package. `torch.nn.functional.scaled_dot_product_attention` is replaced for the whole process,
+    since models call it there: calls that no kernel serves go to PyTorch's. `unpatch` undoes both. Modules keep their
+    hooks; modules of other classes stay as they are.
+    """
+    counts: dict[str, int] = {}
+    for module in model.modules():
+        found = _forward(module)
+        if found is not None and _PATCHED not in module.__dict__:
+            kind, forward = found
+            module.__dict__[_PATCHED] = module.__dict__.get("forward")
+            module.__dict__["forward"] = MethodType(forward, module)
+            counts[kind] = counts.get(kind, 0) + 1
+    nnf.scaled_dot_product_attention = functions.scaled_dot_product_attention
+    return counts
+
+
+def unpatch(model: torch.nn.Module) -> None:
+    """Undo `patch` for a model, and give PyTorch its attention back."""
+    for module in _patched(model):
+        before = module.__dict__.pop(_PATCHED)
+        del module.__dict__["forward"]
+        if before is not None:
+            module.__dict__["forward"] = before
+    nnf.scaled_dot_product_attention = _ORIGINAL_ATTENTION
+
+
+def _patched(model: torch.nn.Module) -> Iterator[torch.nn.Module]:
+    yield from (module for module in model.modules() if _PATCHED in module.__dict__)
+
+
+def _forward(module: torch.nn.Module) -> tuple[str, Callable[..., Any]] | None:
+    """Return the kind of a module and its new forward; None if it stays as it is."""
+    kind = type(module)
+    if kind is torch.nn.Linear:
+        return "Linear", _linear
+    if kind is torch.nn.LayerNorm:
+        return "LayerNorm", _layer_norm
+    if kind is torch.nn.Softmax:
+        return "Softmax", _softmax
+    if kind is getattr(torch.nn, "RMSNorm", None):
+        return "RMSNorm", _rms_norm
+    if kind.__name__.endswith("RMSNorm") and _scales_by_weight(module):
+        return "RMSNorm", _named_rms_norm
+    return None
+
+
+def _scales_by_weight(module: torch.nn.Module) -> bool:
+    """True if an RMSNorm of another library computes what ours does, on a small example.
+
+    Some scale by 1 + weight, or have a bias.
+    """
+    weight = getattr(module, "weight", None)
+    if not isinstance(weight, torch.Tensor) or weight.ndim != 1 or _epsilon(module) is None:
+        return False
+    generator = torch.Generator().manual_seed(0)
+    example = torch.randn(2, weight.numel(), generator=generator).to(device=weight.device, dtype=weight.dtype)
+    try:
+        with torch.no_grad():
+            theirs = module(example)
+            ours = nnf.rms_norm(example.float(), list(weight.shape), weight.float(), _epsilon(module))
+    except (TypeError, RuntimeError, ValueError):
+        return False
+    if not isinstance(theirs, torch.Tensor) or theirs.dtype != example.dtype:
+        return False
+    return bool(torch.allclose(theirs.float(), ours, rtol=8 * torch.finfo(weight.dtype).eps, atol=1e-5))
+
+
+def _epsilon(module: torch.nn.Module) -> float | None:
+    found = getattr(module, "variance_epsilon", getattr(module, "eps", None))
+    return found if isinstance(found, float) else None
+
+
+def _linear(self: Any, input: torch.Tensor) -> torch.Tensor:
+    return functions.linear(input, self.weight, self.bias)
+
+
+def _layer_norm(self: Any, input: torch.Tensor) -> torch.Tensor:
+    return functions.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
+
+
+def _softmax(self: Any, input: torch.Tensor) -> torch.Tensor:
+    return functions.softmax(input, self.dim)
+
+
+def _rms_norm(self: Any, input: torch.Tensor) -> torch.Tensor:
+    return functions.rms_norm(input, self.normalized_shape, self.weight, self.eps)
+
+
+def _named_rms_norm(self: Any, hidden_states: torch.Tensor) -> torch.Tensor:
+    return functions.rms_norm(hidden_states, self.weight.shape, self.weight, _epsilon(self))

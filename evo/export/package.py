@@ -1,0 +1,68 @@
+"""Champions of several families as one Python package that takes the place of functions of PyTorch."""
+
+import json
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+from pydantic_core import to_jsonable_python
+
+from evo.errors import Conflict
+from evo.export.bundle import Bundle
+from evo.messages.view import ChampionView
+
+TABLE = "kernels.json"
+SOURCES: Mapping[str, str] = {
+    "__init__.py": "package.py",
+    "functions.py": "functions.py",
+    "kernels.py": "kernels.py",
+    "patching.py": "patching.py",
+    "table.py": "table.py",
+}
+"""Our file by the name it gets in the package."""
+
+SERVED = ("gemm", "layernorm", "rmsnorm", "sdpa", "sdpa_decode", "softmax")
+"""Families that a function of the package calls."""
+
+
+def package_files(bundles: Sequence[Bundle]) -> dict[str, bytes]:
+    """Return the package's content by path: the functions, the table of kernels, and a folder for each kernel.
+
+    Raises:
+        Conflict: there is no champion, or none that a function of the package calls.
+    """
+    usable = [bundle for bundle in bundles if bundle.champion.family in SERVED]
+    if not usable:
+        raise Conflict(f"no champion is of a family that PyTorch has a function for: {', '.join(SERVED)}")
+    made: dict[str, bytes] = {}
+    table: list[dict[str, Any]] = []
+    for bundle in usable:
+        folder = f"kernels/{bundle.champion.family}_{bundle.champion.id}"
+        made |= {f"{folder}/{name}": content for name, content in bundle.files().items()}
+        table.append(_entry(folder, bundle))
+    made[TABLE] = json.dumps(to_jsonable_python({"kernels": table}), indent=2, ensure_ascii=False).encode() + b"\n"
+    for name, ours in SOURCES.items():
+        made[name] = (files(__package__) / "dropin" / ours).read_bytes()
+    return made
+
+
+def faster(champion: ChampionView) -> bool:
+    """False if the verdict found the champion behind every baseline, so that PyTorch may answer as well."""
+    return champion.verdict is None or not champion.verdict.behind_every_baseline
+
+
+def _entry(folder: str, bundle: Bundle) -> dict[str, Any]:
+    champion, verdict = bundle.champion, bundle.champion.verdict
+    speedup = None if verdict is None or verdict.baseline_speedup is None else verdict.baseline_speedup.estimate
+    return {
+        "folder": folder,
+        "family": champion.family,
+        "problem": champion.problem,
+        "device": bundle.search.device.kind,
+        "threads": champion.objective.threads,
+        "champion": champion.id,
+        "model": champion.device_model,
+        "time_us": champion.time_us,
+        "speedup": speedup,
+        "baseline": None if verdict is None else verdict.baseline,
+    }

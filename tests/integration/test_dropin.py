@@ -1,0 +1,314 @@
+"""A package of exported kernels in the place of PyTorch's functions, on the CPU."""
+
+import importlib
+import json
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evo.device import Device
+from evo.errors import Conflict
+from evo.export.bundle import Bundle
+from evo.export.package import package_files
+from evo.suite import suite_from
+from evo.text.document import read_toml
+from evo.trial.objective import Objective
+from templates.registry import find
+from templates.render import render
+from tests.unit.views import CHAMPION, view
+from workers.backends.cpu.compiler import CCompiler, find_compiler
+from workers.build import Artefact, Unit
+
+LIMITS = {"cores": 1.0, "simd_bytes": 16.0, "l2_bytes": float(1 << 20)}
+DEVICE = Device(kind="cpu", model="this", architecture=platform.machine(), uuid="cpu", limits=LIMITS)
+KERNELS = (
+    ("rmsnorm", "rows=6,cols=40"),
+    ("rmsnorm", "rows=6,cols=40,residual=true"),
+    ("rmsnorm", "rows=6,cols=40,dtype=bfloat16"),
+    ("layernorm", "rows=6,cols=40,residual=false"),
+    ("softmax", "rows=6,cols=40"),
+    ("gemm", "M=6,N=8,K=40,b_layout=nk,epilogue=bias"),
+    ("gemm", "M=6,N=8,K=40,b_layout=nk"),
+    ("sdpa", "B=1,H=2,S=12,D=8,causal=true"),
+    ("sdpa_decode", "B=1,H=4,KV=2,S=12,D=8"),
+)
+
+
+def bundle(number: int, name: str, text: str) -> Bundle:
+    package = find(name)
+    family = package.family
+    problem = family.problem(text, "cpu")
+    config = family.space(problem, DEVICE, Objective()).default()
+    candidate = family.candidate(config, problem, DEVICE, Objective())
+    source = render(package, "cpu", config, problem, candidate.derived)
+    entry = family.implementation("cpu").entry
+    artefact = CCompiler(find_compiler()).compile(
+        Unit(source=source, architecture=DEVICE.architecture, entry=entry, flags=family.implementation("cpu").flags),
+        timeout_s=60,
+    )
+    assert isinstance(artefact, Artefact), artefact.log
+    return Bundle(
+        champion=replace(CHAMPION, id=number, family=name, problem=problem, config=config, verdict=None),
+        search=view(family=name, problem=problem, device=DEVICE),
+        family=family,
+        source=source.encode(),
+        library=artefact.binary,
+    )
+
+
+@pytest.fixture(scope="module")
+def fast(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    torch = pytest.importorskip("torch")
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("packages")
+    made = package_files([bundle(number, *each) for number, each in enumerate(KERNELS, start=1)])
+    for name, content in made.items():
+        path = folder / "fast" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    sys.path.insert(0, str(folder))
+    yield importlib.import_module("fast")
+    sys.path.remove(str(folder))
+
+
+@pytest.fixture(autouse=True)
+def _fresh(request: pytest.FixtureRequest) -> None:
+    if "fast" in request.fixturenames:
+        package = request.getfixturevalue("fast")
+        package.reset()
+        package.strict(False)
+
+
+def drawn(*shape: int, dtype: str = "float32", seed: int = 0) -> Any:
+    import torch
+
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(getattr(torch, dtype))
+
+
+def served(fast: Any) -> int:
+    return sum(fast.report().served.values())
+
+
+def reasons(fast: Any) -> list[str]:
+    return [reason for _, _, reason in fast.report().fallbacks]
+
+
+def test_rms_norm_takes_any_epsilon_and_leading_dimensions(fast: Any) -> None:
+    import torch
+
+    x, weight = drawn(2, 3, 40), drawn(40, seed=1)
+    for eps in (1e-6, 1e-5, 0.5):
+        expected = torch.nn.functional.rms_norm(x, (40,), weight, eps)
+        torch.testing.assert_close(fast.rms_norm(x, (40,), weight, eps), expected, rtol=1e-5, atol=1e-6)
+    default = torch.nn.functional.rms_norm(x, (40,), weight)
+    torch.testing.assert_close(fast.rms_norm(x, (40,), weight), default, rtol=1e-5, atol=1e-6)
+    assert (served(fast), reasons(fast)) == (4, [])
+
+
+def test_bfloat16_stays_bfloat16(fast: Any) -> None:
+    import torch
+
+    x, weight = drawn(6, 40, dtype="bfloat16"), drawn(40, dtype="bfloat16", seed=1)
+    found, expected = fast.rms_norm(x, (40,), weight, 1e-6), torch.nn.functional.rms_norm(x, (40,), weight, 1e-6)
+    assert found.dtype is torch.bfloat16
+    torch.testing.assert_close(found, expected, rtol=0.02, atol=0.02)
+    assert served(fast) == 1
+
+
+def test_norms_with_a_residual_return_the_sum_as_well(fast: Any) -> None:
+    import torch
+
+    x, residual, weight = drawn(6, 40), drawn(6, 40, seed=2), drawn(40, seed=1)
+    total, out = fast.add_rms_norm(x, residual, weight, 1e-3)
+    torch.testing.assert_close(total, x + residual)
+    torch.testing.assert_close(out, torch.nn.functional.rms_norm(x + residual, (40,), weight, 1e-3))
+    other, normed = fast.add_rms_norm(drawn(5, 40), drawn(5, 40, seed=2), weight)
+    assert (other.shape, normed.shape, served(fast)) == ((5, 40), (5, 40), 1)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_linear_layer_norm_and_softmax_are_served(fast: Any, bias: bool) -> None:
+    import torch
+
+    x, weight, offset = drawn(2, 3, 40), drawn(8, 40, seed=1), drawn(8, seed=2) if bias else None
+    expected = torch.nn.functional.linear(x, weight, offset)
+    torch.testing.assert_close(fast.linear(x, weight, offset), expected, rtol=1e-4, atol=1e-4)
+    scale, shift = drawn(40, seed=3), drawn(40, seed=4)
+    normed = torch.nn.functional.layer_norm(x, (40,), scale, shift, 1e-2)
+    torch.testing.assert_close(fast.layer_norm(x, (40,), scale, shift, 1e-2), normed, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(fast.softmax(x, -1), torch.softmax(x, -1), rtol=1e-5, atol=1e-6)
+    assert (served(fast), reasons(fast)) == (3, [])
+
+
+def test_attention_and_decoding_with_grouped_heads_are_served(fast: Any) -> None:
+    import torch
+
+    q, k, v = (drawn(1, 2, 12, 8, seed=seed) for seed in range(3))
+    attention = torch.nn.functional.scaled_dot_product_attention
+    found = fast.scaled_dot_product_attention(q, k, v, is_causal=True)
+    torch.testing.assert_close(found, attention(q, k, v, is_causal=True), rtol=1e-4, atol=1e-5)
+    query, keys, values = drawn(1, 4, 1, 8), drawn(1, 2, 12, 8, seed=1), drawn(1, 2, 12, 8, seed=2)
+    expected = attention(query, keys, values, enable_gqa=True)
+    found = fast.scaled_dot_product_attention(query, keys, values, enable_gqa=True)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    assert (served(fast), reasons(fast)) == (2, [])
+
+
+def test_calls_without_a_kernel_are_answered_by_pytorch_counted_and_a_suite(fast: Any) -> None:
+    import torch
+
+    x, weight = drawn(7, 40), drawn(40, seed=1)
+    for _ in range(3):
+        found = fast.rms_norm(x, (40,), weight, 1e-6)
+    torch.testing.assert_close(found, torch.nn.functional.rms_norm(x, (40,), weight, 1e-6))
+    fast.rms_norm(drawn(40, 6).T, (40,), weight, 1e-6)
+    fast.softmax(x, 0)
+    q = drawn(1, 2, 12, 8)
+    fast.scaled_dot_product_attention(q, q, q, scale=0.5)
+    fast.scaled_dot_product_attention(q, q, q, attn_mask=torch.ones(12, 12, dtype=torch.bool))
+    assert served(fast) == 0
+    report = fast.report()
+    assert sum(report.fallbacks.values()) == 7
+    assert {"no kernel for this problem", "not contiguous in memory", "a mask or dropout"} <= set(reasons(fast))
+    assert "rows=7" in str(report)
+    suite = suite_from(read_toml(report.suite()), "next")
+    assert [(call.family, call.problem["rows"], call.weight) for call in suite.calls] == [("rmsnorm", 7, 3)]
+    assert find("rmsnorm").family.problem(suite.calls[0].text)
+    fast.strict()
+    with pytest.raises(LookupError, match="rms_norm, rmsnorm rows=7"):
+        fast.rms_norm(x, (40,), weight, 1e-6)
+
+
+def test_causal_mask_of_unlike_lengths_is_pytorchs(fast: Any) -> None:
+    import torch
+
+    q, k = drawn(1, 2, 1, 8), drawn(1, 2, 12, 8, seed=1)
+    expected = torch.nn.functional.scaled_dot_product_attention(q, k, k, is_causal=True)
+    torch.testing.assert_close(fast.scaled_dot_product_attention(q, k, k, is_causal=True), expected)
+    assert served(fast) == 0
+
+
+def test_more_threads_than_the_kernel_was_compared_with_fall_back(fast: Any) -> None:
+    import torch
+
+    torch.set_num_threads(2)
+    try:
+        fast.softmax(drawn(6, 40), -1)
+    finally:
+        torch.set_num_threads(1)
+    assert (served(fast), reasons(fast)) == (0, ["searched for 1 of PyTorch's 2 threads"])
+
+
+def test_gradients_are_pytorchs(fast: Any) -> None:
+    import torch
+
+    gradients = []
+    for function in (fast.rms_norm, torch.nn.functional.rms_norm):
+        x, weight = drawn(6, 40).requires_grad_(), drawn(40, seed=1).requires_grad_()
+        (function(x, (40,), weight, 1e-3) * drawn(6, 40, seed=5)).sum().backward()
+        gradients.append((x.grad, weight.grad))
+    for ours, theirs in zip(*gradients, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    assert served(fast) == 1
+
+
+def test_operators_pass_pytorchs_own_checks_and_trace(fast: Any) -> None:
+    import torch
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    op = importlib.import_module("fast.functions")._op("rms_norm")
+    arguments = (drawn(6, 40), drawn(40, seed=1), 1e-6)
+    torch.library.opcheck(op, arguments, test_utils=("test_schema", "test_faketensor"))
+    graph = make_fx(lambda x, weight: op(x, weight, 1e-6), tracing_mode="fake")(*arguments[:2])
+    torch.testing.assert_close(graph(*arguments[:2]), fast.rms_norm(arguments[0], (40,), arguments[1], 1e-6))
+
+
+def model() -> Any:
+    import torch
+
+    class SomeRMSNorm(torch.nn.Module):
+        def __init__(self, plus: float) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(drawn(40, seed=9))
+            self.variance_epsilon, self.plus = 1e-5, plus
+
+        def forward(self, hidden: Any) -> Any:
+            scale = torch.rsqrt(hidden.pow(2).mean(-1, keepdim=True) + self.variance_epsilon)
+            return hidden * scale * (self.weight + self.plus)
+
+    class Block(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = SomeRMSNorm(0.0), SomeRMSNorm(1.0)
+            self.norm, self.out = torch.nn.LayerNorm(40), torch.nn.Linear(40, 8)
+
+        def forward(self, x: Any) -> Any:
+            x = self.norm(self.second(self.first(x)))
+            heads = x[:, :16].view(1, 6, 2, 8).transpose(1, 2).repeat(1, 1, 2, 1)
+            mixed = torch.nn.functional.scaled_dot_product_attention(heads, heads, heads, is_causal=True)
+            return self.out(x) + mixed.sum()
+
+    return Block().eval()
+
+
+def test_patched_model_gives_the_same_result_and_is_restored(fast: Any) -> None:
+    import torch
+
+    block, x = model(), drawn(6, 40)
+    attention = torch.nn.functional.scaled_dot_product_attention
+    with torch.no_grad():
+        before = block(x)
+        counts = fast.patch(block)
+        patched = block(x)
+        assert counts == {"RMSNorm": 1, "LayerNorm": 1, "Linear": 1}
+        assert served(fast) == 4
+        assert fast.patch(block) == {}
+        fast.unpatch(block)
+        torch.testing.assert_close(block(x), before)
+    torch.testing.assert_close(patched, before, rtol=1e-4, atol=1e-4)
+    assert torch.nn.functional.scaled_dot_product_attention is attention
+    assert served(fast) == 4
+
+
+def test_package_needs_nothing_of_kernel_evo(fast: Any) -> None:
+    folder = Path(fast.__file__).parent
+    program = "import sys; import fast; assert not {'evo', 'workers', 'templates', 'cupy'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", program], cwd=folder.parent, check=True, timeout=60)
+
+
+def test_kernel_for_another_machine_is_not_used(fast: Any, tmp_path: Path) -> None:
+    kernels = importlib.import_module("fast.kernels")
+    source = next((Path(fast.__file__).parent / "kernels").glob("softmax*"))
+    described = json.loads((source / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**described, "architecture": "s390x"}))
+    with pytest.raises(kernels.Unfit, match="built for s390x"):
+        kernels.Kernel(tmp_path)
+    for built, capability, fits in (
+        ("sm_80", (8, 9), True),
+        ("sm_90", (8, 9), False),
+        ("sm_90a", (9, 0), True),
+        ("sm_90a", (9, 1), False),
+        ("sm_89", (8, 0), False),
+    ):
+        if fits:
+            kernels.check_gpu(built, capability)
+        else:
+            with pytest.raises(kernels.Unfit):
+                kernels.check_gpu(built, capability)
+
+
+def test_only_families_with_a_function_of_pytorch_are_packed() -> None:
+    plain = bundle(1, "softmax", "rows=2,cols=8")
+    with pytest.raises(Conflict, match="rmsnorm"):
+        package_files([replace(plain, champion=replace(plain.champion, family="saxpy"))])
+    made = package_files([plain])
+    assert {"__init__.py", "functions.py", "kernels.json", "kernels/softmax_1/libkernel.so"} <= made.keys()
+    (entry,) = json.loads(made["kernels.json"])["kernels"]
+    assert (entry["family"], entry["device"], entry["champion"]) == ("softmax", "cpu", 1)
+    assert entry["problem"] == {"rows": 2, "cols": 8, "dtype": "float32"}
