@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import importlib.util
+import re
 import shlex
 import zlib
 from collections.abc import Iterator, Mapping
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from evo.errors import EvoError, InvalidInput, NotFound
 from evo.family import Family
+from evo.family.entry import is_instance, template_name
 from evo.recording import Recording, parse_recording, recording_name
 from evo.text.document import read_toml
 from evo.text.suggestion import unknown
@@ -196,6 +198,7 @@ def _read_folder(path: Path, built_in: bool, state: object) -> Package:
         location=None if built_in else str(path),
     )
     _check_files(package)
+    _check_instances(package)
     return package
 
 
@@ -216,6 +219,18 @@ def _check_files(package: Package) -> None:
     for where, name in [*((f"{SPEC}: {kind}", name) for kind, name in names.items()), (package.family.name, REFERENCE)]:
         if name not in package.files:
             raise InvalidInput(where, f"the file {name} is missing in {package.path}")
+
+
+def _check_instances(package: Package) -> None:
+    """Require that an instance of a template as `entry` has its template in the family's files."""
+    for kind, implementation in package.family.implementations.items():
+        texts = [content.decode(errors="replace") for name, content in package.files.items() if name != SPEC]
+        for entry in filter(is_instance, implementation.entries):
+            name = template_name(entry)
+            if not any(re.search(rf"\btemplate\s*<[^;{{]*\b{name}\s*\(", text) for text in texts):
+                reason = f"{entry} is an instance of a template, and {implementation.file} defines no template `{name}`"
+                way_out = f'write entry = "{name}" for a function that is `extern "C"`, or its mangled name'
+                raise InvalidInput(f"{SPEC}: {kind}.entry", f"{reason}: {way_out}")
 
 
 def _read_files(folder: Path) -> Iterator[tuple[str, bytes]]:

@@ -1,5 +1,6 @@
 """Generate the source of a config: render a template in a sandbox, or put macros before a plain source."""
 
+import re
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -99,6 +100,7 @@ def _check_source(package: Package, implementation: Implementation, tunables: Se
                 f"kernel: write `#ifndef {name}` in the line before and `#endif` in the line after it"
             )
     used = {name for name, fate in found.items() if fate.state == "used"}
+    used |= {name for entry in implementation.entries for name in macros if re.search(rf"\b{name}\b", entry)}
     for name in tunables:
         if name not in used | implementation.reach(used) and all_read(texts, implementation):
             raise RenderError(_unused(name, found.get(name), texts, implementation))

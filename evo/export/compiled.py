@@ -13,6 +13,7 @@ from pydantic_core import to_jsonable_python
 from evo.export.headers import flags_at, laid_out
 from evo.family import Candidate, Family, Launch, Operand
 from evo.family.cflags import c_steps
+from evo.family.entry import symbol_of
 from evo.family.language import Language
 from evo.messages.view import SearchView
 from evo.reference.encoding import encoded, stored
@@ -122,6 +123,10 @@ class Compiled:
         command = ["nvcc", "-cubin", f"-arch={self.candidate_of(config).target(architecture)}", "--std=c++17", *flags]
         return shlex.join([*command, self.form.source, "-o", self.form.binary])
 
+    @property
+    def _ptx_text(self) -> str:
+        return (self.ptx or b"").decode(errors="replace")
+
     def _description(self, config: Config) -> dict[str, Any]:
         """Return config.json: what the loader needs, and the most important facts."""
         search, candidate = self.search, self.candidate_of(config)
@@ -130,7 +135,7 @@ class Compiled:
             **({} if search.variant is None else {"variant": search.variant}),
             "problem": search.problem,
             "config": config,
-            "entry": self.family.implementation(search.device.kind).entry,
+            "entry": symbol_of(self.family.implementation(search.device.kind).entry, self._ptx_text),
             "library" if search.device.kind == "cpu" else "binary": self.form.binary,
             "arguments": [
                 {
@@ -143,7 +148,7 @@ class Compiled:
                 }
                 for each in candidate.operands
             ],
-            **({} if candidate.launch is None else {"launch": _launch(candidate.launch)}),
+            **({} if candidate.launch is None else {"launch": _launch(candidate.launch, self._ptx_text)}),
             "architecture": candidate.target(search.device.architecture),
             "device": search.device.model,
             "build": self.build_command(config),
@@ -155,10 +160,13 @@ def array_facts(operand: Operand) -> dict[str, Any]:
     return {"dtype": operand.dtype, "stored": stored(operand.dtype).name, "shape": operand.shape}
 
 
-def _launch(launch: Launch) -> dict[str, Any]:
+def _launch(launch: Launch, ptx: str) -> dict[str, Any]:
     """Return a launch for the loader; a single one names no function, and none follows it."""
     described = asdict(launch)
-    return described if launch.entry else {key: value for key, value in described.items() if key not in _OF_SEVERAL}
+    if not launch.entry:
+        return {key: value for key, value in described.items() if key not in _OF_SEVERAL}
+    further = [_launch(each, ptx) for each in launch.further]
+    return {**described, "entry": symbol_of(launch.entry, ptx), "further": further}
 
 
 def _initial(operand: Operand) -> dict[str, Any]:

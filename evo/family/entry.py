@@ -8,7 +8,13 @@ from evo.errors import InvalidInput
 from evo.family.argument import IDENTIFIER, Argument
 from evo.family.table import Table
 
-_QUALIFIED = re.compile(r"\s*([A-Za-z_]\w*(?:::[A-Za-z_]\w*)*)\s*(<[^;{}]*>)?\s*(\(.*\)|<<<.*)?\s*;?\s*", re.DOTALL)
+_QUALIFIED = re.compile(
+    r"\s*([A-Za-z_]\w*(?:::[A-Za-z_]\w*)*)\s*(<(?!<)(?:(?!<<<)[^;{}])*>)?\s*(\(.*\)|<<<.*)?\s*;?\s*", re.DOTALL
+)
+    r"\s*([A-Za-z_]\w*(?:::[A-Za-z_]\w*)*)\s*(<(?!<)[^;{}]*>)?\s*(\(.*\)|<<<.*)?\s*;?\s*", re.DOTALL
+)
+
+_ENTRY = re.compile(r"\.entry\s+([\w$]+)")
 
 _TYPES = {
     "float64": "double",
@@ -23,27 +29,42 @@ _TYPES = {
     "uint8": "unsigned char",
     "bool": "bool",
 }
-_CUDA_TYPES = {
-    **_TYPES,
-    "float16": "__half",
-    "bfloat16": "__nv_bfloat16",
-    "float8_e4m3": "__nv_fp8_e4m3",
-    "float8_e5m2": "__nv_fp8_e5m2",
-}
 
 
 def read_entry(table: Table, kind: DeviceKind, call: Sequence[Argument]) -> str:
-    """Read the ``entry`` of an implementation.
+    """Read the ``entry`` of an implementation or of a launch.
 
     Raises:
-        InvalidInput: it is not an identifier. For a C++ name the error gives source lines that make it callable.
+        InvalidInput: it is neither an identifier nor an instance of a CUDA template. For another C++ name the error
+            gives source lines that make it callable.
     """
     entry = table.text("entry", what="the name of the function to call")
-    if IDENTIFIER.fullmatch(entry):
+    if IDENTIFIER.fullmatch(entry) or (kind_of(kind).sources == "cuda" and is_instance(entry)):
         return entry
     raise InvalidInput(
         table.field("entry"), f"{entry!r:.100} is not the name of the function to call{_hint(entry, kind, call)}"
     )
+
+
+def is_instance(entry: str) -> bool:
+    """True for an instance of a template, e.g. ``scale<float, VECTOR>``."""
+    found = _QUALIFIED.fullmatch(entry)
+    if found is None or found[3] or not found[2]:
+        return False
+    return len(entry) <= 200 and entry == entry.strip("; ")
+
+
+def template_name(entry: str) -> str:
+    """Return the name of the template that an entry is an instance of, without its namespace."""
+    return entry.partition("<")[0].rpartition("::")[2].strip()
+
+
+def symbol_of(entry: str, ptx: str) -> str:
+    """Return the symbol of an entry in PTX: the only instance of its template, or the entry itself."""
+    name = template_name(entry)
+    instance = re.compile(rf"(?<!\d){len(name)}{re.escape(name)}I")
+    found = [each for each in dict.fromkeys(_ENTRY.findall(ptx)) if instance.search(each)]
+    return found[0] if is_instance(entry) and len(found) == 1 else entry
 
 
 def _hint(entry: str, kind: DeviceKind, call: Sequence[Argument]) -> str:
@@ -53,36 +74,35 @@ def _hint(entry: str, kind: DeviceKind, call: Sequence[Argument]) -> str:
     name, arguments = found[1], (found[2] or "").strip()
     if not arguments and "::" not in name:
         return f': write entry = "{name}"'
-    return _of_cuda(name, arguments, call) if kind_of(kind).sources == "cuda" else _of_cpp(name, arguments, call)
+    return _of_cuda(name, arguments) if kind_of(kind).sources == "cuda" else _of_cpp(name, arguments, call)
 
 
 def _of_cpp(name: str, arguments: str, call: Sequence[Argument]) -> str:
     plain = _plain(name + arguments)
-    parameters, passed = _parameters(call, _TYPES), ", ".join(each.name for each in call)
+    parameters, passed = _parameters(call), ", ".join(each.name for each in call)
     return (
         f", but a C++ name. Add a function with a C name to the source (a .cpp file), "
         f'`extern "C" void {plain}({parameters}) {{ {name}{arguments}({passed}); }}`, and write entry = "{plain}"'
     )
 
 
-def _of_cuda(name: str, arguments: str, call: Sequence[Argument]) -> str:
+def _of_cuda(name: str, arguments: str) -> str:
     last = name.rpartition("::")[2]
     asked = f'write entry = "{last}": the compile error then gives the mangled name to write in its place'
-    if not arguments:
-        return f', but a C++ name. Write `extern "C"` before its `__global__` and entry = "{last}"; or {asked}'
-    line = f"template __global__ void {name}{arguments}({_parameters(call, _CUDA_TYPES, named=False)});"
-    return f", but an instance of a template. Add its instantiation to the source, `{line}`, and {asked}"
+    if arguments:
+        return f': write entry = "{name}{arguments}"'
+    return f', but a C++ name. Write `extern "C"` before its `__global__` and entry = "{last}"; or {asked}'
 
 
-def _parameters(call: Sequence[Argument], types: dict[str, str], *, named: bool = True) -> str:
+def _parameters(call: Sequence[Argument]) -> str:
     """Return the parameters of a call in C. A dtype that is chosen by a field, or has no C type, is left as it is."""
     parts = []
     for each in call:
-        c_type = types.get(each.dtype, each.dtype)
+        c_type = _TYPES.get(each.dtype, each.dtype)
         pointer = "" if each.role == "scalar" else " *"
         constant = "const " if each.role == "input" else ""
         text = f"{constant}{c_type}{pointer}"
-        parts.append(text if not named else f"{text}{each.name}" if pointer else f"{text} {each.name}")
+        parts.append(f"{text}{each.name}" if pointer else f"{text} {each.name}")
     return ", ".join(parts)
 
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 
 from evo.errors import InvalidInput
 from evo.expression import Expression, Scope
-from evo.family.argument import IDENTIFIER, Argument, Operand
+from evo.family.argument import Argument, Operand
+from evo.family.entry import read_entry
 from evo.family.table import Table
 from evo.family.tensor_map import MapFormula, TensorMap, read_maps
 from evo.text.suggestion import unknown
@@ -106,7 +107,7 @@ def has_launches(table: Table) -> bool:
 
 def _read_step(table: Table, call: Sequence[Argument], scope: Scope, derived: Mapping[str, Expression]) -> Geometry:
     """Read one of several launches, which names its function and may list the arguments that it takes."""
-    entry = table.text("entry", pattern=IDENTIFIER, what="the name of the function to start")
+    entry = read_entry(table, "cuda", call)
     by_name = {each.name: each for each in call}
     names = table.texts("arguments") if "arguments" in table else list(by_name)
     for place, name in enumerate(names):

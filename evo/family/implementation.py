@@ -121,6 +121,12 @@ class Implementation:
         computing = None if self.geometry is None else self.geometry.computing
         return None if computing is None else computing.whole(scope)
 
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """Functions that a call starts, in order."""
+        further = self.geometry.further if self.geometry else ()
+        return (self.entry, *(each.entry for each in further))
+
     def becomes_macro(self, name: str) -> bool:
         """True if a source sees this field, tunable or derived value as a macro."""
         return self.macros is None or name in self.macros
@@ -175,7 +181,7 @@ def read_implementation(
         language=language_of(kind, file, table.field(mode)),
         entry=geometry.entry if geometry and has_launches(table) else read_entry(table, kind, call),
         arguments=call,
-        flags=_read_flags(table, kind),
+        flags=(*_read_flags(table, kind), *_openmp(table, kind)),
         macros=_read_macros(table, mode, [*declared, *derived]),
         requires=_read_constraints(table.tables("requires"), asked, {}),
         notes=read_notes(table.tables("notes"), asked),
@@ -236,6 +242,11 @@ def _read_flags(table: Table, kind: DeviceKind) -> tuple[str, ...]:
     flags = tuple(table.texts("flags"))
     check_flags(flags, kind, table.field("flags"))
     return flags
+
+
+def _openmp(table: Table, kind: DeviceKind) -> tuple[str, ...]:
+    """Return the flag for ``openmp = true``, which is for kernels of the host."""
+    return ("-fopenmp",) if kind_of(kind).on_host and table.flag("openmp") else ()
 
 
 def _read_macros(table: Table, mode: str, declared: Sequence[str]) -> tuple[str, ...] | None:

@@ -139,6 +139,11 @@ def test_declared_results_in_any_order_are_judged_by_tolerance(kernels: Kernels)
     assert isinstance(report.outcome, Measured), report.outcome
 
 
+def test_openmp_kernel_is_measured_on_one_thread(kernels: Kernels) -> None:
+    report = kernels.measured("convolution", H=64, W=64)
+    assert isinstance(report.outcome, Measured), report.outcome
+
+
 def test_order_among_equal_keys_is_judged_by_verify(kernels: Kernels) -> None:
     report = kernels.measured("bitonic_sort", LOG=6)
     assert isinstance(report.outcome, Measured), report.outcome

@@ -75,7 +75,7 @@ def test_default_config_compiles(workshop: Workshop, name: str, architecture: st
     made = workshop.built(find(str(KERNELS / name)), known(architecture))
     assert made.refusal is None, made.refusal
     text = (made.ptx or b"").decode()
-    assert all(f".entry {step.entry}" in text for kernel in made.kernels.values() for step in kernel.steps)
+    assert all(f".entry {step.entry}(" in text for kernel in made.kernels.values() for step in kernel.steps)
 
 
 SCAN: Config = {"THREADS": 256, "ITEMS": 2}
@@ -111,6 +111,11 @@ def test_bounds_of_each_launch_are_checked(workshop: Workshop) -> None:
 def test_resources_are_those_of_the_launch_that_uses_most(workshop: Workshop) -> None:
     made = workshop.built(find(str(KERNELS / "prefix_sum")), known("sm_89"), {"THREADS": 128, "ITEMS": 1})
     assert made.resources["shared_memory_bytes"] == 4096  # of scan_totals; scan_blocks has 512
+
+
+def test_instance_without_its_template_is_refused(workshop: Workshop) -> None:
+    with pytest.raises(InvalidInput, match=r"scale.cu defines no template `scales`: write entry = \"scales\""):
+        workshop.changed("template_scale", "own::scale<float, ITEMS>", "own::scales<float, ITEMS>")
 
 
 def test_policy_judges_each_launch(workshop: Workshop) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from evo.errors import InvalidInput
 from evo.family import Family
+from evo.family.entry import symbol_of
 from tests.unit.family_document import document
 from workers.backends.cuda.nvrtc import _absent
 
@@ -25,11 +26,10 @@ def refusal(kind: str, entry: object) -> str:
         ("cpu", "scale<4>", 'entry = "scale_4"'),
         ("cpu", "lib::scale", 'extern "C" void lib_scale('),
         ("cpu", "lib::scale<float, 4>", "{ lib::scale<float, 4>(x, factor, partial, out); }"),
-        ("cuda", "scale<float>", "template __global__ void scale<float>("),
-        ("cuda", "scale<float, 4>", 'write entry = "scale": the compile error then gives the mangled name'),
         ("cuda", "lib::scale", 'Write `extern "C"` before its `__global__`'),
-        ("cuda", "lib::scale<4>", "template __global__ void lib::scale<4>("),
         ("cuda", "scale<<<1, 2>>>", 'write entry = "scale"'),
+        ("cuda", "scale<4>(x, out)", 'write entry = "scale<4>"'),
+        ("cuda", "scale<4><<<1, 2>>>(x)", 'write entry = "scale<4>"'),
         ("cuda", "scale(x, out)", 'write entry = "scale"'),
         ("cpu", " scale", 'write entry = "scale"'),
         ("cpu", "scale;", 'write entry = "scale"'),
@@ -43,6 +43,33 @@ def refusal(kind: str, entry: object) -> str:
 )
 def test_invalid_identifiers_are_refused(kind: str, entry: object, says: str) -> None:
     assert says in refusal(kind, entry)
+
+
+@pytest.mark.parametrize("entry", ["scale<float>", "scale<float, 4>", "lib::scale<TILE * 2, std::pair<int, int>>"])
+def test_instances_of_cuda_templates_are_entries(entry: str) -> None:
+    content = document()
+    content["cuda"]["entry"] = entry
+    assert Family.from_document(content).implementation("cuda").entry == entry
+
+
+PTX = ".visible .entry _Z5scaleIfLi4EEvPKT_PS0_(\n.visible .entry _Z7rescaleIfEvPT_(\n.visible .entry scale(\n"
+
+
+@pytest.mark.parametrize(
+    ("entry", "symbol"),
+    [
+        ("scale<float, 4>", "_Z5scaleIfLi4EEvPKT_PS0_"),
+        ("lib::rescale<float>", "_Z7rescaleIfEvPT_"),
+        ("scale", "scale"),
+        ("absent<int>", "absent<int>"),
+    ],
+)
+def test_symbol_of_an_instance_is_the_only_one_of_its_template(entry: str, symbol: str) -> None:
+    assert symbol_of(entry, PTX) == symbol
+
+
+def test_symbol_is_not_guessed_among_several_instances() -> None:
+    assert symbol_of("scale<float>", PTX + ".entry _Z5scaleIdEvPT_(") == "scale<float>"
 
 
 def test_parameters_are_those_of_the_family() -> None:

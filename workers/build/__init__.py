@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Protocol
@@ -10,6 +10,7 @@ from typing import Protocol
 from evo import family
 from evo.device import Device
 from evo.family import TensorMap
+from evo.family.entry import is_instance, symbol_of
 from evo.family.flags import anchored
 from evo.family.language import Language
 from evo.trial.outcome import CompileFailed, OverResources
@@ -44,6 +45,11 @@ class Launch:
         further = tuple(cls.of(each, programmatic=programmatic) for each in resolved.further)
         return cls(**{**vars(resolved), "further": further}, programmatic=programmatic)
 
+    def named(self, ptx: str) -> "Launch":
+        """Return a copy whose entries are symbols of the PTX."""
+        further = tuple(each.named(ptx) for each in self.further)
+        return replace(self, entry=symbol_of(self.entry, ptx) if self.entry else "", further=further)
+
     @property
     def each(self) -> tuple["Launch", ...]:
         """All launches of a call, in order."""
@@ -57,6 +63,7 @@ class Unit:
     Attributes:
         architecture: the target, as in `Device.architecture`.
         entry: the exported function.
+        further: other functions that a call starts.
         flags: the family's flags, passed after the compiler's defaults; relative paths start at the family's folder.
         language: language of the source.
         folders: header folders, searched before those of the flags. Their contents do not change while the process
@@ -71,6 +78,12 @@ class Unit:
     language: Language = "c"
     folders: tuple[Path, ...] = ()
     root: Path | None = None
+    further: tuple[str, ...] = ()
+
+    @property
+    def instances(self) -> list[str]:
+        """Instances of templates among the functions; they exist only in builds that ask for them."""
+        return [each for each in (self.entry, *self.further) if is_instance(each)]
 
     @property
     def placed_flags(self) -> tuple[str, ...]:

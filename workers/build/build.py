@@ -14,6 +14,7 @@ from evo.device import Device
 from evo.errors import InvalidInput
 from evo.estimate.target import aimed_at
 from evo.family import Candidate, CaseProblem, coverage
+from evo.family.entry import symbol_of
 from evo.family.problem import Problem, problem_key
 from evo.messages.job import SearchTerms
 from evo.trial import Config
@@ -211,7 +212,9 @@ class _Build:
         unit = self._unit(candidate, source)
         artefact = self._compile(unit)
         launch = self._launch(candidate)
-        entry = self.copy.family.implementation(self.terms.device.kind).entry
+        ptx = artefact.ptx.decode(errors="replace")
+        entry = symbol_of(self.copy.family.implementation(self.terms.device.kind).entry, ptx)
+        launch = launch.named(ptx) if launch else None
         arguments = call_arguments(candidate)
         launched: Sequence[Step | None] = steps(entry, arguments, launch) or (None,)
         used = [

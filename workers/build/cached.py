@@ -60,7 +60,16 @@ def _question(compiler: Compiler, unit: Unit) -> str | None:
     offered += [digest_of_names(folder) for folder in header_folders(unit.placed_flags)]
     if None in offered:
         return None
-    parts = (compiler.version, unit.architecture, unit.language, unit.entry, *unit.flags, "", *map(str, offered))
+    parts = (
+        compiler.version,
+        unit.architecture,
+        unit.language,
+        unit.entry,
+        *unit.flags,
+        "",
+        *map(str, offered),
+        *unit.further,
+    )
     return cache_key("unit and places", *parts, unit.source)
 
 

@@ -53,6 +53,7 @@ class Copy:
             language=implementation.language,
             folders=tuple(dict.fromkeys((beside, self.folder, self.folder / INCLUDE.name))),
             root=self.folder,
+            further=implementation.entries[1:],
         )
 
 

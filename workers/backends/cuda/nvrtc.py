@@ -15,6 +15,7 @@ from typing import IO, cast
 
 from evo.device import Device
 from evo.errors import EvoError
+from evo.family.entry import symbol_of
 from evo.family.flags import header_folders
 from evo.trial.outcome import CompileFailed, OverResources
 from workers.backends.cuda.nvrtc_library import Nvrtc, NvrtcMissingError
@@ -98,14 +99,14 @@ class NvrtcCompiler:
         )
         options = [f"--gpu-architecture={unit.architecture}", *default_flags(self.toolkit)]
         options += [*own, *unit.placed_flags, *cuda]
-        answer = self._answer({"source": unit.source, "options": options}, timeout_s)
+        answer = self._answer({"source": unit.source, "options": options, "names": unit.instances}, timeout_s)
         if isinstance(answer, CompileFailed):
             return answer
         log = str(answer["log"])
         if answer["binary"] is None:
             return CompileFailed(log=log)
         binary, ptx = bytes.fromhex(str(answer["binary"])), str(answer["ptx"]).encode()
-        told = figures(log, unit.entry)
+        told = figures(log, symbol_of(unit.entry, ptx.decode()))
         if "registers" not in told:
             return CompileFailed(log=f"{_absent(unit.entry, log)}\n{log}".rstrip())
         return Artefact(

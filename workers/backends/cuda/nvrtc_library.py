@@ -10,6 +10,7 @@ import json
 import os
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -71,19 +72,25 @@ class Nvrtc:
         self._check(self._library.nvrtcGetSupportedArchs(values))
         return tuple(values)
 
-    def compile(self, source: str, options: list[str]) -> Compilation:
-        """Compile one source. Headers in quotes are looked for in the working directory first."""
+    def compile(self, source: str, options: list[str], instances: Sequence[str] = ()) -> Compilation:
+        """Compile one source. Headers in quotes are looked for in the working directory first.
+
+        Args:
+            instances: instances of templates that the binary must have.
+        """
         if self.version < _TRACES_HEADERS_SINCE:
-            return self._compile(source, options)
+            return self._compile(source, options, instances)
         with scratch() as folder:
-            done = self._compile(source, [*options, f"--fdevice-time-trace={folder / 'trace'}"])
+            done = self._compile(source, [*options, f"--fdevice-time-trace={folder / 'trace'}"], instances)
             return replace(done, headers=_traced_headers(folder / "trace.json"))
 
-    def _compile(self, source: str, options: list[str]) -> Compilation:
+    def _compile(self, source: str, options: list[str], instances: Sequence[str]) -> Compilation:
         program = ctypes.c_void_p()
         text = source.encode()
         self._check(self._library.nvrtcCreateProgram(ctypes.byref(program), text, b"kernel.cu", 0, None, None))
         try:
+            for instance in instances:
+                self._check(self._library.nvrtcAddNameExpression(program, instance.encode()))
             arguments = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
             failed = self._library.nvrtcCompileProgram(program, len(options), arguments)
             log = self._read(program, "ProgramLog").rstrip(b"\0").decode(errors="replace")
@@ -163,7 +170,10 @@ def installed() -> bool:
 
 
 def serve() -> None:
-    """Answer each line of JSON ``{source, options}`` by ``{binary, log, ptx, headers}``; the binary is hexadecimal."""
+    """Answer each line of JSON ``{source, options, names}`` by ``{binary, log, ptx, headers}``.
+
+    The binary is hexadecimal.
+    """
     nvrtc = Nvrtc()
     with scratch() as folder:
         os.chdir(folder)  # no header of the caller's working directory is taken for one of the family
@@ -173,7 +183,7 @@ def serve() -> None:
 
 
 def _answer(nvrtc: Nvrtc, asked: Any) -> dict[str, object]:
-    done = nvrtc.compile(asked["source"], asked["options"])
+    done = nvrtc.compile(asked["source"], asked["options"], asked.get("names", ()))
     binary = done.binary.hex() if done.binary is not None else None
     return {"binary": binary, "log": _without_times(done.log), "ptx": done.ptx, "headers": done.headers}
 
