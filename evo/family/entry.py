@@ -11,8 +11,6 @@ from evo.family.table import Table
 _QUALIFIED = re.compile(
     r"\s*([A-Za-z_]\w*(?:::[A-Za-z_]\w*)*)\s*(<(?!<)(?:(?!<<<)[^;{}])*>)?\s*(\(.*\)|<<<.*)?\s*;?\s*", re.DOTALL
 )
-    r"\s*([A-Za-z_]\w*(?:::[A-Za-z_]\w*)*)\s*(<(?!<)[^;{}]*>)?\s*(\(.*\)|<<<.*)?\s*;?\s*", re.DOTALL
-)
 
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
 
