@@ -418,9 +418,11 @@ def test_confirmation_interleaves_challenger_incumbent_and_baselines(workshop: W
     assert "baseline absent" in report.environment
 
 
+@pytest.mark.parametrize("ahead", [False, True])
 def test_winner_is_sanitized_and_compared_again_in_further_processes(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, ahead: bool
 ) -> None:
+    monkeypatch.setattr("workers.jobs.confirmation.overlaps", lambda _: ahead)
     monkeypatch.setattr("workers.jobs.confirmation.promising", lambda *_: True)
     monkeypatch.setattr("workers.jobs.confirmation.undecided", lambda found, _: len(found.repeats) < 2)
     policy = replace(QUICK, confirm_processes=2, most_processes=4, process_looks=2, process_samples=5)

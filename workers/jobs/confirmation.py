@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
+from evo.device import DeviceKind, kind_of
 from evo.messages.job import Confirm
 from evo.promotion import looks, promising, undecided
 from evo.promotion.prediction import fastest_baseline
@@ -21,9 +22,13 @@ from workers.measure.output_check import refusal, together
 from workers.runner.child import Child
 from workers.runner.pool import CandidateFault, Runners, TroubleError, ask, trouble
 from workers.runner.protocol import Compare, Compared, Save, Saved, Verified, Verify
+from workers.system import machine
 from workers.system.scratch import scratch
 
 Side: TypeAlias = Literal["challenger", "incumbent"]
+
+SPARE_CORES = 4
+"""Cores of a machine on which a process may compute references while another one times a GPU."""
 
 NO_SANITIZER = "there is none for this kind of device"
 NOT_WON = "the samples make no champion of it"
@@ -72,6 +77,8 @@ class Confirmation:
         except (CandidateFault, TroubleError) as error:
             failure = error.outcome if isinstance(error, CandidateFault) else trouble(error)
             report = ConfirmReport(failure=failure, failed=self._suspect)
+        finally:
+            self._instruments.runners.discard()
         return replace(report, stages=self._watch.stages)
 
     def _first(self) -> ConfirmReport:
@@ -89,6 +96,7 @@ class Confirmation:
         with self._fresh(self._work) as child:
             cases = {side: self._verify(child, side, launches=3) for side in self._sides}
             self._say(1, "timing")
+            self._prepare(2)
             compared = self._compare(child, request)
             report = _report(cases["challenger"], compared, self._built["challenger"].uncovered)
             with self._watch.stage("verify_s"):
@@ -129,14 +137,24 @@ class Confirmation:
             policy=policy,
         )
         self._say(process, "timing")
-        with self._fresh(replace(self._work, timed_only=True), process) as child:
+        with self._fresh(self._timed_only, process) as child:
             for side in self._sides:
                 self._verify(child, side, launches=1)
+            self._prepare(process + 1)
             compared = self._compare(child, request)
         other = compared.series["incumbent"] if beside else compared.baselines.get(against or "")
         if other is None and against is not None:
             raise TroubleError(f"baseline {against}: {compared.unavailable.get(against, 'is not offered any more')}")
         return Repeat(challenger=compared.series["challenger"], other=other), compared.answers["challenger"]
+
+    @property
+    def _timed_only(self) -> Assignment:
+        return replace(self._work, timed_only=True)
+
+    def _prepare(self, process: int) -> None:
+        """Start the runner of a later process while this one measures, where that does not disturb it."""
+        if process <= self._most and overlaps(self._terms.device.kind):
+            self._instruments.runners.prepare(self._timed_only, self._job.seed, process)
 
     @contextmanager
     def _fresh(self, work: Assignment, *entropy: int) -> Iterator[Child]:
@@ -210,6 +228,11 @@ class Confirmation:
 def compare(child: Child, request: Compare, work: Assignment) -> Compared:
     """Compare in the runner. Baseline setup (imports, input copies) may take as long again as the rounds."""
     return ask(child, request, Compared, stage="measure", limit_s=2 * work.terms.policy.measure_timeout_s)
+
+
+def overlaps(kind: DeviceKind) -> bool:
+    """True if references may be computed while a device of this kind measures: it is no CPU, and cores are spare."""
+    return not kind_of(kind).on_host and len(machine.cores()) >= SPARE_CORES
 
 
 def budget_s(work: Assignment) -> float:

@@ -95,6 +95,25 @@ class Candidate:
     """For each content of the timed buffers, a set that holds the verified outputs."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """Inputs and expected outputs for an `Open` request, which need no device."""
+
+    terms: Open
+    reference: Reference
+    golden: Mapping[str, tuple[Golden, ...]]
+
+    @classmethod
+    def of(cls, terms: Open) -> "Prepared":
+        """Compute the references.
+
+        Raises:
+            FamilyError: reference.py does not keep its contract.
+        """
+        reference = Reference(Path(terms.reference), terms.family_digest, Cache(Path(terms.folder)))
+        return cls(terms=terms, reference=reference, golden=reference.goldens(terms.cases))
+
+
 @dataclass(kw_only=True)
 class Bench:
     """Executes requests on the device; `workers.runner.protocol` defines each request."""
@@ -112,16 +131,14 @@ class Bench:
     _contents_of: WeakKeyDictionary[Buffers, Contents] = field(default_factory=WeakKeyDictionary)
 
     @classmethod
-    def open(cls, terms: Open, session: Session) -> "Bench":
-        """Compute the references and confine this process.
+    def open(cls, prepared: Prepared, session: Session) -> "Bench":
+        """Confine this process and return its bench.
 
         Raises:
             FamilyError: reference.py does not keep its contract.
         """
-        folder = Path(terms.folder)
+        terms, reference, golden = prepared.terms, prepared.reference, prepared.golden
         chosen = driver(terms.device.kind)
-        reference = Reference(Path(terms.reference), terms.family_digest, Cache(folder))
-        golden = reference.goldens(terms.cases)
         mixtures = reference.mixtures(terms.cases, golden) if session.places else ()
         confinement.limit(terms.memory_limit_bytes, address_space=chosen.limits_address_space)
         session.limit_memory(terms.memory_limit_bytes)

@@ -14,10 +14,11 @@ from evo.errors import CannotJudge, EvoError
 from evo.promotion.policy import Policy
 from evo.trial.outcome import Crashed, LaunchFailed, Outcome, ReferenceFailed, TimedOut
 from workers.build.families import Assignment
+from workers.runner.ahead import Ahead
 from workers.runner.child import Child, ChildDiedError, ChildTimeoutError
 from workers.runner.killed import MOST_ATTEMPTS
 from workers.runner.plan import open_request
-from workers.runner.protocol import Prove, Ready, Refused, Reply, Request, Trouble, Unfit
+from workers.runner.protocol import Open, Prove, Ready, Refused, Reply, Request, Trouble, Unfit
 from workers.system.device_lock import GaveUp
 from workers.system.exhaustion import MachineExhausted
 from workers.system.interruption import Interruption
@@ -172,6 +173,7 @@ class Runners:
         self._kept: OrderedDict[int, Child] = OrderedDict()
         self._trials: Counter[int] = Counter()
         self._busy: Child | None = None
+        self._ahead: Ahead | None = None
         self.interruption = Interruption()
 
     def of(self, work: Assignment) -> Child:
@@ -206,10 +208,33 @@ class Runners:
         """
         return self._opened(work, *entropy, attempt=1)
 
+    def prepare(self, work: Assignment, *entropy: int) -> None:
+        """Start the runner that `fresh` will return for these arguments, and make its inputs and references meanwhile.
+
+        It replaces an earlier one that was not taken. `discard` ends it.
+        """
+        self.discard()
+        self._ahead = Ahead(
+            Child(threads=work.terms.objective.threads),
+            open_request(work, self._folder, *entropy),
+            limit_s=open_limit_s(work.terms.policy),
+            interruption=self.interruption,
+        )
+
+    def discard(self) -> None:
+        """End a prepared runner that is not needed."""
+        if self._ahead is not None:
+            self._ahead.discard()
+            self._ahead = None
+
+    def _taken(self, request: Open) -> Child | None:
+        ahead, self._ahead = self._ahead, None
+        return None if ahead is None else ahead.taken(request)
+
     def _opened(self, work: Assignment, *entropy: int, attempt: int) -> Child:
         self.interruption.check()
-        child = Child(threads=work.terms.objective.threads)
         request = open_request(work, self._folder, *entropy)
+        child = self._taken(request) or Child(threads=work.terms.objective.threads)
         limit_s = open_limit_s(work.terms.policy)
         try:
             with self.interruption.ends(child.interrupt):
@@ -264,6 +289,7 @@ class Runners:
             child.interrupt()
 
     def close(self) -> None:
+        self.discard()
         for child in self._kept.values():
             child.kill()
         self._kept.clear()

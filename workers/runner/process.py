@@ -17,7 +17,7 @@ from workers.backends import (
     Session,
     TrespassError,
 )
-from workers.measure.bench import Bench, proven
+from workers.measure.bench import Bench, Prepared, proven
 from workers.measure.verify import WrongAnswerError
 from workers.runner import confinement
 from workers.runner.protocol import (
@@ -26,6 +26,7 @@ from workers.runner.protocol import (
     Compare,
     Measure,
     Open,
+    Prepare,
     Prove,
     Ready,
     Refused,
@@ -45,6 +46,7 @@ class Runner:
 
     def __init__(self) -> None:
         self._session: Session | None = None
+        self._prepared: Prepared | None = None
         self._bench: Bench | None = None
 
     def answer(self, request: Request) -> Reply:
@@ -69,8 +71,14 @@ class Runner:
         if isinstance(request, Prove):
             self._session = proven(request)
             return Ready()
+        if isinstance(request, Prepare):
+            self._prepared = Prepared.of(request.terms)
+            return Ready()
         if isinstance(request, Open) and self._session is not None:
-            self._bench = Bench.open(request, self._session)
+            prepared, self._prepared = self._prepared, None
+            if prepared is None or prepared.terms != request:
+                prepared = Prepared.of(request)
+            self._bench = Bench.open(prepared, self._session)
             return Ready()
         if self._bench is None or isinstance(request, Open):
             return Trouble(reason="the slot asked before it opened the device")

@@ -84,6 +84,14 @@ class Open:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Prepare:
+    """Make inputs and expected outputs of a later `open` ahead, without a device; another runner may be measuring."""
+
+    terms: Open
+    kind: Literal["prepare"] = "prepare"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Verify:
     """Load a candidate and prove it correct on every case it has a kernel for.
 
@@ -144,7 +152,7 @@ class Save:
     kind: Literal["save"] = "save"
 
 
-Request: TypeAlias = Prove | Open | Verify | Measure | Compare | Save
+Request: TypeAlias = Prove | Prepare | Open | Verify | Measure | Compare | Save
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,76 @@
+"""Runners that are started ahead: taken for the request they prepared, else ended."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.workbench import cpu, faulty, terms
+from workers.build.families import Assignment, Families
+from workers.runner.pool import Runners, TroubleError
+from workers.system.device_lock import GaveUp
+
+BROKEN = """
+def inputs(problem, distribution, rng): raise RuntimeError("no inputs today")
+def reference(problem, inputs): return {}
+yardstick = reference
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def work(folder: Path, tmp_path: Path) -> Assignment:
+    return Assignment(terms=terms(cpu(folder), faulty()), copy=Families(tmp_path / "families").add(faulty()))
+
+
+@pytest.fixture
+def runners(folder: Path) -> Iterator[Runners]:
+    runners = Runners(folder)
+    yield runners
+    runners.close()
+
+
+def test_prepared_runner_is_taken_and_opens_with_its_own_references(runners: Runners, work: Assignment) -> None:
+    runners.prepare(work, 7)
+    assert runners._ahead is not None
+    ahead = runners._ahead._child
+    taken = runners.fresh(work, 7)
+    assert taken is ahead
+    assert taken.usable
+    taken.kill()
+
+
+def test_runner_prepared_for_other_inputs_is_ended(runners: Runners, work: Assignment) -> None:
+    runners.prepare(work, 7)
+    assert runners._ahead is not None
+    ahead = runners._ahead._child
+    other = runners.fresh(work, 8)
+    assert other is not ahead
+    assert not ahead.usable
+    other.kill()
+
+
+def test_prepared_runner_that_is_not_needed_is_ended(runners: Runners, work: Assignment) -> None:
+    runners.prepare(work, 7)
+    assert runners._ahead is not None
+    ahead = runners._ahead._child
+    runners.discard()
+    assert not ahead.usable
+
+
+def test_interruption_ends_a_prepared_runner(runners: Runners, work: Assignment) -> None:
+    runners.prepare(work, 7)
+    runners.interrupt()
+    with pytest.raises(GaveUp):
+        runners.fresh(work, 7)
+
+
+def test_fault_of_the_family_is_reported_by_the_runner_opened_instead(runners: Runners, work: Assignment) -> None:
+    work.copy.reference.write_text(BROKEN)
+    runners.prepare(work, 7)
+    with pytest.raises(TroubleError, match="no inputs today"):
+        runners.fresh(work, 7)

@@ -1,0 +1,50 @@
+"""A runner that is started ahead: it makes inputs and references while another one measures."""
+
+import threading
+
+from evo.errors import EvoError
+from workers.runner.child import Child
+from workers.runner.protocol import Open, Prepare, Ready
+from workers.system.interruption import Interruption
+
+
+class Ahead:
+    """One such runner. It opens no device before it is taken.
+
+    Args:
+        request: the `open` request it prepares for.
+        limit_s: seconds it may take to prepare.
+    """
+
+    def __init__(self, child: Child, request: Open, *, limit_s: float, interruption: Interruption) -> None:
+        self._child = child
+        self._request = request
+        self._limit_s = limit_s
+        self._interruption = interruption
+        self._ready = False
+        self._thread = threading.Thread(target=self._prepare, name="runner ahead", daemon=True)
+        self._thread.start()
+
+    def taken(self, request: Open) -> Child | None:
+        """Return the runner once it is prepared; None if it is for another request or failed, which ends it."""
+        if request != self._request:
+            self.discard()
+            return None
+        self._thread.join()
+        if self._ready and self._child.usable:
+            return self._child
+        self._child.kill()
+        return None
+
+    def discard(self) -> None:
+        """End the runner."""
+        self._child.interrupt()
+        self._thread.join()
+        self._child.kill()
+
+    def _prepare(self) -> None:
+        with self._interruption.ends(self._child.interrupt):
+            try:
+                self._ready = isinstance(self._child.ask(Prepare(terms=self._request), self._limit_s), Ready)
+            except EvoError:  # the runner that is opened instead reports the reason
+                self._ready = False
