@@ -65,7 +65,7 @@ def security(*, plotting: bool = False) -> dict[str, str]:
 def environment() -> Environment:
     """Return the Jinja environment. Every value is escaped, every unknown name is an error."""
     made = Environment(
-        loader=FileSystemLoader(HERE / "templates"),
+        loader=FileSystemLoader([HERE / "pages", HERE / "templates"]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -13,10 +13,10 @@ from api.auth.permission import allow
 from api.dependencies import ServiceDep
 from api.http.routing import rest_router
 from api.schemas import Id
-from api.web.content.champion_report import champion_report
-from api.web.content.evidence import evidence_sheet
-from api.web.content.report import report_sheet
-from api.web.content.report_material import read
+from api.web.pages.evidence.report import champion_report
+from api.web.pages.evidence.sheet import evidence_sheet
+from api.web.pages.search_report.material import read
+from api.web.pages.search_report.sheet import report_sheet
 from api.web.rendering import render
 from evo.report import Terms, parse_goals, search_report, to_markdown
 
@@ -64,7 +64,9 @@ def get_search_report(
         content, kind = to_markdown(document).encode(), "text/markdown"
     else:
         sheet = report_sheet(document, reading)
-        page = render(request, "search_report.html", sheet=sheet, board=reading.board, search=reading.board.search)
+        page = render(
+            request, "search_report/search_report.html", sheet=sheet, board=reading.board, search=reading.board.search
+        )
         content, kind = bytes(page.body), "text/html"
     headers = {
         "Content-Disposition": f'attachment; filename="search-{search_id}.{form}"',

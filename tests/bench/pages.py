@@ -19,7 +19,7 @@ import httpx
 from api.app import create_app
 from api.logs import configure
 from api.settings import Settings
-from api.web.plots.gallery import EXHIBITS, Gallery
+from api.web.pages.plots.gallery import EXHIBITS, Gallery
 from tests.bench.large_search import made
 from tests.integration.serving import listening
 

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from api.views.summaries import search_summaries
-from api.web.content.report_material import read
+from api.web.pages.search_report.material import read
 from db.repositories.archive import Archive
 from evo.cli.console.display import LineScreen, best_text
 from evo.cli.console.search_result import print_report

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from api.web.content.evidence import bundle_of
+from api.web.pages.evidence.sheet import bundle_of
 from db.models import AttemptRow
 from db.queries.genealogy import Genealogy
 from db.queries.landscape import Landscape

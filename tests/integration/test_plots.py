@@ -129,7 +129,7 @@ def test_library_comes_from_its_package_and_is_cached(page: httpx.Client) -> Non
 
 def test_unchanged_plot_is_not_drawn_twice(page: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     first = plot(page, "importances")
-    monkeypatch.setattr("api.web.plots.importance.evaluate", lambda points: pytest.fail("drawn again"))
+    monkeypatch.setattr("api.web.pages.plots.importance.evaluate", lambda points: pytest.fail("drawn again"))
     assert plot(page, "importances") == first
 
 

@@ -277,6 +277,6 @@ def test_every_address_of_a_page_has_the_prefix() -> None:
 
 def test_templates_keep_addresses_in_attributes_that_get_the_prefix() -> None:
     known = {"href", "src", "action", "formaction", "data-from", "data-live-from", "data-address"}
-    for template in (HERE / "templates").glob("*.html"):
+    for template in HERE.rglob("*.html"):
         found = set(re.findall(r'\s([a-z-]+)\s*=\s*["\']?/', template.read_text()))
         assert found <= known, f"{template.name} has an address in another attribute"

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from api.web.plots.figure import config_label, label, time_axis
-from api.web.plots.importance import evaluate, importances
-from api.web.plots.lineage import main_line
-from api.web.plots.slices import contour, slices, values_of, varied
-from api.web.plots.timeline import bars, short_names
+from api.web.pages.plots.figure import config_label, label, time_axis
+from api.web.pages.plots.importance import evaluate, importances
+from api.web.pages.plots.lineage import main_line
+from api.web.pages.plots.slices import contour, slices, values_of, varied
+from api.web.pages.plots.timeline import bars, short_names
 from db.queries.landscape import Point, Relative, Work
 from evo.results import Stages
 from evo.trial import Value

@@ -1,0 +1,1 @@
+"""All champions, and rolling one back."""

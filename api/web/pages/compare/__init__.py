@@ -1,0 +1,1 @@
+"""Two trials side by side."""

@@ -1,0 +1,1 @@
+"""Champion and leaderboard of one problem."""

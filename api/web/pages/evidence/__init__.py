@@ -1,0 +1,1 @@
+"""Evidence of a champion, and its report."""

@@ -1,0 +1,123 @@
+"""Gallery: all plots of a search by name, with a cache of the latest drawings."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, TypeAlias
+
+from pydantic import TypeAdapter
+from sqlalchemy.orm import Session
+
+from api.views import search_view
+from api.web.pages.plots.best import best_so_far
+from api.web.pages.plots.figure import Plot
+from api.web.pages.plots.importance import importances
+from api.web.pages.plots.lineage import lineage
+from api.web.pages.plots.outcomes import outcomes_over_time
+from api.web.pages.plots.parallel import Parallel, parallel_coordinates
+from api.web.pages.plots.resources import resources_against_time
+from api.web.pages.plots.slices import contour, slices
+from api.web.pages.plots.timeline import timeline
+from db.queries.landscape import Landscape
+from db.repositories.archive import Archive
+from evo.errors import NotFound
+from evo.messages.view import SearchView
+from evo.text.suggestion import unknown
+
+REMEMBERED = 64
+ESTIMATES = "Estimates: these trials were never run."
+JSON: TypeAdapter[Plot | Parallel] = TypeAdapter(Plot | Parallel)
+
+Key: TypeAlias = tuple[Any, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """Input of a plot.
+
+    Attributes:
+        pair: the two tunables of a contour; None: chosen automatically.
+    """
+
+    landscape: Landscape
+    search: SearchView
+    pair: tuple[str | None, str | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exhibit:
+    """One plot of the gallery, and the function that draws it."""
+
+    title: str
+    draw: Callable[[Asked], Plot | Parallel]
+
+
+EXHIBITS: Mapping[str, Exhibit] = {
+    "best": Exhibit(title="Best so far", draw=lambda asked: best_so_far(asked.landscape, asked.search)),
+    "parallel": Exhibit(title="Parallel coordinates", draw=lambda asked: parallel_coordinates(asked.landscape)),
+    "importances": Exhibit(
+        title="Importances", draw=lambda asked: importances(asked.landscape, estimated=asked.search.estimated)
+    ),
+    "outcomes": Exhibit(
+        title="Outcomes over time", draw=lambda asked: outcomes_over_time(asked.landscape, asked.search)
+    ),
+    "slices": Exhibit(title="Slices", draw=lambda asked: slices(asked.landscape)),
+    "contour": Exhibit(title="Contour", draw=lambda asked: contour(asked.landscape, *asked.pair)),
+    "resources": Exhibit(title="Resources against time", draw=lambda asked: resources_against_time(asked.landscape)),
+    "lineage": Exhibit(title="Lineage of the champion", draw=lambda asked: lineage(asked.landscape, asked.search)),
+    "timeline": Exhibit(title="Device timeline", draw=lambda asked: timeline(asked.landscape)),
+}
+
+
+class Gallery:
+    """Draws plots and caches the latest. An unchanged search is not drawn again. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._drawn: OrderedDict[Key, bytes] = OrderedDict()
+        self._turn = threading.Lock()
+
+    def figures(self, session: Session, search_id: int, name: str, now: datetime) -> Plot | Parallel:
+        """Return a plot's data, to be shown as a table.
+
+        Raises:
+            NotFound: there is no such search or plot.
+        """
+        return JSON.validate_json(self.drawn(session, search_id, name, now, (None, None)))
+
+    def drawn(
+        self, session: Session, search_id: int, name: str, now: datetime, pair: tuple[str | None, str | None]
+    ) -> bytes:
+        """Return a plot as JSON.
+
+        Args:
+            pair: the two tunables of a contour; None: chosen automatically.
+
+        Raises:
+            NotFound: there is no such search or plot.
+            InvalidInput: a contour of an unknown tunable.
+        """
+        if name not in EXHIBITS:
+            raise NotFound(unknown(name, EXHIBITS, "plots"))
+        archive = Archive(session)
+        row = archive.search(search_id)
+        counts = archive.counts([search_id])[search_id]
+        key = (search_id, name, pair, row.state, tuple(sorted(counts.items(), key=str)))
+        with self._turn:
+            if key in self._drawn:
+                self._drawn.move_to_end(key)
+                return self._drawn[key]
+        search = search_view(session, search_id, now)
+        asked = Asked(landscape=Landscape(session, search_id), search=search, pair=pair)
+        made = JSON.dump_json(_told(EXHIBITS[name].draw(asked), search))
+        with self._turn:
+            self._drawn[key] = made
+            while len(self._drawn) > REMEMBERED:
+                self._drawn.popitem(last=False)
+        return made
+
+
+def _told(plot: Plot | Parallel, search: SearchView) -> Plot | Parallel:
+    """Mark plots of estimates as such."""
+    return replace(plot, summary=f"{ESTIMATES} {plot.summary}") if search.estimated else plot

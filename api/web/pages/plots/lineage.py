@@ -1,0 +1,143 @@
+"""Lineage plot: the champion's ancestors and what each step changed."""
+
+from collections.abc import Mapping, Sequence
+
+from api.web.pages.plots.figure import Figure, Plot, Table, config_label, label, nothing, time_axis
+from db.queries.landscape import Landscape, Relative
+from evo.messages.view import SearchView
+from evo.text.wording import count_text, outcome_text, time_text, value_text
+from evo.trial import Config
+
+MOST, LONGEST = 120, 60
+"""Maximum number of ancestors drawn, and how many of them in the line of first parents."""
+
+TICKS = 12
+
+
+def lineage(landscape: Landscape, search: SearchView) -> Plot:
+    """Plot the ancestors of this search's champion, or of its best trial."""
+    number = _descendant(search)
+    if number is None:
+        return nothing("Nothing is measured yet.")
+    family = ancestors(landscape, number)
+    line = main_line(family, number)
+    head = "Champion" if search.champion is not None and search.champion.search_id == search.id else "Best"
+    oldest = family[line[-1]]
+    further = " at least" if oldest.parents else ""
+    steps = f"{count_text(len(line) - 1, 'step')}{further}"
+    summary = f"{head} trial {number} descends from trial {oldest.number} ({oldest.origin}) in {steps}."
+    if len(line) == 1:
+        summary = f"{head} trial {number} was proposed by {oldest.origin} without a parent."
+    return Plot(
+        summary=summary,
+        figures=(_figure(family, line),),
+        table=Table(
+            head=("Trial", "Origin", "Parents", "Time", "Changed against its first parent"),
+            rows=tuple(_row(family[each], family) for each in line),
+        ),
+        note="From right to left, back to the first ancestor: the thick line follows the first parents.",
+    )
+
+
+def ancestors(landscape: Landscape, number: int) -> dict[int, Relative]:
+    """Return a trial and its ancestors by number: its line of first parents, then the others, nearest first."""
+    family = dict(landscape.relatives([number]))
+    newest = family[number]
+    while newest.parents and newest.parents[0] not in family and len(family) < LONGEST:
+        family |= landscape.relatives(newest.parents[:1])
+        newest = family[newest.parents[0]]
+    edge: Sequence[Relative] = list(family.values())
+    while edge and len(family) < MOST:
+        wanted = {parent for each in edge for parent in each.parents} - set(family)
+        found = landscape.relatives(sorted(wanted)[: MOST - len(family)])
+        family |= found
+        edge = list(found.values())
+    return family
+
+
+def main_line(family: Mapping[int, Relative], number: int) -> list[int]:
+    """Return the trial, its first parent, that trial's first parent, and so on as far as known."""
+    line = [number]
+    while (parents := family[line[-1]].parents) and parents[0] in family and parents[0] not in line:
+        line.append(parents[0])
+    return line
+
+
+def _descendant(search: SearchView) -> int | None:
+    if search.champion is not None and search.champion.search_id == search.id:
+        return search.champion.trial_number
+    return None if search.best is None else search.best.number
+
+
+def _figure(family: Mapping[int, Relative], line: Sequence[int]) -> Figure:
+    timed = {number: each for number, each in family.items() if each.time_us is not None}
+    worst = max((each.time_us or 0.0 for each in timed.values()), default=1.0)
+    height = {number: each.time_us or worst * 1.1 for number, each in family.items()}
+    edges = [(number, parent) for number, each in family.items() for parent in each.parents if parent in family]
+    nodes = list(family.values())
+    between = {
+        "type": "scatter",
+        "mode": "lines",
+        "hoverinfo": "skip",
+        "x": [place for child, parent in edges for place in (parent, child, None)],
+        "y": [place for child, parent in edges for place in (height[parent], height[child], None)],
+        "line": {"color": "@quiet", "width": 1},
+    }
+    thick = {
+        "type": "scatter",
+        "mode": "lines",
+        "hoverinfo": "skip",
+        "x": list(line),
+        "y": [height[number] for number in line],
+        "line": {"color": "@good", "width": 3},
+    }
+    dots = {
+        "type": "scatter",
+        "mode": "markers+text" if len(nodes) <= 24 else "markers",
+        "x": [each.number for each in nodes],
+        "y": [height[each.number] for each in nodes],
+        "customdata": [each.number for each in nodes],
+        "text": [label(each.origin) for each in nodes],
+        "textposition": [_beside(each.number, family) for each in nodes],
+        "cliponaxis": False,
+        "hovertext": [_hover(each) for each in nodes],
+        "hovertemplate": "%{hovertext}<extra></extra>",
+        "marker": {
+            "size": [13 if each.number in line else 8 for each in nodes],
+            "symbol": ["circle" if each.time_us is not None else "x" for each in nodes],
+            "color": ["@good" if each.number in line else "@accent" for each in nodes],
+        },
+    }
+    few = {"dtick": 1} if max(family) - min(family) <= TICKS else {}  # no half trials on the axis
+    layout = {"xaxis": {"title": "Trial", **few}, "yaxis": time_axis(list(height.values())), "showlegend": False}
+    return Figure(data=(between, thick, dots), layout=layout, height=360)
+
+
+def _beside(number: int, family: Mapping[int, Relative]) -> str:
+    """Return a label position that is not cut off at either end."""
+    return (
+        {min(family): "top right", max(family): "top left"}.get(number, "top center")
+        if len(family) > 1
+        else "top center"
+    )
+
+
+def _hover(each: Relative) -> str:
+    ended = time_text(each.time_us) if each.time_us is not None else outcome_text(each.kind or "pending")
+    return f"trial {each.number}, {label(each.origin)}: {ended}<br>{config_label(each.config)}"
+
+
+def _row(each: Relative, family: Mapping[int, Relative]) -> tuple[str, ...]:
+    parent = family.get(each.parents[0]) if each.parents else None
+    changed = "–" if parent is None else _changed(parent.config, each.config)
+    ended = time_text(each.time_us) if each.time_us is not None else outcome_text(each.kind or "pending")
+    return str(each.number), each.origin, ", ".join(map(str, each.parents)) or "none", ended, changed
+
+
+def _changed(before: Config, after: Config) -> str:
+    found = [
+        f"{name} {value_text(before[name])} → {value_text(value)}"
+        for name, value in after.items()
+        if name in before and before[name] != value
+    ]
+    return ", ".join(found) or "nothing"

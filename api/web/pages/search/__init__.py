@@ -1,0 +1,1 @@
+"""One search: progress, elite, champion."""

@@ -1,0 +1,102 @@
+"""Pages for signing in with a token and signing out."""
+
+from datetime import timedelta
+from typing import Annotated, Literal
+from urllib.parse import urlencode
+
+from fastapi import Form, Request
+from fastapi.responses import RedirectResponse, Response
+
+from api.auth.admission import SIGN_IN, WRONG
+from api.auth.caller import caller
+from api.auth.permission import allow, public
+from api.dependencies import Service, ServiceDep
+from api.http.routing import page_router
+from api.middleware.forwarding import address_of
+from api.web.pages.start.kept import LONGEST_ADDRESS
+from api.web.rendering import render
+from db.repositories.tokens import Tokens
+
+router = page_router()
+
+SESSION = timedelta(hours=12)
+HOME = "/"
+KIND = f"{SIGN_IN}?wrong=kind"
+"""Redirect target for a valid token that sees no pages. It does not count as an invalid token."""
+
+REASONS = {
+    "token": "This token is not valid here: it may be mistyped, expired or revoked.",
+    "kind": "This token is valid, but it is a worker's or a join token, which cannot see pages. Sign in with one "
+    "that has the role viewer, submitter or admin.",
+}
+
+
+@router.get(SIGN_IN)
+@public
+def sign_in_page(request: Request, next: str = HOME, wrong: Literal["token", "kind"] | None = None) -> Response:
+    """Show the form; `wrong` after an invalid token, or one that cannot see pages."""
+    if caller().roles:
+        return RedirectResponse(own_path(next), 303)
+    reason = "" if wrong is None else REASONS[wrong]
+    return render(request, "sign_in/sign_in.html", code=401 if wrong else 200, next=own_path(next), reason=reason)
+
+
+@router.post(SIGN_IN)
+@public
+def sign_in(
+    request: Request,
+    service: ServiceDep,
+    token: Annotated[str, Form(max_length=200)] = "",
+    next: Annotated[str, Form(max_length=LONGEST_ADDRESS)] = HOME,
+) -> Response:
+    """Begin a session. Worker and join tokens cannot, because they may see no pages.
+
+    A refusal redirects to its own address, which is safe to reload; `api.auth.admission` counts these redirects.
+    """
+    who = service.gate.by_token(token.strip())
+    if who is None or who.token_id is None or not who.can("viewer"):
+        way = WRONG if who is None or who.token_id is None else KIND
+        return RedirectResponse(f"{way}&{urlencode({'next': own_path(next)})}", 303)
+    session = _begin(service, who.token_id)
+    answer = RedirectResponse(own_path(next), 303)
+    answer.set_cookie(
+        service.gate.cookie,
+        session,
+        max_age=int(SESSION.total_seconds()),
+        path=address_of(request).public.root,
+        httponly=True,
+        samesite="lax",
+        secure=request.url.scheme == "https",
+    )
+    return answer
+
+
+@router.post("/sign-out")
+@allow("viewer")
+def sign_out(request: Request, service: ServiceDep) -> Response:
+    """End the session, in the browser and in the database."""
+    if session := request.cookies.get(service.gate.cookie):
+        with service.database.write() as write:
+            Tokens(write).end_session(session)
+        service.gate.forget()
+    answer = RedirectResponse(SIGN_IN, 303)
+    answer.delete_cookie(
+        service.gate.cookie,
+        path=address_of(request).public.root,
+        httponly=True,
+        samesite="lax",
+        secure=request.url.scheme == "https",
+    )
+    return answer
+
+
+def own_path(wanted: str) -> str:
+    """Return where to go after signing in, never another site, whatever the address looks like."""
+    own = wanted.startswith("/") and not wanted.startswith(("//", "/\\")) and wanted.isprintable()
+    return wanted if own else HOME
+
+
+def _begin(service: Service, token_id: str) -> str:
+    now = service.conductor.clock()
+    with service.database.write() as session:
+        return Tokens(session).begin_session(token_id, until=now + SESSION, now=now)

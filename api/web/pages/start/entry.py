@@ -1,0 +1,146 @@
+"""Form fields that every family has: names, labels, hints, options, parsers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from api.schemas import MAX_INTEGER
+from api.web.pages.start.reading import Reading, above_zero, one_of, toolkit, whole, words
+from evo.estimate.target import ATTRIBUTES_BY_MODEL, known
+from evo.promotion.policy import POLICIES
+from evo.strategy import STRATEGIES
+from evo.text.limits import MOST
+
+Options = Mapping[str, str]
+"""Value → label."""
+
+NOTES = 2000
+"""Maximum length in characters. The REST API accepts longer notes."""
+
+
+def _itself(*names: str) -> Options:
+    return {name: name for name in names}
+
+
+def _targets() -> Options:
+    models = {model: f"{model} ({known(model).architecture})" for model in ATTRIBUTES_BY_MODEL}
+    return {"": "the device itself", **models}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A form field.
+
+    Attributes:
+        name: of the field, which is also its path in the REST body: ``budget.minutes``.
+        read: parses a text that is not blank; an empty field is left out.
+        options: of a choice; None: free text. Options of devices are known only when the form is shown.
+        usual: default value.
+        long: True for several lines.
+        keys: keyboard that a phone offers.
+    """
+
+    name: str
+    label: str
+    read: Reading
+    hint: str = ""
+    usual: str = ""
+    options: Options | None = None
+    long: bool = False
+    keys: Literal["text", "numeric", "decimal"] = "text"
+
+
+def _choice(name: str, label: str, options: Options, hint: str = "") -> Entry:
+    return Entry(name=name, label=label, options=options, read=one_of(options), usual=next(iter(options)), hint=hint)
+
+
+_COUNT = whole("100", most=MOST)
+_LAUNCHES = {"plain": "plain", "pdl": "pdl: overlaps the end of the launch before"}
+_CACHES = {"hot": "hot: the same buffers", "cold": "cold: past the last-level cache"}
+
+GROUPS: Mapping[str, tuple[Entry, ...]] = {
+    "Device and budget": (
+        Entry(name="device", label="Device", read=words("a name", 200), options={}, usual="auto"),
+        Entry(
+            name="budget.minutes",
+            label="Minutes",
+            keys="decimal",
+            read=above_zero("10"),
+            usual="10",
+            hint="running time; empty for no limit",
+        ),
+        Entry(name="budget.trials", label="Trials", keys="numeric", read=_COUNT, hint="empty for no limit"),
+        Entry(
+            name="budget.stagnation",
+            label="Stagnation",
+            keys="numeric",
+            read=_COUNT,
+            hint="end after this many trials without a better one",
+        ),
+    ),
+    "Method": (
+        _choice("policy", "Policy", _itself(*POLICIES), "gates and thresholds for a promotion"),
+        _choice("strategy", "Strategy", _itself(*STRATEGIES)),
+        _choice("objective.cache", "Cache", _CACHES),
+        _choice("objective.launch", "Launch", _LAUNCHES, "CUDA only; pdl needs sm_90 or newer"),
+        Entry(
+            name="objective.threads",
+            label="Threads",
+            keys="numeric",
+            read=whole("1", most=MOST),
+            usual="1",
+            hint="CPU only",
+        ),
+        Entry(name="seed", label="Seed", keys="numeric", read=whole("0", least=0, most=MAX_INTEGER), usual="0"),
+    ),
+    "Device requirements": (
+        Entry(
+            name="requirements.memory_gb",
+            label="Memory in GB",
+            keys="decimal",
+            read=above_zero("22"),
+            hint="of the device, at least; empty for any",
+        ),
+        Entry(
+            name="requirements.toolkit",
+            label="Toolkit",
+            read=toolkit,
+            hint="minimum versions, e.g. cuda>=12.4, gcc>=12; empty for any",
+        ),
+        _choice("objective.target", "Architecture", _targets(), "a GPU whose limits every config must keep"),
+        Entry(
+            name="device_uuid",
+            label="Unit",
+            read=words("a name", 200),
+            options={},
+            hint="only this device gets the work",
+        ),
+    ),
+    "Cost, priority, notes": (
+        Entry(
+            name="budget.cost",
+            label="Cost",
+            keys="decimal",
+            read=above_zero("2.50"),
+            hint="end when this much is spent",
+        ),
+        Entry(
+            name="budget.cost_per_hour",
+            label="Cost per hour",
+            keys="decimal",
+            read=above_zero("0.68"),
+            hint="of the machines in use",
+        ),
+        Entry(
+            name="priority",
+            label="Priority",
+            read=whole("0", least=-1000, most=1000),
+            usual="0",
+            hint="workers serve the highest first",
+        ),
+        Entry(name="notes", label="Notes", read=words("a text", NOTES), long=True),
+    ),
+}
+"""All fields by their heading."""
+
+ENTRIES: Mapping[str, Entry] = {entry.name: entry for group in GROUPS.values() for entry in group}

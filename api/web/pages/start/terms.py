@@ -1,0 +1,103 @@
+"""Turns the form's input into the REST body, with each fault at its field."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from api.dependencies import Service
+from api.http.errors import wrong_fields
+from api.scheduler.submission import Unavailable
+from api.schemas import SearchRequest
+from api.web.pages.start.candidate import Candidate
+from api.web.pages.start.entry import ENTRIES
+from evo.errors import InvalidInput, NotFound
+
+PROBLEM = "problem."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """Parsed input of a form.
+
+    Attributes:
+        given: field → value, without empty and invalid ones.
+        wrong: field → what is wrong with it, and valid values.
+    """
+
+    given: Mapping[str, object]
+    wrong: Mapping[str, str]
+
+    def body(self, chosen: Candidate) -> dict[str, Any]:
+        """Return the REST body of these terms."""
+        body: dict[str, Any] = {"family_digest": chosen.digest, "problem": {}}
+        for name, value in self.given.items():
+            group, _, inner = name.partition(".")
+            if inner:
+                body.setdefault(group, {})[inner] = value
+            else:
+                body[name] = value
+        return body
+
+
+def read(chosen: Candidate, typed: Mapping[str, str]) -> Terms:
+    """Parse each field. Empty fields are left out, except those of the problem, which have no safe default."""
+    given: dict[str, object] = {}
+    wrong: dict[str, str] = {}
+    for field in chosen.family.fields:
+        name = PROBLEM + field.name
+        if (text := typed.get(name)) is None:
+            continue
+        if not text.strip():
+            such_as = "" if field.default is None else f", such as {field.default}"
+            wrong[name] = f"is empty: give a value{such_as}"
+            continue
+        try:
+            given[name] = field.parse(text, name)
+        except InvalidInput as error:
+            wrong[name] = error.reason
+    for name, entry in ENTRIES.items():
+        if not (text := typed.get(name, "").strip()):
+            continue
+        try:
+            given[name] = entry.read(text)
+        except ValueError as error:
+            wrong[name] = str(error)
+    return Terms(given=given, wrong=wrong)
+
+
+def judged(service: Service, chosen: Candidate, typed: Mapping[str, str]) -> Terms:
+    """Return all faults at once: invalid values are replaced by defaults, and the rest is checked again."""
+    terms = read(chosen, typed)
+    while found := _faults(service, terms.body(chosen)):
+        guessed = any(name.startswith(PROBLEM) for name in terms.wrong)
+        sure = {name: reason for name, reason in found.items() if not guessed or not name.startswith("problem")}
+        fresh = {_nearest(name): reason for name, reason in sure.items()}
+        dropped = (fresh.keys() & terms.given.keys()) - terms.wrong.keys()
+        rest = {name: value for name, value in terms.given.items() if name not in dropped}
+        terms = Terms(given=rest, wrong=fresh | dict(terms.wrong))
+        if not dropped or "device" in dropped:  # further checks depend on the device
+            break
+    return terms
+
+
+def _faults(service: Service, body: dict[str, Any]) -> dict[str, str]:
+    """Return what the REST API would refuse; empty if it would start the search."""
+    try:
+        service.conductor.orders.check(SearchRequest.model_validate(body))
+    except ValidationError as error:
+        return {each["field"]: each["reason"] for each in wrong_fields(error.errors())}
+    except InvalidInput as error:
+        return {error.field: error.reason}
+    except Unavailable as error:
+        return {error.field: str(error)}
+    except NotFound:  # an unregistered family: checks that need it run when the search starts
+        return {}
+    return {}
+
+
+def _nearest(field: str) -> str:
+    """Return the form field that a fault concerns: ``requirements.toolkit.cuda`` is ``requirements.toolkit``."""
+    inside = [name for name in ENTRIES if field.startswith(f"{name}.")]
+    return max(inside, key=len, default=field)
