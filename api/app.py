@@ -27,7 +27,6 @@ from api.middleware.head import Head
 from api.middleware.idempotency import Idempotency
 from api.middleware.origin import OriginCheck
 from api.middleware.security_headers import SecurityHeaders
-from api.periodic import Chore, Collector, regularly
 from api.rest import (
     ablation,
     artefacts,
@@ -48,8 +47,9 @@ from api.rest import (
 from api.rest import service as service_routes
 from api.scheduler.conductor import Conductor
 from api.scheduler.interruptions import Interruptions
-from api.scheduler.wakeup import Wakeup
+from api.scheduler.leasing.wakeup import Wakeup
 from api.settings import Settings
+from api.upkeep.periodic import Chore, Collector, regularly
 from api.web import pages, report_files
 from api.webhooks.delivery import WebhookDelivery
 from db.engine.key import ensure_key

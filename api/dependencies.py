@@ -10,10 +10,10 @@ from api.events.feed import Feed
 from api.events.listeners import Listeners
 from api.families.builtin import BuiltinFamilies
 from api.metrics import Metrics
-from api.periodic import Collector
 from api.scheduler.conductor import Conductor
-from api.scheduler.wakeup import Wakeup
+from api.scheduler.leasing.wakeup import Wakeup
 from api.settings import Settings
+from api.upkeep.periodic import Collector
 from api.webhooks.delivery import WebhookDelivery
 from db.engine.session import Database
 from db.repositories.artefacts import Artefacts

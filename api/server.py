@@ -13,7 +13,7 @@ from api.dependencies import Service
 from api.logs import configure
 from api.middleware.connections import TimedProtocol, raise_limit
 from api.settings import Settings
-from api.warm_up import learn_to_judge, settle
+from api.upkeep.warm_up import learn_to_judge, settle
 from db.engine.ownership import Ownership
 from db.engine.session import Database
 from db.repositories.tokens import Tokens

@@ -8,8 +8,8 @@ from platformdirs import user_data_path
 from pydantic import AliasChoices, BeforeValidator, Field, InstanceOf, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from api.authority import is_loopback
-from api.public import Proxies, PublicUrl
+from api.http.authority import is_loopback
+from api.http.public_url import Proxies, PublicUrl
 from db.engine.location import Location
 from evo.errors import InvalidInput
 

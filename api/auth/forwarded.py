@@ -9,7 +9,7 @@ import re
 
 from starlette.datastructures import Headers
 
-from api.authority import host_name, is_loopback
+from api.http.authority import host_name, is_loopback
 
 CLIENT_HEADERS = ("x-forwarded-for", "x-real-ip", "x-client-ip", "true-client-ip", "cf-connecting-ip")
 """Headers in which proxies name the address of the client, or a list of addresses."""

@@ -11,8 +11,8 @@ from starlette.concurrency import run_in_threadpool
 
 from api.events.stream import BATCH, ServerEvent, read_batch
 from api.scheduler.active import Clock
-from api.scheduler.wakeup import Wakeup, set_within
-from db.engine.events import Events, Place
+from api.scheduler.leasing.wakeup import Wakeup, set_within
+from db.engine.events import EventPosition, Events
 from db.engine.session import Database
 
 log = structlog.get_logger("feed")
@@ -37,9 +37,9 @@ class Feed:
         self._database = database
         self._clock = clock
         self._news = Wakeup()
-        self._recent: deque[tuple[Place, Sequence[ServerEvent]]] = deque()
-        self._since: Place | None = None
-        self._head = Place()
+        self._recent: deque[tuple[EventPosition, Sequence[ServerEvent]]] = deque()
+        self._since: EventPosition | None = None
+        self._head = EventPosition()
         self._listeners = 0
         self._reader: asyncio.Task[None] | None = None
 
@@ -47,7 +47,9 @@ class Feed:
         """End every stream, because the service is stopping."""
         self._news.close()
 
-    async def follow(self, after: Place, *, search_id: int | None = None) -> AsyncIterator[Sequence[ServerEvent]]:
+    async def follow(
+        self, after: EventPosition, *, search_id: int | None = None
+    ) -> AsyncIterator[Sequence[ServerEvent]]:
         """Yield batches of events after a place, of one search or all, until the feed is closed.
 
         An empty batch comes at least once a minute, so that the caller can check the age of the stream.
@@ -101,17 +103,17 @@ class Feed:
             self._since = self._recent[0][0]
         self._news.wake()
 
-    def _remembered(self, after: Place) -> list[ServerEvent] | None:
+    def _remembered(self, after: EventPosition) -> list[ServerEvent] | None:
         """Return the kept events after a place; None if they are no longer kept."""
         if self._since is None or after < self._since:
             return None
         heard = dropwhile(lambda kept: kept[1][-1].place <= after, self._recent)
         return [one for _, batch in heard for one in batch if one.place > after]
 
-    def _read(self, after: Place, search_id: int | None) -> list[ServerEvent]:
+    def _read(self, after: EventPosition, search_id: int | None) -> list[ServerEvent]:
         with self._database.read() as session:
             return read_batch(session, after, self._clock(), search_id=search_id)
 
-    def _last(self) -> Place:
+    def _last(self) -> EventPosition:
         with self._database.read() as session:
             return Events(session).last()

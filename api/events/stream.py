@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from api.views import source_of
 from api.views.summaries import search_summaries
-from db.engine.events import Events, Place, place_of
+from db.engine.events import EventPosition, Events, place_of
 from db.engine.session import StoreUnavailable
 from db.models import EventRow, TrialRow, WorkerRow
 from db.models.columns import adapter
@@ -39,14 +39,14 @@ class ServerEvent:
         search_id: the search concerned; None: no search.
     """
 
-    place: Place
+    place: EventPosition
     name: str
     data: str
     search_id: int | None = None
 
 
 def read_batch(
-    session: Session, after: Place, now: datetime, *, search_id: int | None = None, limit: int = BATCH
+    session: Session, after: EventPosition, now: datetime, *, search_id: int | None = None, limit: int = BATCH
 ) -> list[ServerEvent]:
     """Read the events after a place, at most `limit` rows.
 
@@ -64,7 +64,9 @@ def read_batch(
     ]
 
 
-def search_events(session: Session, search_ids: Sequence[int], now: datetime, place: Place) -> list[ServerEvent]:
+def search_events(
+    session: Session, search_ids: Sequence[int], now: datetime, place: EventPosition
+) -> list[ServerEvent]:
     """Return one event per search with its current state."""
     read, unreadable = _readable(search_ids, lambda ids: search_summaries(session, ids, now))
     standing = {event.id: event for event in read}
@@ -131,7 +133,7 @@ def _trial(row: TrialRow) -> str:
     return _json(TrialEvent, event)
 
 
-def _worker(row: WorkerRow, place: Place) -> ServerEvent:
+def _worker(row: WorkerRow, place: EventPosition) -> ServerEvent:
     event = WorkerEvent(
         id=row.id,
         name=row.name,

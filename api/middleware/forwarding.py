@@ -15,8 +15,8 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.auth.forwarded import sign_of_outside
-from api.authority import host_name, is_loopback
-from api.public import PORTS, PREFIX, Proxies, PublicUrl
+from api.http.authority import host_name, is_loopback
+from api.http.public_url import PORTS, PREFIX, Proxies, PublicUrl
 
 KEY = "kernel_evo.address"
 

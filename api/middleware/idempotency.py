@@ -16,7 +16,7 @@ from api.auth.caller import caller
 from api.dependencies import Service
 from api.http.errors import problem
 from db.engine.session import StoreUnavailable, committing
-from db.repositories.answers import Answer, Answers
+from db.repositories.answers import Answer, StoredResponses
 from evo.errors import EvoError
 
 log = structlog.get_logger("http")
@@ -59,7 +59,7 @@ class Idempotency:
 
     async def _once(self, scope: Scope, receive: Receive, send: Send, given: str, body: bytes) -> None:
         service: Service = scope["app"].state.service
-        answers, now = Answers(service.database), service.conductor.clock()
+        answers, now = StoredResponses(service.database), service.conductor.clock()
         who = caller()
         key = _digest(who.token_id or who.name, given)
         fingerprint = _digest(scope["path"], scope["query_string"], body)
@@ -79,7 +79,7 @@ class Idempotency:
         else:
             await _repeat(known.answer, send)
 
-    async def _carry_out(self, scope: Scope, receive: Receive, send: Send, answers: Answers, key: str) -> None:
+    async def _carry_out(self, scope: Scope, receive: Receive, send: Send, answers: StoredResponses, key: str) -> None:
         """Run the request and store its answer before it is sent, so that a repetition gets the same answer.
 
         If the answer cannot be stored, it is sent anyway, because the request was carried out.
@@ -107,7 +107,7 @@ class Idempotency:
             raise failed
 
 
-def _note(answers: Answers, key: str, answer: Answer | None, *, undone: bool, path: str) -> None:
+def _note(answers: StoredResponses, key: str, answer: Answer | None, *, undone: bool, path: str) -> None:
     """Store an answer, or forget a request that changed nothing, so that it may be repeated."""
     refused = answer is not None and 400 <= answer.status < 500
     failed = answer is None or answer.status >= 500

@@ -7,10 +7,10 @@ A page of another site can make a browser on this machine send requests here, bu
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from api.authority import host_name, is_loopback
+from api.http.authority import host_name, is_loopback
 from api.http.errors import problem
+from api.http.public_url import PORTS, PublicUrl
 from api.middleware.forwarding import KEY
-from api.public import PORTS, PublicUrl
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 READS = frozenset({"GET", "HEAD"})

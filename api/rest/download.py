@@ -7,7 +7,7 @@ from fastapi.responses import StreamingResponse
 from api.rest.trial_files import as_csv, as_json, as_ndjson
 from api.views import trial_views
 from db.engine.session import Database
-from db.queries.leaderboard import Leaderboard, Place
+from db.queries.leaderboard import Leaderboard, PagePosition
 from db.queries.selection import Selection
 from evo.messages.view import TrialView
 from evo.space import Tunable
@@ -51,7 +51,7 @@ def in_pieces(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _every(database: Database, selection: Selection, *, reported: bool) -> Iterator[TrialView]:
-    place: Place | None = None
+    place: PagePosition | None = None
     while True:
         with database.read() as session:
             board = Leaderboard(session)

@@ -15,7 +15,7 @@ from api.dependencies import Service, ServiceDep
 from api.events.stream import ServerEvent, search_events
 from api.http.routing import rest_router
 from api.schemas import Id
-from db.engine.events import Events, Place
+from db.engine.events import EventPosition, Events
 from db.engine.session import StoreUnavailable
 from db.repositories.archive import Archive
 
@@ -32,14 +32,14 @@ async def _place(
     service: ServiceDep,
     last_event_id: Annotated[str | None, Header(description="id of the last event received")] = None,
     after: Annotated[str | None, Query(description="the same as a parameter, for a first connection")] = None,
-) -> Place | None:
+) -> EventPosition | None:
     """Return where the client continues; None: with future events."""
     if last_event_id:
-        return Place.parse(last_event_id, "last-event-id")
-    return Place.parse(after, "after") if after else None
+        return EventPosition.parse(last_event_id, "last-event-id")
+    return EventPosition.parse(after, "after") if after else None
 
 
-PlaceDep = Annotated[Place | None, Depends(_place)]
+PlaceDep = Annotated[EventPosition | None, Depends(_place)]
 
 
 async def _counted(service: ServiceDep) -> AsyncIterator[None]:
@@ -74,7 +74,9 @@ async def stream_search_events(
         yield event
 
 
-async def _stream(service: Service, place: Place | None, search_id: int | None) -> AsyncIterator[ServerSentEvent]:
+async def _stream(
+    service: Service, place: EventPosition | None, search_id: int | None
+) -> AsyncIterator[ServerSentEvent]:
     """Yield events until the stream is old or the database unavailable. Its client reconnects and loses none."""
     try:
         async for event in _events(service, place, search_id):
@@ -83,7 +85,9 @@ async def _stream(service: Service, place: Place | None, search_id: int | None) 
         log.warning("an event stream ends; its client reconnects", reason=str(error))
 
 
-async def _events(service: Service, place: Place | None, search_id: int | None) -> AsyncIterator[ServerSentEvent]:
+async def _events(
+    service: Service, place: EventPosition | None, search_id: int | None
+) -> AsyncIterator[ServerSentEvent]:
     start, lost, standing = await run_in_threadpool(_begin, service, place, search_id)
     yield ServerSentEvent(comment="stream of events", id=str(start), retry=RETRY_MS)
     if lost:
@@ -98,7 +102,9 @@ async def _events(service: Service, place: Place | None, search_id: int | None) 
             return
 
 
-def _begin(service: Service, place: Place | None, search_id: int | None) -> tuple[Place, bool, Sequence[ServerEvent]]:
+def _begin(
+    service: Service, place: EventPosition | None, search_id: int | None
+) -> tuple[EventPosition, bool, Sequence[ServerEvent]]:
     """Return where to begin, whether earlier events are lost to this client, and the current states."""
     with service.database.read() as session:
         events = Events(session)

@@ -10,7 +10,7 @@ from api.auth.permission import allow
 from api.dependencies import Service, ServiceDep
 from api.http.routing import rest_router
 from api.rest.artefacts import BINARY
-from api.scheduler.wakeup import set_within
+from api.scheduler.leasing.wakeup import set_within
 from api.schemas import Id, LeaseReply, LeaseRequest, Receipt, Release, Result, Results, ResultsReply
 from evo.messages.job import Answer, Delivery
 

@@ -8,7 +8,7 @@ from typing import cast
 from sqlalchemy.orm import Session
 
 from api.families.catalogue import Catalogue
-from db.queries.leaderboard import Place
+from db.queries.leaderboard import PagePosition
 from db.queries.selection import KEYS, Condition, Operator, Order, Selection
 from db.repositories.archive import Archive
 from evo.errors import InvalidInput
@@ -55,7 +55,7 @@ def selection_of(
     )
 
 
-def fitting(order: Order, cursor: tuple[Value | None, int, int] | None) -> Place | None:
+def fitting(order: Order, cursor: tuple[Value | None, int, int] | None) -> PagePosition | None:
     """Check that a cursor fits the order, and return its place.
 
     Raises:
@@ -69,7 +69,7 @@ def fitting(order: Order, cursor: tuple[Value | None, int, int] | None) -> Place
     kind = next(kind for kind in (bool, str, (int, float)) if isinstance(sample, kind))
     if key is not None and (not isinstance(key, kind) or isinstance(key, bool) is not isinstance(sample, bool)):
         raise InvalidInput("cursor", "belongs to a list in another order: give `next` of the page before, unchanged")
-    return Place(key=key, number=number, id=trial_id)
+    return PagePosition(key=key, number=number, id=trial_id)
 
 
 def _order(sort: str, known: dict[str, Tunable]) -> Order:

@@ -10,7 +10,7 @@ from api.families.catalogue import Catalogue
 from db.models import FamilyRow, SearchRow
 from db.repositories.archive import Archive
 from db.repositories.leases import Leases
-from db.repositories.turns import Standing, Turns
+from db.repositories.turns import LockedSearch, Turns
 from evo import strategy
 from evo.device import Device
 from evo.device.requirements import Requirements
@@ -103,7 +103,7 @@ class ActiveSearch:
         search.restore(Turns(session).log(row.id), Leases(session).challenges(row.id, row.timed_baselines))
         return cls(row, search, lost_s)
 
-    def follow(self, session: Session, standing: Standing) -> None:
+    def follow(self, session: Session, standing: LockedSearch) -> None:
         """Apply what other processes did with this search since the last update of this copy."""
         asked, ended, _ = self.search.events
         news = Turns(session).news(self.id, asked=asked, ended=ended)

@@ -9,9 +9,9 @@ from api.families.catalogue import Catalogue
 from api.families.provenance import refuse_edited
 from api.scheduler import ablation, lifecycle
 from api.scheduler.active import Clock
+from api.scheduler.leasing.transaction import Turn
 from api.scheduler.registry import Registry
 from api.scheduler.submission import terms_of
-from api.scheduler.transaction import Turn
 from api.schemas import SearchRequest
 from db.engine.events import Events
 from db.engine.session import Database

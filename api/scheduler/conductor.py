@@ -1,7 +1,7 @@
 """Runs the searches: leases work, takes results, expires leases, and moves every search to its end.
 
 A conductor keeps each search in memory and stores every step before it answers, so a killed service continues where it
-stopped. Conductors of several processes take turns at each search (`api.scheduler.transaction`).
+stopped. Conductors of several processes take turns at each search (`api.scheduler.leasing.transaction`).
 """
 
 import uuid
@@ -12,17 +12,17 @@ from datetime import datetime, timedelta
 import structlog
 from sqlalchemy.orm import Session
 
-from api.failures import Failures
 from api.families.catalogue import Catalogue
 from api.scheduler import lifecycle
 from api.scheduler.active import Clock, Lost, nothing_lost, utc_now
-from api.scheduler.assignment import Dispatch
 from api.scheduler.commands import Commands
 from api.scheduler.expiry import Expiry
-from api.scheduler.queue import Taken, WorkQueue
+from api.scheduler.leasing.assignment import Dispatch
+from api.scheduler.leasing.queue import Taken, WorkQueue
 from api.scheduler.registry import Registry, stuck
-from api.scheduler.reports import ResultReceiver, answer
+from api.scheduler.results.reports import ResultReceiver, answer
 from api.schemas import LeaseReply, Receipt
+from api.upkeep.failures import Failures
 from db.engine.session import Database
 from db.engine.signals import WORK
 from db.models import AttemptState

@@ -6,9 +6,9 @@ from datetime import datetime
 import structlog
 
 from api.scheduler.active import Clock
+from api.scheduler.leasing.transaction import Turn
 from api.scheduler.registry import Registry
-from api.scheduler.results import confirmed, end_trial
-from api.scheduler.transaction import Turn
+from api.scheduler.results.store import confirmed, end_trial
 from db.engine.events import Events
 from db.models import AttemptState, JobRow
 from db.repositories.archive import Archive

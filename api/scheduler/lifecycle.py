@@ -8,8 +8,8 @@ import structlog
 from sqlalchemy.orm import Session
 
 from api.scheduler.active import ActiveSearch
-from api.scheduler.results import queue_confirmation
-from api.scheduler.transaction import Turn
+from api.scheduler.leasing.transaction import Turn
+from api.scheduler.results.store import queue_confirmation
 from db.engine.events import Events
 from db.engine.signals import WORK, announce
 from db.models import SearchRow, VariantRow

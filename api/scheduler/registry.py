@@ -8,8 +8,8 @@ import structlog
 
 from api.families.catalogue import Catalogue
 from api.scheduler.active import ActiveSearch, Clock, Lost, nothing_lost
+from api.scheduler.leasing.transaction import Turn
 from api.scheduler.lifecycle import drop_open, is_due
-from api.scheduler.transaction import Turn
 from db.engine.events import Events
 from db.engine.session import Database, StoreUnavailable
 from db.repositories.archive import Archive

@@ -17,7 +17,7 @@ import httpx
 import structlog
 from sqlalchemy.orm import Session
 
-from api.public import PublicUrl
+from api.http.public_url import PublicUrl
 from api.scheduler.active import Clock
 from api.schemas import Webhook as WebhookRequest
 from api.views.summaries import search_summaries

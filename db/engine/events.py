@@ -32,7 +32,7 @@ _COLLECTED = "events"
 
 
 @dataclass(frozen=True, order=True)
-class Place:
+class EventPosition:
     """A reader's position in the event log; its text is the id of a server-sent event.
 
     Attributes:
@@ -47,7 +47,7 @@ class Place:
         return f"{self.mark}-{self.number}"
 
     @classmethod
-    def parse(cls, text: str, field: str) -> "Place":
+    def parse(cls, text: str, field: str) -> "EventPosition":
         """Parse a position from its text.
 
         Raises:
@@ -77,21 +77,21 @@ class Events:
     def _add(self, events: list[dict[str, Any]]) -> None:
         self.session.info.setdefault(_COLLECTED, []).extend(events)
 
-    def after(self, place: Place, *, search_id: int | None = None, limit: int) -> Sequence[EventRow]:
+    def after(self, place: EventPosition, *, search_id: int | None = None, limit: int) -> Sequence[EventRow]:
         """Return up to `limit` events after a position, in order, of one search or of all."""
         query = select(EventRow).where(EventRow.id > place.number)
         if search_id is not None:
             query = query.where(EventRow.search_id == search_id)
         return self.session.scalars(query.order_by(EventRow.id).limit(limit)).all()
 
-    def last(self) -> Place:
+    def last(self) -> EventPosition:
         """Return the position of the latest event, for a reader that wants only later ones."""
         latest = select(EventRow).order_by(EventRow.id.desc()).limit(1)
-        return next((place_of(row) for row in self.session.scalars(latest)), Place())
+        return next((place_of(row) for row in self.session.scalars(latest)), EventPosition())
 
-    def keeps(self, place: Place) -> bool:
+    def keeps(self, place: EventPosition) -> bool:
         """Return True if a position belongs to this log and no event after it was dropped."""
-        if place == Place():
+        if place == EventPosition():
             return True
         row = self.session.get(EventRow, place.number)
         return row is not None and row.mark == place.mark
@@ -106,8 +106,8 @@ class Events:
         self.session.execute(delete(EventRow).where(EventRow.id <= newest - KEPT_EVENTS))
 
 
-def place_of(row: EventRow) -> Place:
-    return Place(number=row.id, mark=row.mark)
+def place_of(row: EventRow) -> EventPosition:
+    return EventPosition(number=row.id, mark=row.mark)
 
 
 def collected(session: Session) -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ NEARBY = 5_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class PagePosition:
     """Position of the last trial of a page: its key (None if it has none), number and id."""
 
     key: Value | None
@@ -77,7 +77,7 @@ class Leaderboard:
         ids = [row[-1] for row in [*keyed, *rest][offset : offset + limit]]
         return self._rows(ids), len(found)
 
-    def after(self, selection: Selection, place: Place | None, *, limit: int) -> Sequence[TrialRow]:
+    def after(self, selection: Selection, place: PagePosition | None, *, limit: int) -> Sequence[TrialRow]:
         """Return up to `limit` trials after a position, which stays valid while trials are added."""
         keyed, unkeyed = _halves(selection)
         ids: list[int] = []
@@ -89,10 +89,10 @@ class Leaderboard:
             ids += self.session.scalars(rest.limit(limit - len(ids)))
         return self._rows(ids)
 
-    def place(self, selection: Selection, row: TrialRow) -> Place:
+    def place(self, selection: Selection, row: TrialRow) -> PagePosition:
         """Return the position of a trial, as the end of a page."""
         key = self.session.scalar(select(key_of(selection.order)).where(TrialRow.id == row.id))
-        return Place(key=key, number=row.number, id=row.id)
+        return PagePosition(key=key, number=row.number, id=row.id)
 
     def ranks(self, searches: Collection[int], trials: Collection[int]) -> dict[int, int]:
         """Return the rank of each of these trials with a time, among all trials of the searches, by trial id.
@@ -180,7 +180,7 @@ def _halves(selection: Selection) -> tuple[Select[int], Select[int] | None]:
     return keyed.where(key.is_not(None)), query.where(key.is_(None)).order_by(TrialRow.number, TrialRow.id)
 
 
-def _behind(query: Select[int], order: Order, place: Place | None) -> Select[int]:
+def _behind(query: Select[int], order: Order, place: PagePosition | None) -> Select[int]:
     if place is None:
         return query
     mine, theirs = tuple_(key_of(order), TrialRow.number, TrialRow.id), tuple_(place.key, place.number, place.id)

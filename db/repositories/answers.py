@@ -35,7 +35,7 @@ class Known:
     answer: Answer | None
 
 
-class Answers:
+class StoredResponses:
     """Repository of stored responses. Each method is its own transaction, because the request itself opens others."""
 
     def __init__(self, database: Database) -> None:

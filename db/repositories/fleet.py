@@ -32,7 +32,7 @@ _SLOT = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class Availability:
     """A device and whether it may receive work; `incarnation` is the process that registered last."""
 
     device: Device
@@ -176,7 +176,7 @@ class Fleet:
         )
         return self.session.scalars(query).all()
 
-    def slot(self, worker_id: str, uuid: str, incarnation: str | None = None) -> "Standing":
+    def slot(self, worker_id: str, uuid: str, incarnation: str | None = None) -> "Availability":
         """Return a worker's device and whether it may receive work.
 
         Raises:
@@ -191,7 +191,7 @@ class Fleet:
             raise NotFound(f"worker {worker_id!r} has left: register it again first (PUT /workers/{worker_id})")
         if row.device is None:
             raise NotFound(f"worker {worker_id!r} has not registered a device {uuid!r}: register it first")
-        return Standing(
+        return Availability(
             drain=row.drain,
             quarantined=row.quarantined_at is not None,
             device=row.device,

@@ -47,7 +47,7 @@ _TICKING = (_SEARCHES.state.not_in(TERMINAL), _SEARCHES.active_since.is_not(None
 
 
 @dataclass(frozen=True)
-class Standing:
+class LockedSearch:
     """State of a search that a process reads when it locks the search.
 
     Attributes:
@@ -84,10 +84,10 @@ class Turns:
     def __init__(self, session: Session) -> None:
         self.session = session
 
-    def lock(self, search_id: int) -> Standing | None:
+    def lock(self, search_id: int) -> LockedSearch | None:
         """Lock a search until the transaction ends and increment its revision. Return None if the search has ended."""
         row = self.session.execute(_LOCK, {"search": search_id}).first()
-        return None if row is None or row.state in TERMINAL else Standing(*row)
+        return None if row is None or row.state in TERMINAL else LockedSearch(*row)
 
     def end(self, search_id: int, state: State, *, ended: Ended | None = None) -> None:
         """Set the final state of a search without reading its documents, since an unreadable one may be the reason.

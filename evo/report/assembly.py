@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
-from evo.report.ablation import ablation_blocks
 from evo.report.document import Block, Document, Section
-from evo.report.effort import effort_blocks
-from evo.report.findings import importance_blocks, negative_blocks, never_blocks, outcome_blocks
-from evo.report.goals import goal_blocks
 from evo.report.material import Material
-from evo.report.subject import command_blocks, environment_blocks, subject_blocks
+from evo.report.sections.ablation import ablation_blocks
+from evo.report.sections.effort import effort_blocks
+from evo.report.sections.findings import importance_blocks, negative_blocks, never_blocks, outcome_blocks
+from evo.report.sections.goals import goal_blocks
+from evo.report.sections.subject import command_blocks, environment_blocks, subject_blocks
+from evo.report.sections.times import limit_blocks, progress_blocks, sample_blocks, verdict_blocks
 from evo.report.terms import Terms
-from evo.report.times import limit_blocks, progress_blocks, sample_blocks, verdict_blocks
 
 Sections: TypeAlias = Mapping[str, Iterable[Block]]
 """Section titles and their blocks."""

@@ -23,7 +23,7 @@ from evo.trial.outcome import Measured
 from templates.registry import Package, find
 from tests.bench.found import Found, champion
 from tests.bench.searching import BenchError, Effort, Match
-from workers.backends.cuda.copy_bandwidth import copy_us, with_measured_copies
+from workers.backends.cuda.machine.copy_bandwidth import copy_us, with_measured_copies
 from workers.build.families import Assignment, Families
 from workers.build.kernel import KernelFile
 from workers.jobs.evaluation import Ladder

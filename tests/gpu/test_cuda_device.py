@@ -10,8 +10,8 @@ import pytest
 from evo.device import Device, kind_of
 from tests.gpu.kernels import OUT, Workbench, X, compiled, one_block
 from workers.backends import LaunchError, Timer
-from workers.backends.cuda.copy_bandwidth import with_measured_copies
 from workers.backends.cuda.device import CudaSession
+from workers.backends.cuda.machine.copy_bandwidth import with_measured_copies
 from workers.backends.distance import distance
 from workers.build.kernel import Argument
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from evo.device import Device
-from workers.backends.cuda import nvml
+from workers.backends.cuda.machine import nvml
 
 pytestmark = pytest.mark.gpu
 

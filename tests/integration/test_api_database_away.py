@@ -133,7 +133,7 @@ def test_key_of_a_request_with_unknown_effect_is_refused(rest: Local, monkeypatc
 
 def test_answer_that_cannot_be_stored_is_sent(rest: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     rest.submit()
-    monkeypatch.setattr("db.repositories.answers.Answers.end", _unavailable)
+    monkeypatch.setattr("db.repositories.answers.StoredResponses.end", _unavailable)
     assert rest.http.post("/searches/1/pause", headers={"Idempotency-Key": "k"}).json()["state"] == "paused"
 
 

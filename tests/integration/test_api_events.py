@@ -17,7 +17,7 @@ import db.engine.events
 from api.events import feed
 from api.events.feed import Feed
 from api.events.stream import ServerEvent, read_batch
-from db.engine.events import Events, Place, place_of
+from db.engine.events import EventPosition, Events, place_of
 from db.models import EventRow
 from evo.errors import InvalidInput
 from tests.integration.serving import announced, client_of, process_of, served
@@ -120,14 +120,14 @@ def test_listeners_do_not_delay_the_shutdown(tmp_path: Path) -> None:
 # The log and the feed, without HTTP
 
 
-def place_now(stage: Stage) -> Place:
+def place_now(stage: Stage) -> EventPosition:
     with stage.database.read() as session:
         return Events(session).last()
 
 
 def batches(stage: Stage, *, limit: int) -> list[list[ServerEvent]]:
     """Return all events, read in batches."""
-    found, place = [], Place()
+    found, place = [], EventPosition()
     while True:
         with stage.database.read() as session:
             batch = read_batch(session, place, stage.now, limit=limit)
@@ -195,11 +195,11 @@ def test_place_from_before_a_restore_is_recognised(stage: Stage) -> None:
     stage.submit()
     lost = place_now(stage)
     with stage.database.write() as session:
-        assert Events(session).keeps(Place.parse(str(lost), "after"))
+        assert Events(session).keeps(EventPosition.parse(str(lost), "after"))
         session.execute(delete(EventRow).where(EventRow.id == lost.number))
         session.add(EventRow(id=lost.number, mark=lost.mark ^ 1, kind="search", search_id=7))
         session.flush()
-        assert not Events(session).keeps(Place.parse(str(lost), "after"))
+        assert not Events(session).keeps(EventPosition.parse(str(lost), "after"))
 
 
 def test_failed_transaction_leaves_no_event(stage: Stage) -> None:
@@ -226,8 +226,8 @@ def test_old_events_are_dropped_and_their_numbers_not_reused(stage: Stage, monke
 @pytest.mark.parametrize("text", ["", "1", "a-1", "-1-2", "1-²", f"1-{2**63}"])
 def test_malformed_place_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="after: is not"):
-        Place.parse(text, "after")
-    assert Place.parse(str(Place(7, 3)), "after") == Place(7, 3)
+        EventPosition.parse(text, "after")
+    assert EventPosition.parse(str(EventPosition(7, 3)), "after") == EventPosition(7, 3)
 
 
 def test_many_listeners_get_the_same_events_from_one_reader(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,7 +238,7 @@ def test_many_listeners_get_the_same_events_from_one_reader(stage: Stage, monkey
     own = Feed(stage.database, lambda: stage.now)
     read = own._read
 
-    def counted(after: Place, search_id: int | None) -> list[ServerEvent]:
+    def counted(after: EventPosition, search_id: int | None) -> list[ServerEvent]:
         nonlocal reads
         reads += search_id is None
         return read(after, search_id)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import event
 
-from api.scheduler.claims import FIRST_RESULTS_S
+from api.scheduler.leasing.claims import FIRST_RESULTS_S
 from api.schemas import SearchRequest
 from db.engine.signals import WORK
 from db.repositories.champions import Champions

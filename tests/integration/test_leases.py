@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from api.scheduler import claims
+from api.scheduler.leasing import claims
 from api.schemas import SearchRequest
 from api.views import worker_view
 from db.engine.location import Location
@@ -436,7 +436,7 @@ def test_race_for_a_config_is_decided_by_the_database(stage: Stage, monkeypatch:
             raise IntegrityError("INSERT", {}, Exception("UNIQUE constraint failed: trials.config_key"))
         return real(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("api.scheduler.claims.proposed", racing)
+    monkeypatch.setattr("api.scheduler.leasing.claims.proposed", racing)
     list(stage.play())
     assert stage.view(search).finished == VALID
 

@@ -12,13 +12,13 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from api import failures
 from api.events.stream import read_batch
 from api.schemas import SearchRequest
+from api.upkeep import failures
 from api.webhooks import outbound
 from api.webhooks.delivery import WebhookDelivery
 from api.webhooks.outbound import Target, post, target_of
-from db.engine.events import Place
+from db.engine.events import EventPosition
 from db.models import Webhook
 from db.repositories.archive import Archive
 from db.repositories.removal import remove_search
@@ -93,7 +93,7 @@ def test_unreadable_event_blocks_no_other(stage: Stage) -> None:
         session.execute(text(f"UPDATE trials SET proposal = '[7]' WHERE search_id = {poisoned} AND number = 1"))
         session.execute(text(f"UPDATE searches SET policy = '[7]' WHERE id = {poisoned}"))
     with stage.database.read() as session:
-        told = read_batch(session, Place(), stage.now)
+        told = read_batch(session, EventPosition(), stage.now)
         last = Archive(session).trials(sound)[-1].id
     trials = [one for one in told if one.name == "trial"]
     assert len(trials) == 5

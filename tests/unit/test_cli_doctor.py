@@ -11,7 +11,7 @@ from evo.estimate.target import known
 from workers.backends.cpu import support
 from workers.backends.cuda import nvrtc
 from workers.backends.cuda.device import CudaDriver
-from workers.backends.cuda.survey import NO_DRIVER
+from workers.backends.cuda.machine.survey import NO_DRIVER
 
 
 def test_obstacle_to_using_gpus_is_shown_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

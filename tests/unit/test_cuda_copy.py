@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from evo.estimate.target import known
-from workers.backends.cuda import copy_bandwidth
-from workers.backends.cuda.copy_bandwidth import copy_us, with_measured_copies
-from workers.backends.cuda.copy_process import copy_bytes, copy_rate
+from workers.backends.cuda.machine import copy_bandwidth
+from workers.backends.cuda.machine.copy_bandwidth import copy_us, with_measured_copies
+from workers.backends.cuda.machine.copy_process import copy_bytes, copy_rate
 from workers.system.device_lock import exclusive
 
 L4 = known("sm_89")

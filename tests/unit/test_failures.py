@@ -2,8 +2,8 @@
 
 import pytest
 
-from api import failures
-from api.failures import Failures
+from api.upkeep import failures
+from api.upkeep.failures import Failures
 from db.engine.session import StoreUnavailable
 
 

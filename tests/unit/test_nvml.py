@@ -15,7 +15,8 @@ import workers
 from evo.cli.commands import doctor
 from evo.estimate.target import known
 from workers.backends import LaunchError
-from workers.backends.cuda import device, nvml
+from workers.backends.cuda import device
+from workers.backends.cuda.machine import nvml
 from workers.backends.cuda.nvrtc import NvrtcCompiler
 
 NAMES = {41: "/usr/bin/python3", 42: b"/opt/train", 43: None}
@@ -83,7 +84,7 @@ def test_every_started_module_is_recognised(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(nvml.psutil, "Process", Process)
     ours = {
         "workers.runner.guardian",
-        *(f"workers.backends.cuda.{each}" for each in ("survey", "copy_process", "solo")),
+        *(f"workers.backends.cuda.{each}" for each in ("machine.survey", "machine.copy_process", "solo")),
     }
     found = set(started())
     assert ours <= found

@@ -4,7 +4,7 @@ import pytest
 from starlette.datastructures import Headers
 
 from api.auth.forwarded import sign_of_outside
-from api.authority import host_name, is_loopback
+from api.http.authority import host_name, is_loopback
 
 
 def sign(*headers: tuple[str, str]) -> str | None:

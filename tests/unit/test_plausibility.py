@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from api.scheduler.figure_limits import check_figures
-from api.scheduler.validation import check, check_answer
+from api.scheduler.results.figure_limits import check_figures
+from api.scheduler.results.validation import check, check_answer
 from evo.device import Ceilings, Device
 from evo.errors import InvalidInput
 from evo.messages.job import Confirm, Evaluate, FamilyRef, Job, SearchTerms

@@ -11,9 +11,9 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from api.scheduler.claims import queued
+from api.scheduler.leasing.claims import queued
 from api.scheduler.lifecycle import challenge
-from api.scheduler.results import settle
+from api.scheduler.results.store import settle
 from evo import promotion
 from evo.errors import InvalidInput
 from evo.promotion.challenge import bar

@@ -14,7 +14,7 @@ from evo.promotion.ablation import Change, Effect
 from evo.promotion.policy import Policy
 from evo.promotion.statistics import Interval
 from evo.report import Found, Goal, Material, Terms, parse_goals, search_report, to_markdown
-from evo.report.negatives import comparisons, never_measured
+from evo.report.sections.negatives import comparisons, never_measured
 from evo.results import ConfirmReport, Repeat
 from evo.trial.outcome import Estimated
 from evo.trial.timing import Timing

@@ -7,7 +7,7 @@ from statistics import median
 from api.web.drawings.axis import Axis, Mark
 from api.web.drawings.samples import BOTTOM, RIGHT, TOP, WHOLE
 from evo.messages.view import AblationView
-from evo.report.ablation import by_effect, change_text, sentence
+from evo.report.sections.ablation import by_effect, change_text, sentence
 
 ROW, NAMES = 26.0, 330.0
 NEAR, FAR = 0.05, 6.0

@@ -109,7 +109,7 @@ def table_of(found: "Sequence[AblationView]") -> "RenderableType":
     from rich.text import Text
 
     from evo.cli.console.output import table
-    from evo.report.ablation import HEAD, by_effect, row
+    from evo.report.sections.ablation import HEAD, by_effect, row
 
     what, says, *figures = HEAD
     made = table(what, says, *(f">{name}" for name in figures))

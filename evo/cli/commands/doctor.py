@@ -150,7 +150,7 @@ def _cuda() -> Finding:
 
 def _sharing(devices: "list[Device]") -> Iterator[Finding]:
     """Return other processes that compute on the GPUs here."""
-    from workers.backends.cuda import nvml
+    from workers.backends.cuda.machine import nvml
 
     for device in devices:
         if device.kind != "cuda":

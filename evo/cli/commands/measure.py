@@ -114,7 +114,7 @@ def _tell_busy(device: "Device", holder: int | None) -> None:
 
 
 def _tell_shared(device: "Device") -> None:
-    from workers.backends.cuda import nvml
+    from workers.backends.cuda.machine import nvml
 
     if device.kind == "cuda" and (users := nvml.strangers(device.uuid)):
         sys.stderr.write(f"{device.model} is in use by {', '.join(users)}: times measured now are not reliable.\n")

@@ -175,7 +175,7 @@ def _mention_others(out: Console, connection: Connection, mine: SearchView, wher
 
 def _mention_strangers(out: Console, device: Device) -> None:
     """Other programs on this machine's GPU disturb every time that is taken there."""
-    from workers.backends.cuda import nvml
+    from workers.backends.cuda.machine import nvml
 
     if device.kind == "cuda" and (users := nvml.strangers(device.uuid)):
         out.print(

@@ -19,7 +19,7 @@ class CudaUnusableError(DeviceUnfitError):
 
 def surveyed(toolkit: tuple[int, int]) -> dict[str, Any]:
     """Run `survey` in a process of its own; a failure is an obstacle as well."""
-    command = [sys.executable, "-m", "workers.backends.cuda.survey", *map(str, toolkit)]
+    command = [sys.executable, "-m", "workers.backends.cuda.machine.survey", *map(str, toolkit)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
     except subprocess.TimeoutExpired:

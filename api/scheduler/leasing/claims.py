@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from api.scheduler.active import ActiveSearch, Clock
-from api.scheduler.transaction import Turn
+from api.scheduler.leasing.transaction import Turn
 from db.models import JobRow
 from db.repositories.archive import Archive
 from db.repositories.fleet import Fleet

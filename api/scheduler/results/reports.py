@@ -3,9 +3,9 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from api.scheduler.queue import REPEATED, SearchResults, Taken, WorkQueue
-from api.scheduler.results import ruled
-from api.scheduler.validation import check
+from api.scheduler.leasing.queue import REPEATED, SearchResults, Taken, WorkQueue
+from api.scheduler.results.store import ruled
+from api.scheduler.results.validation import check
 from api.schemas import Receipt
 from db.engine.session import Database
 from db.repositories.leases import Leases, StaleLease, check_token

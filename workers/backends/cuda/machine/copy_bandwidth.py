@@ -59,7 +59,7 @@ def copy_us(device: Device, folder: Path, size: int) -> float | None:
 
 
 def _measured(device: Device, folder: Path, *size: str, until_s: float = math.inf) -> float | None:
-    command = [sys.executable, "-m", "workers.backends.cuda.copy_process", str(folder), *size]
+    command = [sys.executable, "-m", "workers.backends.cuda.machine.copy_process", str(folder), *size]
     try:
         with exclusive(device.uuid, unwanted=lambda: time.monotonic() > until_s):
             done = subprocess.run(

@@ -10,8 +10,8 @@ from sqlalchemy.orm import Session
 
 from api.scheduler import ablation
 from api.scheduler.active import ActiveSearch, family_ref
-from api.scheduler.transaction import Turn
-from api.scheduler.validation import check_answer
+from api.scheduler.leasing.transaction import Turn
+from api.scheduler.results.validation import check_answer
 from db.engine.events import Events
 from db.engine.session import Database
 from db.engine.signals import WORK, announce

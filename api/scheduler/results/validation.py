@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from api.scheduler.figure_limits import TIME_US, check_figures
+from api.scheduler.results.figure_limits import TIME_US, check_figures
 from evo.device.kind import Runs
 from evo.errors import InvalidInput
 from evo.messages.job import Confirm, Job, SearchTerms

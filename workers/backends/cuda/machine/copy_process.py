@@ -1,4 +1,4 @@
-"""``python -m workers.backends.cuda.copy_process``: measures how fast a GPU copies, in a process of its own."""
+"""``python -m workers.backends.cuda.machine.copy_process``: measures how fast a GPU copies, in a process of its own."""
 
 import sys
 from collections.abc import Sequence

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from evo.promotion.ablation import Effect
-from evo.report.ablation import FINDINGS
 from evo.report.document import Block, Listed, Picture, Text
 from evo.report.material import Material
-from evo.report.negatives import FEW, LEAST, Comparison, comparisons, never_measured
+from evo.report.sections.ablation import FINDINGS
+from evo.report.sections.negatives import FEW, LEAST, Comparison, comparisons, never_measured
 from evo.text.wording import count_text, factor_text, outcome_text, percent_text, spaced_text, value_text
 from evo.trial import Value
 

@@ -8,13 +8,14 @@ from typing import TypeAlias, cast
 import structlog
 from sqlalchemy.exc import IntegrityError
 
-from api.scheduler import claims, lifecycle
+from api.scheduler import lifecycle
 from api.scheduler.active import Clock
-from api.scheduler.batching import Batcher
-from api.scheduler.claims import Slot, StrategyFailed
+from api.scheduler.leasing import claims
+from api.scheduler.leasing.batching import Batcher
+from api.scheduler.leasing.claims import Slot, StrategyFailed
+from api.scheduler.leasing.transaction import Turn
 from api.scheduler.registry import Registry
-from api.scheduler.results import Ruling, settle
-from api.scheduler.transaction import Turn
+from api.scheduler.results.store import Ruling, settle
 from api.schemas import Receipt
 from db.engine.session import StoreUnavailable
 from db.models import AttemptRow

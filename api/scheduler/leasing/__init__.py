@@ -1,0 +1,1 @@
+"""How work is handed out: assignment, queue, batches, transactions."""

@@ -1,0 +1,1 @@
+"""How results are taken in: once, validated, stored."""

@@ -1,0 +1,1 @@
+"""What runs besides requests: warm-up and periodic tasks."""

@@ -1,0 +1,1 @@
+"""Sections of a search's report."""

@@ -1,0 +1,1 @@
+"""What the GPUs of this machine are, and how fast they copy."""
