@@ -18,10 +18,10 @@ from evo.trial.objective import Objective
 from workers.backends import Buffers, LaunchError, Manner, Timer
 from workers.backends.cuda.buffers import DeviceBuffers, GuardedBuffer
 from workers.backends.cuda.graph import SHORT_CALLS, GraphTimer, RestoredTimer
-from workers.backends.cuda.kept_survey import kept_survey
 from workers.backends.cuda.launch import BoundCall, cuda_errors, driver_installed, static_shared_bytes
 from workers.backends.cuda.machine import nvml
 from workers.backends.cuda.machine.copy_bandwidth import with_measured_copies
+from workers.backends.cuda.machine.kept_survey import kept_survey
 from workers.backends.cuda.machine.survey import NO_DRIVER, CudaUnusableError, index_of, surveyed
 from workers.backends.cuda.nvrtc import NoNvrtcError, NvrtcCompiler
 from workers.backends.cuda.profiler import NcuProfiler

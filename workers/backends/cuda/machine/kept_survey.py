@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from evo.device import Device
-from workers.backends.cuda import nvml
+from workers.backends.cuda.machine import nvml
 from workers.build.cache import Cache, cache_key
 
 _DEVICES = TypeAdapter(list[Device])
