@@ -8,7 +8,7 @@ import pytest
 
 from evo.device import Device
 from evo.estimate.target import known
-from workers.backends.cuda import nvml
+from workers.backends.cuda.machine import nvml
 from workers.backends.cuda.machine.kept_survey import kept_survey
 
 
