@@ -117,12 +117,17 @@ class Leases:
         self.session.flush()
         return job
 
-    def next_queued(self, search_id: int, limit: int = 1) -> Sequence[JobRow]:
+    def next_queued(self, search_id: int, limit: int = 1, *, baselines: bool = True) -> Sequence[JobRow]:
         """Return the next jobs to lease: baselines first, then confirmations, then trials, each oldest first.
 
         Jobs that another transaction is leasing are skipped.
+
+        Args:
+            baselines: False leaves out the baselines.
         """
         query = select(JobRow).where(JobRow.search_id == search_id, JobRow.state == "queued")
+        if not baselines:
+            query = query.where(JobRow.kind != "baseline")
         ordered = query.order_by(_ORDER, JobRow.id).limit(limit)
         return self.session.scalars(ordered.with_for_update(skip_locked=True, of=JobRow)).all()
 

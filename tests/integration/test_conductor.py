@@ -75,6 +75,24 @@ def test_long_search_confirms_before_its_end(stage: Stage) -> None:
     assert kinds == ["baseline", "evaluate", "evaluate", "evaluate", "confirm", "evaluate"]
 
 
+@pytest.mark.parametrize(("minutes", "first"), [(0.4, "evaluate"), (1.0, "baseline")])
+def test_short_budget_is_spent_on_trials_and_baselines_come_last(stage: Stage, minutes: float, first: str) -> None:
+    search = stage.submit(budget={"minutes": minutes})
+    leases = [stage.one() for _ in range(3)]
+    kinds = [lease.job.kind for lease in leases]
+    assert (kinds[0], "baseline" in kinds) == (first, first == "baseline")
+    stage.wait(60 * minutes + 1)
+    for lease in leases:
+        stage.hand_in(lease)
+    stage.conductor.sweep()
+    later = [lease.job.kind for lease in stage.play()]
+    assert [*kinds, *later].count("baseline") == 1
+    assert later[0] == ("baseline" if first == "evaluate" else "confirm")
+    view = stage.view(search)
+    assert (view.state, view.reason) == ("finished", "minutes")
+    assert view.baselines
+
+
 def test_claims_do_not_query_for_challengers_during_a_confirmation(stage: Stage) -> None:
     stage.submit(policy=policy(challenge_every=1))
     stage.hand_in(stage.one())

@@ -20,6 +20,10 @@ FIRST_RESULTS_S = 60.0
 """Seconds for which a search may keep workers waiting for its first results, whose workers may be waiting too."""
 
 
+SHORT_MINUTES = 1.0
+"""A time budget below this is spent on trials alone: baselines may take ten seconds and more of it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Slot:
     """One device of a worker that requests work.
@@ -42,10 +46,17 @@ def queued(turn: Turn, slot: Slot, now: datetime, count: int) -> list[Granted]:
     """Lease up to `count` queued jobs."""
     if not turn.active.has_queued or count == 0:
         return []
-    waiting = Leases(turn.session).next_queued(turn.active.id, count)
+    later = baselines_come_last(turn.active)
+    waiting = Leases(turn.session).next_queued(turn.active.id, count, baselines=not later)
     jobs = [job for job in waiting if not _better_elsewhere(turn, slot, job, now)]
-    turn.active.has_queued = len(waiting) == count or len(jobs) < len(waiting)
+    turn.active.has_queued = later or len(waiting) == count or len(jobs) < len(waiting)
     return Grants(turn.session).grant(jobs, _holder(turn, slot, now)) if jobs else []
+
+
+def baselines_come_last(active: ActiveSearch) -> bool:
+    """Return True while a search with a short time budget leaves its baselines for its end, to spend it on trials."""
+    minutes = active.search.budget.minutes
+    return active.state == "running" and minutes is not None and minutes < SHORT_MINUTES
 
 
 def proposed(turn: Turn, clock: Clock, count: int) -> list[Asked]:
