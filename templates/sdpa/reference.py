@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from evo.reference.encoding import decoded, encoded
+from evo.reference.encoding import decoded, encoded, rounded_to
 from evo.reference.heads import draw_heads
 from evo.reference.library import array_library
 
@@ -158,7 +158,7 @@ def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: 
     hidden = None if later is None else library.asarray(later)
 
     def kept(values: Array) -> Array:
-        return values if rounded is None else _rounded(values, rounded)
+        return values if rounded is None else rounded_to(values, rounded)
 
     def compute(head: tuple[int, ...]) -> None:
         numbers = (decoded(inputs[name][head], problem["dtype"]) for name in ("q", "k", "v"))
@@ -175,15 +175,6 @@ def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: 
     with ThreadPoolExecutor(max(1, threads)) as pool:
         list(pool.map(compute, np.ndindex(out.shape[:2])))
     return out
-
-
-def _rounded(values: Array, dtype: str) -> Array:
-    """Return float32 numbers (NumPy or CuPy) rounded to the precision of `dtype`."""
-    if dtype == "float16":
-        return values.astype(np.float16).astype(np.float32)
-    bits = values.view(np.uint32)
-    bits = bits + 0x7FFF + (bits >> 16 & 1) & np.uint32(0xFFFF0000)  # to the nearest, ties to even
-    return bits.view(np.float32)
 
 
 def _later_keys(problem: Mapping[str, Any]) -> Array | None:

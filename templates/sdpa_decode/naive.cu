@@ -1,7 +1,13 @@
 // Attention of few queries as one writes it down first: a block for each query row, its scores in device memory, no
 // sharing of keys between heads. The yardstick that is always there. S, D, GROUP (query rows of a head of the cache),
-// QUERIES (of a query head, the first of which does not see the last QUERIES - 1 keys) and SCALE are macros; q, k, v and out are halves.
+// QUERIES (of a query head, the first of which does not see the last QUERIES - 1 keys) SCALE and BFLOATS are macros.
+#if BFLOATS
+#include <cuda_bf16.h>
+typedef __nv_bfloat16 Number;
+#else
 #include <cuda_fp16.h>
+typedef __half Number;
+#endif
 
 __device__ float over_block(float x, float* place, bool maximum) {
     place[threadIdx.x] = x;
@@ -18,7 +24,7 @@ __device__ float over_block(float x, float* place, bool maximum) {
     return result;
 }
 
-extern "C" __global__ void attention(const __half* q, const __half* k, const __half* v, float* weights, __half* out) {
+extern "C" __global__ void attention(const Number* q, const Number* k, const Number* v, float* weights, Number* out) {
     __shared__ float place[128];
     const long long row = blockIdx.x, cache = row / GROUP * S * D;
     float* scores = weights + row * S;
@@ -27,7 +33,7 @@ extern "C" __global__ void attention(const __half* q, const __half* k, const __h
     for (int key = threadIdx.x; key < seen; key += blockDim.x) {
         float score = 0;
         for (int d = 0; d < D; ++d)
-            score += __half2float(q[row * D + d]) * __half2float(k[cache + (long long)key * D + d]);
+            score += float(q[row * D + d]) * float(k[cache + (long long)key * D + d]);
         scores[key] = score * SCALE;
         largest = fmaxf(largest, scores[key]);
     }
@@ -36,7 +42,7 @@ extern "C" __global__ void attention(const __half* q, const __half* k, const __h
     total = over_block(total, place, false);
     for (int d = threadIdx.x; d < D; d += blockDim.x) {
         float sum = 0;
-        for (int key = 0; key < seen; ++key) sum += scores[key] * __half2float(v[cache + (long long)key * D + d]);
-        out[row * D + d] = __float2half(sum / total);
+        for (int key = 0; key < seen; ++key) sum += scores[key] * float(v[cache + (long long)key * D + d]);
+        out[row * D + d] = Number(sum / total);
     }
 }

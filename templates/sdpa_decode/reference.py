@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from evo.reference.encoding import decoded, encoded, rounded_to
 from evo.reference.heads import draw_heads
 from evo.reference.library import array_library
+from evo.reference.torch_baselines import tensor_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]
@@ -28,7 +30,7 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
     shapes = {name: tuple(problem[field] for field in shape) for name, shape in fields.items()}
     least = LEAST_HALF_DEVIATION if problem["dtype"] == "float16" else 0.0
     drawn = draw_heads(rng, shapes, distribution, least_deviation=least)
-    return {name: array.astype(problem["dtype"], copy=False) for name, array in drawn.items()}
+    return {name: encoded(array, problem["dtype"]) for name, array in drawn.items()}
 
 
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
@@ -39,11 +41,12 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
     """Compute the result in the inputs' precision; a kernel's error is judged relative to this error.
 
-    float16: scores, weights and result are rounded to it, products accumulate in float32, as on any tensor core.
+    16 bits: scores, weights and result are rounded to them, products accumulate in float32, as on any tensor core.
     """
-    if inputs["q"].dtype == np.float16:
-        return {"out": _attention(problem, inputs, np.float32, rounded=np.float16).astype(np.float16)}
-    return {"out": _attention(problem, inputs, inputs["q"].dtype)}
+    dtype = problem["dtype"]
+    if dtype == "float32":
+        return {"out": _attention(problem, inputs, np.float32)}
+    return {"out": decoded(encoded(_attention(problem, inputs, np.float32, rounded=dtype), dtype), dtype)}
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
@@ -121,7 +124,7 @@ def _on_torch(problem: Mapping[str, Any], backend: str, inputs: Arrays) -> Calla
     chosen = getattr(SDPBackend, "MATH" if backend == "math" else f"{backend.upper()}_ATTENTION")
     shared = problem["H"] != problem["KV"] and backend != "efficient"
     rows = inputs["q"] if shared else _grouped(problem, inputs["q"])
-    q, k, v = (torch.from_numpy(each).cuda() for each in (rows, inputs["k"], inputs["v"]))
+    q, k, v = (tensor_of(each, problem["dtype"]).cuda() for each in (rows, inputs["k"], inputs["v"]))
     mask: Any = None
     if problem["causal"] and problem["Q"] > 1:
         seen = torch.from_numpy(_seen(problem, q.shape[2])).cuda()
@@ -140,7 +143,7 @@ def _naive(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
     group = problem["H"] // problem["KV"] * problem["Q"]
     queries = problem["Q"] if problem["causal"] else 1
     macros = {"S": problem["S"], "D": problem["D"], "GROUP": group, "QUERIES": queries}
-    macros["SCALE"] = f"{problem['D'] ** -0.5}f"
+    macros |= {"SCALE": f"{problem['D'] ** -0.5}f", "BFLOATS": int(problem["dtype"] == "bfloat16")}
     source = Path(__file__).with_name("naive.cu").read_text()
     kernel = cupy.RawKernel(source, "attention", tuple(f"-D{name}={value}" for name, value in macros.items()))
     q, k, v = (cupy.asarray(inputs[name]) for name in ("q", "k", "v"))
@@ -174,14 +177,15 @@ def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: 
     queries = _grouped(problem, inputs["q"])
     out = np.empty(queries.shape, dtype)
     flops = 4.0 * problem["B"] * problem["H"] * problem["Q"] * problem["S"] * problem["D"]
-    library = array_library(flops, large=LARGE_FLOPS) if problem["dtype"] == "float16" else np  # else on CPUs only
+    library = np if problem["dtype"] == "float32" else array_library(flops, large=LARGE_FLOPS)  # float32: on CPUs only
     hidden = library.asarray(~_seen(problem, queries.shape[2]))
 
     def kept(values: Array) -> Array:
-        return values if rounded is None else values.astype(rounded).astype(dtype)
+        return values if rounded is None else rounded_to(values, rounded)
 
     def compute(head: tuple[int, ...]) -> None:
-        q, k, v = (library.asarray(each[head]).astype(dtype) for each in (queries, inputs["k"], inputs["v"]))
+        numbers = (decoded(each[head], problem["dtype"]) for each in (queries, inputs["k"], inputs["v"]))
+        q, k, v = (library.asarray(each).astype(dtype) for each in numbers)
         scores = kept(q @ k.T * out.dtype.type(problem["D"] ** -0.5))
         scores[hidden] = -np.inf
         weights = kept(library.exp(scores - scores.max(axis=-1, keepdims=True)))

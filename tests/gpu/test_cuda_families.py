@@ -42,6 +42,8 @@ SHAPES = [
     ("sdpa", "B=1,H=2,S=203,D=200"),
     ("sdpa_decode", "B=2,H=32,KV=8,S=1024,D=128"),
     ("sdpa_decode", "B=1,H=18,KV=2,S=1001,D=64"),
+    ("sdpa_decode", "B=2,H=28,KV=4,S=1001,D=128,dtype=bfloat16"),
+    ("sdpa_decode", "B=1,H=4,KV=4,S=130,Q=3,D=64,causal=true,dtype=bfloat16"),
     ("sdpa_decode", "B=3,H=4,KV=4,S=130,Q=5,D=128"),
     ("sdpa_decode", "B=1,H=16,KV=4,S=1029,Q=4,D=128,causal=true"),
     ("sdpa_decode", "B=1,H=2,KV=1,S=1,D=64"),
