@@ -1,5 +1,5 @@
 // Attention as one writes it down first: a block for each query row, its scores in shared memory, no tensor cores.
-// The yardstick that is always there. S, D, CAUSAL, SCALE and BFLOATS are macros.
+// The yardstick that is always there. S, KEYS, D, HEADS_PER_KV, CAUSAL, WINDOW, SCALE and BFLOATS are macros.
 #if BFLOATS
 #include <cuda_bf16.h>
 typedef __nv_bfloat16 Number;
@@ -24,24 +24,24 @@ __device__ float over_block(float x, float* place, bool maximum) {
 }
 
 extern "C" __global__ void attention(const Number* q, const Number* k, const Number* v, Number* out) {
-    extern __shared__ float scores[];  // S of them
+    extern __shared__ float scores[];  // KEYS of them
     __shared__ float place[128];
-    const int row = blockIdx.x % S, keys = CAUSAL ? row + 1 : S;
-    const long long head = (long long)(blockIdx.x / S) * S * D;
+    const int row = blockIdx.x % S, keys = CAUSAL ? row + 1 + KEYS - S : KEYS, first = WINDOW ? max(0, keys - WINDOW) : 0;
+    const long long head = (long long)(blockIdx.x / S) * S * D, cache = (long long)(blockIdx.x / S / HEADS_PER_KV) * KEYS * D;
     float largest = -3e38f, total = 0;
-    for (int key = threadIdx.x; key < keys; key += blockDim.x) {
+    for (int key = first + threadIdx.x; key < keys; key += blockDim.x) {
         float score = 0;
         for (int d = 0; d < D; ++d)
-            score += float(q[head + row * D + d]) * float(k[head + (long long)key * D + d]);
+            score += float(q[head + row * D + d]) * float(k[cache + (long long)key * D + d]);
         scores[key] = score * SCALE;
         largest = fmaxf(largest, scores[key]);
     }
     largest = over_block(largest, place, true);
-    for (int key = threadIdx.x; key < keys; key += blockDim.x) total += scores[key] = __expf(scores[key] - largest);
+    for (int key = first + threadIdx.x; key < keys; key += blockDim.x) total += scores[key] = __expf(scores[key] - largest);
     total = over_block(total, place, false);
     for (int d = threadIdx.x; d < D; d += blockDim.x) {
         float sum = 0;
-        for (int key = 0; key < keys; ++key) sum += scores[key] * float(v[head + (long long)key * D + d]);
+        for (int key = first; key < keys; ++key) sum += scores[key] * float(v[cache + (long long)key * D + d]);
         out[head + row * D + d] = Number(sum / total);
     }
 }

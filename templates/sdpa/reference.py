@@ -24,10 +24,11 @@ LEAST_HALF_DEVIATION = 0.05
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw q, k and v, each (B, H, S, D), as `draw_heads` describes."""
-    shape = tuple(problem[name] for name in ("B", "H", "S", "D"))
+    """Draw q, (B, H, S, D), and k and v, each (B, KV, S_KV, D), as `draw_heads` describes."""
+    shapes = {"q": tuple(problem[name] for name in ("B", "H", "S", "D"))}
+    shapes |= dict.fromkeys("kv", (problem["B"], _kv_heads(problem), _keys(problem), problem["D"]))
     least = LEAST_HALF_DEVIATION if problem["dtype"] == "float16" else 0.0
-    drawn = draw_heads(rng, dict.fromkeys("qkv", shape), distribution, least_deviation=least)
+    drawn = draw_heads(rng, shapes, distribution, least_deviation=least)
     return {name: encoded(array, problem["dtype"]) for name, array in drawn.items()}
 
 
@@ -53,13 +54,14 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
     ``numpy`` is attention as one writes it down, ``numpy-in-place`` spares every temporary array it can, ``torch`` is
     PyTorch's own fused kernel on as many threads as ``OMP_NUM_THREADS`` says (1 if unset).
     """
-    hidden = _later_keys(problem)
+    hidden, group = _hidden_keys(problem), problem["H"] // _kv_heads(problem)
 
     def with_numpy(inputs: Arrays) -> Callable[[], object]:
-        q, k, v = (inputs[name] for name in ("q", "k", "v"))
+        q = inputs["q"]
         scale = q.dtype.type(problem["D"] ** -0.5)
 
         def call() -> object:
+            k, v = (inputs[name] if group == 1 else np.repeat(inputs[name], group, axis=1) for name in ("k", "v"))
             scores = q @ k.swapaxes(-1, -2) * scale
             if hidden is not None:
                 scores = np.where(hidden, -np.inf, scores)
@@ -69,8 +71,9 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
         return call
 
     def with_numpy_in_place(inputs: Arrays) -> Callable[[], object]:
-        q, k, v = inputs["q"] * inputs["q"].dtype.type(problem["D"] ** -0.5), inputs["k"], inputs["v"]
-        scores, out = np.empty((*q.shape[:-1], problem["S"]), q.dtype), np.empty_like(q)
+        q = inputs["q"] * inputs["q"].dtype.type(problem["D"] ** -0.5)
+        k, v = (inputs[name] if group == 1 else np.repeat(inputs[name], group, axis=1) for name in ("k", "v"))
+        scores, out = np.empty((*q.shape[:-1], _keys(problem)), q.dtype), np.empty_like(q)
 
         def call() -> object:
             np.matmul(q, k.swapaxes(-1, -2), out=scores)
@@ -89,8 +92,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
 
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
         q, k, v = (_tensor(problem, inputs[name]) for name in ("q", "k", "v"))
-        attention = torch.nn.functional.scaled_dot_product_attention
-        return lambda: attention(q, k, v, is_causal=problem["causal"])
+        return partial(torch.nn.functional.scaled_dot_product_attention, q, k, v, **_torch_terms(problem, "cpu"))
 
     return {"numpy": with_numpy, "numpy-in-place": with_numpy_in_place, "torch": with_torch}
 
@@ -105,15 +107,22 @@ def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], C
 def _on_torch(problem: Mapping[str, Any], backend: str, inputs: Arrays) -> Callable[[], object]:
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.nn.attention.bias import causal_lower_right
 
     if not torch.cuda.is_available():
         raise ImportError("this PyTorch does not see the GPU: install one built for CUDA")
     chosen = getattr(SDPBackend, "MATH" if backend == "math" else f"{backend.upper()}_ATTENTION")
     q, k, v = (_tensor(problem, inputs[name]).cuda() for name in ("q", "k", "v"))
 
+    terms = _torch_terms(problem, "cuda")
+    if backend in ("flash", "cudnn") and "attn_mask" in terms and not problem.get("window"):
+        terms["attn_mask"] = causal_lower_right(problem["S"], _keys(problem))
+    if backend == "efficient" and terms.pop("enable_gqa", False):
+        k, v = (each.repeat_interleave(problem["H"] // _kv_heads(problem), dim=1) for each in (k, v))
+
     def call() -> object:
         with sdpa_kernel(chosen):
-            return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=problem["causal"])
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v, **terms)
 
     return call
 
@@ -129,13 +138,18 @@ def _naive(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
     import cupy
 
     macros = {name: problem[name] for name in ("S", "D")}
+    macros |= {
+        "KEYS": _keys(problem),
+        "HEADS_PER_KV": problem["H"] // _kv_heads(problem),
+        "WINDOW": problem.get("window", 0),
+    }
     macros |= {"CAUSAL": int(problem["causal"]), "SCALE": f"{problem['D'] ** -0.5}f"}
     macros |= {"BFLOATS": int(problem["dtype"] == "bfloat16")}
     source = Path(__file__).with_name("naive.cu").read_text()
     kernel = cupy.RawKernel(source, "attention", tuple(f"-D{name}={value}" for name, value in macros.items()))
     q, k, v = (cupy.asarray(inputs[name]) for name in ("q", "k", "v"))
     out = cupy.empty_like(q)
-    blocks, scores_bytes = problem["B"] * problem["H"] * problem["S"], 4 * problem["S"]
+    blocks, scores_bytes = problem["B"] * problem["H"] * problem["S"], 4 * _keys(problem)
     kernel.max_dynamic_shared_size_bytes = scores_bytes
 
     def call() -> object:
@@ -152,16 +166,19 @@ def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: 
         rounded: what scores and weights are kept in.
     """
     out = np.empty(inputs["q"].shape, dtype)
-    flops = 4.0 * problem["B"] * problem["H"] * problem["S"] ** 2 * problem["D"]
+    flops = 4.0 * problem["B"] * problem["H"] * problem["S"] * _keys(problem) * problem["D"]
+    group = problem["H"] // _kv_heads(problem)
     library = np if problem["dtype"] == "float32" else array_library(flops)  # 16 bits are searched on GPUs only
-    later = _later_keys(problem)
-    hidden = None if later is None else library.asarray(later)
+    unseen = _hidden_keys(problem)
+    hidden = None if unseen is None else library.asarray(unseen)
 
     def kept(values: Array) -> Array:
         return values if rounded is None else rounded_to(values, rounded)
 
     def compute(head: tuple[int, ...]) -> None:
-        numbers = (decoded(inputs[name][head], problem["dtype"]) for name in ("q", "k", "v"))
+        shared = (head[0], head[1] // group)
+        places = {"q": head, "k": shared, "v": shared}
+        numbers = (decoded(inputs[name][place], problem["dtype"]) for name, place in places.items())
         q, k, v = (library.asarray(each).astype(dtype) for each in numbers)
         scores = kept(q @ k.T * out.dtype.type(problem["D"] ** -0.5))
         if hidden is not None:
@@ -170,13 +187,39 @@ def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: 
         result = weights @ v / weights.sum(axis=-1, keepdims=True)
         out[head] = result if library is np else result.get()
 
-    affordable = SCORES_BYTES // (4 * problem["S"] ** 2 * out.itemsize)
+    affordable = SCORES_BYTES // (4 * problem["S"] * _keys(problem) * out.itemsize)
     threads = min(os.cpu_count() or 1, affordable) if library is np else 1
     with ThreadPoolExecutor(max(1, threads)) as pool:
         list(pool.map(compute, np.ndindex(out.shape[:2])))
     return out
 
 
-def _later_keys(problem: Mapping[str, Any]) -> Array | None:
-    """Return a mask (S, S), True where a query must not attend; None if there is no mask."""
-    return np.triu(np.ones((problem["S"], problem["S"]), bool), 1) if problem["causal"] else None
+def _kv_heads(problem: Mapping[str, Any]) -> int:
+    return int(problem.get("KV") or problem["H"])
+
+
+def _keys(problem: Mapping[str, Any]) -> int:
+    return int(problem.get("S_KV") or problem["S"])
+
+
+def _torch_terms(problem: Mapping[str, Any], device: str) -> dict[str, Any]:
+    """Return the arguments of PyTorch's function beside q, k and v. Its own causal mask begins at the first key."""
+    import torch
+
+    terms: dict[str, Any] = {} if _kv_heads(problem) == problem["H"] else {"enable_gqa": True}
+    hidden = _hidden_keys(problem)
+    if hidden is None or (_keys(problem) == problem["S"] and not problem.get("window")):
+        return {**terms, "is_causal": problem["causal"]}
+    return {**terms, "attn_mask": torch.from_numpy(~hidden).to(device)}
+
+
+def _hidden_keys(problem: Mapping[str, Any]) -> Array | None:
+    """Return a mask (S, S_KV), True where a query must not attend; None if there is no mask."""
+    if not problem["causal"]:
+        return None
+    keys, window = _keys(problem), problem.get("window", 0)
+    last = np.arange(problem["S"])[:, None] + keys - problem["S"]
+    hidden: Array = np.arange(keys) > last
+    if window:
+        hidden |= np.arange(keys) <= last - window
+    return hidden

@@ -46,6 +46,41 @@ DIFFERENTLY = (
     {"KV_SPLITS": 2, "SPLIT_MERGE": "cluster", "WARPS_KV": 1, "PRODUCER_WARPS": 1, "PARTS_APART": True, "COPY": "tma"}
     | {"COPY_TOGETHER": False, "K_STAGES": 1, "V_STAGES": 1},
 )
+KEYS = (
+    ("B=2,H=4,KV=2,S=139,D=64,causal=true,window=9,dtype=bfloat16", {"QK_AHEAD": True, "STORE": "stmatrix"}),
+    ("B=1,H=3,KV=1,S=37,S_KV=139,D=64", {"COPY": "tma", "PRODUCER_WARPS": 1, "COPY_TOGETHER": False, "WARPS_KV": 1}),
+    ("B=1,H=2,KV=1,S=70,S_KV=203,D=64,causal=true,window=33", {"RESCALE": "when_grown", "ROW_SUM": "deferred"}),
+    (
+        "B=1,H=2,KV=2,S=130,S_KV=267,D=64,causal=true,window=70",
+        {
+            "KV_SPLITS": 3,
+            "BLOCK_N": 32,
+            "WARPS_KV": 1,
+            "K_STAGES": 0,
+            "V_STAGES": 0,
+            "TILE_READY": "mbarrier",
+            "COPY_TOGETHER": False,
+        },
+    ),
+    (
+        "B=1,H=2,KV=1,S=203,D=64,causal=true,window=40",
+        {"PRODUCTS": "wgmma", "BLOCK_M": 128, "WARPS_M": 8, "WARPS_KV": 1, "PRODUCER_WARPS": 1, "COPY": "tma"}
+        | {
+            "COPY_TOGETHER": False,
+            "PV_BEHIND": True,
+            "IN_TURNS": True,
+            "CLUSTER": 2,
+            "BLOCK_N": 32,
+            "RESCALE": "always",
+        },
+    ),
+    (
+        "B=1,H=4,KV=2,S=75,S_KV=331,D=64",
+        {"PRODUCTS": "wgmma", "BLOCK_M": 64, "WARPS_M": 4, "WARPS_KV": 1, "COPY": "tma", "CTAS_PER_SM": 1}
+        | {"PRODUCER_WARPS": 4, "COPY_TOGETHER": False, "Q_IN_REGISTERS": False, "SCHEDULE": "stream_k"},
+    ),
+)
+"""Heads of keys that several heads of queries share, more keys than queries, windows within and beyond a tile."""
 
 FP8 = (
     ("B=1,H=1,S=139,D=32,causal=true", {"WARPS_KV": 1, "STORE": "staged", "K_STAGES": 2, "V_STAGES": 2}),
@@ -218,6 +253,17 @@ def test_ladder_step_is_correct(name: str, text: str, tmp_path: Path) -> None:
     problem = package.family.problem(text, "cuda")
     kernel = build(package, ladder_config(name), problem, DEVICE, tmp_path)
     assert max(errors(kernel, package, problem)) < TOLERANCE
+
+
+@pytest.mark.parametrize(("text", "change"), KEYS, ids=[text for text, _ in KEYS])
+@pytest.mark.parametrize("drawn", ["normal", "peaked"])
+def test_attention_to_keys_of_their_own_is_correct(text: str, change: Config, drawn: str, tmp_path: Path) -> None:
+    package = find("sdpa")
+    problem = package.family.problem(text, "cuda")
+    config = {**declared(package), **SDPA, "UNROLL": 1, **change}
+    assert not package.family.violations(config, problem, DEVICE, Objective())
+    kernel = build(package, config, problem, DEVICE, tmp_path)
+    assert max(errors(kernel, package, problem, drawn)) < LIMITS[str(problem["dtype"])]
 
 
 @pytest.mark.parametrize("change", DIFFERENTLY, ids=["ahead", "producers", "alone", "boxes", "shared", "shared boxes"])

@@ -37,6 +37,7 @@ KERNELS = (
     ("gemm", "M=6,N=8,K=40,b_layout=nk"),
     ("sdpa", "B=1,H=2,S=12,D=8,causal=true"),
     ("sdpa_decode", "B=1,H=4,KV=2,S=12,D=8"),
+    ("sdpa", "B=1,H=4,KV=2,S=3,S_KV=12,D=8"),
 )
 
 
@@ -157,7 +158,11 @@ def test_attention_and_decoding_with_grouped_heads_are_served(fast: Any) -> None
     expected = attention(query, keys, values, enable_gqa=True)
     found = fast.scaled_dot_product_attention(query, keys, values, enable_gqa=True)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
-    assert (served(fast), reasons(fast)) == (2, [])
+    query = drawn(1, 4, 3, 8)
+    expected = attention(query, keys, values, enable_gqa=True)
+    found = fast.scaled_dot_product_attention(query, keys, values, enable_gqa=True)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    assert (served(fast), reasons(fast)) == (3, [])
 
 
 def test_calls_without_a_kernel_are_answered_by_pytorch_counted_and_a_suite(fast: Any) -> None:

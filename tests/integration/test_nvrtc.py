@@ -36,6 +36,8 @@ PROBLEMS = (
     ("sdpa", "B=1,H=3,S=387,D=64,causal=true", ("sm_89",)),
     ("sdpa", "B=1,H=2,S=320,D=128", ("sm_90",)),
     ("sdpa_decode", "B=8,H=32,KV=8,S=8192,D=128", ("sm_90",)),
+    ("sdpa", "B=1,H=32,KV=8,S=2048,D=128,causal=true,window=512,dtype=bfloat16", ("sm_80", "sm_89", "sm_90")),
+    ("sdpa", "B=2,H=10,S=4096,S_KV=77,D=64", ("sm_90",)),
     ("sdpa_decode", "B=16,H=32,KV=8,S=2048,D=128,dtype=bfloat16", ("sm_80", "sm_90")),
     ("sdpa_decode", "B=1,H=14,KV=2,S=1001,Q=2,D=64,causal=true", ("sm_80", "sm_89")),
     ("sdpa_fp8", "B=2,H=8,S=512,D=64", ("sm_89",)),

@@ -233,9 +233,10 @@ def _attention_problem(
     problem = {"B": batch, "H": heads, "S": key.shape[2], "D": size, "dtype": _named(query.dtype), "causal": causal}
     if _decodes(query, key):
         return "sdpa_decode", {**problem, "KV": key.shape[1], "Q": length}
-    grouped = {} if key.shape[1] == heads else {"KV": key.shape[1]}
-    crossed = {} if key.shape[2] == length else {"S": length, "S_KV": key.shape[2]}
-    return "sdpa", {**problem, **grouped, **crossed, **({"layout": "bshd"} if by_tokens else {})}
+    kv_heads = 0 if key.shape[1] == heads else key.shape[1]
+    keys = 0 if key.shape[2] == length else key.shape[2]
+    terms = {"KV": kv_heads, "S": length, "S_KV": keys, "window": 0}
+    return "sdpa", {**problem, **terms, **({"layout": "bshd"} if by_tokens else {})}
 
 
 def _by_tokens(*tensors: torch.Tensor) -> bool:
