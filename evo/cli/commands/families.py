@@ -26,6 +26,10 @@ def register(app: typer.Typer) -> None:
         families
     )
     app.command(epilog=examples("kernel-evo new saxpy && kernel-evo search ./saxpy"))(new)
+    app.command(
+        "import",
+        epilog=examples("kernel-evo import conv.c --reference conv.py:conv", "kernel-evo import gemm.cu --entry gemm"),
+    )(import_source)
 
 
 def families(
@@ -58,6 +62,37 @@ def new(
     shown = str(folder) if folder.is_absolute() else f"./{folder}"
     out.print(
         styled("\nIt runs as it is:  ", (command("search", shown), "bold"), "\nThen put your kernel in its place.")
+    )
+
+
+def import_source(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Source to import: .c, .cpp, .cc, .cxx or .cu.")],
+    entry: Annotated[str | None, typer.Option(metavar="NAME", help="Function to call; None: the only one.")] = None,
+    reference: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE:FUNCTION",
+            help="Python function that computes the right outputs from inputs by name; also MODULE:FUNCTION.",
+        ),
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Folder to make; None: one named like the source.")
+    ] = None,
+) -> None:
+    """Make a family around a C, C++ or CUDA source, with a comment where a person must decide."""
+    from evo.cli.console.output import console, styled
+    from evo.cli.files.imported import write_imported
+    from evo.importing.writing import MARK
+
+    place, draft = write_imported(file, folder, entry=entry, reference=reference)
+    out, shown = console(), str(place) if place.is_absolute() else f"./{place}"
+    for path in sorted(place.iterdir()):
+        out.print(f"wrote {path}")
+    out.print(f"{draft.entry}: {', '.join(f'{each.name} ({each.role})' for each in draft.arguments)}")
+    out.print(f"problem: {', '.join(each.name for each in draft.fields)}")
+    out.print(f"tunables: {', '.join(each.name for each in draft.tunables) or 'none found: add one'}")
+    out.print(
+        styled(f"\nCheck what is marked `{MARK.strip()}` in {shown}, then:  ", (command("measure", shown), "bold"))
     )
 
 

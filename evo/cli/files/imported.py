@@ -1,0 +1,80 @@
+"""The folder that ``kernel-evo import`` writes: a family around a source that exists."""
+
+import ast
+import importlib.util
+import re
+from pathlib import Path
+
+from evo.errors import Conflict, InvalidInput, NotFound
+from evo.family.language import language_of
+from evo.importing import Draft, drafted, read_source
+from evo.importing.writing import Answer, family_toml, reference_py
+
+_SUFFIXES = {".c": "cpu", ".cpp": "cpu", ".cc": "cpu", ".cxx": "cpu", ".cu": "cuda"}
+
+
+def write_imported(file: Path, folder: Path | None, *, entry: str | None, reference: str | None) -> tuple[Path, Draft]:
+    """Write a family around a source; returns its folder and the draft that it was written from.
+
+    Args:
+        folder: None: one in the working directory that is named like the source.
+        entry: function to call; None: the only one.
+        reference: ``FILE:FUNCTION`` or ``MODULE:FUNCTION`` that computes the right outputs; None: left to be written.
+
+    Raises:
+        InvalidInput: a parameter names something that is not there, or the source has nothing that can be called.
+        Conflict: the folder holds something already; nothing is overwritten.
+    """
+    if file.suffix not in _SUFFIXES:
+        raise InvalidInput("FILE", f"{file} ends in none of {', '.join(_SUFFIXES)}")
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise NotFound(f"{file} cannot be read: {error.strerror}") from error
+    source = read_source(text, language_of(_SUFFIXES[file.suffix], file.name, "FILE"))
+    draft = drafted(source, entry)
+    place = folder or Path(re.sub(r"[^a-z0-9_-]+", "_", file.stem.lower()).strip("_-") or "kernel")
+    if place.exists() and (not place.is_dir() or any(place.iterdir())):
+        raise Conflict(f"{place} is there already: choose another folder with --folder, or remove it first")
+    answer = None if reference is None else _answer(reference)
+    files = {
+        "family.toml": family_toml(draft, name=place.absolute().name, file=file.name),
+        "reference.py": reference_py(draft, answer),
+        file.name: source.with_guards(set(draft.macros)),
+    }
+    place.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (place / name).write_text(content, encoding="utf-8")
+    return place, draft
+
+
+def _answer(reference: str) -> Answer:
+    """Read the function that computes the right outputs; its code is not run."""
+    where, _, function = reference.rpartition(":")
+    if not where or not function.isidentifier():
+        raise InvalidInput("--reference", f"{reference!r} is not FILE:FUNCTION or MODULE:FUNCTION, e.g. conv.py:conv")
+    text = _code(where)
+    try:
+        defined = {each.name: each for each in ast.parse(text).body if isinstance(each, ast.FunctionDef)}
+    except SyntaxError as error:
+        raise InvalidInput("--reference", f"{where}: line {error.lineno}: {error.msg}") from error
+    if function not in defined:
+        raise InvalidInput(
+            "--reference", f"{where} defines no function {function}; it has {', '.join(defined) or 'none'}"
+        )
+    arguments = defined[function].args
+    names = tuple(each.arg for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs))
+    return Answer(text=text, function=function, parameters=names, own_inputs="inputs" in defined)
+
+
+def _code(where: str) -> str:
+    path = Path(where)
+    if not path.is_file():
+        try:
+            found = importlib.util.find_spec(where)
+        except (ImportError, ValueError):
+            found = None
+        if found is None or found.origin is None or not found.origin.endswith(".py"):
+            raise InvalidInput("--reference", f"{where} is neither a file nor a Python module that is installed here")
+        path = Path(found.origin)
+    return path.read_text(encoding="utf-8")

@@ -1,0 +1,218 @@
+"""Families drafted from sources that exist: signatures, roles, macros, launches and references."""
+
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evo.cli.files.imported import write_imported
+from evo.errors import Conflict, EvoError, InvalidInput
+from evo.family.language import Language
+from evo.importing import Draft, drafted, read_source
+from templates.registry import find
+
+CONVOLUTION = """\
+#include <algorithm>
+#define H 512
+#define W 512
+#define TILE_H 16   // rows
+/* static void old(int *x) { */
+static void twice(float *x) { x[0] *= 2; }
+
+extern "C" void conv(const float *image, float *out) {
+#pragma omp parallel for
+    for (int top = 0; top < H - 2; top += TILE_H)
+        for (int y = top; y < std::min(top + TILE_H, H - 2); y++)
+            for (int x = 0; x < W - 2; x++) out[y * (W - 2) + x] = image[y * W + x];
+}
+"""
+REFERENCE = """\
+import numpy as np
+
+
+def conv(image):
+    return image.astype(np.float64)[:-2, :-2]
+"""
+
+
+def draft(text: str, language: Language = "c", entry: str | None = None) -> Draft:
+    return drafted(read_source(text, language), entry)
+
+
+def role(body: str, parameter: str = "float *x") -> tuple[str, bool]:
+    (found,) = draft(f"void f({parameter}) {{ for (int i = 0; i < N; i++) {{ {body} }} }}").arguments
+    return found.role, found.init
+
+
+def test_function_macros_and_fields_are_read() -> None:
+    found = draft(CONVOLUTION, "c++")
+    assert (found.entry, found.openmp, found.macros) == ("conv", True, ("H", "W", "TILE_H"))
+    assert [(each.name, each.default) for each in found.fields] == [("H", 512), ("W", 512)]
+    assert [(each.name, each.values, each.default) for each in found.tunables] == [("TILE_H", (4, 8, 16, 32, 64), 16)]
+    assert [(each.name, each.role, each.dtype, each.shape) for each in found.arguments] == [
+        ("image", "input", "float32", ("H", "W")),
+        ("out", "output", "float32", ("H", "W")),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("x[i] = 1;", ("output", False)),
+        ("x[i] = x[i] + 1;", ("inout", False)),
+        ("x[i] += 2;", ("inout", False)),
+        ("x[i] = 0; x[i] += 2;", ("output", False)),
+        ("x[f(i, 2)] = 1;", ("output", False)),
+        ("if (x[i] == 1) x[i] = 2;", ("inout", False)),
+        ("g(x);", ("output", False)),
+    ],
+)
+def test_role_follows_from_the_first_access(body: str, expected: tuple[str, bool]) -> None:
+    assert role(body) == expected
+
+
+@pytest.mark.parametrize("body", ["x[i]++;", "x[k[i]] += 1;", "atomicAdd(&x[i], 1);", "atomicAdd(x + i, 1);"])
+def test_counters_begin_as_zeros(body: str) -> None:
+    assert role(body, "int *x") == ("output", True)
+
+
+def test_constant_arguments_are_inputs() -> None:
+    assert role("y = x[i];", "const double *restrict x") == ("input", False)
+
+
+@pytest.mark.parametrize(
+    ("c_type", "dtype"),
+    [
+        ("uint8_t", "uint8"),
+        ("std::int64_t", "int64"),
+        ("unsigned char", "uint8"),
+        ("unsigned", "uint32"),
+        ("__half", "float16"),
+        ("__nv_fp8_e4m3", "float8_e4m3"),
+    ],
+)
+def test_types_are_dtypes(c_type: str, dtype: str) -> None:
+    (found,) = draft(f"void f(const {c_type} *x) {{ y = x[N]; }}").arguments
+    assert found.dtype == dtype
+
+
+def test_unknown_type_is_named() -> None:
+    with pytest.raises(InvalidInput, match="parameter `x` of f has the type `Matrix`"):
+        draft("void f(const Matrix *x) { }")
+
+
+def test_extents_that_are_parameters_become_fields_and_scalars() -> None:
+    found = draft(
+        "void axpy(int n, float a, const float *x, float *y) { for (int i = 0; i < n; i++) y[i] += a * x[i]; }"
+    )
+    assert [(each.name, each.argument) for each in found.fields] == [("N", "n")]
+    assert [(each.role, each.value) for each in found.arguments[:2]] == [("scalar", "N"), ("scalar", "1")]
+    assert found.macros == ()
+
+
+KERNELS = """\
+#define TILE 16
+#ifndef THREADS
+#define THREADS 256
+#endif
+template <typename T, int V>
+__global__ void __launch_bounds__(THREADS) scale(const T *x, T *out) { if (threadIdx.x < N) out[threadIdx.x] = x[0]; }
+extern "C" __global__ void gemm(const float *a, const float *b, float *c) {
+    __shared__ float tile[TILE][TILE];
+    const int row = blockIdx.y * TILE + threadIdx.y;
+    if (row < M && K && N) c[row] = a[row] + b[row];
+}
+extern "C" __global__ void count(const int *x, float *sums) { atomicAdd(&sums[x[0]], 1.0f); }
+"""
+
+
+def test_kernel_of_several_must_be_named() -> None:
+    with pytest.raises(InvalidInput, match=r"the source has scale, gemm, count; name one, e\.g\. --entry scale"):
+        draft(KERNELS, "cuda")
+
+
+def test_bounds_give_the_block_and_templates_an_instance() -> None:
+    found = draft(KERNELS, "cuda", "scale")
+    assert (found.entry, found.block, found.grid) == ("scale<float, 1>", ("THREADS",), ("ceil_div(N, THREADS)",))
+    assert [each.dtype for each in found.arguments] == ["float32", "float32"]
+
+
+def test_matrices_of_a_product_have_their_shapes() -> None:
+    found = draft(KERNELS, "cuda", "gemm")
+    assert [each.shape for each in found.arguments] == [("M", "K"), ("K", "N"), ("M", "N")]
+    assert (found.block, found.grid) == (("TILE", "TILE"), ("ceil_div(N, TILE)", "ceil_div(M, TILE)"))
+
+
+def test_atomic_sums_of_floats_have_any_order() -> None:
+    assert not draft(KERNELS, "cuda", "count").deterministic
+
+
+def imported(folder: Path, **given: str | None) -> Path:
+    (folder / "conv.cpp").write_text(CONVOLUTION)
+    (folder / "answers.py").write_text(REFERENCE)
+    options = {"entry": None, "reference": f"{folder / 'answers.py'}:conv", **given}
+    place, _ = write_imported(folder / "conv.cpp", folder / "conv", **options)
+    return place
+
+
+def test_imported_family_is_read_and_guards_its_macros(tmp_path: Path) -> None:
+    place = imported(tmp_path)
+    family = find(str(place)).family
+    assert family.implementation("cpu").flags == ("-fopenmp",)
+    assert "#ifndef TILE_H\n#define TILE_H 16   // rows\n#endif\n" in (place / "conv.cpp").read_text()
+    assert tomllib.loads((place / "family.toml").read_text())["problem"]["H"]["default"] == 512
+
+
+def test_reference_calls_the_users_function_with_inputs_by_name(tmp_path: Path) -> None:
+    scope: dict[str, object] = {}
+    exec((imported(tmp_path) / "reference.py").read_text(), scope)
+    drawn = scope["inputs"]({"H": 5, "W": 4}, "random", np.random.default_rng(0))  # type: ignore[operator]
+    assert drawn["image"].shape == (5, 4)
+    outputs = scope["reference"]({"H": 5, "W": 4}, drawn)  # type: ignore[operator]
+    assert np.array_equal(outputs["out"], drawn["image"][:-2, :-2])
+
+
+def test_missing_reference_is_left_to_be_written(tmp_path: Path) -> None:
+    text = (imported(tmp_path, reference=None) / "reference.py").read_text()
+    assert "# decide: the right outputs, in float64: out" in text
+    assert "raise NotImplementedError" in text
+
+
+@pytest.mark.parametrize(
+    ("reference", "reason"),
+    [
+        ("answers.py", "is not FILE:FUNCTION"),
+        ("no_such_module_here:f", "neither a file nor a Python module"),
+        ("{folder}/answers.py:other", "defines no function other; it has conv"),
+    ],
+)
+def test_wrong_references_are_refused(tmp_path: Path, reference: str, reason: str) -> None:
+    with pytest.raises(InvalidInput, match=reason):
+        imported(tmp_path, reference=reference.format(folder=tmp_path))
+    assert not (tmp_path / "conv").exists()
+
+
+def test_unknown_parameter_of_a_reference_is_named(tmp_path: Path) -> None:
+    (tmp_path / "other.py").write_text("def conv(picture): return picture\n")
+    with pytest.raises(InvalidInput, match="picture"):
+        imported(tmp_path, reference=f"{tmp_path / 'other.py'}:conv")
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    imported(tmp_path)
+    with pytest.raises(Conflict, match="choose another folder with --folder"):
+        imported(tmp_path)
+
+
+@pytest.mark.parametrize(("name", "reason"), [("conv.py", "ends in none of"), ("none.c", "cannot be read")])
+def test_other_files_are_refused(tmp_path: Path, name: str, reason: str) -> None:
+    with pytest.raises(EvoError, match=reason):
+        write_imported(tmp_path / name, None, entry=None, reference=None)
+
+
+def test_sources_of_the_guides_can_be_imported(tmp_path: Path) -> None:
+    guides = Path(__file__).parents[2] / "docs" / "guides" / "examples"
+    place, found = write_imported(guides / "my_transpose" / "transpose.c", tmp_path / "t", entry=None, reference=None)
+    assert {each.name for each in found.tunables} == {"TILE_ROWS", "ROWS_INNERMOST"}
+    assert find(str(place)).family.name == "t"
