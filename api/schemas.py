@@ -198,12 +198,14 @@ class VariantBody(Body):
     `document` may give `name`, `author`, `idea`, and keys of the ``[cpu]`` or ``[cuda]`` table of a family: `template`
     or `source`, `entry`, `tunables`, `constraints`, `launch`, … Keys that it omits are those of the first parent.
     `parents` are numbers of variants, 0 the family's own implementation. `trials` limits the trials it may get.
+    `proposal` is the number of the proposal that it came from.
     """
 
     document: dict[str, Any] = Field(default_factory=dict, max_length=MAX_NAMES)
     files: dict[Name, str] = Field(min_length=1, max_length=MAX_NAMES)
     parents: Annotated[tuple[AnyId, ...], Field(max_length=8)] = (0,)
     trials: int | None = Field(default=None, ge=1, le=MAX_INTEGER)
+    proposal: Id | None = None
 
 
 class SearchPatch(Body):

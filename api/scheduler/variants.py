@@ -20,6 +20,7 @@ from db.models import SearchRow, VariantRow
 from db.repositories.archive import Archive, Registration
 from db.repositories.artefacts import Artefacts
 from db.repositories.leases import Leases
+from db.repositories.proposals import Proposals
 from db.repositories.variants import FAMILY, Variants
 from evo.device import DeviceKind
 from evo.device.requirements import Requirements
@@ -83,17 +84,17 @@ class VariantDesk:
             made = self._composed(session, base, body, author)
         with self.database.write() as session:
             self._store_family(session, made, now)
-        number = self._begin(base.id, made, body.trials, now)
+        number = self._begin(base.id, made, body, now)
         log.info("variant submitted", search=base.id, variant=number, name=made.note.name)
         return base.id, number
 
-    def _begin(self, base_id: int, made: _Composed, trials: int | None, now: datetime) -> int:
+    def _begin(self, base_id: int, made: _Composed, body: VariantBody, now: datetime) -> int:
         with self.database.read() as session:
             base = Archive(session).search(base_id)
             row = terms_of(session, _request(base, made.digest), self.catalogue, self.connected_since())
             row.policy, row.baselines = base.policy, base.baselines
             baselines = base.baselines
-        most = trials if trials is not None else base.budget.trials
+        most = body.trials if body.trials is not None else base.budget.trials
         row.budget = replace(base.budget, trials=next_rung(0, most=most), stagnation=None)
         with self.database.write() as session:
             variants = Variants(session)
@@ -104,6 +105,8 @@ class VariantDesk:
             session.add(row)
             session.flush()
             session.add(_variant(made, base_id=base_id, number=number, tuning_id=row.id, most=most, now=now))
+            if body.proposal is not None:
+                Proposals(session).numbered(base_id, body.proposal).variant = number
             if baselines is None:
                 Leases(session).queue(row.id, Baseline(), now=now)
             Events(session).search_changed(row.id)

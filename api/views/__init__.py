@@ -3,6 +3,7 @@
 from api.views.brief import brief_view
 from api.views.champion import ablation_views, champion_view
 from api.views.fleet import family_view, worker_view
+from api.views.proposal import proposal_view
 from api.views.search import search_view, search_views
 from api.views.tally import Tally, elapsed_s
 from api.views.trial import source_of, trial_view, trial_views
@@ -15,6 +16,7 @@ __all__ = [
     "champion_view",
     "elapsed_s",
     "family_view",
+    "proposal_view",
     "search_view",
     "search_views",
     "source_of",

@@ -6,7 +6,7 @@ from db.models.champion import AblationRow, ChampionRow, Evidence
 from db.models.fleet import DeviceRow, WorkerRow
 from db.models.search import FamilyRow, SearchRow, SpaceSize, Webhook
 from db.models.service import AnswerRow, ArtefactRow, DeliveryRow, EventRow
-from db.models.variant import VariantRow
+from db.models.variant import ProposalRow, VariantRow
 from db.models.work import AttemptRow, AttemptState, JobRow, JobState, TrialRow
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "FamilyRow",
     "JobRow",
     "JobState",
+    "ProposalRow",
     "SearchRow",
     "SessionRow",
     "SpaceSize",

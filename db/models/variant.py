@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import ForeignKey, Index
+from sqlalchemy import ForeignKey, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from db.models.base import NUMBERED_ONCE, Base
@@ -30,3 +30,32 @@ class VariantRow(Base):
     parents: Mapped[Sequence[int]] = mapped_column(Document(tuple[int, ...]))
     most_trials: Mapped[int | None]
     submitted_at: Mapped[datetime]
+
+
+class ProposalRow(Base):
+    """One request to a language model, and what came of it.
+
+    `number` counts the proposals of a search from 1. The row is stored before the model is asked, with `usd` as the
+    most that the request can cost, so that a killed program loses no cost; the answer then brings the real one.
+    """
+
+    __tablename__ = "proposals"
+    __table_args__ = (Index(None, "search_id", "number", unique=True), NUMBERED_ONCE)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    search_id: Mapped[int] = mapped_column(ForeignKey("searches.id"))
+    number: Mapped[int]
+    operator: Mapped[str]
+    information: Mapped[str]
+    model: Mapped[str]
+    repairs: Mapped[int | None]
+    prompt: Mapped[str]
+    answer: Mapped[str | None]
+    tokens_in: Mapped[int | None]
+    tokens_out: Mapped[int | None]
+    usd: Mapped[float]
+    insight: Mapped[str] = mapped_column(default="", server_default=text("''"))
+    error: Mapped[str | None]
+    variant: Mapped[int | None]
+    asked_at: Mapped[datetime]
+    answered_at: Mapped[datetime | None]

@@ -4,7 +4,17 @@ from sqlalchemy import delete, or_, select
 from sqlalchemy.orm import Session
 
 from db.engine.events import Events
-from db.models import AblationRow, AttemptRow, ChampionRow, DeliveryRow, JobRow, SearchRow, TrialRow, VariantRow
+from db.models import (
+    AblationRow,
+    AttemptRow,
+    ChampionRow,
+    DeliveryRow,
+    JobRow,
+    ProposalRow,
+    SearchRow,
+    TrialRow,
+    VariantRow,
+)
 from db.repositories.archive import Archive
 from evo.errors import Conflict
 from evo.search.lifecycle import TERMINAL
@@ -26,7 +36,7 @@ def remove_search(session: Session, search_id: int) -> bool:
         raise Conflict(f"the evidence of champion {listed} rests on search {search_id}: archive it instead")
     jobs = select(JobRow.id).where(JobRow.search_id == search_id)
     session.execute(delete(AttemptRow).where(AttemptRow.job_id.in_(jobs)))
-    for table in (AblationRow, JobRow, TrialRow, DeliveryRow):
+    for table in (AblationRow, JobRow, TrialRow, DeliveryRow, ProposalRow):
         session.execute(delete(table).where(table.search_id == search_id))
     mentioned = or_(VariantRow.search_id == search_id, VariantRow.tuning_id == search_id)
     session.execute(delete(VariantRow).where(mentioned))

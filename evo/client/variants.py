@@ -5,7 +5,7 @@ from typing import Any
 
 from evo.client.calls import Calls
 from evo.client.transport import parse
-from evo.messages.view import BriefView, VariantSource, VariantView
+from evo.messages.view import BriefView, ProposalView, VariantSource, VariantView
 
 
 class Variants(Calls):
@@ -19,6 +19,7 @@ class Variants(Calls):
         document: Mapping[str, Any] | None = None,
         parents: Sequence[int] = (0,),
         trials: int | None = None,
+        proposal: int | None = None,
     ) -> VariantView:
         """Submit a variant, only once even if a response is lost.
 
@@ -27,9 +28,41 @@ class Variants(Calls):
             document: name, author and idea, and what differs from the first parent's ``[cpu]`` or ``[cuda]`` table.
             parents: numbers of the variants that it was made from; 0 is the family's own implementation.
             trials: limit of the trials that it may get.
+            proposal: number of the proposal that it came from.
         """
-        body = {"files": files, "document": document or {}, "parents": parents, "trials": trials}
+        body: dict[str, Any] = {"files": files, "document": document or {}, "parents": parents, "trials": trials}
+        body |= {} if proposal is None else {"proposal": proposal}
         return parse(self._send("POST", f"/searches/{search_id}/variants", body, once=True), VariantView)
+
+    def add_proposal(
+        self,
+        search_id: int,
+        *,
+        operator: str,
+        information: str,
+        model: str,
+        prompt: str,
+        usd: float,
+        repairs: int | None = None,
+    ) -> ProposalView:
+        """Store a request before it is sent to a model; `usd` is the most that it can cost."""
+        body: dict[str, Any] = {
+            "operator": operator,
+            "information": information,
+            "model": model,
+            "prompt": prompt,
+            "usd": usd,
+        }
+        body |= {} if repairs is None else {"repairs": repairs}
+        return parse(self._send("POST", f"/searches/{search_id}/proposals", body, once=True), ProposalView)
+
+    def answer_proposal(self, search_id: int, number: int, **answer: Any) -> ProposalView:
+        """Store a model's answer: ``answer``, ``tokens_in``, ``tokens_out``, ``usd``, ``insight``, ``error``."""
+        return parse(self._send("PUT", f"/searches/{search_id}/proposals/{number}/answer", answer), ProposalView)
+
+    def proposals(self, search_id: int) -> tuple[ProposalView, ...]:
+        """Return every proposal of a search by number."""
+        return self._get(f"/searches/{search_id}/proposals", tuple[ProposalView, ...])
 
     def variants(self, search_id: int) -> tuple[VariantView, ...]:
         """Return the variants of a search, the family's own implementation first."""

@@ -4,6 +4,7 @@ from evo.messages.view.brief import BriefView, TriedView
 from evo.messages.view.champion import AblationView, ChampionView, Decision, RetiredView
 from evo.messages.view.fleet import FamilyView, SlotView, WorkerView
 from evo.messages.view.page import Collected, Item, Page
+from evo.messages.view.proposal import ProposalView
 from evo.messages.view.search import (
     BestView,
     ChallengeView,
@@ -30,6 +31,7 @@ __all__ = [
     "FamilyView",
     "Item",
     "Page",
+    "ProposalView",
     "ProvingView",
     "RetiredView",
     "RooflineView",

@@ -1,0 +1,36 @@
+"""Requests to language models for variants."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProposalView:
+    """One request to a language model, and what came of it.
+
+    Attributes:
+        number: among the proposals of the search, from 1.
+        operator, information: how the request was made, see `evo.evolve.operators`.
+        repairs: the proposal whose failure this one repairs; None for a new idea.
+        answer: None while the model has not answered; a program that was killed leaves it so.
+        usd: cost; while there is no answer, the most that the request can cost.
+        insight: what the model says it learned.
+        error: why no variant came of it.
+        variant: number of the variant that was submitted.
+    """
+
+    number: int
+    operator: str
+    information: str
+    model: str
+    prompt: str
+    answer: str | None
+    tokens_in: int | None
+    tokens_out: int | None
+    usd: float
+    asked_at: datetime
+    answered_at: datetime | None
+    repairs: int | None = None
+    insight: str = ""
+    error: str | None = None
+    variant: int | None = None
