@@ -98,7 +98,7 @@ def list_(search_id: SearchId, *, url: Url = None, token: Token = None, db: Db =
     if as_json:
         print_json(found)
     else:
-        _table(console(), found)
+        show_table(console(), found)
 
 
 def show(
@@ -176,7 +176,8 @@ def waited(connection: "Connection", view: "VariantView") -> "VariantView":
     return view
 
 
-def _table(out: "Console", views: "Iterable[VariantView]") -> None:
+def show_table(out: "Console", views: "Iterable[VariantView]") -> None:
+    """Print the variants of a search with their best times."""
     from evo.cli.console.output import table
     from evo.text.wording import percent_text, time_text
 

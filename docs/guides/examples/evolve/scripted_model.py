@@ -1,0 +1,95 @@
+"""A model that answers from a script: a server of the OpenAI protocol, to try `kernel-evo evolve` without a model.
+
+    python scripted_model.py answers.json --port 8901
+
+The script is a list of steps, served in turn; after the last one, every answer says that there is nothing more. A step
+is a text, or an object that is sent as the JSON text, or one of these for tests of clients:
+{"status": 429, "retry_after": 1}, {"raw": "not JSON"}, {"cut": true}, {"slow_s": 2, "text": "…"}.
+"""
+
+import argparse
+import json
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+CONTROLS = {"status", "raw", "cut", "slow_s", "text"}
+
+
+class Script:
+    """Steps and the requests that were answered; one lock, because requests come on threads."""
+
+    def __init__(self, steps: list[Any]) -> None:
+        self.steps = steps
+        self.requests: list[dict[str, Any]] = []
+        self._lock = threading.Lock()
+
+    def next(self, request: dict[str, Any]) -> Any:
+        with self._lock:
+            self.requests.append(request)
+            place = len(self.requests) - 1
+        return self.steps[place] if place < len(self.steps) else "There is nothing more to try."
+
+
+def server(script: Script, port: int = 0) -> ThreadingHTTPServer:
+    """Return a server on a loopback port; 0: any free one."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            step = script.next({"path": self.path, "headers": dict(self.headers), "body": body})
+            controls = step if isinstance(step, dict) and set(step) & CONTROLS else {"text": step}
+            time.sleep(controls.get("slow_s", 0))
+            if "status" in controls:
+                self._send(
+                    controls["status"], b'{"error": "try again"}', {"retry-after": controls.get("retry_after", 0)}
+                )
+            elif "raw" in controls:
+                self._send(200, controls["raw"].encode(), {})
+            elif controls.get("cut"):
+                self.send_response(200)
+                self.send_header("content-length", "1000")
+                self.end_headers()
+                self.wfile.write(b'{"choices": [')
+                self.close_connection = True
+            else:
+                self._send(200, json.dumps(_completion(body, controls["text"])).encode(), {})
+
+        def _send(self, status: int, content: bytes, headers: dict[str, Any]) -> None:
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, str(value))
+            self.send_header("content-length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    return ThreadingHTTPServer(("127.0.0.1", port), Handler)
+
+
+def _completion(body: dict[str, Any], step: Any) -> dict[str, Any]:
+    text = step if isinstance(step, str) else json.dumps(step)
+    words = sum(len(message["content"].split()) for message in body["messages"])
+    return {
+        "model": body["model"],
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": words, "completion_tokens": len(text.split())},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("script", type=Path)
+    parser.add_argument("--port", type=int, default=8901)
+    given = parser.parse_args()
+    serving = server(Script(json.loads(given.script.read_text())), given.port)
+    print(f"http://127.0.0.1:{serving.server_address[1]}/v1", flush=True)  # noqa: T201 - a script for the terminal
+    serving.serve_forever()
+
+
+if __name__ == "__main__":
+    main()

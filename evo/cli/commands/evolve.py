@@ -1,0 +1,212 @@
+"""``evolve``: a language model proposes variants, and the search proves, times and tunes them."""
+
+import os
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from evo.cli.arguments.options import Db, DeviceName, Json, Problem, Token, Url, examples
+from evo.cli.service.locations import Where
+from evo.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from evo.cli.service.connection import Connection
+    from evo.messages.view import ProposalView, SearchView, VariantView
+
+_BUDGET, _MODEL = "Budget", "Model"
+PROPOSALS = 10
+"""Requests to the model if no budget is given."""
+
+KEY_VARIABLE = "KERNEL_EVO_MODEL_KEY"
+"""Environment variable with the key for a service that --base-url names."""
+
+Provider = Literal["openai", "anthropic"]
+ENDS = {
+    "proposals": "as many proposals as were allowed",
+    "usd": "the next request could exceed the budget in USD",
+    "minutes": "the time is used up",
+    "share": "the wanted share of the device's limit is reached",
+    "model": "the model's service gave no answer several times",
+}
+
+
+def register(app: typer.Typer) -> None:
+    app.command(
+        epilog=examples(
+            "kernel-evo evolve softmax --model qwen3-coder --base-url http://127.0.0.1:11434/v1 --proposals 12",
+            "kernel-evo evolve softmax --search 12 --model gpt-5 --budget-usd 2 --price-in 1.25 --price-out 10",
+        )
+    )(evolve)
+
+
+def evolve(
+    family: Annotated[str, typer.Argument(metavar="FAMILY", help="A built-in family, or the path of a family folder.")],
+    *,
+    model: Annotated[str, typer.Option(metavar="NAME", help="Model, as its service calls it.", rich_help_panel=_MODEL)],
+    provider: Annotated[
+        Provider, typer.Option(help="Protocol of the model's service.", rich_help_panel=_MODEL)
+    ] = "openai",
+    base_url: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help=f"Address of the model's API; by default the provider's own. Its key: {KEY_VARIABLE}.",
+            rich_help_panel=_MODEL,
+        ),
+    ] = None,
+    information: Annotated[
+        Literal["task", "elites", "insights"],
+        typer.Option(help="What the model is told: the task, also earlier variants, also what was learned."),
+    ] = "insights",
+    proposals: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Most requests to the model, repairs included.", rich_help_panel=_BUDGET),
+    ] = None,
+    budget_usd: Annotated[
+        float | None,
+        typer.Option(min=0.0, metavar="X", help="Most that the model may cost; needs prices.", rich_help_panel=_BUDGET),
+    ] = None,
+    minutes: Annotated[
+        float | None, typer.Option(min=0.01, metavar="M", help="Time of this run.", rich_help_panel=_BUDGET)
+    ] = None,
+    price_in: Annotated[
+        float, typer.Option(min=0.0, metavar="USD", help="Price of a million prompt tokens.", rich_help_panel=_BUDGET)
+    ] = 0.0,
+    price_out: Annotated[
+        float, typer.Option(min=0.0, metavar="USD", help="Price of a million answer tokens.", rich_help_panel=_BUDGET)
+    ] = 0.0,
+    stop_at_share: Annotated[
+        float | None,
+        typer.Option(min=0.01, max=1.0, metavar="S", help="Stop at this share of the limit.", rich_help_panel=_BUDGET),
+    ] = None,
+    repairs: Annotated[int, typer.Option(min=0, max=10, metavar="K", help="Requests to repair one idea.")] = 2,
+    trials: Annotated[int, typer.Option(min=1, metavar="N", help="Most trials of the family and of a variant.")] = 40,
+    answer_tokens: Annotated[
+        int, typer.Option(min=256, metavar="N", help="Longest answer of the model.", rich_help_panel=_MODEL)
+    ] = 8192,
+    search_id: Annotated[
+        int | None, typer.Option("--search", min=1, metavar="SEARCH", help="Continue on this search of the family.")
+    ] = None,
+    problem: Problem = "",
+    device: DeviceName = "auto",
+    url: Url = None,
+    token: Token = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """Let a language model propose variants; the search proves, times and tunes each, and promotes on evidence.
+
+    Prompts, answers, tokens and costs are stored with the search. A run that was stopped goes on with --search.
+    """
+    from evo.cli.console.output import print_json
+    from evo.cli.session.session import ended_by_signals, progress, reached
+    from evo.evolve.chat import BASES, Chat, Prices
+    from evo.evolve.evolution import Evolution, Limits
+
+    if budget_usd is not None and not (price_in or price_out):
+        raise InvalidInput("--price-in", "is needed for a budget in USD: give it, and --price-out")
+    if proposals is None and budget_usd is None and minutes is None:
+        proposals = PROPOSALS
+    prices = Prices(tokens_in=price_in, tokens_out=price_out)
+    chat = Chat(
+        model=model,
+        protocol=provider,
+        base_url=base_url or BASES[provider],
+        key=_key(provider, base_url),
+        most_tokens=answer_tokens,
+    )
+    limits = Limits(
+        proposals=proposals, usd=budget_usd, minutes=minutes, share=stop_at_share, repairs=repairs, trials=trials
+    )
+    out, where = progress(as_json), Where(url=url, token=token, database=db)
+    begins = search_id is None
+    with ended_by_signals(), reached(out, where, measuring=url is None, beginning=begins) as connection:
+        view = _search(connection, search_id, family=family, problem=problem, device=device, trials=trials)
+        out.print(f"Search {view.id}. Continue with: kernel-evo evolve {family} --search {view.id} --model {model} …")
+        view = _ended(connection, view)
+        evolution = Evolution(
+            service=lambda: connection.client,
+            search_id=view.id,
+            chat=chat,
+            prices=prices,
+            limits=limits,
+            information=information,
+            wait=lambda variant: _waited(connection, variant),
+            report=lambda proposal, variant: _say(out, proposal, variant),
+        )
+        end = evolution.run()
+        found, spent = connection.client.variants(view.id), connection.client.proposals(view.id)
+    if as_json:
+        print_json({"search": view.id, "ended": end, "variants": found, "proposals": spent})
+    else:
+        _conclude(out, end, found, spent)
+
+
+def _key(provider: "Provider", base_url: str | None) -> str | None:
+    """Return the key from the environment. A provider's key is sent to that provider alone."""
+    from evo.evolve.chat import KEYS
+
+    return os.environ.get(KEY_VARIABLE if base_url is not None else KEYS[provider]) or None
+
+
+def _search(
+    connection: "Connection", search_id: int | None, *, family: str, problem: str, device: str, trials: int
+) -> "SearchView":
+    from evo.cli.session.request import Request
+
+    if search_id is None:
+        budget = {"trials": trials}
+        request = Request.of(family=family, problem=problem, policy="default", device=device, budget=budget)
+        return request.submit(connection.client)
+    view = connection.client.search(search_id)
+    if family not in (view.family, view.source) and not family.rstrip("/").endswith(f"/{view.family}"):
+        raise InvalidInput("--search", f"search {search_id} is of family {view.family}, not of {family}")
+    return view
+
+
+def _ended(connection: "Connection", view: "SearchView") -> "SearchView":
+    """Wait until the family's own implementation is tuned: its results are what the model begins with."""
+    import time
+
+    from evo.search.lifecycle import TERMINAL
+
+    search_id = view.id
+    while view.state not in TERMINAL:
+        time.sleep(1.0)
+        view = connection.ask(lambda client: client.search(search_id))
+    return view
+
+
+def _waited(connection: "Connection", variant: "VariantView") -> "VariantView":
+    from evo.cli.commands.variants import waited
+
+    return waited(connection, variant)
+
+
+def _say(out: "Console", proposal: "ProposalView", variant: "VariantView | None") -> None:
+    from evo.text.visible import visible
+    from evo.text.wording import time_text
+
+    what = f"{proposal.number}. {proposal.operator}, {proposal.usd:.4f} USD: "
+    if variant is None:
+        what += f"no variant: {(proposal.error or '').splitlines()[0] if proposal.error else ''}"
+    elif variant.best is None:
+        what += f"variant {variant.number} ({variant.name}) does not work: {variant.reason}"
+    else:
+        ratio = "" if variant.ratio is None else f", {variant.ratio:.2f}× the time of the family's own"
+        what += f"variant {variant.number} ({variant.name}) takes {time_text(variant.best.time_us)}{ratio}"
+    out.print(visible(what), markup=False, highlight=False)
+
+
+def _conclude(
+    out: "Console", end: str, variants: "tuple[VariantView, ...]", proposals: "tuple[ProposalView, ...]"
+) -> None:
+    from evo.cli.commands.variants import show_table
+
+    out.print()
+    show_table(out, variants)
+    usable = sum(each.number > 0 and each.usable for each in variants)
+    cost = sum(each.usd for each in proposals)
+    out.print(f"\nEnded: {ENDS[end]}. {len(proposals)} proposals, {usable} variants that work, {cost:.4f} USD.")

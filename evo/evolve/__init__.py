@@ -1,0 +1,1 @@
+"""Evolution of variants by a language model."""

@@ -1,0 +1,91 @@
+"""A model's answer as a variant: one JSON object, wherever it stands in the text."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from evo.errors import InvalidInput
+from evo.text.document import read_json
+
+SHAPE = """{
+  "name": "short-name-with-dashes",
+  "idea": "what is different, and why it should be faster",
+  "insight": "what the results so far teach, with the figures that support it",
+  "table": {"source": "kernel.c", "tunables": {"NAME": [1, 2, 4]}, "constraints": []},
+  "files": {"kernel.c": "the whole source"}
+}"""
+MOST_INSIGHT = 2000
+_FIELDS = ("name", "idea", "insight", "table", "files")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Idea:
+    """A variant as a model proposes it.
+
+    Attributes:
+        table: keys of the implementation's table that differ from its parent's.
+    """
+
+    name: str
+    idea: str
+    insight: str = ""
+    table: Mapping[str, Any] = field(default_factory=dict)
+    files: Mapping[str, str]
+
+    def document(self, author: str) -> dict[str, Any]:
+        """Return the document to submit."""
+        return {**self.table, "name": self.name, "idea": self.idea, "author": author}
+
+
+def read_idea(text: str) -> Idea:
+    """Return the variant in an answer.
+
+    Raises:
+        InvalidInput: there is no JSON object of the right shape; says what is wrong, in words for the model.
+    """
+    refusal = InvalidInput("answer", "holds no JSON object; answer with one object of the given shape")
+    for candidate in _objects(text):
+        try:
+            return _idea(read_json(candidate, "answer"))
+        except InvalidInput as error:
+            refusal = error
+    raise refusal
+
+
+def _objects(text: str) -> Iterator[str]:
+    """Yield the parts of a text that may be the object, the longest first."""
+    decoder, place, found = json.JSONDecoder(), 0, []
+    while (start := text.find("{", place)) >= 0:
+        try:
+            _, end = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            place = start + 1
+        else:
+            found.append(text[start:end])
+            place = end
+        if len(found) > 20 or place > start + 400_000:
+            break
+    yield from sorted(found, key=len, reverse=True)
+    if not found and "{" in text and "}" in text:
+        yield text[text.index("{") : text.rindex("}") + 1]
+
+
+def _idea(value: Any) -> Idea:
+    if not isinstance(value, dict):
+        raise InvalidInput("answer", "is no JSON object")
+    for name in value:
+        if name not in _FIELDS:
+            raise InvalidInput(f"answer.{name}"[:80], f"is not expected; fields are {', '.join(_FIELDS)}")
+    files, table = value.get("files"), value.get("table", {})
+    if not isinstance(files, dict) or not files or not all(isinstance(each, str) for each in files.values()):
+        raise InvalidInput("answer.files", "must be an object of file name and whole text")
+    if not isinstance(table, dict):
+        raise InvalidInput("answer.table", "must be an object")
+    texts = {name: value.get(name, "") for name in ("name", "idea", "insight")}
+    for name, each in texts.items():
+        if not isinstance(each, str):
+            raise InvalidInput(f"answer.{name}", "must be a text")
+    return Idea(
+        name=texts["name"], idea=texts["idea"], insight=texts["insight"][:MOST_INSIGHT], table=table, files=files
+    )

@@ -1,0 +1,165 @@
+"""Chat with a language model over the OpenAI-compatible protocol or Anthropic's."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import httpx
+
+from evo.errors import EvoError, InvalidInput
+
+Protocol: TypeAlias = Literal["openai", "anthropic"]
+PROTOCOLS: tuple[Protocol, ...] = ("openai", "anthropic")
+BASES: Mapping[Protocol, str] = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com/v1"}
+KEYS: Mapping[Protocol, str] = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
+"""Environment variables of the keys, which are sent and nothing else: neither stored nor logged."""
+
+ATTEMPTS = 5
+MOST_WAIT_S = 120.0
+FIRST_WAIT_S = 1.0
+AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+MOST_ANSWER_BYTES = 8 << 20
+
+
+class ModelFailed(EvoError, RuntimeError):
+    """The model's service gave no answer; `charged` is True if it may have charged for the request."""
+
+    def __init__(self, reason: str, *, charged: bool) -> None:
+        super().__init__(reason)
+        self.charged = charged
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    role: Literal["system", "user", "assistant"]
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """A model's answer. Token counts are None if its service did not state them."""
+
+    text: str
+    tokens_in: int | None
+    tokens_out: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prices:
+    """Prices in USD per million tokens."""
+
+    tokens_in: float = 0.0
+    tokens_out: float = 0.0
+
+    def of(self, tokens_in: int, tokens_out: int) -> float:
+        """Return the cost of a request in USD."""
+        return (self.tokens_in * tokens_in + self.tokens_out * tokens_out) / 1e6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chat:
+    """A model of one service.
+
+    Attributes:
+        base_url: address of the API, ending in its version, e.g. ``http://127.0.0.1:11434/v1``.
+        key: sent with each request; None: none is.
+        most_tokens: longest answer.
+        timeout_s: longest time without any byte of an answer.
+        sleep: waits; tests replace it.
+    """
+
+    model: str
+    protocol: Protocol = "openai"
+    base_url: str
+    key: str | None = None
+    most_tokens: int = 8192
+    timeout_s: float = 300.0
+    sleep: Callable[[float], None] = time.sleep
+
+    def __post_init__(self) -> None:
+        if not self.base_url.startswith(("http://", "https://")):
+            raise InvalidInput("base_url", f"{self.base_url!r:.100} is no http:// or https:// address")
+
+    def most_cost(self, messages: Sequence[Message], prices: Prices) -> float:
+        """Return the most that a request can cost: no token is shorter than one byte."""
+        longest = sum(len(each.text.encode()) + 16 for each in messages)
+        return prices.of(longest, self.most_tokens)
+
+    def ask(self, messages: Sequence[Message]) -> Answer:
+        """Return the model's answer. A busy or failing service is asked again, when it says so.
+
+        Raises:
+            ModelFailed: there is no answer after `ATTEMPTS` requests, or the service refuses the request.
+        """
+        reason = ""
+        for attempt in range(ATTEMPTS):
+            try:
+                with httpx.Client(timeout=self.timeout_s) as client:
+                    response = client.post(self._url, headers=self._headers, json=self._body(messages))
+            except httpx.ConnectError as error:
+                reason = f"{self.base_url} cannot be reached: {error}"
+            except httpx.HTTPError as error:
+                raise ModelFailed(f"no whole answer came: {error or type(error).__name__}", charged=True) from error
+            else:
+                if response.status_code == httpx.codes.OK:
+                    return self._read(response)
+                reason = self._without_key(f"{response.status_code}: {response.text[:300]}")
+                if response.status_code not in AGAIN:
+                    break
+                self.sleep(_wait_s(response, attempt))
+                continue
+            self.sleep(FIRST_WAIT_S * 2**attempt)
+        raise ModelFailed(f"the model's service refused: {reason}", charged=False)
+
+    def _without_key(self, text: str) -> str:
+        return text if self.key is None else text.replace(self.key, "…")
+
+    @property
+    def _url(self) -> str:
+        path = "chat/completions" if self.protocol == "openai" else "messages"
+        return f"{self.base_url.rstrip('/')}/{path}"
+
+    @property
+    def _headers(self) -> dict[str, str]:
+        if self.protocol == "anthropic":
+            return {"anthropic-version": "2023-06-01"} | ({} if self.key is None else {"x-api-key": self.key})
+        return {} if self.key is None else {"Authorization": f"Bearer {self.key}"}
+
+    def _body(self, messages: Sequence[Message]) -> dict[str, Any]:
+        body: dict[str, Any] = {"model": self.model, "max_tokens": self.most_tokens}
+        if self.protocol == "openai":
+            return body | {"messages": [{"role": each.role, "content": each.text} for each in messages]}
+        system = "\n\n".join(each.text for each in messages if each.role == "system")
+        others = [{"role": each.role, "content": each.text} for each in messages if each.role != "system"]
+        return body | {"system": system, "messages": others}
+
+    def _read(self, response: httpx.Response) -> Answer:
+        try:
+            if len(response.content) > MOST_ANSWER_BYTES:
+                raise ValueError(f"it has more than {MOST_ANSWER_BYTES >> 20} MiB")
+            body = response.json()
+            usage = body.get("usage") or {}
+            if self.protocol == "openai":
+                text = body["choices"][0]["message"].get("content") or ""
+                counts = (usage.get("prompt_tokens"), usage.get("completion_tokens"))
+            else:
+                text = "".join(part.get("text", "") for part in body["content"])
+                counts = (usage.get("input_tokens"), usage.get("output_tokens"))
+            tokens_in, tokens_out = (_count(each) for each in counts)
+            return Answer(text=str(text), tokens_in=tokens_in, tokens_out=tokens_out)
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+            raise ModelFailed(f"its answer is not of the {self.protocol} protocol: {error}", charged=True) from error
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _wait_s(response: httpx.Response, attempt: int) -> float:
+    """Return how long to wait before the next request: as long as the service asks, within `MOST_WAIT_S`."""
+    try:
+        asked = float(response.headers.get("retry-after", ""))
+    except ValueError:
+        asked = FIRST_WAIT_S * 2**attempt
+    return min(max(asked, 0.0), MOST_WAIT_S)

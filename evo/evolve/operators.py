@@ -1,0 +1,76 @@
+"""Operators that make a new variant from earlier ones, and how much they tell the model.
+
+Both are those of EvoEngineer (arXiv 2510.03760): it separates what a model is told (the task; the best solutions; what
+was learned) from how it is asked to change them.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypeAlias, get_args
+
+from evo.messages.view import ProposalView, VariantView
+
+Operator: TypeAlias = Literal["initialise", "crossover-differ", "crossover-join", "mutate", "mutate-parameters"]
+Information: TypeAlias = Literal["task", "elites", "insights"]
+INFORMATION: tuple[Information, ...] = get_args(Information)
+REPAIR = "repair"
+
+INSTRUCTIONS: Mapping[Operator, str] = {
+    "initialise": "Write a new variant from the contract alone, in the way you expect to be fastest on this device.",
+    "crossover-differ": "Write a variant whose algorithm differs from all of the variants below as much as possible.",
+    "crossover-join": "Write a variant that joins the strengths of the parent variants named below.",
+    "mutate": "Improve the parent variant named below: change how it computes, and keep what makes it fast.",
+    "mutate-parameters": "Keep the parent's algorithm; change its tunables, their values and constraints, or make "
+    "fixed choices of it tunable.",
+}
+ROUND: tuple[Operator, ...] = ("mutate", "crossover-differ", "crossover-join", "mutate", "mutate-parameters")
+ELITES = 3
+
+
+def operator_of(ideas: int, usable: int) -> Operator:
+    """Return the operator of the next idea: a function of how many there were, and of how many variants work.
+
+    Args:
+        ideas: earlier proposals that were no repairs.
+        usable: variants with a measured config, the family's own included.
+    """
+    if ideas == 0 or usable == 0:
+        return "initialise"
+    operator = ROUND[(ideas - 1) % len(ROUND)]
+    return "mutate" if operator == "crossover-join" and usable < 2 else operator
+
+
+def parents_of(operator: Operator, variants: Sequence[VariantView], ideas: int) -> tuple[int, ...]:
+    """Return the numbers of the variants that an idea is made from: the elites in turn, not only the best."""
+    elites = sorted((each for each in variants if each.best is not None), key=_time)[:ELITES]
+    if not elites or operator in ("initialise", "crossover-differ"):
+        return (0,)
+    first = ideas % len(elites)
+    if operator == "crossover-join":
+        return tuple(dict.fromkeys((elites[0].number, elites[max(1, first) % len(elites)].number)))
+    return (elites[0 if operator == "mutate-parameters" else first].number,)
+
+
+def ideas_in(proposals: Sequence[ProposalView]) -> int:
+    """Return how many proposals were new ideas."""
+    return sum(each.repairs is None for each in proposals)
+
+
+def insights(proposals: Sequence[ProposalView], variants: Sequence[VariantView], most: int = 8) -> list[str]:
+    """Return what models learned, latest first, each with the measurement that came of it.
+
+    An insight whose variant turned out slower than the family's own implementation, or never worked, is dropped: its
+    measurement contradicts it.
+    """
+    by_number = {each.number: each for each in variants}
+    kept = []
+    for proposal in reversed(proposals):
+        variant = by_number.get(proposal.variant or -1)
+        if not proposal.insight or variant is None or variant.best is None or (variant.ratio or 0.0) > 1.0:
+            continue
+        ratio = "" if variant.ratio is None else f", {variant.ratio:.2f}× the time of the family's own"
+        kept.append(f"{proposal.insight} (variant {variant.number}: {variant.best.time_us:.4g} µs{ratio})")
+    return kept[:most]
+
+
+def _time(view: VariantView) -> tuple[float, int]:
+    return (0.0 if view.best is None else view.best.time_us), view.number

@@ -1,0 +1,298 @@
+"""Evolution by a scripted model: a real HTTP server, and a service in memory."""
+
+import importlib.util
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evo.errors import InvalidInput
+from evo.evolve.answer import read_idea
+from evo.evolve.chat import ATTEMPTS, Chat, Message, ModelFailed, Prices
+from evo.evolve.evolution import Evolution, Limits
+from evo.evolve.operators import insights, operator_of, parents_of
+from evo.messages.view import BestView, FailureView, ProposalView, VariantView
+from tests.unit.test_brief import BRIEF
+
+MODEL = Path(__file__).parents[2] / "docs" / "guides" / "examples" / "evolve" / "scripted_model.py"
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+PRICES = Prices(tokens_in=1.0, tokens_out=10.0)
+GOOD = {"name": "wide", "idea": "wider", "insight": "wide is fast", "files": {"k.c": "good"}}
+BROKEN = {"name": "broken", "idea": "no", "files": {"k.c": "broken"}}
+
+
+def scripted() -> Any:
+    """Return the module of the guide's scripted model."""
+    spec = importlib.util.spec_from_file_location("scripted_model", MODEL)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@contextmanager
+def model(*steps: Any) -> Iterator[tuple[Chat, Any]]:
+    """Serve a script; yield a chat with it, and the script with its requests."""
+    module = scripted()
+    script = module.Script(list(steps))
+    server = module.server(script)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    url = f"http://127.0.0.1:{server.server_address[1]}/v1"
+    try:
+        yield Chat(model="scripted", base_url=url, key="secret-key", most_tokens=100, sleep=lambda s: None), script
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def view(number: int, *, time_us: float | None, parents: tuple[int, ...] = (0,), share: float = 0.1) -> VariantView:
+    failure = FailureView(outcome="compile_failed", count=1, trial=0, config={}, detail="k.c:1: error: bad")
+    return VariantView(
+        search_id=1,
+        number=number,
+        name=f"v{number}",
+        author="",
+        idea="",
+        parents=parents,
+        tuning_id=1 + number,
+        family_digest="ab" * 32,
+        state="finished",
+        reason="trials",
+        asked=1,
+        finished=1,
+        counts={},
+        submitted_at=NOW,
+        best=None if time_us is None else BestView(number=0, config={}, time_us=time_us),
+        ratio=None if number == 0 or time_us is None else time_us / 10.0,
+        share=None if time_us is None else share,
+        failures=(failure,) if time_us is None else (),
+    )
+
+
+@dataclass
+class Memory:
+    """The requests of a client that an evolution sends, answered in memory. A source says how its variant ends."""
+
+    kept: list[ProposalView] = field(default_factory=list)
+    found: list[VariantView] = field(default_factory=lambda: [view(0, time_us=10.0)])
+    dies_before_submitting: bool = False
+
+    def proposals(self, search_id: int) -> tuple[ProposalView, ...]:
+        return tuple(self.kept)
+
+    def variants(self, search_id: int) -> tuple[VariantView, ...]:
+        return tuple(self.found)
+
+    def variant_brief(self, search_id: int) -> Any:
+        return BRIEF
+
+    def add_proposal(self, search_id: int, **given: Any) -> ProposalView:
+        made = {"number": len(self.kept) + 1, "answer": None, "tokens_in": None, "tokens_out": None}
+        self.kept.append(ProposalView(**made, asked_at=NOW, answered_at=None, **given))
+        return self.kept[-1]
+
+    def answer_proposal(self, search_id: int, number: int, **answer: Any) -> ProposalView:
+        self.kept[number - 1] = replace(self.kept[number - 1], answered_at=NOW, **answer)
+        return self.kept[number - 1]
+
+    def submit_variant(self, search_id: int, files: Any, *, proposal: int, parents: Any, **given: Any) -> VariantView:
+        if self.dies_before_submitting:
+            raise KeyboardInterrupt
+        if "refused.py" in files:
+            raise InvalidInput("files", "refused.py is no source")
+        time_us = None if "broken" in files.get("k.c", "") else 5.0
+        self.found.append(view(len(self.found), time_us=time_us, parents=tuple(parents)))
+        self.kept[proposal - 1] = replace(self.kept[proposal - 1], variant=self.found[-1].number)
+        return self.found[-1]
+
+
+def evolved(chat: Chat, memory: Memory, **limits: Any) -> str:
+    evolution = Evolution(
+        service=lambda: memory,  # type: ignore[arg-type,return-value]
+        search_id=1,
+        chat=chat,
+        prices=PRICES,
+        limits=Limits(**limits),
+        information="insights",
+        wait=lambda variant: variant,
+    )
+    return evolution.run()
+
+
+def test_ideas_become_variants_with_prompt_answer_and_cost() -> None:
+    memory = Memory()
+    with model(GOOD, {**GOOD, "name": "next"}) as (chat, script):
+        assert evolved(chat, memory, proposals=2) == "proposals"
+    assert [each.variant for each in memory.kept] == [1, 2]
+    first = memory.kept[0]
+    assert (first.operator, first.model, first.insight) == ("initialise", "scripted", "wide is fast")
+    assert "void toy" in first.prompt
+    assert "wide is fast" in memory.kept[1].prompt
+    assert first.usd == pytest.approx(PRICES.of(first.tokens_in or 0, first.tokens_out or 0))
+    sent = {name.lower(): value for name, value in script.requests[0]["headers"].items()}
+    assert sent["authorization"] == "Bearer secret-key"
+    assert not any("secret-key" in each.prompt + (each.answer or "") for each in memory.kept)
+
+
+def test_failed_variant_is_repaired_with_the_compilers_words() -> None:
+    memory = Memory()
+    with model(BROKEN, GOOD) as (chat, script):
+        evolved(chat, memory, proposals=2)
+    assert [(each.operator, each.repairs, each.variant) for each in memory.kept] == [
+        ("initialise", None, 1),
+        ("repair", 1, 2),
+    ]
+    assert "k.c:1: error: bad" in script.requests[1]["body"]["messages"][-1]["content"]
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        *("", "I refuse.", "x" * 200_000, "{}", "[1]", '{"files": {}}', '{"files": {"k.c": 3}}', '{"a": 1}'),
+        *({"name": "x", "files": {"refused.py": ""}}, {"name": 3, "files": {"k.c": ""}}, "{" * 3000),
+    ],
+)
+def test_useless_answers_are_kept_and_cost_what_they_cost(step: Any) -> None:
+    memory = Memory()
+    with model(step, GOOD) as (chat, _):
+        assert evolved(chat, memory, proposals=2) == "proposals"
+    useless, repaired = memory.kept
+    assert useless.error
+    assert useless.answer is not None
+    assert useless.usd > 0
+    assert repaired.variant == 1
+
+
+def test_busy_service_is_asked_again_and_its_refusals_cost_nothing() -> None:
+    memory = Memory()
+    busy = {"status": 429, "retry_after": 7}
+    waits: list[float] = []
+    with model(busy, {"status": 503}, GOOD) as (chat, _):
+        evolved(replace(chat, sleep=waits.append), memory, proposals=1)
+    assert memory.kept[0].variant == 1
+    assert waits[0] == 7.0
+
+
+@pytest.mark.parametrize("step", [{"cut": True}, {"raw": "not JSON"}, {"raw": '{"choices": []}'}, {"raw": "[]"}])
+def test_answer_that_is_cut_off_counts_with_the_most_it_can_cost(step: Any) -> None:
+    memory = Memory()
+    with model(step, GOOD) as (chat, _):
+        evolved(chat, memory, proposals=2)
+    assert memory.kept[0].error
+    assert memory.kept[0].usd > PRICES.of(0, 99)
+    assert memory.kept[1].variant == 1
+
+
+def test_service_that_never_answers_is_given_up() -> None:
+    memory = Memory()
+    with model(*[{"status": 500}] * 100) as (chat, script):
+        assert evolved(chat, memory, proposals=50) == "model"
+    assert len(script.requests) == 3 * ATTEMPTS
+    assert sum(each.usd for each in memory.kept) == 0
+
+
+def test_refused_key_is_no_reason_to_repeat_and_is_not_shown() -> None:
+    with model({"status": 401}) as (chat, script):
+        with pytest.raises(ModelFailed, match="401") as refused:
+            chat.ask([Message(role="user", text="hello")])
+        assert len(script.requests) == 1
+    assert "secret-key" not in str(refused.value)
+    assert not refused.value.charged
+
+
+@pytest.mark.parametrize("budget", [0.0, 0.005, 0.02, 0.1])
+def test_budget_in_usd_is_never_exceeded(budget: float) -> None:
+    memory = Memory()
+    with model(*[{**GOOD, "name": f"v{n}"} for n in range(30)]) as (chat, _):
+        assert evolved(chat, memory, usd=budget, proposals=30) in {"usd", "proposals"}
+    assert sum(each.usd for each in memory.kept) <= budget
+
+
+def test_killed_run_is_continued_with_the_answer_that_it_paid_for() -> None:
+    memory = Memory(dies_before_submitting=True)
+    with model(GOOD, {**GOOD, "name": "next"}) as (chat, script):
+        with pytest.raises(KeyboardInterrupt):
+            evolved(chat, memory, proposals=2)
+        assert memory.kept[0].answer
+        memory.dies_before_submitting = False
+        evolved(chat, memory, proposals=2)
+        assert len(script.requests) == 2
+    assert [each.variant for each in memory.kept] == [1, 2]
+
+
+def test_request_that_was_never_answered_counts_with_the_most_it_can_cost() -> None:
+    memory = Memory()
+    memory.add_proposal(1, operator="initialise", information="task", model="m", prompt="", usd=0.5)
+    with model(GOOD) as (chat, script):
+        assert evolved(chat, memory, usd=0.5) == "usd"
+        assert script.requests == []
+
+
+def test_share_of_the_limit_ends_a_run() -> None:
+    memory = Memory(found=[view(0, time_us=10.0, share=0.95)])
+    with model(GOOD) as (chat, _):
+        assert evolved(chat, memory, share=0.9) == "share"
+
+
+def test_text_around_the_object_does_not_matter() -> None:
+    text = 'Here {is} it:\n```json\n{"name": "a", "idea": "b", "files": {"k.c": "{ }"}}\n```\nDone.'
+    assert read_idea(text).files == {"k.c": "{ }"}
+
+
+def test_operators_follow_the_number_of_ideas() -> None:
+    assert [operator_of(ideas, 3) for ideas in range(6)] == [
+        *("initialise", "mutate", "crossover-differ", "crossover-join", "mutate", "mutate-parameters")
+    ]
+    assert operator_of(5, 0) == "initialise"
+    assert operator_of(3, 1) == "mutate"
+
+
+def test_parents_are_elites() -> None:
+    variants = [view(0, time_us=10.0), view(1, time_us=5.0), view(2, time_us=None), view(3, time_us=7.0)]
+    assert parents_of("mutate-parameters", variants, 4) == (1,)
+    assert len(parents_of("crossover-join", variants, 3)) == 2
+    assert 2 not in {number for ideas in range(9) for number in parents_of("mutate", variants, ideas)}
+    assert parents_of("mutate", [view(2, time_us=None)], 1) == (0,)
+
+
+def test_insights_that_measurements_contradict_are_dropped() -> None:
+    variants = [view(0, time_us=10.0), view(1, time_us=5.0), view(2, time_us=20.0), view(3, time_us=None)]
+    proposals = [
+        ProposalView(
+            number=number,
+            operator="mutate",
+            information="insights",
+            model="m",
+            prompt="",
+            answer="",
+            tokens_in=1,
+            tokens_out=1,
+            usd=0.0,
+            asked_at=NOW,
+            answered_at=NOW,
+            insight=f"insight {number}",
+            variant=number,
+        )
+        for number in (1, 2, 3)
+    ]
+    assert [each.split(" (")[0] for each in insights(proposals, variants)] == ["insight 1"]
+
+
+def test_anthropic_protocol_is_spoken() -> None:
+    raw = '{"content": [{"type": "text", "text": "hi"}], "usage": {"input_tokens": 5, "output_tokens": 2}}'
+    with model({"raw": raw}) as (chat, script):
+        messages = [Message(role="system", text="be brief"), Message(role="user", text="hello")]
+        answer = replace(chat, protocol="anthropic").ask(messages)
+    assert (answer.text, answer.tokens_in, answer.tokens_out) == ("hi", 5, 2)
+    request = script.requests[0]
+    assert request["path"] == "/v1/messages"
+    assert request["body"]["system"] == "be brief"
+    assert request["body"]["messages"] == [{"role": "user", "content": "hello"}]
