@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evo.reference.pieces import in_pieces
+
 Array = NDArray[Any]
 
 _FLOAT32_BIAS = 127
 _FLOAT32_MANTISSA_BITS = 23
 _BELOW = 15
 """Bits of a float32 that tell no more of its nearest number of 8 bits than whether there are any."""
-_PIECE = 1 << 16
-"""Elements encoded at once: their temporaries stay in a core's cache."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,10 @@ def decoded(codes: Array, dtype: str) -> Array:
     """The numbers in float32; arrays of dtypes that NumPy has stay as they are."""
     if dtype not in FORMATS:
         return codes
-    return np.take(_numbers(dtype), codes)
+    table, flat = _numbers(dtype), np.ascontiguousarray(codes).reshape(-1)
+    numbers = np.empty(flat.size, np.float32)
+    in_pieces(lambda piece: np.take(table, flat[piece], out=numbers[piece]), flat.size)
+    return numbers.reshape(codes.shape)
 
 
 def encoded(values: Array, dtype: str) -> Array:
@@ -80,16 +83,26 @@ def encoded(values: Array, dtype: str) -> Array:
     Args:
         values: taken as float32 first.
     """
+    if stored(dtype) == values.dtype and dtype not in FORMATS:
+        return values
+    flat, codes = np.ascontiguousarray(values).reshape(-1), np.empty(values.size, stored(dtype))
+
+    def encode(piece: slice) -> None:
+        codes[piece] = _encoded(flat[piece], dtype)
+
+    in_pieces(encode, flat.size)
+    return codes.reshape(values.shape)
+
+
+def _encoded(values: Array, dtype: str) -> Array:
     if dtype not in FORMATS:
-        return values.astype(dtype, copy=False)
-    values = np.asarray(values, np.float32)
+        return values.astype(dtype)
+    values = values.astype(np.float32, copy=False)
     if FORMATS[dtype].bits > 8:
         return _nearest(values, dtype)
-    flat, codes = np.ascontiguousarray(values).reshape(-1), np.empty(values.size, stored(dtype))
-    for start in range(0, flat.size, _PIECE):
-        bits = flat[start : start + _PIECE].view(np.uint32)
-        codes[start : start + _PIECE] = _codes(dtype)[bits >> _BELOW | ((bits & ((1 << _BELOW) - 1)) != 0)]
-    return codes.reshape(values.shape)
+    bits = values.view(np.uint32)
+    codes: Array = _codes(dtype)[bits >> _BELOW | ((bits & ((1 << _BELOW) - 1)) != 0)]
+    return codes
 
 
 @cache

@@ -7,6 +7,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from evo.reference.pieces import normals
+
 Drawn: TypeAlias = dict[str, NDArray[np.float32]]
 
 MEANS = {"q": 0.5, "k": -2.0, "v": 3.0}
@@ -40,7 +42,7 @@ def draw_heads(
         least_deviation: of what is drawn, however small.
     """
     deviation = np.float32(max({"large": LARGE, "small": SMALL}.get(distribution, 1.0), least_deviation))
-    drawn = {name: rng.standard_normal(shape, np.float32) * deviation for name, shape in shapes.items()}
+    drawn = {name: normals(rng, shape) * deviation for name, shape in shapes.items()}
     if distribution == "offset":
         drawn = {name: array + np.float32(MEANS[name]) for name, array in drawn.items()}
     if distribution == "peaked":

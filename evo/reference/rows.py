@@ -9,6 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from evo.reference.pieces import normals
+
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 Computation: TypeAlias = Callable[[Mapping[str, Any], Arrays], dict[str, NDArray[Any]]]
 
@@ -18,7 +20,7 @@ BLOCK_ELEMENTS = 1 << 18
 
 def normal_rows(rng: np.random.Generator, shape: tuple[int, int], mean: float, deviation: float) -> NDArray[np.float32]:
     """Drawn from N(`mean`, `deviation`²), in float32 from the start."""
-    drawn = rng.standard_normal(shape, np.float32)
+    drawn = normals(rng, shape)
     drawn *= np.float32(deviation)
     drawn += np.float32(mean)
     return drawn

@@ -12,6 +12,7 @@ import numpy as np
 
 from evo.reference.encoding import decoded, encoded, stored
 from evo.reference.library import array_library
+from evo.reference.pieces import normals
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]
@@ -123,7 +124,7 @@ def _naive(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
 
 
 def _normal(rng: np.random.Generator, shape: tuple[int, ...], mean: float, deviation: float) -> Array:
-    drawn = rng.standard_normal(shape, np.float32)
+    drawn = normals(rng, shape)
     drawn *= np.float32(deviation)
     drawn += np.float32(mean)
     return drawn

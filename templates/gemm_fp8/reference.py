@@ -12,6 +12,7 @@ import numpy as np
 
 from evo.reference.encoding import decoded, encoded, stored
 from evo.reference.library import array_library
+from evo.reference.pieces import normals
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]
@@ -34,7 +35,7 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
     means = (0.25, 0.5) if distribution == "offset" else (0.0, 0.0)
     made: dict[str, Array] = {}
     for name, rows, deviation, mean in zip("ab", (problem["M"], problem["N"]), deviations, means, strict=True):
-        drawn = rng.standard_normal((rows, problem["K"]), np.float32) * np.float32(deviation) + np.float32(mean)
+        drawn = normals(rng, (rows, problem["K"])) * np.float32(deviation) + np.float32(mean)
         axis = 1 if problem["scaling"] == "row" else None
         scale = np.abs(drawn).max(axis=axis, keepdims=True) / np.float32(LARGEST)
         if distribution == "large" and name == "a":

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from evo.reference.encoding import decoded, encoded
+from evo.reference.pieces import normals
 from evo.reference.rows import a_column_each
 from evo.reference.torch_baselines import torch_baselines
 
@@ -33,7 +34,7 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
             element is the largest. ``large``, ``small``: scales that are far from 1.
     """
     shape = tuple(problem[name] for name in ("B", "H", "S", "D"))
-    x = rng.standard_normal(shape, np.float32) * np.float32(STANDARD_DEVIATION.get(distribution, 1.0))
+    x = normals(rng, shape) * np.float32(STANDARD_DEVIATION.get(distribution, 1.0))
     if distribution == "offset":
         x += 3.0
     if distribution in OUTLIERS:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from evo.reference.encoding import decoded, encoded, stored
+from evo.reference.pieces import normals
 from evo.reference.rows import by_rows
 from evo.reference.torch_baselines import torch_baselines
 
@@ -24,7 +25,7 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
     """
     shape, dtype = (problem["rows"], problem["cols"]), problem["dtype"]
     if distribution == "normal":
-        return {"x": encoded(rng.standard_normal(shape, dtype=np.float32), dtype)}
+        return {"x": encoded(normals(rng, shape), dtype)}
     x = np.frombuffer(rng.bytes(math.prod(shape) * stored(dtype).itemsize), stored(dtype))
     return {"x": np.where(np.isfinite(decoded(x, dtype)), x, 0).astype(x.dtype).reshape(shape)}
 

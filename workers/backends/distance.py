@@ -1,5 +1,6 @@
 """Distance of an output from its reference."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,15 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evo.reference.encoding import decoded, is_floating
+from evo.reference.pieces import in_pieces
 
 POISON = 0xFF
 """Every byte of outputs, workspaces and guard bands before a call: a NaN in every floating-point format."""
 
 EXACT_INTEGERS = 2.0**53
 """Up to this magnitude float64 holds every integer."""
-
-_PIECE = 1 << 16
-"""Elements judged at once: their temporaries stay in a core's cache."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,23 +48,28 @@ def distance(values: NDArray[Any], reference: NDArray[Any], dtype: str | None = 
     floating = is_floating(dtype)
     flat, right = np.ascontiguousarray(values).reshape(-1), np.ascontiguousarray(reference).reshape(-1)
     poison = int.from_bytes(bytes([POISON]) * values.itemsize)
-    unwritten = not_finite = 0
-    squares = max_abs = 0.0
-    for start in range(0, flat.size, _PIECE):
-        piece, wanted = flat[start : start + _PIECE], right[start : start + _PIECE]
-        difference = decoded(piece, dtype).astype(np.float64) - wanted if floating else _subtracted(piece, wanted)
+
+    def judge(piece: slice) -> tuple[int, int, float, float]:
+        """Return unwritten and other elements that are not finite, the sum of squares and the largest difference."""
+        written, wanted = flat[piece], right[piece]
+        difference = decoded(written, dtype).astype(np.float64) - wanted if floating else _subtracted(written, wanted)
+        unwritten = not_finite = 0
         finite = np.isfinite(difference)
         if not finite.all():
-            unwritten += int(np.count_nonzero(piece.view(f"u{values.itemsize}") == poison))
-            not_finite += int(difference.size - np.count_nonzero(finite))
+            unwritten = int(np.count_nonzero(written.view(f"u{values.itemsize}") == poison))
+            not_finite = int(difference.size - np.count_nonzero(finite))
             difference = difference[finite]
-        squares += float(difference @ difference)
-        max_abs = max(max_abs, float(difference.max(initial=0.0)), -float(difference.min(initial=0.0)))
+        largest = max(float(difference.max(initial=0.0)), -float(difference.min(initial=0.0)))
+        squares = float(np.einsum("i,i->", difference, difference))  # not by BLAS, whose threads wait for each other
+        return unwritten, not_finite, squares, largest
+
+    judged = in_pieces(judge, flat.size)
+    max_abs = max((each[3] for each in judged), default=0.0)
     return Distance(
         elements=flat.size,
-        unwritten=unwritten if floating else None,
-        not_finite=not_finite,
-        squares=squares,
+        unwritten=sum(each[0] for each in judged) if floating else None,
+        not_finite=sum(each[1] for each in judged),
+        squares=math.fsum(each[2] for each in judged),
         max_abs=max_abs if floating else not_below(max_abs),
     )
 

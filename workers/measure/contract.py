@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from evo.family import Operand, Role
 from evo.reference.encoding import FORMATS, decoded, encoded, is_floating, stored
+from evo.reference.pieces import in_pieces
 from workers.backends.distance import EXACT_INTEGERS
 from workers.measure.expected_output import Arrays, FamilyError
 
@@ -65,7 +66,7 @@ def check_reference(operand: Operand, made: Any, *, case: str, maker: str) -> ND
     if array.shape != operand.shape:
         raise FamilyError(f"{where} has shape {array.shape}; family.toml says {operand.shape}")
     if is_floating(operand.dtype):
-        return _of_floats(operand, array.astype(np.float64), where)
+        return _of_floats(operand, array, where)
     return _of_integers(operand, array, where)
 
 
@@ -89,9 +90,19 @@ def _of_python(array: NDArray[Any]) -> NDArray[Any]:
     return array.astype(np.float64)
 
 
-def _of_floats(operand: Operand, values: NDArray[np.float64], where: str) -> NDArray[np.float64]:
-    _refuse(~np.isfinite(values), values, where, "NaN or infinite: no error can be measured there", _WAYS_OUT)
-    largest = float(np.abs(values).max(initial=0.0))
+def _of_floats(operand: Operand, array: NDArray[Any], where: str) -> NDArray[np.float64]:
+    values, flat = np.empty(array.shape, np.float64), np.ascontiguousarray(array).reshape(-1)
+    copied = values.reshape(-1)
+
+    def copy(piece: slice) -> float:
+        """Return the largest magnitude, NaN if there is one."""
+        copied[piece] = flat[piece]
+        return float(np.abs(copied[piece]).max(initial=0.0))
+
+    magnitudes = in_pieces(copy, flat.size)
+    largest = float(np.max(magnitudes, initial=0.0))
+    if not np.isfinite(largest):
+        _refuse(~np.isfinite(values), values, where, "NaN or infinite: no error can be measured there", _WAYS_OUT)
     if not _is_held(np.asarray([largest]), operand.dtype).all():
         beyond = f"beyond what {operand.dtype} holds: a kernel writes infinity"
         _refuse(~_is_held(values, operand.dtype), values, where, beyond, _WAYS_OUT)

@@ -1,0 +1,49 @@
+"""Large arrays are computed in pieces, by as many threads as there are cores."""
+
+import os
+
+import numpy as np
+import pytest
+
+from evo.reference.encoding import decoded, encoded
+from evo.reference.pieces import DRAWN_TOGETHER, PIECE, in_pieces, normals
+from workers.backends.distance import distance
+
+
+@pytest.mark.parametrize("size", [0, 1, PIECE, PIECE + 1, 40 * PIECE + 7])
+def test_pieces_cover_everything_once_and_in_order(size: int) -> None:
+    pieces = in_pieces(lambda piece: (piece.start, piece.stop), size)
+    assert [start for start, _ in pieces] == list(range(0, size, PIECE))
+    assert sum(stop - start for start, stop in pieces) == size
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (5, DRAWN_TOGETHER // 2 + 3)])
+def test_random_numbers_depend_on_the_seed_and_not_on_the_cores(
+    shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = normals(np.random.default_rng(7), shape)
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    assert np.array_equal(first, normals(np.random.default_rng(7), shape))
+    assert not np.array_equal(first, normals(np.random.default_rng(8), shape))
+    assert len(np.unique(first)) > 0.9 * first.size, "blocks are not repeated"
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e4m3", "float64"])
+def test_large_arrays_are_encoded_like_small_ones(dtype: str) -> None:
+    values = normals(np.random.default_rng(1), (40, PIECE + 1))
+    codes = encoded(values, dtype)
+    assert codes.shape == values.shape
+    for row in (0, 17, 39):
+        assert np.array_equal(codes[row], encoded(values[row], dtype))
+        assert np.array_equal(decoded(codes, dtype)[row], decoded(codes[row], dtype))
+
+
+def test_one_wrong_element_of_a_large_array_is_found() -> None:
+    right = normals(np.random.default_rng(1), (40 * PIECE + 9,))
+    wrong = right.copy()
+    wrong[-1] += 3.0
+    wrong[PIECE] = np.inf
+    found = distance(wrong, right.astype(np.float64))
+    assert (found.elements, found.not_finite, found.unwritten) == (right.size, 1, 0)
+    assert found.max_abs == pytest.approx(3.0, rel=1e-6)
+    assert found.squares == pytest.approx(9.0, rel=1e-6)
