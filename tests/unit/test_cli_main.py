@@ -65,6 +65,8 @@ def test_all_commands_exist() -> None:
         *workers,
         *tokens,
         *variants,
+        "suite record",
+        "suite show",
     }
 
 

@@ -1,0 +1,74 @@
+"""``suite record|show``: suites of problems, written by watching a program, and listed."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evo.cli.arguments.options import Force, Json, examples
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(help="Suites: problems that are searched together.")
+    group.command(
+        epilog=examples("kernel-evo suite record ./infer.py --to model.toml"),
+        context_settings={"ignore_unknown_options": True},
+    )(record)
+    group.command(epilog=examples("kernel-evo suite show zoo", "kernel-evo suite show ./model.toml"))(show)
+    app.add_typer(group, name="suite", no_args_is_help=True)
+
+
+def record(
+    script: Annotated[Path, typer.Argument(metavar="SCRIPT", help="Python program that uses PyTorch.")],
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGUMENTS]…", help="Its arguments.")] = None,
+    *,
+    to: Annotated[Path, typer.Option(dir_okay=False, metavar="FILE", help="Suite file to write.")] = Path("suite.toml"),
+    force: Force = False,
+) -> None:
+    """Run a PyTorch program and write the calls that kernels could serve as a suite, with their number as weights.
+
+    Calls of scaled_dot_product_attention, linear, rms_norm, layer_norm and softmax are recorded, whichever module makes
+    them, and RMSNorm modules by their class's name. Calls that no family computes are listed with the reason.
+    """
+    from evo.cli.console.output import console
+    from evo.cli.files.writing import require_place, writing_to
+    from evo.cli.session.watching import watch
+    from evo.errors import EvoError, NotFound
+    from evo.text.wording import count_text
+
+    require_place(to, force=force)
+    recorder, trouble = watch(script, arguments or [])
+    out = console()
+    for (function, reason), count in recorder.skipped.most_common():
+        out.print(f"not recorded: {count_text(count, 'call')} of {function} ({reason})")
+    if not recorder.counts:
+        why = f"the program failed ({trouble})" if trouble else "it made none in this process"
+        raise NotFound(f"no call that a kernel could serve was recorded: {why}")
+    with writing_to(to):
+        to.write_text(recorder.suite(), encoding="utf-8")
+    total = sum(recorder.counts.values())
+    out.print(f"wrote {to}: {count_text(len(recorder.counts), 'problem')} of {count_text(total, 'call')}")
+    place = to if to.is_absolute() else f"./{to}"
+    out.print(f"\nSearch it:  kernel-evo search --suite {place}")
+    if trouble is not None:
+        raise EvoError(f"{script} failed after these calls: {trouble}")
+
+
+def show(
+    suite: Annotated[str, typer.Argument(metavar="NAME|FILE", help="A built-in suite, or a TOML file.")],
+    *,
+    as_json: Json = False,
+) -> None:
+    """List the calls of a suite, with ranges of lengths expanded."""
+    from evo.cli.console.output import console, print_json, table
+    from evo.text.wording import spaced_text
+    from templates.suites import find
+
+    found = find(suite)
+    if as_json:
+        print_json({"name": found.name, "goal": found.goal, "calls": [vars(call) for call in found.calls]})
+        return
+    rows = table("call", "family", "problem", ">weight")
+    for call in found.calls:
+        rows.add_row(call.name, call.family, spaced_text(call.problem), f"{call.weight:g}")
+    console().print(rows)

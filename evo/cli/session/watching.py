@@ -1,0 +1,78 @@
+"""Runs a PyTorch program and records the calls that kernels could serve."""
+
+import runpy
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from evo.errors import EvoError, NotFound
+from evo.suite.recorder import FUNCTIONS, Recorder
+
+
+def watch(script: Path, arguments: Sequence[str]) -> tuple[Recorder, str | None]:
+    """Run a script as `python SCRIPT ARGUMENTS…` would; return what it called and, if it failed, why.
+
+    Raises:
+        NotFound: there is no such file.
+        EvoError: PyTorch is not installed.
+    """
+    if not script.is_file():
+        raise NotFound(f"there is no file {script}: name a Python program that uses PyTorch")
+    recorder = Recorder()
+    with watched(recorder, _torch()), _as_program(script, arguments):
+        try:
+            runpy.run_path(str(script), run_name="__main__")
+        except SystemExit as ended:
+            return recorder, None if ended.code in (None, 0) else f"it exited with {ended.code}"
+        except Exception as error:  # noqa: BLE001 — a program may raise anything
+            return recorder, f"{type(error).__name__}: {error}"
+    return recorder, None
+
+
+@contextmanager
+def watched(recorder: Recorder, torch: Any) -> Iterator[None]:
+    """Record calls of PyTorch's functions, and of RMSNorm modules that compute without them, in this thread."""
+    functional, own = torch.nn.functional, getattr(torch.nn, "RMSNorm", None)
+    names: Mapping[Any, str] = {getattr(functional, name): name for name in FUNCTIONS if hasattr(functional, name)}
+
+    class Mode(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
+        def __torch_function__(
+            self, function: Callable[..., Any], _types: Any, args: Sequence[Any] = (), kwargs: Any = None
+        ) -> Any:
+            if (name := names.get(function)) is not None:
+                recorder.observe(name, args, kwargs or {})
+            return function(*args, **(kwargs or {}))
+
+    def before(module: Any, inputs: Sequence[Any]) -> None:
+        if type(module).__name__.endswith("RMSNorm") and type(module) is not own and inputs:
+            weight = getattr(module, "weight", None)
+            recorder.observe("rms_norm", (inputs[0], tuple(getattr(weight, "shape", ())), weight), {})
+
+    hook = torch.nn.modules.module.register_module_forward_pre_hook(before)
+    try:
+        with Mode():
+            yield
+    finally:
+        hook.remove()
+
+
+@contextmanager
+def _as_program(script: Path, arguments: Sequence[str]) -> Iterator[None]:
+    """Give a program its arguments and the folder it imports from."""
+    before, path = sys.argv, list(sys.path)
+    sys.argv = [str(script), *arguments]
+    sys.path.insert(0, str(script.resolve().parent))
+    try:
+        yield
+    finally:
+        sys.argv, sys.path[:] = before, path
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ImportError:
+        raise EvoError("PyTorch is needed to watch a program, and is not installed here: pip install torch") from None
+    return torch

@@ -1,0 +1,158 @@
+"""Records a program's calls of tensor functions as the calls of a suite, with their number as weights."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
+
+from evo.family.problem import problem_key
+from evo.trial import Value
+
+Recognised: TypeAlias = tuple[str, dict[str, Value]]
+"""Family and problem."""
+
+DTYPES = ("float32", "float16", "bfloat16")
+
+
+class Tensor(Protocol):
+    """What is read of a tensor."""
+
+    @property
+    def shape(self) -> Sequence[int]: ...
+
+    @property
+    def dtype(self) -> object: ...
+
+
+class NotServed(ValueError):
+    """No family computes such a call; the message says why."""
+
+
+class Recorder:
+    """Counts calls by problem.
+
+    Attributes:
+        counts: number of calls by family and problem.
+        skipped: number of calls that no family computes, by function and reason.
+    """
+
+    def __init__(self) -> None:
+        self.counts: Counter[tuple[str, str]] = Counter()
+        self.skipped: Counter[tuple[str, str]] = Counter()
+        self._problems: dict[tuple[str, str], Mapping[str, Value]] = {}
+
+    def observe(self, function: str, arguments: Sequence[Any], named: Mapping[str, Any]) -> None:
+        """Count one call of a function that `FUNCTIONS` knows; calls of others are ignored."""
+        recognise = FUNCTIONS.get(function)
+        if recognise is None:
+            return
+        try:
+            family, problem = recognise(*arguments, **named)
+        except NotServed as error:
+            self.skipped[function, str(error)] += 1
+            return
+        key = family, problem_key(problem)
+        self._problems.setdefault(key, problem)
+        self.counts[key] += 1
+
+    def suite(self) -> str:
+        """Return the suite as the text of a TOML file, the most frequent calls first."""
+        parts = ['goal = "time"\n']
+        numbers: Counter[str] = Counter()
+        for (family, text), count in self.counts.most_common():
+            numbers[family] += 1
+            fields = ", ".join(f"{name} = {json.dumps(value)}" for name, value in self._problems[family, text].items())
+            lines = ("[[call]]", f'name = "{family}-{numbers[family]}"', f'family = "{family}"')
+            parts.append("\n".join((*lines, f"problem = {{ {fields} }}", f"weight = {count}", "")))
+        return "\n".join(parts)
+
+
+def _attention(  # noqa: PLR0917 — the signature is that of PyTorch
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: object = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Recognised:
+    if attn_mask is not None or dropout_p:
+        raise NotServed("a mask or dropout")
+    if len(query.shape) != 4 or tuple(key.shape) != tuple(value.shape):
+        raise NotServed("not four dimensions, or values unlike keys")
+    batch, heads, length, size = map(int, query.shape)
+    kv_heads, keys = int(key.shape[1]), int(key.shape[2])
+    if scale is not None and abs(scale * size**0.5 - 1.0) > 1e-6:
+        raise NotServed("another scale than 1 / sqrt(D)")
+    if is_causal and keys != length:
+        raise NotServed("a causal mask of queries and keys of unlike length, which PyTorch aligns at the first key")
+    dtype = _dtype(query)
+    if length == 1 and keys > 1:
+        return "sdpa_decode", {"B": batch, "H": heads, "KV": kv_heads, "S": keys, "Q": 1, "D": size, "dtype": dtype}
+    grouped: dict[str, Value] = {} if kv_heads == heads else {"KV": kv_heads}
+    crossed: dict[str, Value] = {} if keys == length else {"S_KV": keys}
+    terms = {"B": batch, "H": heads, **grouped, "S": length, **crossed, "D": size}
+    return "sdpa", {**terms, "causal": bool(is_causal), "dtype": dtype}
+
+
+def _rms_norm(
+    input: Tensor, normalized_shape: Sequence[int], weight: object = None, eps: float | None = None
+) -> Recognised:
+    if len(normalized_shape) != 1 or weight is None:
+        raise NotServed("no weight, or more than one dimension")
+    return "rmsnorm", {**_rows(input), "residual": False, "dtype": _dtype(input)}
+
+
+def _layer_norm(
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    weight: object = None,
+    bias: object = None,
+    eps: float = 1e-5,
+) -> Recognised:
+    if len(normalized_shape) != 1 or weight is None or bias is None:
+        raise NotServed("no weight, no bias, or more than one dimension")
+    return "layernorm", {**_rows(input), "residual": False, "dtype": _dtype(input)}
+
+
+def _softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: object = None) -> Recognised:
+    rank = len(input.shape)
+    if dim is None or rank == 0 or dim % rank != rank - 1 or dtype not in (None, input.dtype):
+        raise NotServed("another dimension than the last, or a dtype")
+    return "softmax", {**_rows(input), "dtype": _dtype(input)}
+
+
+def _linear(input: Tensor, weight: Tensor, bias: object = None) -> Recognised:
+    if len(weight.shape) != 2:
+        raise NotServed("the weight is no matrix")
+    columns, depth = map(int, weight.shape)
+    epilogue = "none" if bias is None else "bias"
+    size = {"M": _rows(input)["rows"], "N": columns, "K": depth}
+    return "gemm", {**size, "b_layout": "nk", "epilogue": epilogue, "dtype": _dtype(input)}
+
+
+FUNCTIONS: Mapping[str, Callable[..., Recognised]] = {
+    "scaled_dot_product_attention": _attention,
+    "rms_norm": _rms_norm,
+    "layer_norm": _layer_norm,
+    "softmax": _softmax,
+    "linear": _linear,
+}
+"""How the arguments of a function of `torch.nn.functional` become a problem."""
+
+
+def _rows(input: Tensor) -> dict[str, Value]:
+    rows, cols = 1, int(input.shape[-1])
+    for extent in input.shape[:-1]:
+        rows *= int(extent)
+    if not rows or not cols:
+        raise NotServed("a tensor without elements")
+    return {"rows": rows, "cols": cols}
+
+
+def _dtype(tensor: Tensor) -> str:
+    name = str(tensor.dtype).removeprefix("torch.")
+    if name not in DTYPES:
+        raise NotServed(f"tensors of {name}")
+    return name
