@@ -1,0 +1,1 @@
+"""Tools by which agents evolve kernels on a service."""

@@ -1,0 +1,135 @@
+"""What an agent can do with variants. Each method is one tool; its docstring is what the agent reads."""
+
+import difflib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from evo.client import Client
+from evo.messages.view import VariantSource, VariantView
+from evo.report.brief import MOST_TOKENS, brief_markdown
+from evo.text.visible import visible
+from evo.text.wording import count_text, outcome_text, percent_text, settings_text, time_text
+
+LOOK_S = 0.5
+LONGEST_WAIT_S = 600.0
+
+
+class Tools:
+    """Tools of one service.
+
+    Args:
+        service: returns the client, whose service may move when it restarts.
+        author: named with each variant.
+    """
+
+    def __init__(self, service: Callable[[], Client], *, author: str = "agent") -> None:
+        self._service = service
+        self._author = author
+
+    def searches(self) -> str:
+        """List searches with their family, problem, device and state, newest first. Variants belong to a search."""
+        found = self._service().searches(limit=50).items
+        lines = [f"{each.id}: {each.subject} {each.problem_key} on {each.place}, {each.state}" for each in found]
+        return visible("\n".join(lines) or "There is no search yet: start one with `kernel-evo search FAMILY`.")
+
+    def brief(self, search: int, most_tokens: int = MOST_TOKENS) -> str:
+        """Return what the author of a variant needs: contract, device, best variants with source, failures."""
+        return brief_markdown(self._service().variant_brief(search), most_tokens=most_tokens)
+
+    def submit(
+        self,
+        search: int,
+        files: dict[str, str],
+        idea: str,
+        *,
+        name: str = "",
+        table: dict[str, Any] | None = None,
+        parents: list[int] | None = None,
+        trials: int | None = None,
+        wait_s: float = 300.0,
+    ) -> str:
+        """Submit a variant: source files by name, and in `table` the keys of [cpu] or [cuda] that its parent lacks.
+
+        It is compiled, proven on every case, timed and tuned. Returns its figures, or why it failed. `parents` are
+        numbers of variants; 0 is the family's own implementation. If `wait_s` is over, ask with `result` later.
+        """
+        document = {**(table or {}), "idea": idea, "author": self._author} | ({"name": name} if name else {})
+        view = self._service().submit_variant(search, files, document=document, parents=parents or [0], trials=trials)
+        return self.result(view.search_id, view.number, wait_s=wait_s)
+
+    def result(self, search: int, variant: int, wait_s: float = 0.0) -> str:
+        """Return how a variant does: state, best config and time, and why trials of it failed."""
+        deadline = time.monotonic() + min(wait_s, LONGEST_WAIT_S)
+        view = self._service().variant(search, variant)
+        while not view.ended and time.monotonic() < deadline:
+            time.sleep(LOOK_S)
+            view = self._service().variant(search, variant)
+        return feedback(view)
+
+    def compare(self, search: int, one: int, other: int) -> str:
+        """Compare two variants: their figures, and the difference of their sources."""
+        client = self._service()
+        views = [client.variant(search, number) for number in (one, other)]
+        difference = "".join(differences(*(client.variant_source(search, number) for number in (one, other))))
+        figures = "\n\n".join(map(feedback, views))
+        return f"{figures}\n\n```diff\n{visible(difference)}```"
+
+    def source(self, search: int, variant: int) -> str:
+        """Return the files of a variant, and the table of its implementation."""
+        found = self._service().variant_source(search, variant)
+        texts = "\n".join(f"### {name}\n```\n{text}\n```" for name, text in found.files.items())
+        return visible(f"table: {dict(found.table)}\n\n{texts}")
+
+    @property
+    def all(self) -> Sequence[Callable[..., str]]:
+        return (self.searches, self.brief, self.submit, self.result, self.compare, self.source)
+
+
+def feedback(view: VariantView) -> str:
+    """Return the state and figures of a variant, and why trials of it failed, as text."""
+    return visible("\n".join(_feedback(view)))
+
+
+def _feedback(view: VariantView) -> Iterator[str]:
+    reason = "" if view.reason is None else f" ({view.reason})"
+    yield f"Variant {view.number} of search {view.search_id} ({view.name}): {view.state}{reason}."
+    yield f"{count_text(view.finished, 'trial')} ended{'' if view.ended else '; more are to come'}."
+    if view.best is not None:
+        yield f"Best: {time_text(view.best.time_us)} with {settings_text(view.best.config)}, {view.best.source}."
+    if view.ratio is not None:
+        yield f"That is {view.ratio:.3f} times the time of the family's own implementation."
+    if view.speedup is not None:
+        yield f"It runs {view.speedup:.2f} times as fast as the fastest baseline."
+    if view.share is not None:
+        yield f"It reaches {percent_text(view.share)} of the limit of the device."
+    if view.champion:
+        yield "It holds the champion of the problem."
+    for failure in view.failures:
+        counted = count_text(failure.count, "trial")
+        first = settings_text(failure.config)
+        yield f"{counted}: {outcome_text(failure.outcome)}. The first ({first}):\n{failure.detail}"
+
+
+def differences(one: VariantSource, other: VariantSource) -> Iterator[str]:
+    """Yield the lines of a unified diff of two variants' files and tunables."""
+    texts = [_texts(each) for each in (one, other)]
+    if len(one.files) == len(other.files) == 1:
+        pairs = [(next(iter(one.files)), next(iter(other.files)))]
+    else:
+        pairs = [(name, name) for name in sorted({*one.files, *other.files})]
+    for before, after in [*pairs, ("tunables", "tunables")]:
+        yield from difflib.unified_diff(
+            texts[0].get(before, "").splitlines(keepends=True),
+            texts[1].get(after, "").splitlines(keepends=True),
+            f"{one.number}/{before}",
+            f"{other.number}/{after}",
+        )
+
+
+def _texts(source: VariantSource) -> Mapping[str, str]:
+    tunables = source.table.get("tunables", {})
+    listed = "".join(f"{name} = {each}\n" for name, each in tunables.items())
+    return {name: text if text.endswith("\n") else f"{text}\n" for name, text in source.files.items()} | {
+        "tunables": listed
+    }
