@@ -19,8 +19,9 @@ def read_fields(table: Table) -> tuple[Field, ...]:
 
 
 def _read_field(name: str, table: Table) -> Field:
-    kind = cast(FieldType, table.choice("type", ("int", "bool", "choice")))
-    limits = {key: table.whole(key, 0) for key in ("min", "max") if kind == "int" and key in table}
+    kind = cast(FieldType, table.choice("type", ("int", "float", "bool", "choice", "text")))
+    number = table.decimal if kind == "float" else table.whole
+    limits = {key: number(key, 0) for key in ("min", "max") if kind in ("int", "float") and key in table}
     choices = tuple(table.texts("choices")) if kind == "choice" else ()
     field = Field(name=name, type=kind, choices=choices, help=table.text("help", ""), **limits)
     _check_limits(field, table)

@@ -16,9 +16,12 @@ from evo.trial import Value
 Problem: TypeAlias = Mapping[str, Value]
 """Field name → value; complete and in field order."""
 
-FieldType: TypeAlias = Literal["int", "bool", "choice"]
+FieldType: TypeAlias = Literal["int", "float", "bool", "choice", "text"]
 
 BOOLS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+TEXT = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+"""Values of ``text`` fields: they may become macros of a source."""
+
 WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 HUGE = re.compile(r"[+-]?[0-9]{20,}")
 MOST_SHAPES = 100
@@ -34,15 +37,15 @@ class Field:
 
     Attributes:
         default: value used when none is given; None: the user must give one.
-        min, max: limits of an ``int``, inclusive.
+        min, max: limits of an ``int`` or ``float``, inclusive.
         choices: allowed values of a ``choice``.
     """
 
     name: str
     type: FieldType
     default: Value | None = None
-    min: int = 1 - INTEGER_LIMIT
-    max: int = INTEGER_LIMIT - 1
+    min: int | float = 1 - INTEGER_LIMIT
+    max: int | float = INTEGER_LIMIT - 1
     choices: tuple[str, ...] = ()
     help: str = ""
 
@@ -55,6 +58,12 @@ class Field:
         match self.type:
             case "int":
                 return self._whole(given, where)
+            case "float":
+                return self._number(given, where)
+            case "text":
+                if not isinstance(given, str) or not TEXT.fullmatch(given.strip()):
+                    raise InvalidInput(where, f"{given!r:.100} is not {self.accepts}")
+                return given.strip()
             case "bool":
                 value = BOOLS.get(given.strip().lower()) if isinstance(given, str) else given
                 if not isinstance(value, bool):
@@ -67,21 +76,35 @@ class Field:
 
     @property
     def values(self) -> tuple[Value, ...]:
-        """All values, if they can be listed; empty for an ``int``."""
+        """All values, if they can be listed; empty for numbers and ``text``."""
         return (False, True) if self.type == "bool" else self.choices
 
     @property
     def accepts(self) -> str:
         """Describe the accepted values: ``1 … 64``, ``true or false``, ``float32, float16``."""
         match self.type:
-            case "int":
-                low = "" if self.min <= 1 - INTEGER_LIMIT else f"{self.min} "
-                high = "" if self.max >= INTEGER_LIMIT - 1 else f" {self.max}"
-                return f"{low}…{high}" if low or high else "a whole number"
+            case "int" | "float":
+                shown = str if self.type == "int" else "{:g}".format
+                low = "" if self.min <= 1 - INTEGER_LIMIT else f"{shown(self.min)} "
+                high = "" if self.max >= INTEGER_LIMIT - 1 else f" {shown(self.max)}"
+                return f"{low}…{high}" if low or high else "a whole number" if self.type == "int" else "a number"
+            case "text":
+                return "a word of letters, digits and underscores"
             case "bool":
                 return "true or false"
             case "choice":
                 return ", ".join(self.choices)
+
+    def _number(self, given: object, where: str) -> float:
+        try:
+            value = math.nan if isinstance(given, bool) else float(given)  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            value = math.nan
+        if not math.isfinite(value):
+            raise InvalidInput(where, f"{given!r:.100} is not a number; accepted: {self.accepts}")
+        if not self.min <= value <= self.max:
+            raise InvalidInput(where, f"{value} is out of its limits; accepted: {self.accepts}")
+        return value
 
     def _whole(self, given: object, where: str) -> int:
         if isinstance(given, str) and HUGE.fullmatch(given.strip()):

@@ -94,6 +94,13 @@ class Table:
             raise InvalidInput(self.field(key), f"must be a whole number, not {value!r:.100}{_as_whole(key, value)}")
         return value
 
+    def decimal(self, key: str, default: float) -> float:
+        """Return a number."""
+        value = self._content[key] if key in self else default
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise InvalidInput(self.field(key), f"must be a number, not {value!r:.100}")
+        return float(value)
+
     def texts(self, key: str) -> list[str]:
         values = self.sequence(key)
         for place, value in enumerate(values):

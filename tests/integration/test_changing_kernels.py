@@ -1,6 +1,5 @@
 """Kernels that change their arguments or need initial values, measured on the CPU; their wrong twins are refused."""
 
-import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from evo.device import Device
-from evo.errors import EvoError
 from evo.results import EvaluateReport
 from evo.trial.objective import Objective
 from evo.trial.outcome import Measured, WrongAnswer
@@ -87,13 +85,6 @@ def test_restoring_is_no_part_of_the_time(kernels: Kernels) -> None:
     assert report.outcome.timing.median_us < 10  # copying 1 MiB takes a hundred
 
 
-def test_in_place_kernel_that_declares_an_output_is_refused(kernels: Kernels) -> None:
-    declared = ("family.toml", 'role = "inout"', 'role = "output"')
-    drawn = ("reference.py", 'for name in ("x", "y")', 'for name in ("x",)')
-    zero = ("reference.py", ' + inputs["y"]', "")
-    assert "`y`" in refused(kernels.measured("saxpy_in_place", declared, drawn, zero))
-
-
 def test_kernel_that_changes_its_input_is_refused(kernels: Kernels) -> None:
     writing = ("saxpy.c", "y[i] += a * x[i];", "((float *)x)[i] = 0, y[i] += a * x[i];")
     assert "modifies its input `x`" in refused(kernels.measured("saxpy_in_place", writing))
@@ -126,21 +117,10 @@ DRIFTING = (
 )
 
 
-def test_results_in_any_order_need_a_declaration(kernels: Kernels) -> None:
-    one_by_one = ("family.toml", "UNROLL = [1, 2, 4, 8]", "UNROLL = [16777217]")
-    reason = refused(kernels.measured("saxpy_in_place", one_by_one, DRIFTING))
-    assert "write `deterministic = false` at the top of family.toml" in reason
-
-
 def test_declared_results_in_any_order_are_judged_by_tolerance(kernels: Kernels) -> None:
     one_by_one = ("family.toml", "UNROLL = [1, 2, 4, 8]", "UNROLL = [16777217]")
     declared = ("family.toml", 'title = "y', 'deterministic = false\ntitle = "y')
     report = kernels.measured("saxpy_in_place", one_by_one, declared, DRIFTING)
-    assert isinstance(report.outcome, Measured), report.outcome
-
-
-def test_openmp_kernel_is_measured_on_one_thread(kernels: Kernels) -> None:
-    report = kernels.measured("convolution", H=64, W=64)
     assert isinstance(report.outcome, Measured), report.outcome
 
 
@@ -149,27 +129,11 @@ def test_order_among_equal_keys_is_judged_by_verify(kernels: Kernels) -> None:
     assert isinstance(report.outcome, Measured), report.outcome
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "reason"),
-    [
-        ("size <= n", "size < n", "verify() refuses the outputs: keys descend"),
-        ("order[i] = i;", "order[i] = 0;", "verify() refuses the outputs: the indices are no permutation"),
-        ("order[i] = i;", "order[i] = -i * 70000;", ""),
-    ],
-)
-def test_outputs_that_verify_refuses_are_wrong(kernels: Kernels, old: str, new: str, reason: str) -> None:
-    branch = ("family.toml", "BRANCHLESS = [0, 1]", "BRANCHLESS = [1, 0]")
-    assert reason in refused(kernels.measured("bitonic_sort", branch, ("sort.c", old, new), LOG=6))
+def test_outputs_that_verify_refuses_are_wrong(kernels: Kernels) -> None:
+    short = ("sort.c", "size <= n", "size < n")
+    assert "verify() refuses the outputs: keys descend" in refused(kernels.measured("bitonic_sort", short, LOG=6))
 
 
-@pytest.mark.parametrize(
-    ("verify", "reason"),
-    [
-        ("return None", "it would accept every kernel"),
-        ("return 7 if outputs['order'][1] == 1 else 'no'", "verify(): returns int; return None for right outputs"),
-    ],
-)
-def test_verify_that_cannot_judge_is_a_fault_of_the_reference(kernels: Kernels, verify: str, reason: str) -> None:
-    changed = ("reference.py", 'keys, order = inputs["keys"], outputs["order"]', verify)
-    with pytest.raises(EvoError, match=re.escape(reason)):
-        kernels.measured("bitonic_sort", changed, LOG=1)
+def test_output_of_a_length_that_depends_on_the_data_is_judged(kernels: Kernels) -> None:
+    report = kernels.measured("compaction")
+    assert isinstance(report.outcome, Measured), report.outcome

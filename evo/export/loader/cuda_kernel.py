@@ -17,7 +17,14 @@ from typing import Any
 import cupy as cp
 import numpy as np
 
-SCALARS = {"int32": np.int32, "int64": np.int64, "float32": np.float32, "float64": np.float64}
+SCALARS = {
+    "int32": np.int32,
+    "int64": np.int64,
+    "uint32": np.uint32,
+    "uint64": np.uint64,
+    "float32": np.float32,
+    "float64": np.float64,
+}
 FINITE_CODES = 0x70
 """Codes below it are numbers in every format that has codes."""
 

@@ -20,6 +20,8 @@ GUARD_BYTES = PAGE_BYTES
 _SCALARS: Mapping[str, type[Any]] = {
     "int32": ctypes.c_int32,
     "int64": ctypes.c_int64,
+    "uint32": ctypes.c_uint32,
+    "uint64": ctypes.c_uint64,
     "float32": ctypes.c_float,
     "float64": ctypes.c_double,
 }

@@ -114,7 +114,14 @@ def _pattern(argument: Argument) -> str:
     return f"{int.from_bytes(argument.pattern, sys.byteorder)}ull"
 
 
-_C_TYPES = {"int32": "int32_t", "int64": "int64_t", "float32": "float", "float64": "double"}
+_C_TYPES = {
+    "int32": "int32_t",
+    "int64": "int64_t",
+    "uint32": "uint32_t",
+    "uint64": "uint64_t",
+    "float32": "float",
+    "float64": "double",
+}
 
 _PROGRAM = f"""\
 #include <stdint.h>

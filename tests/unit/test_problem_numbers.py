@@ -1,0 +1,67 @@
+"""Problem fields that are numbers with fractions, or words."""
+
+from typing import Any
+
+import pytest
+
+from evo.errors import InvalidInput
+from evo.family import Family
+from evo.family.problem import problem_key
+from tests.unit.family_document import document
+
+
+def family(**field: Any) -> Family:
+    made = document()
+    made["problem"]["extra"] = field
+    return Family.from_document(made)
+
+
+EPSILON = {"type": "float", "default": 1e-5, "min": 0, "max": 1}
+
+
+@pytest.mark.parametrize(
+    ("given", "value"), [("1e-6", 1e-6), ("0", 0.0), (".5", 0.5), (1, 1.0), (0.25, 0.25), (" 1e-3 ", 1e-3)]
+)
+def test_numbers_are_taken_as_text_and_as_values(given: object, value: float) -> None:
+    found = family(**EPSILON).problem({"extra": given})["extra"]
+    assert (found, type(found)) == (value, float)
+
+
+@pytest.mark.parametrize("given", ["nan", "inf", "x", "", True, None, [1], "-0.1", "1.5", 2])
+def test_other_numbers_are_refused_with_what_is_accepted(given: object) -> None:
+    with pytest.raises(InvalidInput, match="accepted: 0 … 1") as refused:
+        family(**EPSILON).problem({"extra": given})
+    assert refused.value.field == "problem.extra"
+
+
+@pytest.mark.parametrize("value", [1e-5, 0.1, 1.0, 3e-9])
+def test_key_of_a_problem_is_read_back(value: float) -> None:
+    found = family(**EPSILON)
+    problem = found.problem({"extra": value})
+    assert found.problem(problem_key(problem)) == problem
+
+
+def test_numbers_may_be_used_in_expressions() -> None:
+    made = document()
+    made["problem"]["extra"] = dict(EPSILON)
+    made["arguments"][1]["value"] = "2 * extra"
+    made["arguments"][3]["rel_l2"] = "10 * extra"
+    found = Family.from_document(made)
+    operands = found.operands(found.problem(""))
+    assert next(each.tolerance for each in operands if each.name == "out").rel_l2 == pytest.approx(1e-4)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("given", ["gelu", "_x9"])
+def test_words_are_taken(given: str) -> None:
+    assert family(type="text", default="relu").problem({"extra": given})["extra"] == given
+
+
+@pytest.mark.parametrize("given", ["a b", "9", "a-b", "", 7, 'x"', "a\n#define N 1"])
+def test_texts_that_are_no_words_are_refused(given: object) -> None:
+    with pytest.raises(InvalidInput, match="a word of letters, digits and underscores"):
+        family(type="text", default="relu").problem({"extra": given})
+
+
+def test_limits_must_be_numbers() -> None:
+    with pytest.raises(InvalidInput, match=r"problem\.extra\.min: must be a number"):
+        family(type="float", min="0")
