@@ -207,3 +207,44 @@ def test_fortran_ordered_inputs_keep_their_indices() -> None:
     taken = check_input(operand("float32", 2, 3, role="input"), made, case="nominal", maker="m")
     assert taken.ravel().tolist() == [0, 1, 2, 3, 4, 5]
     assert taken.flags.c_contiguous
+
+
+class Tensor:
+    """The parts of a PyTorch tensor on a GPU, with a gradient, that an answer needs."""
+
+    __module__ = "torch"
+
+    def __init__(self, values: np.ndarray[Any, Any], dtype: str = "torch.float32", *, hosted: bool = False) -> None:
+        self._values, self.dtype, self._hosted = values, dtype, hosted
+
+    def detach(self) -> "Tensor":
+        return self
+
+    def cpu(self) -> "Tensor":
+        return Tensor(self._values, self.dtype, hosted=True)
+
+    def float(self) -> "Tensor":
+        return Tensor(self._values, "torch.float32", hosted=self._hosted)
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        assert self._hosted, "it lies on a GPU"
+        assert self.dtype != "torch.bfloat16", "NumPy has no such dtype"
+        return self._values
+
+
+class DeviceArray:
+    """The part of a CuPy array that an answer needs; NumPy cannot convert one by itself."""
+
+    __module__ = "cupy._core.core"
+
+    def __init__(self, values: np.ndarray[Any, Any]) -> None:
+        self._values = values
+
+    def get(self) -> np.ndarray[Any, Any]:
+        return self._values
+
+
+@pytest.mark.parametrize("wrap", [Tensor, lambda values: Tensor(values, "torch.bfloat16"), DeviceArray])
+def test_answers_of_other_libraries_are_brought_to_the_host(wrap: Any) -> None:
+    values = np.arange(4, dtype=np.float32)
+    assert checked("float32", wrap(values)).tolist() == [0, 1, 2, 3]

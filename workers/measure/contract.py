@@ -71,6 +71,7 @@ def check_reference(operand: Operand, made: Any, *, case: str, maker: str) -> ND
 
 
 def _array(made: Any, operand: Operand, maker: str) -> NDArray[Any]:
+    made = on_host(made)
     if isinstance(made, np.ma.MaskedArray):
         raise FamilyError(f"{maker}: `{operand.name}` is a masked array: give its numbers, e.g. by .filled(0)")
     array = np.asarray(made)
@@ -79,6 +80,15 @@ def _array(made: Any, operand: Operand, maker: str) -> NDArray[Any]:
     if array.dtype.kind not in "biuf":
         raise FamilyError(f"{maker}: `{operand.name}` holds {array.dtype.name}: give real numbers, or bools")
     return array
+
+
+def on_host(made: Any) -> Any:
+    """Return the array of another library in host memory: tensors of PyTorch and arrays of CuPy; others as they are."""
+    library = type(made).__module__.partition(".")[0]
+    if library == "torch":
+        tensor = made.detach().cpu()
+        return (tensor if str(tensor.dtype) != "torch.bfloat16" else tensor.float()).numpy()
+    return made.get() if library == "cupy" else made
 
 
 def _of_python(array: NDArray[Any]) -> NDArray[Any]:

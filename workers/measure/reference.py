@@ -26,7 +26,7 @@ from evo.family import DRAWN, JUDGED, Operand
 from evo.reference.encoding import is_floating
 from workers.backends.distance import distance
 from workers.build.cache import Cache, cache_key
-from workers.measure.contract import check_input, check_names, check_reference
+from workers.measure.contract import check_input, check_names, check_reference, on_host
 from workers.measure.expected_output import Arrays, FamilyError, Golden, Limit
 from workers.measure.mixtures import mixtures
 from workers.measure.verification import Verification
@@ -170,7 +170,9 @@ class Reference:
             if each.name not in yardstick:
                 raise FamilyError(f"{self._maker('yardstick')}: makes no output `{each.name}` for case {plan.name}")
             with self._blame(f"yardstick(), output `{each.name}`"):
-                error = self._error(plan, each, np.asarray(yardstick[each.name]), stored[f"reference/{each.name}"])
+                error = self._error(
+                    plan, each, np.asarray(on_host(yardstick[each.name])), stored[f"reference/{each.name}"]
+                )
                 stored[f"error/{each.name}"] = np.asarray(error)
         return stored
 
