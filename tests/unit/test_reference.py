@@ -87,6 +87,15 @@ def test_cheap_references_are_not_cached(tmp_path: Path, monkeypatch: pytest.Mon
         assert (folder / "counter").read_text() == "x" * times
 
 
+@pytest.mark.parametrize(("limit_bytes", "cached"), [(1 << 20, 2), (100, 0)])
+def test_references_that_would_fill_the_cache_are_not_cached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit_bytes: int, cached: int
+) -> None:
+    monkeypatch.setattr("workers.measure.reference.LIMIT_BYTES", limit_bytes)
+    reference(tmp_path).goldens([replace(plan(), seeds=((1, 2), (1, 3)))])
+    assert sum(path.is_file() for path in (tmp_path / "cache").rglob("*")) == cached
+
+
 def test_module_is_importable_by_its_name(tmp_path: Path) -> None:
     """Dataclasses with quoted annotations and torch.compile look the module up by name."""
     module = """

@@ -25,7 +25,7 @@ from evo.export.loader.float_control import preserved
 from evo.family import DRAWN, JUDGED, Operand
 from evo.reference.encoding import is_floating
 from workers.backends.distance import distance
-from workers.build.cache import Cache, cache_key
+from workers.build.cache import LIMIT_BYTES, Cache, cache_key
 from workers.measure.contract import check_input, check_names, check_reference, on_host
 from workers.measure.expected_output import Arrays, FamilyError, Golden, Limit
 from workers.measure.mixtures import mixtures
@@ -54,6 +54,9 @@ _SAMPLED_BYTES = 1 << 14
 _READ_BYTES_S = 2e8
 """What is larger is kept only if it takes longer to make than so many bytes a second take to be read and checked."""
 
+_CACHE_SHARE = 2
+"""The expected outputs of one problem may fill one in so many bytes of the cache: more would displace each other."""
+
 
 class Reference:
     """The family's reference.py.
@@ -72,6 +75,7 @@ class Reference:
         self._module = self._load()
         self._helpers = _helpers(self._module)
         self.slowest_s = 0.0
+        self._most_kept_bytes = LIMIT_BYTES // _CACHE_SHARE
 
     def function(self, name: str) -> Callable[..., Any] | None:
         """Return a function of the module, wrapped so that its errors name it; None if there is none."""
@@ -88,6 +92,7 @@ class Reference:
     def goldens(self, plans: Sequence[CasePlan]) -> dict[str, tuple[Golden, ...]]:
         """Return one golden per case and seed, computed in parallel as far as cores and memory allow."""
         asked = [(plan, seed) for plan in plans for seed in plan.seeds]
+        self._most_kept_bytes = LIMIT_BYTES // (_CACHE_SHARE * len(asked))
         with ThreadPoolExecutor(min(len(asked), os.cpu_count() or 1)) as pool:
             drawn = list(pool.map(self.draw, *zip(*asked, strict=True)))
         largest = max(sum(np.asarray(array).nbytes for array in inputs.values()) for inputs in drawn)
@@ -154,7 +159,7 @@ class Reference:
         made = self._compute(plan, inputs)
         size, took_s = sum(each.nbytes for each in made.values()), time.perf_counter() - began
         self.slowest_s = max(self.slowest_s, took_s)
-        if size <= max(_KEPT_ANYWAY_BYTES, took_s * _READ_BYTES_S):
+        if size <= min(max(_KEPT_ANYWAY_BYTES, took_s * _READ_BYTES_S), self._most_kept_bytes):
             self._cache.put(key, _pack(made))
         return made
 
