@@ -18,9 +18,9 @@ from evo.trial.timing import Timing
 from tests.unit.test_pipeline import lease as any_lease
 from workers.build.build import Built
 from workers.build.families import Assignment, Copy, FamilyMismatch
-from workers.daemon.claims import Office
+from workers.daemon.claims import POLL_S, Office
 from workers.daemon.leases import Held
-from workers.daemon.slot import MAX_BREAKS, Slot
+from workers.daemon.slot import FEW_JOBS, MAX_BREAKS, Slot
 from workers.delivery.outbox import Outbox
 from workers.jobs.evaluation import Preparation
 from workers.runner.pool import UnfitError
@@ -504,10 +504,10 @@ def test_device_does_not_wait_for_results_to_arrive(tmp_path: Path, monkeypatch:
 
 
 def test_next_jobs_are_claimed_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second request is answered only after the first jobs were performed."""
+    """The third request is answered only after the first jobs were performed."""
     monkeypatch.setattr("workers.system.machine.cores", lambda: list(range(8)))
     monkeypatch.setattr("workers.system.machine.leave_last_core", lambda: None)
-    scene = Scene(tmp_path, monkeypatch, *map(evaluation, range(6)))
+    scene = Scene(tmp_path, monkeypatch, *map(evaluation, range(9)))
     performed, asked = threading.Event(), []
 
     def perform(job: Job) -> Report:
@@ -517,7 +517,7 @@ def test_next_jobs_are_claimed_in_the_background(tmp_path: Path, monkeypatch: py
 
     def lease(*_: object, wait_s: float, **__: object) -> Leases:
         asked.append(wait_s)
-        if len(asked) == 2:
+        if len(asked) == 3:
             assert performed.wait(10)
         given, scene.service.leases = scene.service.leases[:3], scene.service.leases[3:]
         if not given and wait_s > 0:
@@ -527,8 +527,29 @@ def test_next_jobs_are_claimed_in_the_background(tmp_path: Path, monkeypatch: py
     scene.performer._act = perform
     monkeypatch.setattr(scene.service, "lease", lease)
     scene.play()
-    assert sorted(scene.service.reports) == list(range(6))
-    assert asked[1] == 0.0
+    assert sorted(scene.service.reports) == list(range(9))
+    assert asked[1] == asked[2] == 0.0
+
+
+def test_few_jobs_are_claimed_first_after_an_idle_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new search takes long to propose many trials, and its first candidate should not wait for them."""
+    monkeypatch.setattr("workers.system.machine.cores", lambda: list(range(8)))
+    monkeypatch.setattr("workers.system.machine.leave_last_core", lambda: None)
+    scene = Scene(tmp_path, monkeypatch)
+    asked: list[tuple[int, float]] = []
+    given = iter([[], [evaluation(0), evaluation(1)], [evaluation(2)]])
+
+    def lease(*_: object, count: int, wait_s: float, **__: object) -> Leases:
+        asked.append((count, wait_s))
+        leases = next(given, [])
+        if not leases and wait_s > 0 and len(asked) > 3:
+            scene.stopping.set()
+        return Leases(leases=tuple(leases))
+
+    monkeypatch.setattr(scene.service, "lease", lease)
+    scene.play()
+    assert asked[:3] == [(FEW_JOBS, POLL_S), (FEW_JOBS, POLL_S), (8 - FEW_JOBS, 0.0)]
+    assert sorted(scene.service.reports) == [0, 1, 2]
 
 
 def test_no_work_is_claimed_while_results_cannot_be_delivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,10 +73,10 @@ class Claims:
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="claim")
         self._asked: Future[Leases] | None = None
 
-    def ask(self, count: int) -> list[tuple[Lease, Assignment]]:
-        """Return up to `count` jobs; wait up to `POLL_S` for the first."""
+    def ask(self, count: int, *, wait_s: float = POLL_S) -> list[tuple[Lease, Assignment]]:
+        """Return up to `count` jobs; wait up to `wait_s` for the first."""
         before_s = self._meter.still_s
-        given = self._request(count, POLL_S)
+        given = self._request(count, wait_s)
         asked_s = self._meter.still_s - before_s
         self._meter.excuse(min(asked_s, given.waited_s) if given.leases else asked_s)
         return self._assigned(given.leases)

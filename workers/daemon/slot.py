@@ -43,6 +43,9 @@ MOST_BROKEN = 1000
 LONGEST_REASON = 2_000
 """Letters of a reason that the service takes."""
 
+FEW_JOBS = 2
+"""Jobs requested after an idle time: of a new search, its baselines and its first candidate."""
+
 MAX_BREAKS = 3
 """How often one job may break this worker (which is not its candidate's fault) before that is its result."""
 
@@ -77,6 +80,7 @@ class Slot:
         self._doing: tuple[Activity, str | None] = ("idle", None)
         self._fault: str | None = None
         self._set_aside = False
+        self._idle = True
 
     def run(self) -> None:
         """Work until stopped. The worker returns leases that are still held."""
@@ -137,12 +141,21 @@ class Slot:
                 self._claims.ask_ahead(self._pipeline.room)
             else:
                 self._doing = ("idle", None)
-                self._add(self._claims.ask(self._pipeline.room))
+                self._ask()
         elif not self._pipeline:
             self._office.stopping.wait(AWAY_S)
             self._meter.take()
         if self._pipeline and (pending := self._pipeline.next(self._office.stopping.is_set)) is not None:
             self._finish(pending)
+
+    def _ask(self) -> None:
+        """Request jobs. After an idle time few come first: a new search takes a second to propose many trials."""
+        few, self._idle = self._idle, False
+        self._add(self._claims.ask(min(FEW_JOBS, self._pipeline.room) if few else self._pipeline.room))
+        if not self._pipeline:
+            self._idle = True
+        elif few and self._wants_more():
+            self._add(self._claims.ask(self._pipeline.room, wait_s=0.0))
 
     def _wants_more(self) -> bool:
         held, outbox = self._office.held, self._office.outbox
