@@ -7,10 +7,10 @@ A package outside this repository adds a kind by two entry points of the kind's 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.metadata import entry_points
 from typing import Literal, TypeAlias
 
 from evo.errors import EvoError, NotFound
+from evo.plugins import offered
 from evo.text.suggestion import unknown
 
 GROUP = "kernel_evo.kinds"
@@ -98,13 +98,9 @@ def kinds() -> Mapping[DeviceKind, Kind]:
         EvoError: an installed package cannot be imported, offers no `Kind`, or one of another name.
     """
     found = {kind.name: kind for kind in BUILTIN}
-    for entry in entry_points(group=GROUP):
-        try:
-            kind = entry.load()
-        except Exception as error:
-            raise EvoError(f"the device kind {entry.name} ({entry.value}) cannot be loaded: {error!r}") from error
-        if not isinstance(kind, Kind) or kind.name != entry.name or entry.name in found:
-            raise EvoError(f"the entry point {entry.name} of {GROUP} ({entry.value}) must be a new Kind of this name")
+    for entry, kind in offered(GROUP, "device kind", taken=found):
+        if not isinstance(kind, Kind) or kind.name != entry.name:
+            raise EvoError(f"the entry point {entry.name} of {GROUP} ({entry.value}) must be a Kind of this name")
         found[kind.name] = kind
     return dict(sorted(found.items(), key=lambda each: each[1].rank))
 

@@ -6,10 +6,11 @@ names under the entry points ``kernel_evo.strategies``.
 
 from collections.abc import Callable
 from importlib import import_module
-from importlib.metadata import entry_points
 from pkgutil import iter_modules
+from typing import cast
 
-from evo.errors import EvoError, NotFound
+from evo.errors import NotFound
+from evo.plugins import offered
 from evo.strategy.base import MARKED, Context, Patient, Strategy
 from evo.strategy.parts.warm_start import GivenFirst
 from evo.strategy.portfolio import Portfolio
@@ -31,13 +32,8 @@ def _discovered() -> dict[str, Callable[[Context], Strategy]]:
         if not module.ispkg and module.name.rpartition(".")[2] not in _WITHOUT_STRATEGY:
             import_module(module.name)
     found = dict(sorted(MARKED.items(), key=lambda each: (each[0] != DEFAULT, each[0])))
-    for entry in entry_points(group=GROUP):
-        if entry.name in found:
-            raise EvoError(f"the strategy {entry.name} of {entry.value} has a name that is taken")
-        try:
-            found[entry.name] = entry.load()
-        except Exception as error:
-            raise EvoError(f"the strategy {entry.name} ({entry.value}) cannot be loaded: {error!r}") from error
+    for entry, factory in offered(GROUP, "strategy", taken=found):
+        found[entry.name] = cast(Callable[[Context], Strategy], factory)
     return found
 
 

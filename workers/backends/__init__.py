@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
 
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from evo.device import Device, DeviceKind, kind_of
 from evo.device.kind import BUILTIN
 from evo.errors import EvoError
+from evo.plugins import offered
 from evo.trial.objective import Objective
 from workers.backends.distance import POISON, Distance
 from workers.backends.profiler import Profiler
@@ -301,6 +301,6 @@ def driver(kind: DeviceKind) -> Driver:
     kind_of(kind)
     if any(kind == each.name for each in BUILTIN):
         return cast(Driver, import_module(f"workers.backends.{kind}.device").DRIVER)
-    for entry in entry_points(group=GROUP, name=kind):
-        return cast(Driver, entry.load())
+    for _, offer in offered(GROUP, "driver of the device kind", name=kind):
+        return cast(Driver, offer)
     raise EvoError(f"the device kind {kind} has no entry point in the group {GROUP}: it can be searched, not measured")

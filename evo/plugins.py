@@ -1,0 +1,30 @@
+"""What installed packages add through entry points."""
+
+from collections.abc import Collection, Iterator
+from importlib.metadata import EntryPoint, entry_points
+
+from evo.errors import EvoError
+
+
+def offered(
+    group: str, noun: str, taken: Collection[str] = (), name: str | None = None
+) -> Iterator[tuple[EntryPoint, object]]:
+    """Yield each entry point of a group with the object that it names.
+
+    Args:
+        noun: what the group adds, for the error.
+        taken: names that packages may not use.
+        name: the only entry point to load; None loads all.
+
+    Raises:
+        EvoError: an object cannot be imported, or its name is taken.
+    """
+    found = entry_points(group=group)
+    for entry in found if name is None else found.select(name=name):
+        if entry.name in taken:
+            raise EvoError(f"the {noun} {entry.name} of {entry.value} has a name that is taken")
+        try:
+            loaded = entry.load()
+        except Exception as error:
+            raise EvoError(f"the {noun} {entry.name} ({entry.value}) cannot be loaded: {error!r}") from error
+        yield entry, loaded
