@@ -23,7 +23,7 @@ from api.settings import Settings
 from evo.messages.job import Lease
 from evo.results import EvaluateReport, Report
 from evo.trial.outcome import Abandoned, Outcome
-from tests.integration.serving import announced, client_of, process_of, served, wait_until
+from tests.integration.serving import PATIENCE_S, announced, client_of, process_of, served, wait_until
 from tests.integration.stage import DEVICE, DIGEST, QUICK, TOY, VALID, answer
 
 LEASE = TypeAdapter(Lease)
@@ -481,12 +481,12 @@ def test_second_service_is_refused_with_the_address_of_the_first(tmp_path: Path)
         assert httpx.get(f"{url}/api/v1/ready").status_code == 200
         assert json.loads((tmp_path / "evo.db.service.json").read_text()) == {"url": url, "pid": first.pid}
         with process_of(database) as second:
-            _, said = second.communicate(timeout=20)
+            _, said = second.communicate(timeout=PATIENCE_S)
         assert second.returncode == 1
         assert "Conflict" in said
         assert url in said
         with process_of(tmp_path / "other.db", port=int(url.rsplit(":", 1)[1])) as third:
-            _, said = third.communicate(timeout=20)
+            _, said = third.communicate(timeout=PATIENCE_S)
         assert "CannotListen" in said
         assert "--port" in said
     assert not (tmp_path / "evo.db.service.json").exists()

@@ -4,6 +4,8 @@ import os
 import shutil
 import socket
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -219,12 +221,14 @@ def test_unusable_database_is_reported(tmp_path: Path, how: str, said: str) -> N
 def test_locked_database_is_reported(tmp_path: Path) -> None:
     line = CommandLine(home=tmp_path, cache=tmp_path / "cache")
     made(line)
-    holder = sqlite3.connect(line.database, isolation_level=None)
-    holder.execute("BEGIN EXCLUSIVE")
-    try:
+    code = f"import sqlite3; c = sqlite3.connect({str(line.database)!r}, isolation_level=None)"
+    code += "; c.execute('BEGIN EXCLUSIVE'); print('held', flush=True); input()"
+    holder = [sys.executable, "-c", code]  # in this process, closing the file anywhere would drop the lock
+    with subprocess.Popen(holder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
         refused = line.run("searches")
-    finally:
-        holder.close()
+        process.communicate("\n")
     assert refused.code == 3
     assert "another process holds it" in refused.err
 

@@ -149,7 +149,7 @@ class Local:
             time.sleep(LOOK_S)
         if self._attached():  # another process was quicker
             return
-        if port == ANY_PORT:
+        if port == ANY_PORT or _is_free(port):  # it failed for another reason
             raise ChildFailed(child.last_words())
         self._start_service(ANY_PORT)
 
@@ -213,6 +213,14 @@ def free_port() -> str:
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         return str(probe.getsockname()[1])
+
+
+def _is_free(port: str) -> bool:
+    with socket.socket() as probe, suppress(OSError):
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((LOOPBACK, int(port)))
+        return True
+    return False
 
 
 def _answers(url: str) -> bool:
