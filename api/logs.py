@@ -5,13 +5,14 @@ import logging
 import sys
 import time
 import uuid
-from typing import Literal, TextIO
+from typing import Literal, TextIO, cast
 
 import structlog
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.auth.throttle import Rate, Throttle
+from evo.text.log_stream import LogStream
 from evo.text.visible import visible
 
 log = structlog.get_logger("http")
@@ -36,10 +37,11 @@ def configure(form: Literal["console", "json"], level: str) -> None:
         if form == "json"
         else [_visible_values, console]
     )
+    lines = cast("TextIO", LogStream())
     structlog.configure(
         processors=[*shared, *last],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+        logger_factory=lambda *_: structlog.PrintLogger(lines),
     )
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from evo.errors import EvoError, InvalidInput, NotFound
 from evo.family import Family
 from evo.family.entry import is_instance, template_name
+from evo.family.scope import WORD
 from evo.recording import Recording, parse_recording, recording_name
 from evo.text.document import read_toml
 from evo.text.suggestion import unknown
@@ -210,8 +211,17 @@ def _read_family(path: Path) -> Family:
         raise InvalidInput(where, f"is not TOML: {error}") from error
     family = Family.from_document(document, SPEC)
     if family.name != path.name:
-        raise InvalidInput(where, f'name = "{family.name}" differs from the folder\'s name: make both {path.name}')
+        raise InvalidInput(
+            where, f'name = "{family.name}" differs from the folder\'s name: {_common_name(family, path)}'
+        )
     return family
+
+
+def _common_name(family: Family, path: Path) -> str:
+    """Say how to make both names equal; a folder may have a name that no family can have."""
+    if WORD.fullmatch(path.name):
+        return f"make both {path.name}"
+    return f"rename the folder to {family.name}, because {path.name!r} cannot name a family"
 
 
 def _check_files(package: Package) -> None:

@@ -22,7 +22,7 @@ from evo.errors import Conflict, InvalidInput, NotFound
 from evo.estimate.roofline import Roofline
 from evo.estimate.target import aimed_at, compared_with, known, shown_roofline
 from evo.family import Family
-from evo.family.problem import distance, problem_key
+from evo.family.problem import Problem, distance, problem_key
 from evo.messages.view import WarmStartView
 from evo.promotion.policy import policy_from
 from evo.space import Space
@@ -65,6 +65,7 @@ def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, con
     for each in (device, aimed_at(device, objective)):
         _check_launch(objective, each, family)
         family.check_device(problem, each)
+    _check_work(device, family, problem)
     row = SearchRow(
         family=family_row,
         problem=problem,
@@ -197,6 +198,13 @@ def _check_launch(objective: Objective, device: Device, family: Family) -> None:
             "objective.launch",
             f"kernels of {family.name} do not support programmatic dependent launch; accepted: plain ({way_out})",
         )
+
+
+def _check_work(device: Device, family: Family, problem: Problem) -> None:
+    """Refuse estimates of a family without `[work]`: each trial would be compiled and fail."""
+    if device.runs == "nothing" and family.work(problem) is None:
+        way_out = "add [work] with flops, bytes and dtype to its family.toml"
+        raise InvalidInput("family", f"{family.name} states no [work], from which times are estimated: {way_out}")
 
 
 def _nobody(family: Family, wanted: str, uuid: str | None, offered: Sequence[DeviceRow]) -> str:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Iterator
 from importlib.util import find_spec
 
@@ -138,3 +139,14 @@ def test_config_beyond_the_target_has_no_estimate(line: CommandLine, service: st
     refused = line.run("search", "sdpa", "--target", "sm_89", "--compile-only", *large)
     assert refused.code == 2
     assert "and NVIDIA L4 has 24.0 GB: choose a smaller one" in " ".join(refused.err.split())
+
+
+def test_family_without_work_has_no_estimates(line: CommandLine, service: str) -> None:
+    assert line.run("new", str(line.home / "workless")).code == 0
+    spec = line.home / "workless" / "family.toml"
+    text = re.sub(r"\[work\]\n(.+\n)+", "", spec.read_text()).replace("[cpu", "[cuda").replace(".c.j2", ".cu.j2")
+    spec.write_text(f'{text}\n[cuda.launch]\ngrid = ["1"]\nblock = ["32"]\n')
+    (line.home / "workless" / "kernel.c.j2").rename(line.home / "workless" / "kernel.cu.j2")
+    refused = line.run("search", str(line.home / "workless"), "--target", "sm_89", "--compile-only", "--trials", "1")
+    assert refused.code == 2
+    assert "FAMILY: workless states no [work], from which times are estimated: add [work]" in refused.err

@@ -69,6 +69,18 @@ def test_macro_that_collides_with_a_name_is_named_with_the_key_that_removes_it(
     assert isinstance(cc.compile(with_macros(text, {"TILE": "4"}, C), timeout_s=60), Artefact)
 
 
+@pytest.mark.parametrize("pragma", ["#pragma GCC unroll UNROLL", "  # pragma  GCC unroll (UNROLL)"])
+def test_macro_in_a_pragma_that_gcc_takes_literally_gets_a_remedy_that_compiles(cc: CCompiler, pragma: str) -> None:
+    loop = "int f(const int *x) {{ int s = 0;\n{}\nfor (int i = 0; i < 64; ++i) s += x[i]; return s; }}"
+    defined, given = {"UNROLL": "4"}, {"UNROLL": "tunable"}
+    if isinstance(cc.compile(with_macros(loop.format(pragma), defined, C), timeout_s=60), Artefact):
+        pytest.skip("this compiler replaces macros in the pragma")
+    said = failure(cc, with_macros(loop.format(pragma), defined, C), macros(loop.format(pragma), **given))
+    written, *definitions = re.findall(r"`(.+?)`", said.splitlines()[0])
+    mended = "\n".join([*definitions, loop.format(written)])
+    assert isinstance(cc.compile(with_macros(mended, defined, C), timeout_s=60), Artefact)
+
+
 @pytest.mark.parametrize(
     "text", ["int f(void) { return SIZE * ; }", "int f(void { return SIZE; }", "int f(void) { int a[SIZE] = {1 2}; }"]
 )

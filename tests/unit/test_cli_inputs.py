@@ -5,7 +5,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import typer
+from typer.main import get_command
 
+from evo.cli import main as entry
 from evo.cli.arguments.config import parse_config
 from evo.cli.commands.search import search
 from evo.cli.commands.services import _token
@@ -61,6 +64,40 @@ def test_invalid_part_of_a_config_is_named(text: str, said: str) -> None:
     assert said in str(refusal.value)
 
 
+def context() -> typer.Context:
+    return typer.Context(get_command(entry.app).commands["search"])  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("command", ["search", "record"])
+@pytest.mark.parametrize(
+    "words",
+    ["--problem S=3", "--seed 0", "--device cpu", "--cache hot", "--threads 1"],
+)
+def test_option_that_a_resumed_search_ignores_is_refused(
+    command: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert entry.main([command, "--resume", "1", *words.split()]) == 2
+    assert capsys.readouterr().err.startswith(f"Error: {words.split(maxsplit=1)[0]}: has no effect with --resume")
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["--trials 5", "--minutes 5", "--stagnation 5", "--cost-per-hour 1", "--strategy tpe", "--policy default",
+     "--any-order", "--target sm_89", "--compile-only", "--from-default", "--device-memory 4", "--toolkit gcc>=1",
+     "--priority 0", "--webhook http://a/b", "--notes x", "--detach --seed 1"],
+)  # fmt: skip
+def test_option_that_only_starts_a_search_is_refused_with_resume(
+    words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert entry.main(["search", "--resume", "1", *words.split()]) == 2
+    assert "has no effect with --resume" in capsys.readouterr().err
+
+
+def test_webhook_secret_without_a_webhook_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.main(["search", "sdpa", "--webhook-secret", "x" * 16]) == 2
+    assert "--webhook-secret: signs the message to a --webhook: give that too" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("device", "target", "said"),
     [
@@ -70,7 +107,7 @@ def test_invalid_part_of_a_config_is_named(text: str, said: str) -> None:
 )
 def test_estimate_needs_a_target_and_no_device(device: str, target: str | None, said: str) -> None:
     with pytest.raises(InvalidInput) as refusal:
-        search("sdpa", device=device, target=target, compile_only=True)
+        search(context(), "sdpa", device=device, target=target, compile_only=True)
     assert said in str(refusal.value)
 
 
@@ -83,7 +120,7 @@ def test_estimate_needs_a_target_and_no_device(device: str, target: str | None, 
 )
 def test_options_without_meaning_for_estimates_are_refused(terms: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidInput) as refusal:
-        search("sdpa", target="sm_89", compile_only=True, **terms)
+        search(context(), "sdpa", target="sm_89", compile_only=True, **terms)
     assert said in str(refusal.value)
 
 

@@ -106,6 +106,25 @@ def test_unreachable_service_at_sign_off_is_no_failure(tmp_path: Path) -> None:
     assert service.said[-1] == "leave w"
 
 
+@pytest.mark.parametrize("request_", ["leave", "heartbeat"])
+def test_unexpected_failure_ends_every_thread_of_the_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request_: str
+) -> None:
+    def fail(*_: object, **__: object) -> HeartbeatReply:
+        raise RuntimeError("unexpected")
+
+    service, before = Service(), set(threading.enumerate())
+    this, stopping = worker(tmp_path, service)
+    monkeypatch.setattr(service, request_, fail)
+    if request_ == "leave":
+        monkeypatch.setattr(this, "_register_when_there", stopping.set)
+    with pytest.raises(RuntimeError, match="unexpected"):
+        this.run()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(20)
+        assert not thread.is_alive()
+
+
 def test_jobs_are_returned_while_a_slot_is_still_ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     service, left = Service(), threading.Event()
     this, stopping = worker(tmp_path, service)

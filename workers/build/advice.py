@@ -71,6 +71,7 @@ def advised(log: str, unit: Unit, macros: Macros | None) -> str:
         *_collisions(log, places, unit, macros),
         *missing_header(log, unit),
         *_marks(places),
+        *_pragmas(places, macros),
         *_language(log, unit),
     ]
     return "\n\n".join([*dict.fromkeys(advice), log]) if advice else log
@@ -105,6 +106,22 @@ def _names_at(place: _Place, own: bool, macros: Macros, *, misread: bool) -> Ite
         here = re.search(rf"\b{name}\b", line) and not _directive(line)
         if here and (not own or misread or _declares(line, name)):
             yield name
+
+
+def _pragmas(places: Iterable[_Place], macros: Macros | None) -> Iterator[str]:
+    """Advise on a macro in a pragma whose words the compiler takes as they are, such as GCC's `unroll`."""
+    if macros is None:
+        return
+    for place in places:
+        line = _line(place, macros)
+        pragma = re.match(r"\s*#\s*pragma\s+(.*)", line)
+        names = [] if pragma is None else [name for name in macros.kinds if re.search(rf"\b{name}\b", pragma[1])]
+        if pragma is not None and names:
+            yield (
+                f"{place.file}:{place.line}: the compiler does not replace the macro {names[0]} in this pragma. "
+                f"Write `PRAGMA({pragma[1].strip()})` in its place, and above it "
+                "`#define TEXT(x) #x` and `#define PRAGMA(x) _Pragma(TEXT(x))`."
+            )
 
 
 def _declares(line: str, name: str) -> bool:

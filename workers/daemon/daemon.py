@@ -157,20 +157,30 @@ class Worker:
             EvoError: the service refuses this worker.
         """
         self._register_when_there()
-        self._office.outbox.start()
-        threads = [threading.Thread(target=self._guard, args=(slot,), name=slot.device.uuid) for slot in self._slots]
-        for thread in threads:
-            thread.start()
-        self._watch()
-        for slot in self._slots:
-            slot.interrupt()
-        self._leave()  # at once: leases must not wait for slots that are still stopping
-        for thread in threads:
-            thread.join()
-        self._office.outbox.close()
+        outbox = self._office.outbox
+        outbox.start()
+        try:
+            self._run_slots()
+        finally:
+            outbox.close()  # its thread would keep the process alive
         self._leave()  # again, for leases granted meanwhile
         if self._failure is not None:
             raise self._failure
+
+    def _run_slots(self) -> None:
+        """Run the slots until the worker is stopped; an unexpected failure stops them, too."""
+        threads = [threading.Thread(target=self._guard, args=(slot,), name=slot.device.uuid) for slot in self._slots]
+        for thread in threads:
+            thread.start()
+        try:
+            self._watch()
+        finally:
+            self._office.stopping.set()
+            for slot in self._slots:
+                slot.interrupt()
+            self._leave()  # at once: leases must not wait for slots that are still stopping
+            for thread in threads:
+                thread.join()
 
     def _watch(self) -> None:
         """Send heartbeats until the worker is stopped or ends on its own."""

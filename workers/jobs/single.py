@@ -1,10 +1,10 @@
 """Evaluate one config in this process, without a service."""
 
-import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO, cast
 
 import structlog
 
@@ -13,6 +13,7 @@ from evo.family.problem import Problem
 from evo.messages.job import Evaluate, FamilyRef, SearchTerms
 from evo.promotion.policy import Policy
 from evo.results import BaselineReport, EvaluateReport
+from evo.text.log_stream import LogStream
 from evo.trial import Config
 from evo.trial.objective import Objective
 from evo.trial.outcome import Measured
@@ -67,7 +68,8 @@ def climb(
             a bad candidate is an outcome instead.
     """
     if not structlog.is_configured():  # by default it prints among the caller's results
-        structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
+        lines = cast("TextIO", LogStream())
+        structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(lines))
     terms = SearchTerms(
         search_id=0,
         family=FamilyRef(name=package.family.name, digest=package.digest, location=package.location),

@@ -1,11 +1,15 @@
 """Messages for wrong command lines: one line that names the option and how to correct it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
+import typer
 from typer.exceptions import TyperException
 
+from evo.errors import InvalidInput
 from evo.text.limits import accepted, refused
+
+_SERVICE = frozenset({"--resume", "--url", "--token", "--db", "--json"})
 
 
 def complaint(error: TyperException) -> str:
@@ -24,6 +28,35 @@ def help_of(error: TyperException) -> str:
     """Return the command whose help lists the options."""
     context = getattr(error, "ctx", None)
     return f"{context.command_path if context is not None else 'kernel-evo'} --help"
+
+
+def typed_options(context: typer.Context) -> tuple[str, ...]:
+    """Return the options of the running command that were typed, and not read from the environment or left out."""
+    return tuple(
+        _name(parameter)
+        for parameter in context.command.params
+        if parameter.param_type_name == "option" and _is_typed(context, parameter.name)
+    )
+
+
+def refuse_with_resume(context: typer.Context, kept: Set[str]) -> None:
+    """Refuse options that could only start a search: a resumed one keeps what it was started with.
+
+    Args:
+        kept: options that also take effect with ``--resume``, besides those that choose the service.
+
+    Raises:
+        InvalidInput: another option was typed.
+    """
+    for option in typed_options(context):
+        if option not in kept | _SERVICE:
+            way_out = "leave it out, or start a new search with it: that one begins with what is known"
+            raise InvalidInput(option, f"has no effect with --resume, which keeps the terms of the search: {way_out}")
+
+
+def _is_typed(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _name(parameter: Any) -> str:

@@ -38,6 +38,7 @@ def register(app: typer.Typer) -> None:
 
 
 def record(
+    context: typer.Context,
     family: Annotated[
         str | None, typer.Argument(metavar="FAMILY", help="A built-in family, or the path of a family folder.")
     ] = None,
@@ -69,6 +70,7 @@ def record(
     The configs are measured like those of any search, by whatever workers there are, and kept in the database: what was
     measured before an interruption is not measured again. Any such file can be searched in place of a device.
     """
+    from evo.cli.arguments.usage import refuse_with_resume
     from evo.cli.service.connection import connect
     from evo.cli.session import session
     from evo.cli.session.request import Request
@@ -79,6 +81,7 @@ def record(
     if resume is not None and family is not None:
         raise typer.BadParameter(f"search {resume} has its own: leave it out", param_hint="FAMILY")
     if resume is not None:
+        refuse_with_resume(context, {"--to"})
         with connect(where) as connection:
             if (view := connection.client.search(resume)).state in TERMINAL:
                 _keep(connection.client, view, to)

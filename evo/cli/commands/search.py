@@ -58,6 +58,7 @@ def register(app: typer.Typer) -> None:
 
 
 def search(
+    context: typer.Context,
     family: Annotated[
         str | None,
         typer.Argument(metavar="FAMILY", help="A built-in family, or the path of a family folder or recording."),
@@ -209,6 +210,7 @@ def search(
     With --json a search is one object, and several shapes are one list of such.
     Ctrl-C once stops the search, lets what runs finish and reports; twice cancels it.
     """
+    from evo.cli.arguments.usage import refuse_with_resume, typed_options
     from evo.cli.commands import ablation
     from evo.cli.service.locations import LocalDatabase
     from evo.cli.session import background, session, shapes
@@ -217,6 +219,10 @@ def search(
     from evo.family.problem import split_shapes
 
     _refuse_other_objective(objective)
+    if resume is not None and suite is None:
+        refuse_with_resume(context, {"--ablate", "--detach", "--announce"})
+    if webhook is None and webhook_secret is not None and "--webhook-secret" in typed_options(context):
+        raise InvalidInput("--webhook-secret", "signs the message to a --webhook: give that too, or leave it out")
     where = Where(url=url, token=token, database=db)
     then = partial(ablation.after_search, as_json=as_json) if ablate else None
     if detach and ablate and url is not None:

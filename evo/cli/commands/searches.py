@@ -85,6 +85,8 @@ def trials(
 
     if form != "table" and limit is not None:
         raise InvalidInput("--limit", f"is not for --format {form}, which writes every trial: leave one of them out")
+    if form not in ("table", "json") and as_json:
+        raise InvalidInput("--json", f"is another form than --format {form}: leave one of them out")
     with connect(Where(url=url, token=token, database=db)) as connection:
         if form != "table":
             for piece in connection.client.export_trials(search_id, form, sort=sort, outcome=outcome):
