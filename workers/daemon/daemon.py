@@ -6,8 +6,10 @@ import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from types import FrameType
 
@@ -113,16 +115,21 @@ def discover(kinds: Sequence[DeviceKind], cache: Path) -> list[Device]:
     Raises:
         NoDevice: there is none.
     """
-    devices: list[Device] = []
-    for kind in kinds:
-        with contextlib.suppress(ModuleNotFoundError):
-            devices += driver(kind).discover(cache)
+    with ThreadPoolExecutor(max(1, len(kinds))) as pool:  # each waits for programs of its own for seconds
+        devices = list(chain.from_iterable(pool.map(lambda kind: _of_kind(kind, cache), kinds)))
     if not devices:
         raise NoDevice(
             f"no device of kind {', '.join(kinds)} was found: cpu needs a C compiler (gcc, clang, or the extra "
             "`cpu-compiler`), cuda an NVIDIA driver and the extra `cuda12` or `cuda13`; `kernel-evo doctor` says more"
         )
     return devices
+
+
+def _of_kind(kind: DeviceKind, cache: Path) -> list[Device]:
+    """Return the devices of one kind; none if its package is not installed."""
+    with contextlib.suppress(ModuleNotFoundError):
+        return driver(kind).discover(cache)
+    return []
 
 
 class Worker:
