@@ -22,6 +22,9 @@ def test_results_of_workers_are_accepted_after_an_interruption_of_the_service(st
     stage.interrupt(seconds)
     stage.conductor.sweep()
     stage.hand_in(held)
+    assert [trial.outcome.kind for trial in stage.trials(1) if trial.outcome] == ["measured"], (
+        "the first job is a baseline"
+    )
 
 
 @pytest.mark.parametrize("seconds", [100.0, HOUR_S, -HOUR_S])

@@ -74,6 +74,7 @@ def test_truncated_file_is_reported_as_damaged(closed: Path, cut: int) -> None:
 
 def test_intact_file_is_opened_after_shutdown_or_kill(closed: Path, killed: Path) -> None:
     for path in (closed, killed):
+        assert damage.damage(path) is None
         Database.open(path).close()
 
 

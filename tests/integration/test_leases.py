@@ -346,6 +346,7 @@ def test_process_that_registers_again_keeps_its_leases(stage: Stage) -> None:
     (held,) = ask(stage, "first")
     register(stage, "first")
     stage.hand_in(held)
+    assert [trial.outcome is not None for trial in stage.trials(1)] == [True]
 
 
 def test_process_that_missed_its_lease_gets_it_again(stage: Stage) -> None:

@@ -27,5 +27,6 @@ def test_control_characters_are_not_echoed_during_the_display(monkeypatch: pytes
 def test_without_a_terminal_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     with Path(os.devnull).open() as nothing:
         monkeypatch.setattr("sys.stdin", nothing)
+        monkeypatch.setattr("termios.tcsetattr", lambda *_: pytest.fail("settings were changed"))
         with unechoed():
-            pass
+            assert not nothing.isatty()

@@ -52,6 +52,7 @@ def test_addresses_of_local_interfaces_are_reached_directly() -> None:
 def test_local_client_ignores_every_proxy(monkeypatch: pytest.MonkeyPatch, variable: str, proxy: str) -> None:
     monkeypatch.setenv(variable, proxy)
     Client("http://127.0.0.1:8765").close()
+    assert route.is_direct("http://127.0.0.1:8765")
 
 
 @pytest.mark.parametrize("proxy", ["socks5h://127.0.0.1:9", "what://ever"])

@@ -229,13 +229,14 @@ def test_refusal_by_the_service_ends_the_worker_with_the_reason(tmp_path: Path) 
 
 def test_failed_heartbeat_does_not_end_the_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     service = Service()
-    this, _ = worker(tmp_path, service)
+    this, stopping = worker(tmp_path, service)
 
     def away(worker_id: str, attempts: Sequence[int], **_: object) -> HeartbeatReply:
         raise ServiceUnreachable("away")
 
     monkeypatch.setattr(service, "heartbeat", away)
     this._beat()
+    assert not stopping.is_set()
 
 
 def test_worker_without_devices_says_what_each_kind_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -335,7 +335,8 @@ def test_words_that_only_cpp_keeps_are_macros_in_c() -> None:
     whole = edited("cpu.template", None)
     whole["cpu"]["source"] = "kernel.c"
     whole["cpu"]["tunables"]["typename"] = [1, 2]
-    Family.from_document(whole)
+    family = Family.from_document(whole)
+    assert "typename" in [each.name for each in family.implementation("cpu").tunables]
 
 
 def test_expressions_without_a_value_are_named() -> None:

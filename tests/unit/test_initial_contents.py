@@ -49,7 +49,7 @@ def test_outputs_have_no_initial_value_by_default() -> None:
 def test_init_of_a_workspace_may_use_tunables() -> None:
     changed = document()
     changed["arguments"][2]["init"] = "parts"
-    Family.from_document(changed)
+    assert Family.from_document(changed).arguments[2].initial is not None
 
 
 @pytest.mark.parametrize(
