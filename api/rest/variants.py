@@ -15,7 +15,7 @@ from api.views import brief_view, variant_view, variant_views
 from db.models import SearchRow
 from db.repositories.archive import Archive
 from db.repositories.variants import Variants
-from evo.errors import InvalidInput
+from evo.errors import Conflict, InvalidInput
 from evo.estimate.target import aimed_at
 from evo.messages.view import BriefView, VariantSource, VariantView
 from templates.variant import FOLDER
@@ -43,7 +43,7 @@ def submit_variant(search_id: Id, body: VariantBody, service: ServiceDep) -> Var
 def list_variants(search_id: Id, service: ServiceDep) -> tuple[VariantView, ...]:
     """Return the variants of a search, the family's own implementation first."""
     with service.database.read() as session:
-        return variant_views(session, _base(session, search_id).id)
+        return variant_views(session, base_of(session, search_id).id)
 
 
 @router.get("/brief")
@@ -51,11 +51,11 @@ def list_variants(search_id: Id, service: ServiceDep) -> tuple[VariantView, ...]
 def get_brief(search_id: Id, service: ServiceDep) -> BriefView:
     """Return what the proposer of a variant needs: contract, device, and what was tried with its result."""
     with service.database.read() as session:
-        base = _base(session, search_id)
+        base = base_of(session, search_id)
         family = service.conductor.catalogue.family(base.family)
         if base.device.runs == "recordings":
             raise InvalidInput("search_id", f"search {base.id} replays a recording, which has no source to vary")
-        return brief_view(session, base, family, lambda number: _source(session, service, base, number))
+        return brief_view(session, base, family, lambda number: source_of(session, service, base, number))
 
 
 @router.get("/{number}")
@@ -63,7 +63,7 @@ def get_brief(search_id: Id, service: ServiceDep) -> BriefView:
 def get_variant(search_id: Id, number: Ordinal, service: ServiceDep) -> VariantView:
     """Return one variant with its progress and failures. Number 0 is the family's own implementation."""
     with service.database.read() as session:
-        return variant_view(session, _base(session, search_id).id, number)
+        return variant_view(session, base_of(session, search_id).id, number)
 
 
 @router.get("/{number}/source")
@@ -71,21 +71,25 @@ def get_variant(search_id: Id, number: Ordinal, service: ServiceDep) -> VariantV
 def get_variant_source(search_id: Id, number: Ordinal, service: ServiceDep) -> VariantSource:
     """Return the files of a variant, and the table of its implementation."""
     with service.database.read() as session:
-        return _source(session, service, _base(session, search_id), number)
+        return source_of(session, service, base_of(session, search_id), number)
 
 
-def _base(session: Session, search_id: int) -> SearchRow:
+def base_of(session: Session, search_id: int) -> SearchRow:
     """Return the search that variants belong to."""
     return Archive(session).search(Variants(session).base_id(Archive(session).search(search_id).id))
 
 
-def _source(session: Session, service: Service, base: SearchRow, number: int) -> VariantSource:
+def source_of(session: Session, service: Service, base: SearchRow, number: int) -> VariantSource:
+    """Return the source of a variant of a search; without files if the family has changed since on this machine."""
     row = Variants(session).numbered(base.id, number)
     family = base.family if row is None else Archive(session).search(row.tuning_id).family
     kind = aimed_at(base.device, base.objective).kind
     table = family.document.get(kind, {})
-    files = files_of(session, service.artefacts, family)
-    return VariantSource(number=number, kind=kind, table=table, files=_own(files, table))
+    try:
+        files = _own(files_of(session, service.artefacts, family), table)
+    except Conflict:
+        files = {}
+    return VariantSource(number=number, kind=kind, table=table, files=files)
 
 
 def _desk(service: Service) -> VariantDesk:

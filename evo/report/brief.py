@@ -87,7 +87,8 @@ def _tried(brief: BriefView, tried: TriedView) -> tuple[str, str]:
     if best is not None:
         share = "" if view.share is None else f", {percent_text(view.share)} of the limit"
         speedup = "" if view.speedup is None else f", {view.speedup:.2f}× the fastest baseline"
-        lines.append(f"{time_text(best.time_us)}{share}{speedup}, with {settings_text(best.config)}.")
+        modelled = "estimated, never run: " if best.estimated else ""
+        lines.append(f"{modelled}{time_text(best.time_us)}{share}{speedup}, with {settings_text(best.config)}.")
     for name, figures in (("Resources", tried.resources), ("Profile", tried.profile)):
         if figures:
             lines.append(f"{name}: {', '.join(f'{key} {significant(value)}' for key, value in figures.items())}.")

@@ -1,4 +1,4 @@
-"""Mechanisms of a device that no source of a search uses yet."""
+"""Mechanisms of a device that sources use, and those that none of a search uses yet."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,13 @@ C: Mapping[str, str] = {
 }
 
 
-def unexplored(sources: Sequence[str], *, cuda: bool) -> tuple[str, ...]:
-    """Return the mechanisms that none of the sources uses, by their text."""
+def mechanisms(sources: Sequence[str], *, cuda: bool) -> tuple[str, ...]:
+    """Return the mechanisms that any of the sources uses, by their text."""
     text = "\n".join(sources)
-    return tuple(name for name, pattern in (CUDA if cuda else C).items() if not re.search(pattern, text))
+    return tuple(name for name, pattern in (CUDA if cuda else C).items() if re.search(pattern, text))
+
+
+def unexplored(sources: Sequence[str], *, cuda: bool) -> tuple[str, ...]:
+    """Return the mechanisms that none of the sources uses."""
+    used = mechanisms(sources, cuda=cuda)
+    return tuple(name for name in (CUDA if cuda else C) if name not in used)

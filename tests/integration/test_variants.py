@@ -4,14 +4,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from pydantic import ValidationError
 
 from api.scheduler.variants import VariantDesk
 from api.schemas import SearchRequest, VariantBody
 from api.views import variant_view, variant_views
+from db.models import ProposalRow
 from db.repositories.archive import Archive, latest_families
 from db.repositories.artefacts import Artefacts
+from db.repositories.proposals import Proposals
 from db.repositories.removal import remove_search
 from db.repositories.variants import Variants
 from evo.errors import Conflict, InvalidInput, NotFound
@@ -21,6 +24,8 @@ from evo.search.halving import FIRST, GROWTH
 from evo.text.document import toml_text
 from evo.trial.outcome import CaseError, CompileFailed, Measured, WrongAnswer
 from templates import registry
+from tests.integration.inside import BROWSER
+from tests.integration.serving import served
 from tests.integration.stage import QUICK, TOY, Stage, timing
 
 SOURCE = {"fast.c": "int width = BLOCK * UNROLL + N;\n"}
@@ -259,3 +264,29 @@ def test_search_with_variants_can_be_deleted(lab: Lab) -> None:
     assert lab.stage.view(view.tuning_id).state == "running"
     lab.play()
     assert lab.stage.view(view.tuning_id).state == "finished"
+
+
+def test_pages_show_lineage_cost_and_differences_as_text(lab: Lab, tmp_path: Path) -> None:
+    hostile = "<script>alert(1)</script>"
+    search = lab.search(budget={"trials": 2})
+    lab.play()
+    first = lab.submit(search, document={**TABLE, "idea": hostile, "author": hostile})
+    lab.submit(
+        search, files={"fast.c": f"// {hostile}\nint w = BLOCK * UNROLL * N;"}, document={"name": "b"}, parents=[1]
+    )
+    with lab.stage.database.write() as session:
+        given = {"operator": "mutate", "information": "task", "model": "m", "prompt": hostile, "usd": 0.25}
+        Proposals(session).add(ProposalRow(search_id=search, asked_at=lab.stage.now, variant=1, **given))
+    with served(tmp_path / "evo.db") as url, httpx.Client(base_url=url, headers=BROWSER, timeout=20) as client:
+        pages = [
+            client.get(f"/searches/{search}/variants{path}")
+            for path in ("", "/0", "/1", "/2?against=1", "/9", "/1?against=9")
+        ]
+        tuning = client.get(f"/searches/{first.tuning_id}")
+    assert [page.status_code for page in pages] == [200, 200, 200, 200, 404, 404]
+    assert "0.2500 USD" in pages[0].text
+    assert "toy (fast)" in tuning.text
+    for page in pages[:4]:
+        assert hostile not in page.text
+    assert "&lt;script&gt;" in pages[0].text
+    assert "&lt;script&gt;" in pages[3].text

@@ -22,6 +22,7 @@ from api.web.pages.sign_in import page as sign_in_page
 from api.web.pages.start import page as start_page
 from api.web.pages.start.kept import CHOSEN, cut_address_of
 from api.web.pages.trial import page as trial_page
+from api.web.pages.variants import page as variants_page
 from api.web.pages.workers import page as workers_page
 from api.web.rendering import HERE, render
 from api.web.static_files import Files
@@ -38,6 +39,7 @@ PAGES = (
     evidence_page,
     workers_page,
     families_page,
+    variants_page,
     sign_in_page,
 )
 """Modules with a `router`. A new page is added here."""

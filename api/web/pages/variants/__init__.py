@@ -1,0 +1,1 @@
+"""The variants of a search, and each of them."""

@@ -1,0 +1,84 @@
+"""Pages of variants: all of a search with lineage and cost, and one with its source or its difference to another."""
+
+from typing import Annotated
+
+from fastapi import Query, Request
+from fastapi.responses import HTMLResponse
+
+from api.auth.permission import allow
+from api.dependencies import ServiceDep
+from api.http.paging import Ordinal
+from api.http.routing import page_router
+from api.rest.variants import base_of, source_of
+from api.schemas import Id
+from api.views import proposal_view, search_view, variant_view, variant_views
+from api.web.content.difference import difference
+from api.web.pages.variants.lineage import listed, validity
+from api.web.rendering import render
+from db.repositories.proposals import Proposals
+from evo.text.document import toml_text
+
+router = page_router("/searches/{search_id}/variants")
+
+
+@router.get("")
+@allow("viewer")
+def variants_page(search_id: Id, request: Request, service: ServiceDep) -> HTMLResponse:
+    """Show the variants of a search: who proposed what at what cost, and what it brought."""
+    with service.database.read() as session:
+        base = base_of(session, search_id)
+        views = variant_views(session, base.id)
+        proposals = tuple(map(proposal_view, Proposals(session).of(base.id)))
+        sources = {each.number: source_of(session, service, base, each.number) for each in views}
+        search = search_view(session, base.id, service.conductor.clock())
+    entries = listed(views, proposals, sources)
+    return render(
+        request,
+        "variants/variants.html",
+        search=search,
+        entries=entries,
+        proposals=proposals,
+        proposers=validity(views),
+        cost=sum(each.usd for each in proposals),
+    )
+
+
+@router.get("/{number}")
+@allow("viewer")
+def variant_page(
+    search_id: Id,
+    number: Ordinal,
+    request: Request,
+    service: ServiceDep,
+    *,
+    against: Annotated[int | None, Query(ge=0)] = None,
+) -> HTMLResponse:
+    """Show one variant with its source; with `against`, the difference to another variant's source."""
+    with service.database.read() as session:
+        base = base_of(session, search_id)
+        view = variant_view(session, base.id, number)
+        source = source_of(session, service, base, number)
+        other = None if against is None else source_of(session, service, base, against)
+        search = search_view(session, base.id, service.conductor.clock())
+        others = [each for each in variant_views(session, base.id) if each.number != number]
+    text = _text(source.files, source.table)
+    compared = None if other is None else difference(_text(other.files, other.table), text)
+    return render(
+        request,
+        "variants/variant.html",
+        search=search,
+        variant=view,
+        lines=text,
+        known=bool(source.files),
+        compared=compared,
+        against=against,
+        others=others,
+    )
+
+
+def _text(files: object, table: object) -> list[str]:
+    assert isinstance(files, dict)
+    assert isinstance(table, dict)
+    tunables = toml_text(table.get("tunables", {})).splitlines()
+    texts = [line for text in files.values() for line in text.splitlines()]
+    return [*(f"{line}" for line in tunables), "", *texts]

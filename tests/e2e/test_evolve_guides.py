@@ -1,0 +1,65 @@
+"""The walks of the guides about variants, on this machine's CPU with the scripted model."""
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.unit.test_evolution import scripted
+
+ROOT = Path(__file__).parents[2]
+GUIDES = ROOT / "docs" / "guides"
+EXAMPLES = GUIDES / "examples"
+
+pytestmark = pytest.mark.long
+
+
+def commands_of(guide: str, *beginnings: str) -> list[list[str]]:
+    """Return the commands of a guide that begin with these words, in order."""
+    lines = re.findall(r"^kernel-evo (.*)$", (GUIDES / guide).read_text(), re.MULTILINE)
+    return [shlex.split(line) for line in lines if line.startswith(beginnings)]
+
+
+def run(arguments: list[str], folder: Path) -> str:
+    """Run a command of a guide in a folder that has the guides, on a database of its own."""
+    command = [sys.executable, "-m", "evo", *arguments, "--db", str(folder / "evo.db")]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder with copies of the guides' examples."""
+    shutil.copytree(EXAMPLES, tmp_path / "docs" / "guides" / "examples")
+    return tmp_path
+
+
+def test_guide_to_agents_is_walked(folder: Path) -> None:
+    search, brief, submit, listed = commands_of(
+        "agents.md", "search docs", "variant brief", "variant submit docs", "variant list"
+    )
+    run(search, folder)
+    assert "void saxpy(" in run(brief, folder)
+    run(submit, folder)
+    assert "stepped" in run(listed, folder)
+
+
+def test_guide_to_evolution_is_walked(folder: Path) -> None:
+    module = scripted()
+    server = module.server(module.Script(json.loads((EXAMPLES / "evolve" / "answers.json").read_text())))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        (command,) = commands_of("evolve.md", "evolve docs")
+        address = f"http://127.0.0.1:{server.server_address[1]}/v1"
+        said = run([address if word.startswith("http://") else word for word in command], folder)
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert "4 proposals, 2 variants that work" in said
