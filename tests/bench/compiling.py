@@ -51,6 +51,7 @@ PROBLEMS = (
     ("rmsnorm", "rows=8192,cols=5121,dtype=bfloat16"),
     ("layernorm", "rows=16384,cols=4096"),
     ("layernorm", "rows=6304,cols=1023,dtype=bfloat16"),
+    ("swiglu", "rows=4096,cols=14336,dtype=bfloat16"),
     ("transpose", "rows=16384,cols=4096"),
     ("reduce", "rows=16384,cols=4096"),
 )

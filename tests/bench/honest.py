@@ -37,6 +37,7 @@ PROBLEMS = {
     "sdpa_decode": "H=4,KV=2,S=128",
     "sdpa_fp8": "H=2,S=64",
     "softmax": "rows=128,cols=256",
+    "swiglu": "rows=128,cols=256",
     "transpose": "rows=128,cols=256",
 }
 """Small problems, because rules are tested, not speed."""

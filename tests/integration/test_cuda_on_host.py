@@ -188,6 +188,9 @@ ODD_ROWS = (
     ("layernorm", "rows=37,cols=91,dtype=bfloat16", {**ROWS, "VECTOR": 8, "THREADS_PER_ROW": 16}),
     ("layernorm", "rows=7,cols=1037,residual=false", {**ROWS, "AHEAD": True, "ROWS_PER_BLOCK": 1}),
     ("layernorm", "rows=5,cols=1037,residual=false", {**ROWS, "VECTOR": 8, "KEEP": "reload"}),
+    ("swiglu", "rows=5,cols=1037", {"VECTOR": 8, "THREADS": 64, "UNROLL": 2, "CTAS_PER_SM": 1}),
+    ("swiglu", "rows=3,cols=77,dtype=bfloat16", {"VECTOR": 4, "THREADS": 64, "UNROLL": 1}),
+    ("swiglu", "rows=2,cols=129,dtype=float32", {"VECTOR": 4, "THREADS": 64, "UNROLL": 1}),
     ("reduce", "rows=5,cols=1037,dtype=bfloat16", {**ROWS, "VECTOR": 8, "UNROLL": 2}),
     ("transpose", "rows=328,cols=492,dtype=bfloat16", {**TILES, "COPY": "async"}),
 )

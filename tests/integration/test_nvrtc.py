@@ -49,6 +49,7 @@ PROBLEMS = (
     ("softmax", "rows=37,cols=1000,dtype=float32", ("sm_89",)),
     ("rmsnorm", "rows=4096,cols=4096", ("sm_80", "sm_89", "sm_90")),
     ("layernorm", "rows=4096,cols=4096", ("sm_80", "sm_89", "sm_90")),
+    ("swiglu", "rows=4096,cols=14336,dtype=bfloat16", ("sm_80", "sm_89", "sm_90")),
     ("rmsnorm", "rows=4096,cols=4096,residual=true,dtype=bfloat16", ("sm_80", "sm_90")),
     ("layernorm", "rows=6304,cols=1024,residual=false", ("sm_89", "sm_90")),
     ("transpose", "rows=4096,cols=4096", ("sm_80", "sm_89", "sm_90")),

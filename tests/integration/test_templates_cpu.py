@@ -33,7 +33,7 @@ Kernel = Callable[[dict[str, Array]], dict[str, Array]]
 
 FAMILIES = (
     *("sdpa", "sdpa_fp8", "sdpa_decode", "quantize_e4m3"),
-    *("softmax", "rmsnorm", "layernorm", "transpose", "reduce", "gemm", "gemm_fp8"),
+    *("softmax", "rmsnorm", "layernorm", "swiglu", "transpose", "reduce", "gemm", "gemm_fp8"),
 )
 TWO_THREADS = Objective(threads=2)
 
@@ -46,6 +46,7 @@ SHAPES = {
     "softmax": ("rows=5,cols=3", "rows=3,cols=1000", "rows=7,cols=64", "rows=1,cols=1"),
     "rmsnorm": ("rows=3,cols=1000", "rows=2,cols=1"),
     "layernorm": ("rows=3,cols=1000",),
+    "swiglu": ("rows=3,cols=1000", "rows=2,cols=3,dtype=bfloat16"),
     "transpose": ("rows=131,cols=70", "rows=1,cols=33"),
     "reduce": ("rows=3,cols=1000", "rows=3,cols=333,op=max"),
     "gemm": ("M=1,N=1,K=1", "M=37,N=131,K=70,b_layout=nk,epilogue=bias_gelu"),
@@ -67,6 +68,7 @@ SAMPLED = (
     ("rmsnorm", "rows=7,cols=77,residual=true,dtype=bfloat16"),
     ("layernorm", "rows=7,cols=77,residual=false,dtype=bfloat16"),
     ("reduce", "rows=3,cols=77,dtype=bfloat16"),
+    ("swiglu", "rows=7,cols=77"),
     ("transpose", "rows=80,cols=200"),
     ("reduce", "rows=3,cols=4096"),
     ("gemm", "M=50,N=90,K=200,epilogue=bias_relu"),

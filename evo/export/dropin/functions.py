@@ -7,10 +7,16 @@ from typing import Any
 import torch
 from torch.nn import functional as nnf
 
-from .table import FOLDER, TABLE
+from .kernels import Kernel
+from .table import FOLDER, TABLE, Entry
 
 _attention = nnf.scaled_dot_product_attention
 """PyTorch's own, which `patch` replaces."""
+
+Signature = tuple[Any, ...]
+KEPT_SIGNATURES = 4096
+_KNOWN: dict[Signature, Entry] = {}
+"""Kernels of earlier calls by signature, so that a call costs little on the host."""
 
 Plain = Callable[..., Any]
 """The same computation by PyTorch, on the tensors that the kernel takes."""
@@ -20,6 +26,9 @@ def rms_norm(
     input: torch.Tensor, normalized_shape: Sequence[int], weight: torch.Tensor | None = None, eps: float | None = None
 ) -> torch.Tensor:
     """RMSNorm over the last dimension, as `torch.nn.functional.rms_norm`."""
+    signature = _signature("rms_norm", normalized_shape, input, weight)
+    if (ready := _ready(signature, (input, weight))) is not None:
+        return ready((input, weight), {"epsilon": _epsilon(input, eps)})[-1].view(input.shape)
 
     def by_torch() -> torch.Tensor:
         return nnf.rms_norm(input, list(normalized_shape), weight, eps)
@@ -27,7 +36,7 @@ def rms_norm(
     cols = normalized_shape[-1]
     if weight is None or len(normalized_shape) != 1:
         return _given_up("rms_norm", "rmsnorm", {"cols": cols}, "no weight, or more than one dimension", by_torch)
-    epsilon = torch.finfo(input.dtype).eps if eps is None else eps
+    epsilon = _epsilon(input, eps)
     problem = _rows(input, cols) | {"residual": False}
     if torch.compiler.is_compiling():
         return (
@@ -38,7 +47,7 @@ def rms_norm(
     def plain(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return nnf.rms_norm(x, [cols], weight, epsilon)
 
-    found = _served("rms_norm", ("rmsnorm", problem), (x, weight), plain, epsilon=epsilon)
+    found = _served("rms_norm", ("rmsnorm", problem), (x, weight), plain, signature, epsilon=epsilon)
     return by_torch() if found is None else found[-1].view(input.shape)
 
 
@@ -67,6 +76,9 @@ def layer_norm(
     eps: float = 1e-5,
 ) -> torch.Tensor:
     """LayerNorm over the last dimension, as `torch.nn.functional.layer_norm`."""
+    signature = _signature("layer_norm", normalized_shape, input, weight, bias)
+    if (ready := _ready(signature, (input, weight, bias))) is not None:
+        return ready((input, weight, bias), {"epsilon": eps})[-1].view(input.shape)
 
     def by_torch() -> torch.Tensor:
         return nnf.layer_norm(input, list(normalized_shape), weight, bias, eps)
@@ -84,7 +96,7 @@ def layer_norm(
         return nnf.layer_norm(x, [cols], weight, bias, eps)
 
     problem, inputs = _rows(input, cols) | {"residual": False}, (_flat(input, cols), weight, bias)
-    found = _served("layer_norm", ("layernorm", problem), inputs, plain, epsilon=eps)
+    found = _served("layer_norm", ("layernorm", problem), inputs, plain, signature, epsilon=eps)
     return by_torch() if found is None else found[-1].view(input.shape)
 
 
@@ -109,6 +121,9 @@ def softmax(
     input: torch.Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None
 ) -> torch.Tensor:
     """Softmax over one dimension, as `torch.nn.functional.softmax`; kernels serve the last one."""
+    signature = _signature("softmax", (dim, dtype), input)
+    if (ready := _ready(signature, (input,))) is not None:
+        return ready((input,), {})[-1].view(input.shape)
 
     def by_torch() -> torch.Tensor:
         return nnf.softmax(input, dim, _stacklevel, dtype)
@@ -121,12 +136,16 @@ def softmax(
     if torch.compiler.is_compiling():
         return by_torch() if _untraced("softmax", (input,), cols=cols) else _op("softmax")(input)
     x = _flat(input, cols)
-    found = _served("softmax", ("softmax", _rows(input, cols)), (x,), lambda x: nnf.softmax(x, -1))
+    found = _served("softmax", ("softmax", _rows(input, cols)), (x,), lambda x: nnf.softmax(x, -1), signature)
     return by_torch() if found is None else found[-1].view(input.shape)
 
 
 def linear(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     """Product with the transposed weight, and a bias, as `torch.nn.functional.linear`."""
+    given = (input, weight, _nothing(input) if bias is None else bias)
+    signature = _signature("linear", bias is None, *given)
+    if (ready := _ready(signature, given)) is not None:
+        return ready(given, {})[-1].view(*input.shape[:-1], weight.shape[0])
 
     def by_torch() -> torch.Tensor:
         return nnf.linear(input, weight, bias)
@@ -140,12 +159,12 @@ def linear(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None 
     x = _flat(input, k)
     problem = {"M": input.numel() // k if k else 0, "N": n, "K": k, "b_layout": "nk", "dtype": _named(input.dtype)}
     problem["epilogue"] = "none" if bias is None else "bias"
-    offset = _nothing(x) if bias is None else bias
+    offset = given[2]
 
     def plain(x: torch.Tensor, weight: torch.Tensor, offset: torch.Tensor) -> torch.Tensor:
         return nnf.linear(x, weight, None if bias is None else offset)
 
-    found = _served("linear", ("gemm", problem), (x, weight, offset), plain)
+    found = _served("linear", ("gemm", problem), (x, weight, offset), plain, signature)
     return by_torch() if found is None else found[-1].view(*input.shape[:-1], n)
 
 
@@ -160,6 +179,10 @@ def scaled_dot_product_attention(  # noqa: PLR0917 — the signature is PyTorch'
     enable_gqa: bool = False,
 ) -> torch.Tensor:
     """Attention, as `torch.nn.functional.scaled_dot_product_attention`; not for masks and dropout."""
+
+    signature = _signature("attention", (attn_mask is None, dropout_p, is_causal, scale, enable_gqa), query, key, value)
+    if attn_mask is None and (ready := _ready(signature, (query, key, value))) is not None:
+        return ready((query, key, value), {})[-1]
 
     def plain(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         return _attention(q, k, v, attn_mask, dropout_p, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa)
@@ -192,7 +215,7 @@ def scaled_dot_product_attention(  # noqa: PLR0917 — the signature is PyTorch'
     def taken(*inputs: torch.Tensor) -> torch.Tensor:
         return plain(*(each.transpose(1, 2) for each in inputs)).transpose(1, 2) if by_tokens else plain(*inputs)
 
-    found = _served(name, (family, problem), inputs, taken)
+    found = _served(name, (family, problem), inputs, taken, None if by_tokens else signature)
     if found is None:
         return by_torch()
     return found[-1].transpose(1, 2) if by_tokens else found[-1]
@@ -245,12 +268,18 @@ def _by_tokens(*tensors: torch.Tensor) -> bool:
 
 
 def _served(
-    function: str, call: tuple[str, Mapping[str, Any]], inputs: tuple[torch.Tensor, ...], plain: Plain, **scalars: float
+    function: str,
+    call: tuple[str, Mapping[str, Any]],
+    inputs: tuple[torch.Tensor, ...],
+    plain: Plain,
+    signature: Signature | None = None,
+    **scalars: float,
 ) -> Sequence[torch.Tensor] | None:
     """Return the outputs of a kernel; None, and the call is counted, where PyTorch has to answer it.
 
     Args:
         call: family and problem.
+        signature: of the call, by which the next one of its kind finds the kernel at once; None: it is not remembered.
         scalars: values of the kernel's scalar arguments.
     """
     family, problem = call
@@ -271,7 +300,36 @@ def _served(
     if torch.is_grad_enabled() and any(each.requires_grad for each in inputs):
         found = _Differentiable.apply(kernel, scalars, plain, *inputs)
         return found if isinstance(found, tuple) else (found,)
+    if signature is not None:
+        if len(_KNOWN) >= KEPT_SIGNATURES:
+            _KNOWN.clear()
+        _KNOWN[signature] = TABLE.entries[place]
     return kernel(inputs, scalars)
+
+
+def _signature(function: str, terms: object, *tensors: torch.Tensor | None) -> Signature | None:
+    """Return everything that decides which kernel serves a call, except addresses and strides; None in a traced one."""
+    if torch.compiler.is_compiling():
+        return None
+    described = [(type(each), each.shape, each.dtype, each.device) for each in tensors if each is not None]
+    return (function, terms if isinstance(terms, bool) else tuple(terms), *described)  # type: ignore[arg-type]
+
+
+def _ready(signature: Signature | None, inputs: tuple[torch.Tensor | None, ...]) -> Kernel | None:
+    """Return the kernel of an earlier call of the same signature, if these tensors are fit for it as well."""
+    entry = None if signature is None else _KNOWN.get(signature)
+    if entry is None or entry.kernel is None or (entry.device == "cpu" and torch.get_num_threads() > entry.threads):
+        return None
+    recorded = torch.is_grad_enabled()
+    for each, alignment in zip(inputs, entry.kernel.alignments, strict=True):
+        if each is None or not each.is_contiguous() or each.data_ptr() % alignment or (recorded and each.requires_grad):
+            return None
+    entry.calls += 1
+    return entry.kernel
+
+
+def _epsilon(input: torch.Tensor, given: float | None) -> float:
+    return torch.finfo(input.dtype).eps if given is None else given
 
 
 def _trouble(inputs: tuple[torch.Tensor, ...]) -> str | None:

@@ -1,0 +1,107 @@
+"""SwiGLU: reference, attainable accuracy, and baselines. Runs only in a disposable child process."""
+
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from evo.reference.encoding import decoded, encoded
+from evo.reference.rows import by_rows, normal_rows
+from evo.reference.torch_baselines import tensor_of, torch_baselines
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Arrays = Mapping[str, Array]
+
+MEAN_AND_DEVIATION = {"normal": (0.0, 1.0), "offset": (3.0, 1.0), "large": (0.0, 40.0), "small": (0.0, 1e-2)}
+
+
+def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
+    """Draw gate and up, (rows, cols).
+
+    Args:
+        distribution: ``normal``: N(0, 1). ``offset``: gates that are nearly open. ``large``: gates that are open or
+            closed, and exp of some of which overflows float16. ``small``: gates that are half open.
+    """
+    mean, deviation = MEAN_AND_DEVIATION[distribution]
+    shape = (problem["rows"], problem["cols"])
+    return {name: encoded(normal_rows(rng, shape, mean, deviation), problem["dtype"]) for name in ("gate", "up")}
+
+
+@by_rows
+def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
+    """Return the result in float64, from the same inputs."""
+    gate, up = (decoded(inputs[name], problem["dtype"]).astype(np.float64) for name in ("gate", "up"))
+    return {"out": _silu(gate) * up}
+
+
+@by_rows
+def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
+    """Compute in float32, and round the gate's value and the product to the inputs' precision."""
+    dtype = problem["dtype"]
+
+    def rounded(values: Array) -> Array:
+        return decoded(encoded(values, dtype), dtype)
+
+    gate, up = (decoded(inputs[name], dtype).astype(np.float32) for name in ("gate", "up"))
+    return {"out": rounded(rounded(_silu(gate)) * up)}
+
+
+def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
+    """CPU baselines by name: each takes the inputs and returns the call that is timed.
+
+    ``numpy`` is the formula as one writes it down, ``numpy-in-place`` writes into memory it already has; ``torch``
+    takes as many threads as ``OMP_NUM_THREADS`` says (1 if unset).
+    """
+
+    def with_numpy(inputs: Arrays) -> Callable[[], object]:
+        return partial(yardstick, problem, inputs)
+
+    def with_numpy_in_place(inputs: Arrays) -> Callable[[], object]:
+        gate, up, out = inputs["gate"], inputs["up"], np.empty_like(inputs["gate"])
+
+        def call() -> object:
+            np.negative(gate, out=out)
+            np.exp(out, out=out)
+            np.add(out, np.float32(1), out=out)
+            np.divide(gate, out, out=out)
+            return np.multiply(out, up, out=out)
+
+        return call
+
+    def with_torch(inputs: Arrays) -> Callable[[], object]:
+        import torch
+
+        torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+        return partial(_gated, *(tensor_of(inputs[name], problem["dtype"]) for name in ("gate", "up")))
+
+    if problem["dtype"] == "bfloat16":
+        return {"numpy": with_numpy, "torch": with_torch}
+    return {"numpy": with_numpy, "numpy-in-place": with_numpy_in_place, "torch": with_torch}
+
+
+def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
+    """GPU baselines: PyTorch's SiLU and product, compiled as well, and ``naive`` in CuPy (no bfloat16)."""
+
+    def naive(inputs: Arrays) -> Callable[[], object]:
+        import cupy
+
+        gate, up = (cupy.asarray(inputs[name]) for name in ("gate", "up"))
+        return lambda: gate / (1 + cupy.exp(-gate)) * up
+
+    offered = torch_baselines(_gated, ("gate", "up"), dtype=problem["dtype"])
+    return offered if problem["dtype"] == "bfloat16" else {**offered, "naive": naive}
+
+
+def _gated(gate: Any, up: Any) -> object:
+    import torch
+
+    return torch.nn.functional.silu(gate) * up
+
+
+def _silu(gate: Array) -> Array:
+    """By way of exp(-|gate|), which does not overflow."""
+    decay = np.exp(-np.abs(gate))
+    result: Array = gate * np.where(gate < 0, decay, 1) / (1 + decay)
+    return result
