@@ -1,9 +1,14 @@
 """Where NVIDIA's libraries and headers lie: in its Python packages, or in the CUDA toolkit of this machine."""
 
+import re
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
+
+_TOOLKIT = Path("/usr/local/cuda/include")
+_VERSION = re.compile(r"#define\s+CUDART_VERSION\s+(\d+)")
 
 
 def in_wheels(folder: str, pattern: str) -> Iterator[Path]:
@@ -23,7 +28,26 @@ def _version(path: Path) -> list[int]:
 
 @lru_cache(maxsize=1)
 def include_folders() -> tuple[str, ...]:
-    """Return the folders of CUDA's headers; from CUDA 13 on its C++ library has a folder of its own in them."""
+    """Return the folders of CUDA's headers; from CUDA 13 on its C++ library has a folder of its own in them.
+
+    PyTorch brings NVIDIA's package of the headers, and not the one of the C++ library: a CUDA toolkit of the same
+    version lends its own.
+    """
     found = sorted({header.parent for header in in_wheels("include", "cuda_runtime.h")})
-    folders = [each for root in found or [Path("/usr/local/cuda/include")] for each in (root, root / "cccl")]
+    folders = [each for root in found or [_TOOLKIT] for each in (root, root / "cccl")]
+    if not any(map(_has_library, folders)):
+        lenders = (_TOOLKIT / "cccl", _TOOLKIT) if _major(_TOOLKIT) in {_major(root) for root in found} else ()
+        folders += filter(_has_library, lenders)
     return tuple(str(each) for each in folders if each.is_dir())
+
+
+def _has_library(folder: Path) -> bool:
+    return (folder / "cuda/std/cstdint").is_file()
+
+
+def _major(folder: Path) -> int | None:
+    """Return the major version of CUDA that the headers in this folder belong to; None if it has none."""
+    with suppress(OSError):
+        if found := _VERSION.search((folder / "cuda_runtime_api.h").read_text(errors="replace")):
+            return int(found[1]) // 1000
+    return None
