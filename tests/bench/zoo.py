@@ -9,12 +9,13 @@ import argparse
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,9 @@ LEVEL, LEAST, MEAN, SHARE = 0.98, 0.9, 1.2, 0.95
 least level."""
 
 POLICY = {"confirm_processes": 3, "most_processes": 5, "process_looks": 1, "confirm_samples": 60}
+PARTING_S = 20.0
+"""Seconds that a cancelled search has for its report."""
+
 ON_CPU = {"call": [
     {"name": "softmax-odd", "family": "softmax", "problem": {"rows": 256, "cols": 1003}},
     {"name": "rmsnorm-bf16", "family": "rmsnorm", "problem": {"rows": 256, "cols": 1024, "dtype": "bfloat16"}},
@@ -64,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         policy = Path(folder, "policy.toml")
         policy.write_text("".join(f"{name} = {value}\n" for name, value in POLICY.items()))
         for call in suite.calls:
-            if time.monotonic() + terms.seconds > end:
+            if time.monotonic() + terms.seconds + 15.0 > end:
                 rows.append(Row(call=call, trouble="no time left"))
                 continue
             rows.append(searched(call, terms, policy, Path(folder, f"{len(rows)}.db")))
@@ -94,18 +98,34 @@ def searched(call: Call, terms: argparse.Namespace, policy: Path, database: Path
         policy,
     ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    limit_s = terms.seconds + terms.confirming
+    out, err, late = _ended(list(map(str, command)), environment, limit_s)
     try:
-        ended = subprocess.run(
-            list(map(str, command)), capture_output=True, text=True, check=False, env=environment,
-            timeout=terms.seconds + terms.confirming,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return Row(call=call, trouble=f"no end within {terms.confirming:g} s after the search")
-    try:
-        view = json.loads(ended.stdout)
+        view = json.loads(out)
     except ValueError:
-        return Row(call=call, trouble=(ended.stderr.strip().splitlines() or ["no output"])[-1][:200])
-    return row_of(call, view)
+        return Row(call=call, trouble=(err.strip().splitlines() or ["no output"])[-1][:200])
+    row = row_of(call, view)
+    return replace(row, trouble=f"not confirmed within {limit_s:g} s") if late and row.ratio is not None else row
+
+
+def _ended(command: Sequence[str], environment: Mapping[str, str], limit_s: float) -> tuple[str, str, bool]:
+    """Run a search; one that takes longer is interrupted as by Ctrl-C, and reports what it has.
+
+    Returns:
+        Its output, its messages, and whether it was interrupted.
+    """
+    running = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
+    )
+    for number, patience_s in enumerate((limit_s, 5.0, PARTING_S)):
+        try:
+            out, err = running.communicate(timeout=patience_s)
+            return out, err, number > 0
+        except subprocess.TimeoutExpired:
+            running.send_signal(signal.SIGINT)
+    os.killpg(running.pid, signal.SIGKILL)
+    running.communicate()
+    return "", f"no end {PARTING_S:g} s after it was cancelled", True
 
 
 def row_of(call: Call, view: dict[str, Any]) -> Row:
@@ -150,7 +170,15 @@ def _say(row: Row) -> None:
 def _cells(row: Row) -> tuple[str, ...]:
     time_us = "–" if row.time_us is None else f"{row.time_us:.2f}"
     ratio = "–" if row.ratio is None else f"{row.ratio:.2f}"
-    return row.call.name, row.call.family, row.call.text, time_us, row.baseline or row.trouble, ratio, str(row.trials)
+    return (
+        row.call.name,
+        row.call.family,
+        row.call.text,
+        time_us,
+        " ".join(filter(None, (row.baseline, row.trouble))),
+        ratio,
+        str(row.trials),
+    )
 
 
 def _terms(arguments: Sequence[str] | None) -> argparse.Namespace:
