@@ -28,7 +28,7 @@ from workers.backends.distance import distance
 from workers.build.cache import LIMIT_BYTES, Cache, cache_key
 from workers.measure.contract import check_input, check_names, check_reference, on_host
 from workers.measure.expected_output import Arrays, FamilyError, Golden, Limit
-from workers.measure.mixtures import mixtures
+from workers.measure.mixtures import Mixture, mixtures
 from workers.measure.verification import Verification
 from workers.runner.protocol import CasePlan
 
@@ -56,6 +56,13 @@ _READ_BYTES_S = 2e8
 
 _CACHE_SHARE = 2
 """The expected outputs of one problem may fill one in so many bytes of the cache: more would displace each other."""
+
+
+def _pool_for(drawn: Sequence[Arrays]) -> ThreadPoolExecutor:
+    """Return as many threads as cores and memory allow to answer these inputs at the same time."""
+    largest = max((sum(np.asarray(array).nbytes for array in inputs.values()) for inputs in drawn), default=0)
+    affordable = psutil.virtual_memory().available // (_GROWTH * max(largest, 1))
+    return ThreadPoolExecutor(max(1, min(affordable, len(drawn), os.cpu_count() or 1)))
 
 
 class Reference:
@@ -95,9 +102,7 @@ class Reference:
         self._most_kept_bytes = LIMIT_BYTES // (_CACHE_SHARE * len(asked))
         with ThreadPoolExecutor(min(len(asked), os.cpu_count() or 1)) as pool:
             drawn = list(pool.map(self.draw, *zip(*asked, strict=True)))
-        largest = max(sum(np.asarray(array).nbytes for array in inputs.values()) for inputs in drawn)
-        affordable = psutil.virtual_memory().available // (_GROWTH * max(largest, 1))
-        with ThreadPoolExecutor(max(1, min(affordable, len(asked), os.cpu_count() or 1))) as pool:
+        with _pool_for(drawn) as pool:
             made = list(pool.map(self.golden, *zip(*asked, strict=True), drawn))
         return {plan.name: tuple(golden for golden in made if golden.case == plan.name) for plan in plans}
 
@@ -110,13 +115,17 @@ class Reference:
         rest = [plan for plan in rest if plan.mixed and dict(plan.problem) == dict(first.problem)]
         others = [goldens[plan.name][0].inputs for plan in rest if first.mixed]
         rng = np.random.default_rng([*first.seeds[0], _MIXED])
-        made: list[Golden] = []
-        for each in mixtures(goldens[first.name][0].inputs, others, first.operands, rng):
-            distributions = ", ".join([first.distribution, *(plan.distribution for plan in rest)])
+        distributions = ", ".join([first.distribution, *(plan.distribution for plan in rest)])
+
+        def answered(each: Mixture) -> Golden | None:
             plan = replace(first, name=f"{first.name} with {each.name}", distribution=f"{each.name}: {distributions}")
             with suppress(FamilyError):
-                made.append(self.golden(plan, first.seeds[0], each.inputs))
-        return tuple(made)
+                return self.golden(plan, first.seeds[0], each.inputs)
+            return None
+
+        mixed = list(mixtures(goldens[first.name][0].inputs, others, first.operands, rng))
+        with _pool_for([each.inputs for each in mixed]) as pool:
+            return tuple(golden for golden in pool.map(answered, mixed) if golden is not None)
 
     def draw(self, plan: CasePlan, seed: tuple[int, ...]) -> Arrays:
         """Return the declared inputs in arrays of their own."""
