@@ -16,6 +16,7 @@ from evo.family.variant import LONGEST_AUTHOR, LONGEST_IDEA, WORD, VariantNote
 from evo.text.document import toml_text
 from evo.text.suggestion import unknown
 from evo.text.visible import visible
+from templates.outside import outside, outside_flag
 from templates.registry import SPEC
 
 FOLDER = "variant"
@@ -79,6 +80,12 @@ def read_proposal(document: Mapping[str, Any], files: Mapping[str, str], default
     note = VariantNote(name=name, author=visible(about["author"]), idea=about["idea"])
     table = {key: value for key, value in document.items() if key not in ABOUT}
     _check_files(files)
+    for name, text in files.items():
+        if (fault := outside(text)) is not None:
+            raise InvalidInput("files", f"{name}: {fault}")
+    for flag in table.get("flags", ()) if isinstance(table.get("flags", ()), list | tuple) else ():
+        if outside_flag(str(flag)):
+            raise InvalidInput("document.flags", f"{str(flag)!r:.80} names a path outside the family: remove it")
     return Proposal(note=note, table=table, files=files)
 
 

@@ -1,67 +1,72 @@
-"""Requests that a local proxy forwards from other machines."""
+"""Sources of variants that would read files of the worker's machine."""
 
 import pytest
-from starlette.datastructures import Headers
 
-from api.auth.forwarded import sign_of_outside
-from api.http.authority import host_name, is_loopback
+from evo.errors import InvalidInput
+from templates import registry
+from templates.outside import outside, outside_flag
+from templates.variant import read_proposal
+
+READING = [
+    '#include "/etc/passwd"',
+    "#include </etc/passwd>",
+    '  #  include "../../key"',
+    '#include "a/../../key"',
+    '%:include "/etc/passwd"',
+    '#inc\\\nlude "/etc/passwd"',
+    '#/**/include "/etc/passwd"',
+    "#define F </etc/passwd>\n#include F",
+    '#embed "/etc/passwd"',
+    '#include_next "/etc/passwd"',
+    '#import "/etc/passwd"',
+    '__asm__(".incbin \\"/etc/passwd\\"");',
+    '__asm__(".include \\"/etc/passwd\\"");',
+    '#pragma GCC dependency "/etc/passwd"',
+    '#if __has_include("/etc/passwd")\n#endif',
+    '#include "~/key"',
+]
+PLAIN = [
+    "#include <math.h>",
+    '#include "own.h"\n#include "include/stream.h"',
+    "#include <immintrin.h> // see ../notes",
+    '// #include "/etc/passwd"',
+    "float include(float x);",
+    "#include <cuda/std/limits>",
+]
 
 
-def sign(*headers: tuple[str, str]) -> str | None:
-    return sign_of_outside(Headers(raw=[(name.lower().encode(), value.encode()) for name, value in headers]))
+@pytest.mark.parametrize("text", READING)
+def test_source_that_names_files_elsewhere_is_refused(text: str) -> None:
+    assert outside(text) is not None
+    with pytest.raises(InvalidInput, match=r"kernel\.c"):
+        read_proposal({}, {"kernel.c": text}, "v")
+
+
+@pytest.mark.parametrize("text", PLAIN)
+def test_source_with_ordinary_includes_is_accepted(text: str) -> None:
+    assert outside(text) is None
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("Host", "127.0.0.1:8765"),
-        ("Host", "LOCALHOST"),
-        ("Host", "[::1]:8765"),
-        ("X-Forwarded-Host", "localhost:8080"),
-        ("X-Forwarded-For", "127.0.0.1"),
-        ("X-Forwarded-For", "127.0.0.1, ::1,127.0.0.2:99"),
-        ("X-Real-IP", "::1"),
-        ("Forwarded", 'for="[::1]:80";proto=https, for=127.0.0.1'),
-        ("X-Forwarded-Prefix", "/evo"),
-        ("X-Forwarded-Proto", "https"),
-    ],
+    "flag", ["-I/etc", "-include/etc/passwd", "/etc/passwd", "@/etc/x", "-I..", "-Wp,-imacros,x", "-Xlinker"]
 )
-def test_local_requests_show_no_sign(name: str, value: str) -> None:
-    assert sign((name, value)) is None
+def test_flag_that_names_paths_elsewhere_is_refused(flag: str) -> None:
+    assert outside_flag(flag)
+    with pytest.raises(InvalidInput, match="flags"):
+        read_proposal({"flags": [flag]}, {"kernel.c": ""}, "v")
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("Host", "evo.example.org"),
-        ("Host", "127.0.0.1.example.org"),
-        ("Host", "[::1"),
-        ("X-Forwarded-Host", "evo.example.org"),
-        ("X-Forwarded-For", "203.0.113.9"),
-        ("X-Forwarded-For", "127.0.0.1, 203.0.113.9"),
-        ("X-Forwarded-For", "203.0.113.9, 127.0.0.1"),
-        ("X-Forwarded-For", "unknown"),
-        ("X-Forwarded-For", ""),
-        ("X-Real-IP", "2001:db8::1"),
-        ("True-Client-IP", "192.168.1.2"),
-        ("CF-Connecting-IP", "203.0.113.9"),
-        ("Forwarded", "for=192.0.2.60;proto=http;by=203.0.113.43"),
-        ("Forwarded", 'For="[2001:db8:cafe::17]:4711"'),
-        ("Forwarded", "for=127.0.0.1;host=evo.example.org"),
-        ("Forwarded", "for=_hidden"),
-        ("Forwarded", "proto=https"),
-    ],
+    "flag", ["-O2", "-ffast-math", "-march=native", "-pthread", "-Iown", "--use_fast_math", "-DX=1", "-lm"]
 )
-def test_requests_of_other_machines_show_a_sign(name: str, value: str) -> None:
-    assert sign(("Host", "127.0.0.1"), (name, value)) == f"{name.lower()}: {value}"
+def test_ordinary_flags_are_accepted(flag: str) -> None:
+    assert not outside_flag(flag)
 
 
-def test_every_repetition_of_a_header_is_read() -> None:
-    assert sign(("X-Forwarded-For", "127.0.0.1"), ("X-Forwarded-For", "203.0.113.9")) == "x-forwarded-for: 203.0.113.9"
-
-
-def test_host_names_are_parsed_from_authorities() -> None:
-    assert [host_name(each) for each in ("A.b:1", "[::1]:2", "[::1", "", ":3")] == ["a.b", "::1", None, None, None]
-    assert [is_loopback(each) for each in ("127.1.2.3", "::1", "LocalHost", "10.0.0.1", "")] == [
-        *(True, True, True, False, False)
-    ]
+@pytest.mark.parametrize("package", registry.builtin(), ids=lambda package: package.family.name)
+def test_sources_and_flags_of_built_in_families_are_accepted(package: registry.Package) -> None:
+    for name, content in registry.own_files(package).items():
+        if name.endswith((".j2", ".c", ".cu", ".h", ".cuh")):
+            assert outside(content.decode()) is None, name
+    for implementation in package.family.implementations.values():
+        assert not any(map(outside_flag, implementation.flags))

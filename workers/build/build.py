@@ -19,6 +19,7 @@ from evo.family.problem import Problem, problem_key
 from evo.messages.job import SearchTerms
 from evo.trial import Config
 from evo.trial.outcome import CompileFailed, InvalidConfig, Outcome
+from templates.outside import outside
 from templates.render import RenderError, render
 from workers.build import Artefact, Compiler, Launch, Resources, Unit
 from workers.build.advice import Macros, advised
@@ -246,9 +247,12 @@ class _Build:
         with self._clock("render"):
             try:
                 candidate = self.copy.family.candidate(self.config, problem, terms.device, terms.objective)
-                return candidate, render(self.copy.package, terms.device.kind, self.config, problem, candidate.derived)
+                source = render(self.copy.package, terms.device.kind, self.config, problem, candidate.derived)
             except (RenderError, InvalidInput) as error:
                 raise _Refused(InvalidConfig(reason=str(error))) from None
+        if self.copy.family.variant is not None and (fault := outside(source)) is not None:
+            raise _Refused(CompileFailed(log=f"error: {fault}"))
+        return candidate, source
 
     def _unit(self, candidate: Candidate, source: str) -> Unit:
         device = self.terms.device
