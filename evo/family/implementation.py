@@ -45,6 +45,7 @@ class Implementation:
         notes: notes shown with times taken on some devices.
         defaults: problem defaults for this device kind.
         starts: configs that a search tries first.
+        reentrant: True if several threads may call the kernel at the same time, each on its own buffers.
         valid_keys: for a recording, the keys of all its configs.
     """
 
@@ -65,6 +66,7 @@ class Implementation:
     constraints: tuple[Constraint, ...] = ()
     derived: Mapping[str, Expression] = field(default_factory=dict)
     geometry: Geometry | None = None
+    reentrant: bool = True
     valid_keys: tuple[str, ...] | None = None
 
     def check_problem(self, problem: Problem, device: Device | None = None) -> None:
@@ -182,6 +184,7 @@ def read_implementation(
         entry=geometry.entry if geometry and has_launches(table) else read_entry(table, kind, call),
         arguments=call,
         flags=(*_read_flags(table, kind), *_openmp(table, kind)),
+        reentrant=table.flag("reentrant", default=True),
         macros=_read_macros(table, mode, [*declared, *derived]),
         requires=_read_constraints(table.tables("requires"), asked, {}),
         notes=read_notes(table.tables("notes"), asked),

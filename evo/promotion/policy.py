@@ -22,6 +22,8 @@ class Policy:
         most_processes: largest number of processes; they are added while the result is open.
         process_looks: number of times a promotion is decided, at evenly spaced numbers of processes: 5, 8, 11 and 15.
         process_samples: rounds of each process that count over processes; at most `confirm_samples`.
+        baseline_samples: the same without an incumbent, where further processes decide nothing but how well the time
+            is predicted.
         false_promotion: probability of promoting a kernel that is no faster than the incumbent, over all looks.
         futility: a challenger whose mean over processes reaches the minimum gain with less than this probability gets
             no further processes.
@@ -93,6 +95,7 @@ class Policy:
     most_processes: int = 15
     process_looks: int = 4
     process_samples: int = 50
+    baseline_samples: int = 20
     false_promotion: float = 0.001
     futility: float = 0.01
     prune_ratio: float | None = 1.5
@@ -205,6 +208,7 @@ _LEAST = {
     "most_processes": 1,
     "process_looks": 1,
     "process_samples": 5,
+    "baseline_samples": 5,
     "false_promotion": 1e-9,
     "futility": 1e-9,
     "prune_ratio": 1.0,
@@ -243,6 +247,7 @@ _MOST = {
     "most_processes": 1_000,
     "process_looks": 100,
     "process_samples": 100_000,
+    "baseline_samples": 100_000,
     "effect_trim": 0.4,
     "least_rounds": 100_000,
     "judged_calls": 1_000_000,

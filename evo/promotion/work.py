@@ -4,6 +4,7 @@ from evo.promotion.policy import Policy
 from evo.promotion.statistics import CONFIDENCE, Interval, order_interval, rounds_ratio
 from evo.promotion.verdict import Rule, change_text
 from evo.results import ConfirmReport, Witness
+from evo.trial.timing import Timing
 
 
 def rework(witness: Witness, confidence: float = CONFIDENCE) -> Interval:
@@ -59,20 +60,30 @@ def rework_rule(report: ConfirmReport, policy: Policy, speedup: Interval) -> tup
 
 def inputs_rule(report: ConfirmReport, policy: Policy) -> tuple[Rule, ...]:
     """A kernel that answers inputs it met before with what it kept is fast only where inputs repeat."""
-    repetition = None if report.witness is None else report.witness.repetition
-    if repetition is None:
+    witness = report.witness
+    if witness is None or witness.repetition is None:
         return ()
+    repetition, changing = witness.repetition, witness.changing
     few = repetition.elements <= policy.few_elements
     limit = policy.max_repeat_ratio_of_few if few else policy.max_repeat_ratio
-    ratio = order_interval(rounds_ratio(repetition.new.samples_us, repetition.known.samples_us), policy.confidence)
+    compared = [("on new inputs takes {} as one on inputs that were timed before", repetition.new, repetition.known)]
+    if changing is not None:
+        text = "whose inputs change while calls follow each other takes {} as one whose inputs are written unchanged"
+        compared.append((text, changing.different, changing.same))
+    found = [_input_rule(text, slow, fast, limit, policy) for text, slow, fast in compared]
+    return (next((rule for rule in found if not rule.passed), found[0]),)
+
+
+def _input_rule(words: str, slow: Timing, fast: Timing, limit: float, policy: Policy) -> Rule:
+    ratio = order_interval(rounds_ratio(slow.samples_us, fast.samples_us), policy.confidence)
     passed = ratio.low <= limit
     text = (
-        f"A call on new inputs takes {ratio.estimate:.3g} times as long as one on inputs that were timed before "
+        f"A call {words.format(f'{ratio.estimate:.3g} times as long')} "
         f"({policy.confidence:.0%}: {ratio.low:.3g} to {ratio.high:.3g}; at most {limit:g} is allowed)."
     )
     if not passed:
         text += " The challenger does less work where inputs repeat, as they do in a timed loop."
-    return (Rule(name="inputs", passed=passed, figure=ratio.estimate, threshold=limit, text=text),)
+    return Rule(name="inputs", passed=passed, figure=ratio.estimate, threshold=limit, text=text)
 
 
 def _text(found: Interval, policy: Policy, *, skips: bool, passed: bool) -> str:

@@ -1,6 +1,15 @@
 """Reports of workers on finished jobs. The service stores them, and verdicts rest on them."""
 
-from evo.results.confirmation import ConfirmReport, OutputChecks, Profiled, Repeat, Repetition, Sanitized, Witness
+from evo.results.confirmation import (
+    Changing,
+    ConfirmReport,
+    OutputChecks,
+    Profiled,
+    Repeat,
+    Repetition,
+    Sanitized,
+    Witness,
+)
 from evo.results.report import Ablated, AblateReport, BaselineReport, EvaluateReport, Report
 from evo.results.stages import Stages
 
@@ -8,6 +17,7 @@ __all__ = [
     "AblateReport",
     "Ablated",
     "BaselineReport",
+    "Changing",
     "ConfirmReport",
     "EvaluateReport",
     "OutputChecks",

@@ -55,17 +55,32 @@ class Repeat:
 
 @dataclass(frozen=True, kw_only=True)
 class Repetition:
-    """Calls of the challenger on new and on repeated inputs; entry i of both was taken in round i.
+    """Calls of the challenger on new and on repeated inputs; entry i of all was taken in round i.
 
     Attributes:
         new: calls on inputs that the kernel was not called with before.
         known: calls on inputs that it was timed with before.
         elements: number of elements of all inputs of one call.
+        same: as many calls on one set of buffers; None in older reports.
     """
 
     new: Timing
     known: Timing
     elements: int
+    same: Timing | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changing:
+    """Calls in a row while their inputs are written at the same addresses; entry i of both was taken in round i.
+
+    Attributes:
+        different: two different inputs are written in turns.
+        same: the same inputs are written again and again.
+    """
+
+    different: Timing
+    same: Timing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,12 +92,14 @@ class Witness:
         poisoned: the outputs held no valid result before the call.
         repeated: as many calls on one set of outputs; None where it was not requested.
         repetition: calls on repeated inputs; None where the kernel has no inputs, or in older reports.
+        changing: calls whose inputs change meanwhile; None where the device cannot do that, or in older reports.
     """
 
     answered: Timing
     poisoned: Timing
     repeated: Timing | None = None
     repetition: Repetition | None = None
+    changing: Changing | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

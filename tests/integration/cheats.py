@@ -32,6 +32,12 @@ static volatile float sink;
 
 CACHE = "memcpy(y, kept, sizeof kept); return; } right(x, y); memcpy(kept, y, sizeof kept);"
 
+IN_A_ROW = """static __thread float mine[N], few; static __thread unsigned long end; static __thread const void *at;
+if (__builtin_ia32_rdtsc() - end < 20000 && {known}) memcpy(y, mine, sizeof mine);
+else {{ right(x, y); memcpy(mine, y, sizeof mine); at = x; few = x[1] + x[500] + x[998]; }}
+end = __builtin_ia32_rdtsc();"""
+"""Keeps an answer, in each thread, as long as calls follow each other within 20,000 ticks of the processor."""
+
 CHEATS: dict[str, tuple[str, str]] = {
     # trick: (body of f, part of the reason)
     "answer kept by pointer": (f"if (known == x) {{ {CACHE} known = x;", "off the reference"),
@@ -77,6 +83,22 @@ CHEATS: dict[str, tuple[str, str]] = {
         "the kernel uses sched_getaffinity",
     ),
     "right for the judge's user": ("right(x, y); if (getuid() < 60000) y[0] = 0;", "the kernel uses getuid"),
+    "right for the judge's user, by a system call": (
+        "right(x, y); if (ask(SYS_getuid, 0, 0, 0) < 60000) y[0] = 0;",
+        "makes the system call getuid: a kernel computes",
+    ),
+    "right for one parent, by a system call": (
+        "static long parent; long now = ask(SYS_getppid, 0, 0, 0); right(x, y); y[0] += parent && parent != now;",
+        "makes the system call getppid",
+    ),
+    "asks for its core by a system call": (
+        "unsigned core = 0; ask(SYS_getcpu, (long)&core, 0, 0); right(x, y); y[0] += core > 4096;",
+        "makes the system call getcpu",
+    ),
+    "asks for its user while it loads": (
+        "right(x, y); y[0] += user == 7;",
+        "does not load|makes the system call geteuid",
+    ),
     "right where a sanitizer is": (
         "extern void __asan_init(void) __attribute__((weak)); right(x, y); if (__asan_init) y[0] += 0;",
         "the kernel uses __asan_init",
@@ -152,6 +174,17 @@ CHEATS: dict[str, tuple[str, str]] = {
     "aborts": ("right(x, y); abort();", "SIGABRT"),
     "wrong once in 97 calls": ("right(x, y); if (++calls % 97 == 96) y[5] += 1;", "off the reference"),
     "not deterministic": ("right(x, y); if (++calls % 2) y[3] = nextafterf(y[3], 1e9f);", "not deterministic"),
+    "static scratch": ("right(x, kept); memcpy(y, kept, sizeof kept);", "THREADS"),
+    "allocated once, without a lock": (
+        "static float *p; if (!p) p = malloc(4 * N); right(x, p); memcpy(y, p, 4 * N);",
+        "THREADS",
+    ),
+    "answer kept by address between calls in a row": (IN_A_ROW.format(known="at == x"), "CHANGED"),
+    "answer kept by address and a few elements between calls in a row": (
+        IN_A_ROW.format(known="at == x && few == x[1] + x[500] + x[998]"),
+        "CHANGED",
+    ),
+    "every 2,000th call in a row looks again": (IN_A_ROW.format(known="at == x && ++calls % 2000"), "CHANGED"),
     "a second core": (
         "struct timespec a, b; pthread_t t; clock_gettime(CLOCK_MONOTONIC, &a); pthread_create(&t, 0, spin, 0);"
         "spin(0); pthread_join(t, 0); right(x, y); (void)b;",
@@ -160,6 +193,10 @@ CHEATS: dict[str, tuple[str, str]] = {
 }
 
 BEFORE = {
+    "asks for its user while it loads": (
+        "static long user; __attribute__((constructor)) static void look(void) { user = ask(SYS_geteuid, 0, 0, 0); }"
+    ),
+    "wrong where it may ask for its cores": "static unsigned long cores[16];",
     "right on the main thread": "static long syscall_tid(void) { return ask(SYS_gettid, 0, 0, 0); }",
     "replaces functions": "void *dlsym_(void *, const char *);",
     "a second core": (
@@ -172,8 +209,18 @@ HONEST: dict[str, str] = {
     "plain": "right(x, y);",
     "backwards": "for (int i = N - 1; i >= 0; i--) y[i] = 3.0f * x[i] + 1.0f;",
     "allocates and frees": "float *p = malloc(4 * N); right(x, p); memcpy(y, p, 4 * N); free(p);",
-    "allocates once": "static float *p; if (!p) p = malloc(4 * N); right(x, p); memcpy(y, p, 4 * N);",
-    "static scratch": "right(x, kept); memcpy(y, kept, sizeof kept);",
+    "scratch of each thread": "static __thread float own[N]; right(x, own); memcpy(y, own, sizeof own);",
+    "wrong where it may read about processes": (
+        'right(x, y); long at = ask(SYS_open, (long)"/proc/self/status", 0, 0);'
+        "if (at >= 0) { ask(SYS_close, at, 0, 0); y[0] += 1; }"
+    ),
+    "wrong where it may read about the machine": (
+        'right(x, y); long at = ask(SYS_open, (long)"/sys/devices/system/cpu/online", 0, 0);'
+        "if (at >= 0) { ask(SYS_close, at, 0, 0); y[0] += 1; }"
+    ),
+    "wrong where it may ask for its cores": (
+        "right(x, y); if (ask(SYS_sched_getaffinity, 0, sizeof cores, (long)cores) > 0) y[0] += 1;"
+    ),
     "large stack": "float p[1 << 18]; right(x, p); memcpy(y, p, 4 * N);",
     "flushes subnormals": "_mm_setcsr(_mm_getcsr() | 0x8040); right(x, y);",
     "prints": 'right(x, y); printf("so far so good\\n");',

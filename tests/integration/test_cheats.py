@@ -22,8 +22,10 @@ from workers.build.kernel import Argument
 from workers.measure.contents import Contents
 from workers.measure.expected_output import Golden, Limit
 from workers.measure.output_check import Scrutiny
+from workers.measure.overtaken import judge_overtaken
 from workers.measure.overwrite_check import judge_mixed
 from workers.measure.proof import ProofPlan
+from workers.measure.two_threads import judge_two_threads
 from workers.measure.verify import WrongAnswerError, judge, verify, verify_elsewhere
 from workers.system import machine
 
@@ -36,6 +38,7 @@ ARGUMENTS = (
     Argument(name="y", role="output", dtype="float32", shape=(1000,)),
 )
 NEEDS_CORES = {"ELSEWHERE": "off the reference", "CORES": "cores", "SECOND": "processor time|cores"}
+NEEDS_CORES |= {"THREADS": "called by two threads at once", "CHANGED": "after its inputs had changed"}
 """Tricks found only with more than one core."""
 
 
@@ -45,7 +48,15 @@ def golden(seed: int) -> Golden:
     return Golden(case="nominal", inputs={"x": x}, reference={"y": 3.0 * x.astype(np.float64) + 1.0}, limits=limits)
 
 
+def lone(one: Golden, place: int) -> Golden:
+    """Inputs that differ from those of `one` in one element."""
+    x = one.inputs["x"].copy()
+    x[place] = 95.0
+    return replace(one, inputs={"x": x}, reference={"y": 3.0 * x.astype(np.float64) + 1.0})
+
+
 GOLDENS, HELD_BACK = [golden(seed) for seed in (1, 2, 3)], golden(4)
+LONE = lone(GOLDENS[0], 617)
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +102,7 @@ def climb(session: Session, path: Path, arguments: tuple[Argument, ...]) -> None
         rights.append(held.sibling())
         rights[-1].rewrite(held)
     verify_elsewhere(session, kernel, held, GOLDENS[-1], plan.launches)
+    judge_two_threads(session, kernel, [held, sources[0]], [rights[-1], rights[0]], [GOLDENS[-1], GOLDENS[0]])
     timer, scrutiny = session.timer(kernel, [held]), Scrutiny(rights, GOLDENS, contents, deterministic=True)
     for _ in range(20):
         timer.sample()
@@ -100,6 +112,8 @@ def climb(session: Session, path: Path, arguments: tuple[Argument, ...]) -> None
     for fault in (session.residue(), held.damage(), scrutiny.found.first):
         if fault:
             raise WrongAnswerError(fault)
+    call_us, rng = timer.sample(), np.random.default_rng(1)
+    judge_overtaken(session, kernel, held, arguments, [*GOLDENS[:2], LONE], call_us=call_us, rng=rng, budget_s=0.5)
     held.renew(HELD_BACK.inputs)
     session.call(kernel, held)
     judge(held, HELD_BACK, "held back")

@@ -456,7 +456,7 @@ def test_sanitizer_only_fault_is_found_on_the_smallest_case(workshop: Workshop) 
     work = workshop.work()
     report = workshop.ladder.perform(work, job, workshop.ladder.prepare(work, job))
     assert all(case.passed for case in report.cases), "undefined behaviour changes no result"
-    (finding,) = report.sanitizers[0].findings
+    finding = report.sanitizers[0].findings[0]  # cases are examined in parallel, so others may follow
     assert "shift exponent" in finding
     assert "kernel.c" in finding
 

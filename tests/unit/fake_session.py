@@ -42,6 +42,9 @@ class FakeBuffers:
         for name, values in inputs.items():
             self.arrays[name][...] = values
 
+    def write_element(self, name: str, place: int, value: Any) -> None:
+        self.arrays[name].reshape(-1)[place] = value
+
     def rewrite(self, source: Buffers) -> None:
         raise NotImplementedError
 

@@ -2,7 +2,16 @@
 
 import pytest
 
-from workers.backends.cpu.batch import LEAST_BATCHES, Batch, contradicted, contradicts, overdue, worth_repeating
+from workers.backends.cpu.batch import (
+    LEAST_BATCHES,
+    Batch,
+    contradicted,
+    contradicts,
+    joined,
+    overdue,
+    overused,
+    worth_repeating,
+)
 
 IDLE = [Batch(calls=1000, claimed_ns=2_000, wall_ns=17_000, cpu_ns=12_000) for _ in range(9)]
 """A request that costs 10 µs of processor time and is answered after 15 µs."""
@@ -72,3 +81,20 @@ def test_late_answers_are_repeated_until_one_is_on_time() -> None:
     assert worth_repeating(LATE, [LATE], IDLE, 1)
     assert not worth_repeating(LATE, [LATE, HONEST], IDLE, 1)
     assert not worth_repeating(LATE, [LATE] * LEAST_BATCHES, IDLE, 1)
+
+
+def test_short_batches_are_judged_together() -> None:
+    honest, second_core = batch(claimed_us=80.0), batch(claimed_us=80.0, cpu_us=210.0)
+    for short, refused in ((honest, False), (second_core, True)):
+        long = joined(joined(short, short), short)
+        assert (long.calls, long.requests, long.claimed_ns) == (300, 3, 240_000)
+        assert (overused([long] * LEAST_BATCHES, IDLE, 1) is not None) is refused
+
+
+def test_late_answers_alone_do_not_contradict_joined_batches() -> None:
+    assert overused([joined(SLEEPS, SLEEPS)] * LEAST_BATCHES, IDLE, 1) is None
+
+
+def test_joined_batches_keep_a_time_outside_the_judges_span() -> None:
+    outside = Batch(calls=1, claimed_ns=-1, wall_ns=1_000, cpu_ns=0)
+    assert joined(HONEST, outside).claimed_ns == joined(outside, HONEST).claimed_ns == -1

@@ -63,6 +63,7 @@ def found(kernel: Callable[[float], float], *, sets: int, budget_s: float = 60.0
     numbers, ring = drawn(), [Held() for _ in range(sets)]
     return repetition(
         Turn(ring, kernel),
+        Turn(ring[:1] * len(ring), kernel),
         ring,
         known={"x": np.array([1.0])},
         draw=lambda: {"x": np.array([next(numbers)])},
@@ -130,7 +131,8 @@ def test_new_and_known_inputs_are_written_from_arrays_that_were_not_read_just_be
         made.append({"x": np.array([next(numbers)])})
         return made[-1]
 
-    repetition(Turn(ring, lambda x: 1.0), ring, known={"x": np.array([1.0])}, draw=draw, moment=MOMENT, budget_s=0.0)
+    turn = Turn(ring, lambda x: 1.0)
+    repetition(turn, turn, ring, known={"x": np.array([1.0])}, draw=draw, moment=MOMENT, budget_s=0.0)
     fills = [written[place : place + 4] for place in range(0, len(written), 4)]
     assert all(len(set(fill)) == 4 for fill in fills), "two sets before the timed calls, two for them"
 

@@ -1,5 +1,6 @@
 """Sanitizers run on as many correctness cases as the time allows."""
 
+import threading
 from collections.abc import Sequence
 
 import pytest
@@ -63,3 +64,26 @@ def test_case_on_which_a_tool_does_not_finish_is_left_out() -> None:
 
     (address,) = examine_cases(["tail", "nominal"], examine, limit_s=30.0)
     assert (address.skipped, address.cases, address.left_out) == (None, ("tail",), ("nominal",))
+
+
+def test_cases_are_examined_at_the_same_time_and_reported_in_order() -> None:
+    both = threading.Barrier(2)
+
+    def examine(case: str, limit_s: float) -> Sequence[Sanitized]:
+        both.wait(timeout=30.0)  # passes only if two cases are examined at the same time
+        return [Sanitized(tool="address", findings=("overflow",) * (case == "odd"))]
+
+    (address,) = examine_cases(["tail", "odd"], examine, limit_s=30.0, at_once=2)
+    assert (address.findings, address.cases) == (("case odd: overflow",), ("tail", "odd"))
+
+
+def test_no_case_is_begun_after_a_failure() -> None:
+    seen: list[str] = []
+
+    def examine(case: str, limit_s: float) -> Sequence[Sanitized]:
+        seen.append(case)
+        raise RuntimeError("interrupted")
+
+    with pytest.raises(RuntimeError, match="interrupted"):
+        examine_cases(["tail", "nominal", "odd"], examine, limit_s=30.0)
+    assert seen == ["tail"]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, Protocol, TypeAlias, cast
 
 from numpy.typing import NDArray
 
@@ -79,6 +79,23 @@ class Manner:
     stack_bytes: int = 8 << 20
 
 
+Change: TypeAlias = Callable[[Callable[[], bool]], None]
+"""Changes buffers while a kernel runs. It gets a function that returns False once the calls have ended."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overlap:
+    """Calls in a row during which something was changed.
+
+    Attributes:
+        later: about how many of them began after the change, by their average time.
+        call_us: their average time.
+    """
+
+    later: float
+    call_us: float
+
+
 class Buffers(Protocol):
     """One set of kernel arguments in device memory, with a guard band on both sides of every buffer."""
 
@@ -109,6 +126,10 @@ class Buffers(Protocol):
 
     def renew(self, inputs: Mapping[str, NDArray[Any]]) -> None:
         """Overwrite the inputs in place and wait until that is done; never used on siblings."""
+        ...
+
+    def write_element(self, name: str, place: int, value: Any) -> None:
+        """Overwrite one element of an input, counted in memory order; `renew` follows. Only where `places`."""
         ...
 
     def rewrite(self, source: "Buffers") -> None:
@@ -213,6 +234,24 @@ class Session(Protocol):
 
         Raises:
             LaunchError: the launch was refused.
+        """
+        ...
+
+    def call_together(self, kernel: Any, sets: Sequence[Buffers], calls: int) -> None:
+        """Run the kernel `calls` times on the first of two sets, while another thread runs it on the second.
+
+        Only where `places`.
+        """
+        ...
+
+    def call_while(self, kernel: Any, buffers: Buffers, calls: int, change: Change) -> Overlap | None:
+        """Run the kernel `calls` times in a row, and make a change from another core meanwhile. Only where `places`.
+
+        Args:
+            change: begins at once; it may wait before it changes anything.
+
+        Returns:
+            None if there is no other core, or other programs interrupted the calls.
         """
         ...
 

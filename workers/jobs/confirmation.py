@@ -1,8 +1,9 @@
 """Confirmation: interleaved samples in a fresh process; winners are also sanitized, profiled and repeated."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from threading import Lock
 from typing import Literal, TypeAlias
 
 from evo.device import DeviceKind, kind_of
@@ -129,7 +130,7 @@ class Confirmation:
         beside, policy = against == "incumbent", self._terms.policy
         request = Compare(
             series={side: side for side in self._sides},
-            rounds=min(policy.process_samples, policy.confirm_samples),
+            rounds=min(policy.process_samples if beside else policy.baseline_samples, policy.confirm_samples),
             baselines=not beside and against is not None,
             only=None if beside else against,
             inputs=-(-policy.judged_inputs // max(1, policy.confirm_processes - 1)),
@@ -189,12 +190,14 @@ class Confirmation:
         if sanitizer is None:
             return self._not_sanitized()
 
+        asking = Lock()
+
         def examine(case: str, timeout_s: float) -> Sequence[Sanitized]:
-            with self._subject(child, "challenger", case) as subject:
+            with self._subject(child, "challenger", case, asking) as subject:
                 return sanitizer.examine(subject, timeout_s=timeout_s)
 
         cases = case_order(self._built["challenger"].kernels, searched=self._work.cases[0].case.name)
-        return examine_cases(cases, examine, limit_s=self._terms.policy.verify_timeout_s)
+        return examine_cases(cases, examine, limit_s=self._terms.policy.verify_timeout_s, at_once=sanitizer.at_once)
 
     def _profiles(self, child: Child) -> dict[str, Profiled]:
         """Profile challenger and incumbent on the searched problem."""
@@ -205,16 +208,20 @@ class Confirmation:
         cold = self._terms.objective.cache == "cold"
         profiles: dict[str, Profiled] = {}
         for side in self._sides:
-            with self._subject(child, side, self._work.cases[0].case.name) as subject:
+            with self._subject(child, side, self._work.cases[0].case.name, nullcontext()) as subject:
                 profiles[side] = profiler.profile(subject, cold=cold, timeout_s=limit_s)
         return profiles
 
     @contextmanager
-    def _subject(self, child: Child, side: Side, case: str) -> Iterator[Subject]:
+    def _subject(
+        self, child: Child, side: Side, case: str, asking: AbstractContextManager[object]
+    ) -> Iterator[Subject]:
+        """Save the inputs of a case and describe it to a tool; `asking` is held while the runner is asked."""
         built, device = self._built[side], self._terms.device
         with scratch() as folder:
             request = Save(case=case, folder=str(folder))
-            ask(child, request, Saved, stage="verify", limit_s=self._terms.policy.verify_timeout_s)
+            with asking:
+                ask(child, request, Saved, stage="verify", limit_s=self._terms.policy.verify_timeout_s)
             yield Subject(
                 kernel=built.kernels[case],
                 unit=self._work.built_as(side).copy.unit(device.kind, built.sources[case], device.architecture),

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from evo.results import Sanitized
 from workers.build.kernel import KernelFile
@@ -19,27 +20,48 @@ def case_order(kernels: Mapping[str, KernelFile], *, searched: str) -> list[str]
 
 
 def examine_cases(
-    cases: Sequence[str], examine: Callable[[str, float], Sequence[Sanitized]], *, limit_s: float
+    cases: Sequence[str], examine: Callable[[str, float], Sequence[Sanitized]], *, limit_s: float, at_once: int = 1
 ) -> tuple[Sanitized, ...]:
-    """Examine one case after the other until a fault is found or the time is up; the first one always is examined.
+    """Examine cases in order until a fault is found or the time is up; the first one always is examined.
 
     Args:
         examine: runs all tools on a case within so many seconds, and returns one result for each tool.
         limit_s: seconds for all cases together.
+        at_once: cases that are examined at the same time, each in a thread of its own.
 
     Returns:
         One result for each tool, with the cases that it ran on.
     """
-    began_s, longest_s = time.monotonic(), 0.0
-    found: dict[str, Sequence[Sanitized]] = {}
-    for case in cases:
-        left_s = limit_s - (time.monotonic() - began_s)
-        if found and (longest_s > left_s or any(each.findings for each in found[cases[len(found) - 1]])):
-            break
-        started_s = time.monotonic()
-        found[case] = examine(case, left_s)
-        longest_s = max(longest_s, time.monotonic() - started_s)
+    course = _Course(examine, limit_s)
+    with ThreadPoolExecutor(at_once) as pool:
+        for future in [pool.submit(course.examine, case) for case in cases]:
+            future.result()
+    found = {case: course.found[case] for case in cases if case in course.found}
     return tuple(_together(results, list(found), cases) for results in zip(*found.values(), strict=True))
+
+
+class _Course:
+    """Results so far; thread-safe."""
+
+    def __init__(self, examine: Callable[[str, float], Sequence[Sanitized]], limit_s: float) -> None:
+        self.found: dict[str, Sequence[Sanitized]] = {}
+        self._examine, self._limit_s, self._began_s = examine, limit_s, time.monotonic()
+        self._longest_s, self._begun, self._over = 0.0, False, False
+
+    def examine(self, case: str) -> None:
+        """Examine a case unless a fault was found, a thread failed, or the time is too short for another one."""
+        started_s = time.monotonic()
+        left_s = self._limit_s - (started_s - self._began_s)
+        if self._begun and (self._over or self._longest_s > left_s or left_s <= 0):
+            return
+        self._begun = True
+        try:
+            self.found[case] = self._examine(case, left_s)
+        except BaseException:
+            self._over = True
+            raise
+        self._over = self._over or any(each.findings for each in self.found[case])
+        self._longest_s = max(self._longest_s, time.monotonic() - started_s)
 
 
 def _together(results: Sequence[Sanitized], examined: Sequence[str], cases: Sequence[str]) -> Sanitized:

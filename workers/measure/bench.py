@@ -13,6 +13,7 @@ import numpy as np
 
 from evo.promotion import straddles
 from evo.promotion.policy import Policy
+from evo.reference.encoding import is_floating
 from evo.results import Repetition, Witness
 from evo.trial.outcome import CaseError
 from evo.trial.timing import Bars
@@ -34,6 +35,7 @@ from workers.measure.baselines import Baselines, prepare_baselines
 from workers.measure.contents import HELD_BACK, Contents
 from workers.measure.expected_output import Arrays, Golden
 from workers.measure.output_check import Scrutiny, refusal
+from workers.measure.overtaken import changing, judge_overtaken
 from workers.measure.overwrite_check import (
     MIXED_SETS,
     disagreement,
@@ -49,6 +51,7 @@ from workers.measure.repetition import MOST_SETS as MOST_REPETITION_SETS
 from workers.measure.repetition import repetition
 from workers.measure.rounds import fitting_rounds
 from workers.measure.timing import Beside, Moment, Taken, interleave, take
+from workers.measure.two_threads import judge_two_threads
 from workers.measure.verify import WrongAnswerError, judge, verify, verify_elsewhere
 from workers.runner import confinement
 from workers.runner.protocol import (
@@ -72,7 +75,7 @@ _ORDERS = 1
 _KEPT_SETS = 2
 """For how many different lists of arguments buffers are kept: making those for cold timing takes longer than timing."""
 
-_FURTHER, _NEW = 0x66, 0x6E
+_FURTHER, _NEW, _OVERTAKEN = 0x66, 0x6E, 0x6F
 """Set the seeds of further inputs apart from those of the cases."""
 
 _FURTHER_S = 0.3
@@ -80,6 +83,9 @@ _FURTHER_S = 0.3
 
 _REPETITION_S = 0.5
 """Seconds that calls on new inputs and on known ones may take, inputs included."""
+
+_OVERTAKEN_S = 0.3
+"""Seconds that calls may take whose inputs change meanwhile."""
 
 _WITNESS_SHARE = 10
 """Of the budget of all rounds, what looking for calls that do less than they ought to may take."""
@@ -196,6 +202,7 @@ class Bench:
             look_on = scrutinies[request.series[name]].look
             found = self._witness(chosen[name], timers[name].calls, look_on, moment=moment, request=request)
             self._require_alike(chosen[name], found, request.policy)
+            found = self._overtaken(chosen[name], found, moment)
         if (name := request.series.get("challenger")) is not None and request.inputs:
             self._judge_further(self.candidates[name], scrutinies[name], request.inputs)
         answers = {name: scrutiny.found for name, scrutiny in scrutinies.items()}
@@ -272,6 +279,12 @@ class Bench:
         if self.session.places:
             verify_elsewhere(self.session, kernel, buffers, goldens[-1], proof.launches)
             self._proofs[f"proof of {plan.name}"] = proof.words
+        if timed and self.session.places and self.terms.reentrant:
+            sets = [buffers, self._contents(file.arguments).source(0)]
+            held = [self._contents(file.arguments).of(buffers), 0]
+            judge_two_threads(
+                self.session, kernel, sets, [rights[each] for each in held], [goldens[each] for each in held]
+            )
         if timed:
             self.candidates[request.candidate] = Candidate(
                 kernel=kernel, arguments=file.arguments, rights=tuple(rights)
@@ -394,12 +407,34 @@ class Bench:
 
         chosen = sets[:MOST_REPETITION_SETS]
         turn = self.session.timer(candidate.kernel, chosen, once=True)
-        found = repetition(turn, chosen, known=known, draw=draw, moment=moment, budget_s=_REPETITION_S)
+        again = self.session.timer(candidate.kernel, [chosen[0]] * len(chosen), once=True)
+        found = repetition(turn, again, chosen, known=known, draw=draw, moment=moment, budget_s=_REPETITION_S)
         contents = self._contents(arguments)
         for each in chosen:
             each.renew(known)
             contents.note(each, 0)
         return found
+
+    def _overtaken(self, candidate: Candidate, found: Witness, moment: Moment) -> Witness:
+        """Judge and time calls whose inputs change while they follow each other at the addresses that are timed."""
+        plan, arguments = self.terms.cases[0], candidate.arguments
+        floating = [is_floating(each.dtype) for each in plan.operands if each.role == "input"]
+        in_place = any(each.restored or each.filled for each in arguments)
+        if in_place or not (self.session.places and plan.mixed and floating and all(floating)):
+            return found  # half-written integers may be inputs that no kernel is made for
+        (buffers,) = self._sets("hot", arguments)
+        contents, call_us = self._contents(arguments), (found.repeated or found.answered).median_us
+        goldens = [*self._timed_goldens[:2], *self.mixtures]
+        rng = np.random.default_rng([*plan.seeds[0], _OVERTAKEN])
+        contents.note(buffers, HELD_BACK)
+        given = (self.session, candidate.kernel, buffers, arguments, goldens)
+        judged = judge_overtaken(*given, call_us=call_us, rng=rng, budget_s=_OVERTAKEN_S)
+        self._proofs["inputs changed while calls followed each other"] = f"{judged} answers judged"
+        given = (self.session, candidate.kernel, buffers, arguments, goldens[:2])
+        timed = changing(*given, call_us=call_us, moment=moment, rng=rng, budget_s=_OVERTAKEN_S)
+        contents.put(buffers, 0)
+        self._require_nothing_left("launches whose inputs changed meanwhile")
+        return replace(found, changing=timed)
 
     def _judge_further(self, candidate: Candidate, scrutiny: Scrutiny, most: int) -> None:
         """Judge one call on each further input, drawn while time remains and reference.py is fast."""
@@ -424,7 +459,12 @@ class Bench:
         """Reject a kernel that is much faster on repeated calls: it does not do the same work each time."""
         sets, limits = found.poisoned.calls_per_sample, self.terms.device.limits
         limit = most_disagreement(candidate.arguments, sets, limits, policy)
-        if fault := disagreement(found, limit):
+        fault = disagreement(found.poisoned, found.repeated, limit)
+        if (calls := found.repetition) is not None:
+            sets = calls.known.calls_per_sample
+            limit = most_disagreement(candidate.arguments, sets, limits, policy, shared_inputs=False)
+            fault = fault or disagreement(calls.known, calls.same, limit, what="inputs and outputs")
+        if fault:
             raise WrongAnswerError(fault)
 
     def _judge_once_more(self, candidate: Candidate) -> None:

@@ -37,6 +37,10 @@ class Contents:
         """Return the number of the content that a set holds; a set that was never filled holds the first."""
         return self._held.get(buffers, 0)
 
+    def source(self, content: int) -> Buffers:
+        """Return the set from which others are filled with a content; it may be called on, too."""
+        return self._sources[content]
+
     def note(self, buffers: Buffers, content: int) -> None:
         """Record the content of a set that was filled elsewhere."""
         self._held[buffers] = content

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from evo.promotion.policy import Policy
 from evo.promotion.statistics import CONFIDENCE, order_interval, rounds_ratio
 from evo.results import Witness
+from evo.trial.timing import Timing
 from workers.backends import Buffers, Timer
 from workers.build.kernel import Argument
 from workers.measure.contents import Contents
@@ -58,19 +59,27 @@ def mixed_sets(bytes_held: int) -> int:
     return max(2, min(MIXED_SETS, _MIXED_BYTES // max(bytes_held, 1)))
 
 
-def most_disagreement(arguments: Iterable[Argument], sets: int, limits: Mapping[str, float], policy: Policy) -> float:
+def most_disagreement(
+    arguments: Iterable[Argument],
+    sets: int,
+    limits: Mapping[str, float],
+    policy: Policy,
+    *,
+    shared_inputs: bool = True,
+) -> float:
     """Return how many times as long as a repeated call a call in the ring may take.
 
     The limit is higher where the one set fits, wholly or in part, into a faster cache than the ring.
 
     Args:
-        sets: of outputs in the ring, which share the inputs.
+        sets: of outputs in the ring.
+        shared_inputs: True if they share the inputs.
         limits: of the device: ``l1_bytes``, ``l2_bytes`` and ``l3_bytes``, as far as they are known.
     """
     held = {each.name: each.bytes for each in arguments if each.role != "scalar"}
     written = sum(each.bytes for each in arguments if each.written)
     one = sum(held.values())
-    ring = one + (sets - 1) * written
+    ring = one + (sets - 1) * (written if shared_inputs else one)
     caches = [limits[name] for name in ("l1_bytes", "l2_bytes", "l3_bytes") if name in limits]
     if "l1_bytes" in limits:
         caches.append(_PAGES_BYTES)
@@ -78,20 +87,21 @@ def most_disagreement(arguments: Iterable[Argument], sets: int, limits: Mapping[
     return policy.max_ring_ratio_of_caches if apart else policy.max_ring_ratio
 
 
-def disagreement(found: Witness, limit: float) -> str | None:
-    """Return the reason if calls on outputs of their own take far longer than a repeated call; else None.
+def disagreement(slow: Timing, fast: Timing | None, limit: float, *, what: str = "outputs") -> str | None:
+    """Return the reason if calls on buffers of their own take far longer than a repeated call; else None.
 
     Args:
+        slow, fast: calls on buffers of their own, and repeated ones; None: not taken.
         limit: how many times as long is allowed; noise is given the benefit of the doubt.
+        what: the buffers that differ from call to call.
     """
-    if found.repeated is None:
+    if fast is None:
         return None
-    slow, fast = found.poisoned, found.repeated
     ratio = order_interval(rounds_ratio(slow.samples_us, fast.samples_us), CONFIDENCE)
     if ratio.low <= limit:
         return None
     return (
-        f"a call takes {slow.median_us:.3g} µs where each has outputs of its own, and {fast.median_us:.3g} µs where "
+        f"a call takes {slow.median_us:.3g} µs where each has {what} of its own, and {fast.median_us:.3g} µs where "
         f"one call is repeated: {ratio.estimate:.3g} times as long, and at most {limit:g} is allowed"
     )
 

@@ -3,7 +3,8 @@
 A timed loop repeats the same inputs. A kernel that recognises them, from all elements or a few, and copies a stored
 answer gives right results whenever it is judged, and is fast only while it is timed. The check calls the kernel once on
 each of several sets of buffers: in one sample each set holds newly drawn inputs, in the other all sets hold the timed
-inputs. Both are written just before the sample, and the calls before are the same.
+inputs. Both are written just before the sample, and the calls before are the same. A third sample repeats one call as
+often: a kernel that keeps answers by address is slower where addresses differ.
 """
 
 import time
@@ -20,6 +21,7 @@ LEAST_ROUNDS, MOST_ROUNDS = 6, 24
 
 def repetition(
     turn: Timer,
+    again: Timer,
     sets: Sequence[Buffers],
     *,
     known: Arrays,
@@ -31,12 +33,14 @@ def repetition(
 
     Args:
         turn: calls the kernel once on each of `sets`.
+        again: calls it as often on the first of them.
         known: inputs that the kernel was timed on.
         draw: returns other inputs of the same distribution, new ones each time.
         budget_s: after it no further round begins, except for the first `LEAST_ROUNDS`.
     """
     blank, began_s = sets[0].sibling(), time.monotonic()
-    taken: dict[str, list[float]] = {"new": [], "known": []}
+    taken: dict[str, list[float]] = {"new": [], "known": [], "same": []}
+    timers = {"new": turn, "known": turn, "same": again}
 
     def fill(contents: Sequence[Arrays]) -> None:
         for each, inputs in zip(sets, contents, strict=True):
@@ -48,15 +52,16 @@ def repetition(
         for place in range(MOST_ROUNDS):
             if place >= LEAST_ROUNDS and time.monotonic() - began_s > budget_s:
                 break
-            contents = {"new": [draw() for _ in sets], "known": repeated}
-            for name in ("new", "known") if place % 2 else ("known", "new"):
+            contents = {"new": [draw() for _ in sets], "known": repeated, "same": repeated}
+            for name in ("new", "same", "known") if place % 2 else ("known", "same", "new"):
                 fill(before)
                 turn.sample()
                 fill(contents[name])
-                taken[name].append(turn.sample())
+                taken[name].append(timers[name].sample())
     return Repetition(
         new=moment.timing(taken["new"], turn.calls),
         known=moment.timing(taken["known"], turn.calls),
+        same=moment.timing(taken["same"], again.calls),
         elements=sum(array.size for array in known.values()),
     )
 

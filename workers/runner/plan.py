@@ -17,7 +17,7 @@ def open_request(work: Assignment, folder: Path, *fresh: int) -> Open:
         folder: the worker's cache.
         fresh: further entropy, so that a confirmation draws inputs that its challenger has not seen.
     """
-    terms = work.terms
+    terms, family = work.terms, work.copy.family
     return Open(
         device=terms.device,
         objective=terms.objective,
@@ -26,6 +26,7 @@ def open_request(work: Assignment, folder: Path, *fresh: int) -> Open:
         folder=str(folder),
         memory_limit_bytes=terms.policy.memory_limit_bytes,
         cases=case_plans(work, *fresh),
+        reentrant=family.implementation(terms.device.kind).reentrant,
     )
 
 

@@ -71,6 +71,7 @@ class Open:
         reference: path of the family's reference.py.
         folder: the worker's cache.
         memory_limit_bytes: what the runner may allocate from then on.
+        reentrant: False if the family says that two threads may not call its kernels at the same time.
     """
 
     device: Device
@@ -80,6 +81,7 @@ class Open:
     folder: str
     memory_limit_bytes: int
     cases: tuple[CasePlan, ...]
+    reentrant: bool = True
     kind: Literal["open"] = "open"
 
 

@@ -41,6 +41,8 @@ class Batch:
         changes: process state that the calls left changed, as text; None if none.
         heap_bytes: memory the process holds on its heap afterwards.
         restored_ns: of `claimed_ns`, what restoring arguments between the calls took.
+        requests: how many requests the calls took.
+        stop_ns: end of the last call, by the process's clock, which is that of `time.perf_counter_ns`.
     """
 
     calls: int
@@ -50,6 +52,8 @@ class Batch:
     changes: str | None = None
     heap_bytes: int = 0
     restored_ns: int = 0
+    stop_ns: int = 0
+    requests: int = 1
 
 
 def contradicts(batch: Batch, idle: Sequence[Batch], threads: int) -> bool:
@@ -63,7 +67,7 @@ def contradicts(batch: Batch, idle: Sequence[Batch], threads: int) -> bool:
         threads: cores that the process may use at once.
     """
     request_ns = _COLD_REQUEST * median(each.cpu_ns - each.claimed_ns for each in idle) + _COLD_REQUEST_NS
-    return batch.cpu_ns - threads * batch.claimed_ns * (1 + MOST_DISAGREEMENT) > request_ns
+    return batch.cpu_ns - threads * batch.claimed_ns * (1 + MOST_DISAGREEMENT) > request_ns * batch.requests
 
 
 def overdue(batch: Batch, idle: Sequence[Batch]) -> bool:
@@ -94,6 +98,16 @@ def contradicted(batches: Sequence[Batch], idle: Sequence[Batch], threads: int) 
 
     Waiting uses no processor time: a process that claims less time than passed is found because every batch is overdue.
     """
+    if overuse := overused(batches, idle, threads):
+        return overuse
+    if len(batches) >= LEAST_BATCHES and all(overdue(batch, idle) for batch in batches):
+        claimed, passed = (median(each) for each in zip(*((b.claimed_ns, b.wall_ns) for b in batches), strict=True))
+        return f"the process claims {claimed / 1e3:.4g} µs a sample where {passed / 1e3:.4g} µs passed"
+    return None
+
+
+def overused(batches: Sequence[Batch], idle: Sequence[Batch], threads: int) -> str | None:
+    """Return why the claimed times are impossible by the processor time alone; None if they are consistent."""
     if len(batches) < LEAST_BATCHES:
         return None
     if any(batch.claimed_ns < 0 for batch in batches):
@@ -105,10 +119,20 @@ def contradicted(batches: Sequence[Batch], idle: Sequence[Batch], threads: int) 
             f"in {len(over)} of {len(batches)} samples the kernel used more processor time than the calls can have "
             f"taken on {threads} core{'s' * (threads > 1)}: {counted / 1e3:.4g} µs in {claimed / 1e3:.4g} µs"
         )
-    if all(overdue(batch, idle) for batch in batches):
-        claimed, passed = (median(each) for each in zip(*((b.claimed_ns, b.wall_ns) for b in batches), strict=True))
-        return f"the process claims {claimed / 1e3:.4g} µs a sample where {passed / 1e3:.4g} µs passed"
     return None
+
+
+def joined(one: Batch, other: Batch) -> Batch:
+    """Return two batches as one: samples too short for the system's account of time are judged together."""
+    return Batch(
+        calls=one.calls + other.calls,
+        claimed_ns=-1 if min(one.claimed_ns, other.claimed_ns) < 0 else one.claimed_ns + other.claimed_ns,
+        wall_ns=one.wall_ns + other.wall_ns,
+        cpu_ns=one.cpu_ns + other.cpu_ns,
+        changes=one.changes or other.changes,
+        restored_ns=one.restored_ns + other.restored_ns,
+        requests=one.requests + other.requests,
+    )
 
 
 def leak(batches: Sequence[Batch]) -> str | None:

@@ -21,7 +21,7 @@ from evo.device import Device, DeviceKind
 from evo.errors import InvalidInput
 from evo.export.loader.float_control import FloatControl
 from evo.trial.objective import Objective
-from workers.backends import Buffers, LaunchError, Manner, Timer
+from workers.backends import Buffers, Change, LaunchError, Manner, Overlap, Timer
 from workers.backends.cpu.compiler import CCompiler, NoCompilerError, find_compiler
 from workers.backends.cpu.imports import NO_KERNEL_MAY, forbidden_imports
 from workers.backends.cpu.kernel_process import KernelProcess
@@ -42,6 +42,9 @@ six in ten honest batches are answered late, and in every one of twelve attempts
 
 _RESTORE_FACTOR, _RESTORE_ROUNDS, _RESTORED_SETS = 3, 3, 8
 """Restoring may take so many times as long in a kernel process as in this one, by the best of a few rounds."""
+
+_UNINTERRUPTED = 0.95
+"""Least share of their time that calls must have had a core, for the number of them after a change to be known."""
 
 _THREAD_EXIT_S = 0.05
 _TYPICAL_ARGUMENTS = 4
@@ -95,8 +98,8 @@ class KernelTimer:
 
     def sample(self) -> float:
         taken_s = self._take(self.calls)
-        if self._once:  # taken again it would find other outputs, and is too short for the system's account of it
-            self._process.note(self._batch)
+        if self._once:  # taken again it would find other outputs
+            self._process.note_turn(self._batch)
             return taken_s / self.calls * 1e6
         for _ in range(MOST_ATTEMPTS - 1):
             if not self._process.worth_repeating(self._batch):
@@ -205,6 +208,38 @@ class CpuSession:
         batch = process.run(process.bind([held], new=False), 1, manner=manner)
         process.note(batch)
         self._at_return = (held, held.output_prints()) if _threads_of(process.pid) > 1 else None
+
+    def call_together(self, kernel: Any, sets: Sequence[Buffers], calls: int) -> None:
+        process = cast(KernelProcess, kernel)
+        table = process.bind(cast(Sequence[HostBuffers], sets), new=False)
+        process.run_together(table, calls, self._all_cores)
+
+    def call_while(self, kernel: Any, buffers: Buffers, calls: int, change: Change) -> Overlap | None:
+        process = cast(KernelProcess, kernel)
+        others = set(self._all_cores) - set(process.cores)
+        if not others or not process.cores:
+            return None
+        changed_ns = 0
+
+        def meanwhile() -> None:
+            nonlocal changed_ns
+            change(lambda: not process.answered)
+            changed_ns = time.perf_counter_ns()
+
+        table = process.bind([cast(HostBuffers, buffers)], new=False)
+        own = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, others)
+        try:
+            batch = process.run(table, calls, meanwhile=meanwhile)
+        finally:
+            os.sched_setaffinity(0, own)
+        process.note(batch)
+        interrupted = batch.claimed_ns <= 0 or batch.cpu_ns < _UNINTERRUPTED * batch.claimed_ns
+        if interrupted:
+            return None
+        return Overlap(
+            later=(batch.stop_ns - changed_ns) * calls / batch.claimed_ns, call_us=batch.claimed_ns / calls * 1e-3
+        )
 
     def timer(self, kernel: Any, sets: Sequence[Buffers], *, once: bool = False) -> Timer:
         return KernelTimer(cast(KernelProcess, kernel), cast(Sequence[HostBuffers], sets), once=once)

@@ -7,6 +7,7 @@
  *
  * Usage: kernel_process SOCKET LIBRARY UID PARENT MEMORY_BYTES CORE...
  */
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -37,7 +38,7 @@
 
 enum { HELLO, LOAD, MAP, TABLE, RUN };                                   /* requests; HELLO is only ever a reply */
 enum { OTHER_USER = 1, LANDLOCKED = 2, FILTERED = 4 };                   /* what separates this process */
-enum { OWN_THREAD = 1, EXAMINE = 2, PERTURB = 4, BEHIND = 8 };           /* how calls are made */
+enum { OWN_THREAD = 1, EXAMINE = 2, PERTURB = 4, BEHIND = 8, TOGETHER = 16 };  /* how calls are made */
 enum { ROUNDING = 1, X87 = 2, HANDLERS = 4, TIMERS = 8, MASKS = 16 };    /* what calls changed */
 enum { FAILED = -1, FAULT = -2 };                                        /* statuses below zero; 0: done */
 enum { STACKED = 24, FLOATS = 8, PAGE = 4096, APRON = 1 << 20 };
@@ -52,7 +53,7 @@ struct reply {
     uint64_t bytes; /* of the text that follows */
 };
 
-static int channel, limited;
+static int channel, limited, privileged;
 static pid_t own;
 static void (*function)(void);
 static uint64_t *table, sets, width, floats;
@@ -92,21 +93,42 @@ static void receive(void *into, size_t bytes) {
 #ifdef __linux__
 #ifndef SYS_landlock_create_ruleset
 #define SYS_landlock_create_ruleset 444
+#define SYS_landlock_add_rule 445
 #define SYS_landlock_restrict_self 446
 #endif
+enum { READ_FILE = 1 << 2, READ_DIR = 1 << 3 };
 #if defined(__x86_64__)
 #define ARCHITECTURE AUDIT_ARCH_X86_64
 #elif defined(__aarch64__)
 #define ARCHITECTURE AUDIT_ARCH_AARCH64
 #endif
 
-/* No file is written or made, no port used, and from ABI 6 on no process outside is signalled. Tracing needs no right:
- * a process under Landlock traces none outside, nor reads its memory. */
+/* Files are read as before, except those by which the system describes processes, cores and devices. */
+static void allow_reading(int ruleset) {
+    DIR *root = opendir("/");
+    if (!root) return;
+    for (struct dirent *entry; (entry = readdir(root));) {
+        const char *name = entry->d_name;
+        if (!strcmp(name, ".") || !strcmp(name, "..") || !strcmp(name, "proc") || !strcmp(name, "sys")) continue;
+        struct { uint64_t rights; int32_t parent; } __attribute__((packed)) rule = {READ_FILE | READ_DIR, -1};
+        rule.parent = openat(dirfd(root), name, O_PATH | O_CLOEXEC);
+        if (rule.parent < 0) continue;
+        if (syscall(SYS_landlock_add_rule, ruleset, 1, &rule, 0)) { /* of a file, which is no folder */
+            rule.rights = READ_FILE;
+            syscall(SYS_landlock_add_rule, ruleset, 1, &rule, 0);
+        }
+        close(rule.parent);
+    }
+    closedir(root);
+}
+
+/* No file is written or made, no program started, no port used, and from ABI 6 on no process outside is signalled.
+ * Tracing needs no right: a process under Landlock traces none outside, nor reads its memory. */
 static int landlock(void) {
     struct { uint64_t files, net, scoped; } rules = {0};
     const long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, 1);
     if (abi < 1) return 0;
-    rules.files = (1u << 1) | (((1u << 13) - 1) & ~0xfu); /* WRITE_FILE; removing and making whatever there is */
+    rules.files = (1u << 13) - 1;                         /* EXECUTE, WRITE_FILE, reading, and making or removing */
     if (abi >= 2) rules.files |= 1u << 13;                /* REFER */
     if (abi >= 3) rules.files |= 1u << 14;                /* TRUNCATE */
     if (abi >= 4) rules.net = 3;
@@ -114,6 +136,7 @@ static int landlock(void) {
     const size_t size = abi >= 6 ? 24 : abi >= 4 ? 16 : 8;
     const long ruleset = syscall(SYS_landlock_create_ruleset, &rules, size, 0);
     if (ruleset < 0) return 0;
+    allow_reading((int)ruleset);
     const long held = syscall(SYS_landlock_restrict_self, ruleset, 0);
     close((int)ruleset);
     return held == 0;
@@ -126,12 +149,15 @@ static int landlock(void) {
 #define NUMBER STATEMENT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr))
 #define REFUSE STATEMENT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM)
 #define DENY(name) JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##name, 0, 1), REFUSE
+/* no kernel needs it, and no library calls it for one: it ends the process, with its name */
+#define REVEALS(name) JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##name, 0, 1), STATEMENT(BPF_RET | BPF_K, SECCOMP_RET_TRAP)
 /* refused unless the first argument is this process */
 #define DENY_OTHERS(name)                                                                                             \
     JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##name, 0, 4), LOW(0), JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)own, 1, 0),  \
         REFUSE, NUMBER
 
-static int filter(void) {
+/* Libraries of threads ask for the cores; where there is but one thread, a kernel would only learn where it runs. */
+static int filter(int threads) {
     const struct sock_filter code[] = {
         STATEMENT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
         JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0),
@@ -149,6 +175,13 @@ static int filter(void) {
 #ifdef SYS_pidfd_open
         DENY(pidfd_open), DENY(pidfd_send_signal),
 #endif
+        REVEALS(getuid), REVEALS(geteuid), REVEALS(getgid), REVEALS(getegid), REVEALS(getresuid), REVEALS(getresgid),
+        REVEALS(getgroups), REVEALS(getppid), REVEALS(getpgid), REVEALS(getsid), REVEALS(getpriority),
+        REVEALS(getrusage), REVEALS(getcpu), REVEALS(sched_getattr), REVEALS(capget), REVEALS(syslog),
+#ifdef SYS_getpgrp
+        REVEALS(getpgrp),
+#endif
+        JUMP(BPF_JMP | BPF_JEQ | BPF_K, threads == 1 ? SYS_sched_getaffinity : UINT32_MAX, 0, 1), REFUSE,
         DENY_OTHERS(kill), DENY_OTHERS(tgkill),
         STATEMENT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
@@ -156,7 +189,7 @@ static int filter(void) {
     return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 #else
-static int filter(void) { return 0; }
+static int filter(int threads) { return (void)threads, 0; }
 #endif
 
 static uint64_t separate(uid_t user, pid_t parent) {
@@ -172,7 +205,7 @@ static uint64_t separate(uid_t user, pid_t parent) {
 }
 #else
 static uint64_t separate(uid_t user, pid_t parent) { return (void)user, (void)parent, 0; }
-static int filter(void) { return 0; }
+static int filter(int threads) { return (void)threads, 0; }
 #endif
 
 static void limit(int which, rlim_t most) {
@@ -189,7 +222,7 @@ static void allow_memory(rlim_t bytes) {
     struct rlimit now;
     if (bytes == 0 || getrlimit(RLIMIT_AS, &now)) return;
     allowed += bytes;
-    if (geteuid() == 0) now.rlim_max = RLIM_INFINITY; /* the judge's own limit is for what the judge holds */
+    if (privileged) now.rlim_max = RLIM_INFINITY; /* the judge's own limit is for what the judge holds */
     now.rlim_cur = allowed < now.rlim_max ? allowed : now.rlim_max;
     setrlimit(RLIMIT_AS, &now);
 }
@@ -209,6 +242,29 @@ static void fault(int number, siginfo_t *info, void *context) {
     raise(number);
 }
 
+#ifdef __linux__
+/* A system call that reveals where the kernel runs. */
+static void revealed(int number, siginfo_t *info, void *context) {
+    static const struct { long call; const char *name; } names[] = {
+        {SYS_getuid, "getuid"}, {SYS_geteuid, "geteuid"}, {SYS_getgid, "getgid"}, {SYS_getegid, "getegid"},
+        {SYS_getresuid, "getresuid"}, {SYS_getresgid, "getresgid"}, {SYS_getgroups, "getgroups"},
+        {SYS_getppid, "getppid"}, {SYS_getpgid, "getpgid"}, {SYS_getsid, "getsid"}, {SYS_getpriority, "getpriority"},
+        {SYS_getrusage, "getrusage"}, {SYS_getcpu, "getcpu"}, {SYS_sched_getattr, "sched_getattr"},
+        {SYS_capget, "capget"}, {SYS_syslog, "syslog"},
+#ifdef SYS_getpgrp
+        {SYS_getpgrp, "getpgrp"},
+#endif
+    };
+    const uint64_t values[6] = {(uint64_t)number};
+    const char *name = "one that no kernel needs";
+    (void)context;
+    for (size_t place = 0; place < sizeof names / sizeof *names; place++)
+        if (names[place].call == info->si_syscall) name = names[place].name;
+    answer(FAULT, values, name);
+    _exit(1);
+}
+#endif
+
 static void watch_faults(void) {
     static char stack[1 << 16];
     const stack_t alternative = {.ss_sp = stack, .ss_size = sizeof stack};
@@ -217,6 +273,10 @@ static void watch_faults(void) {
     action.sa_sigaction = fault;
     sigaction(SIGSEGV, &action, NULL);
     sigaction(SIGBUS, &action, NULL);
+#ifdef __linux__
+    action.sa_sigaction = revealed;
+    sigaction(SIGSYS, &action, NULL);
+#endif
     for (int number = 1; number < NSIG; number++) sigaction(number, NULL, &expected[number]);
 }
 
@@ -298,9 +358,12 @@ static uint64_t now_ns(void) {
 
 static Modes usual;
 
+struct meeting { int missing, over; };
+
 struct batch {
     uint64_t calls, first, start, stop, restored_ns;
     int behind;
+    struct meeting *meeting; /* of two threads that call at the same time, each on one set; else NULL */
     Modes after;
 };
 
@@ -354,10 +417,32 @@ static void make_restored_calls(struct batch *batch) {
     batch->restored_ns += now_ns() - since;
 }
 
+/* Calls on one set; a batch without a number of calls goes on until the other one has made all of its own. */
+static void meet(struct batch *batch) {
+    struct meeting *meeting = batch->meeting;
+    __atomic_sub_fetch(&meeting->missing, 1, __ATOMIC_ACQ_REL);
+    for (unsigned turn = 0; __atomic_load_n(&meeting->missing, __ATOMIC_ACQUIRE) > 0; turn++)
+        if (turn > 1000) sched_yield();
+    batch->start = now_ns();
+    for (uint64_t call = 0; batch->calls ? call < batch->calls : !__atomic_load_n(&meeting->over, __ATOMIC_ACQUIRE) || !call; call++) {
+        restore(batch->first);
+        fill(batch->first);
+        invoke(table + batch->first * STRIDE);
+    }
+    batch->stop = now_ns();
+    if (batch->calls) __atomic_store_n(&meeting->over, 1, __ATOMIC_RELEASE);
+}
+
 static void *make_calls(void *given) {
     struct batch *batch = given;
     uint64_t set = batch->first;
     set_modes(usual);
+    if (batch->meeting) {
+        meet(batch);
+        batch->after = modes();
+        set_modes(usual);
+        return NULL;
+    }
     batch->start = now_ns();
     if (restored) {
         make_restored_calls(batch);
@@ -380,7 +465,15 @@ static void run(const struct request *request) {
     static uint64_t perturbed;
     if ((request->flags & PERTURB) != perturbed) mallopt(M_PERTURB, (perturbed = request->flags & PERTURB) ? 0xa5 : 0);
 #endif
-    if (request->flags & OWN_THREAD) {
+    if (request->flags & TOGETHER) {
+        struct meeting meeting = {.missing = 2};
+        pthread_t thread;
+        struct batch other = {.first = 1, .meeting = &meeting};
+        batch.meeting = &meeting;
+        if (pthread_create(&thread, NULL, make_calls, &other)) { answer(FAILED, NULL, "no thread can be started"); return; }
+        make_calls(&batch);
+        pthread_join(thread, NULL);
+    } else if (request->flags & OWN_THREAD) {
         pthread_attr_t attributes;
         pthread_t thread;
         pthread_attr_init(&attributes);
@@ -445,7 +538,7 @@ static void map(const struct request *request) {
     free(holes);
 }
 
-/* Not answered: what is wrong with it shows in the next run. The payload: spans to have at hand (address, bytes; `first` of them), then what each set is called with, then what is written before. */
+/* The payload: spans to have at hand (address, bytes; `first` of them), then what each set is called with, then what is written before. */
 static void take_table(const struct request *request) {
     free(table);
     uint64_t spans = request->first, *given = malloc(request->bytes + 1);
@@ -464,6 +557,7 @@ static void take_table(const struct request *request) {
     table = given, sets = request->count, width = request->flags >> 32, floats = request->flags & 0xffffffffu;
     restored = request->stack_bytes >> 32, filled = request->stack_bytes & 0xffffffffu;
     writes = (const struct write *)(table + sets * STRIDE), stale = UINT64_MAX;
+    answer(0, NULL, NULL); /* its processor time must not count for the calls that follow */
 }
 
 static void nothing(void) {}
@@ -483,9 +577,11 @@ int main(int count, char **words) {
     limit(RLIMIT_CORE, 0);
     limit(RLIMIT_FSIZE, 1 << 20);
     limited = atoll(words[5]) > 0;
+    privileged = geteuid() == 0;
     allow_memory((rlim_t)atoll(words[5]));
     uint64_t level = separate((uid_t)atol(words[3]), (pid_t)atol(words[4]));
-    level |= filter() ? FILTERED : 0;
+    privileged = geteuid() == 0;
+    level |= filter(count - 6) ? FILTERED : 0;
     usual = modes();
     function = nothing;
     table = calloc(STRIDE, sizeof *table), sets = 1;

@@ -16,13 +16,14 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from evo.device.separation import LANDLOCK, OTHER_USER, SECCOMP
 from workers.backends import DeviceLostError, InvalidMeasurementError, LaunchError, Manner, TrespassError
-from workers.backends.cpu.batch import Batch, contradicted, leak, worth_repeating
+from workers.backends.cpu.batch import Batch, contradicted, joined, leak, overused, worth_repeating
+from workers.backends.cpu.imports import NO_KERNEL_MAY
 from workers.backends.cpu.kernel_state import KernelState, state_of
 from workers.backends.cpu.memory import GuardedArray, HostBuffers, scalar
 from workers.backends.cpu.segment import Segment
@@ -31,7 +32,7 @@ from workers.system import descendants
 from workers.system.exit_status import ended, sent_from_outside
 
 _LOAD, _MAP, _TABLE, _RUN = range(1, 5)
-_OWN_THREAD, _EXAMINE, _PERTURB, _BEHIND = 1, 2, 4, 8
+_OWN_THREAD, _EXAMINE, _PERTURB, _BEHIND, _TOGETHER = 1, 2, 4, 8, 16
 _REQUEST, _REPLY = struct.Struct("=IIQQQQ"), struct.Struct("=q6QQ")
 _WRITE = struct.Struct("=QQQ8s")
 _FAILED, _FAULT = -1, -2
@@ -49,6 +50,9 @@ _FIRST_USER, _USERS = 61_184, 4_000
 _PASSED_ON = ("OMP_", "GOMP_", "KMP_", "LD_LIBRARY_PATH", "OPENBLAS_", "MKL_", "PATH")
 _SESSION = "XDG_SESSION_ID"
 """Environment variable that carries the runner's mark in a kernel process; the name reveals nothing."""
+
+LEAST_TURN_NS = 500_000
+"""Calls on several sets in turn are compared with the system's account of time once they last this long together."""
 
 _CHECKED_BATCHES, _IDLE_CALLS = 9, 1000
 
@@ -97,12 +101,14 @@ class KernelProcess:
     timed: bool = True
     memory_bytes: int = 0
     ledger: list[Batch] = field(default_factory=list)
+    turns: list[Batch] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._bases: dict[int, tuple[Segment, int]] = {}
         self._known: dict[int, GuardedArray] = {}
         self._table: Table | None = None
         self._changed: str | None = None
+        self._turn: Batch | None = None
         self._ended: str | None = None
         self._killed = False
         self._said: deque[bytes] = deque(maxlen=4)
@@ -119,6 +125,11 @@ class KernelProcess:
     @property
     def alive(self) -> bool:
         return self._ended is None
+
+    @property
+    def answered(self) -> bool:
+        """True if an answer, or the end of the process, can be read."""
+        return bool(self._poll.poll(0))
 
     def bind(self, sets: Sequence[HostBuffers], *, new: bool) -> Table:
         """Map the memory of some sets and return the arguments of calls on them.
@@ -154,28 +165,69 @@ class KernelProcess:
         )
 
     def run(
-        self, table: Table, calls: int, *, first: int = 0, manner: Manner = Manner(), behind: bool = False
+        self,
+        table: Table,
+        calls: int,
+        *,
+        first: int = 0,
+        manner: Manner = Manner(),
+        meanwhile: Callable[[], None] | None = None,
+        behind: bool = False,
     ) -> Batch:
         """Call the kernel `calls` times, on each set in turn.
 
         Args:
             behind: restore arguments only after the next call on another set, which leaves their memory cold; False:
                 just before the call.
+            meanwhile: called in this process while the calls are made.
 
         Raises:
             TrespassError: it touched memory that it must not.
             DeviceLostError: the process ended.
         """
-        if table.words != (self._table.words if self._table else None) or table.spans:
-            payload = b"".join(struct.pack("=QQ", *span) for span in table.spans) + table.words
-            flags, writes = table.width << 32 | table.floats, table.restored << 32 | table.filled
-            self._send(_REQUEST.pack(_TABLE, len(payload), table.sets, len(table.spans), flags, writes) + payload)
-            self._table = table
-        return self._batch(calls, first, manner, behind=behind)
+        self._send_table(table)
+        return self._batch(calls, first, _flags(manner) | _BEHIND * behind, manner.stack_bytes, meanwhile)
+
+    def run_together(self, table: Table, calls: int, cores: Sequence[int]) -> None:
+        """Call the kernel `calls` times on the first of two sets, while another thread calls it on the second.
+
+        Args:
+            cores: on which the threads may run meanwhile, if this process may decide that.
+
+        Raises:
+            TrespassError, DeviceLostError: as `run` does.
+        """
+        self._send_table(table)
+        with self._on(cores):
+            self.note(self._batch(calls, flags=_EXAMINE | _TOGETHER))
+
+    @contextlib.contextmanager
+    def _on(self, cores: Sequence[int]) -> Iterator[None]:
+        """Let the process run on other cores."""
+        if not self.cores or not hasattr(os, "sched_setaffinity"):
+            yield
+            return
+        usual: set[int] = set(self.cores)
+        with contextlib.suppress(OSError):
+            usual = os.sched_getaffinity(self.pid)
+            os.sched_setaffinity(self.pid, cores)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):  # it may have ended, or belong to another user
+                os.sched_setaffinity(self.pid, usual)
 
     def note(self, batch: Batch) -> None:
         """Keep what a call left changed, for `fault`."""
         self._changed = self._changed or batch.changes
+
+    def note_turn(self, batch: Batch) -> None:
+        """Account for one call on each of several sets; short turns are added up until they last long enough."""
+        self.note(batch)
+        self._turn = batch if self._turn is None else joined(self._turn, batch)
+        if self._turn.claimed_ns < 0 or self._turn.claimed_ns >= LEAST_TURN_NS:
+            self.turns.append(self._turn)
+            self._turn = None
 
     def worth_repeating(self, batch: Batch) -> bool:
         """True if the system contradicts the claimed time of a batch and another attempt may clear it."""
@@ -188,7 +240,8 @@ class KernelProcess:
             InvalidMeasurementError: the system counted more processor time than the calls can have taken.
         """
         found, self._changed = self._changed or state_of(self.pid).changed(self.before) or leak(self.ledger), None
-        if contradiction := contradicted(self.ledger, self.idle, self.threads):
+        contradiction = contradicted(self.ledger, self.idle, self.threads)
+        if contradiction := contradiction or overused(self.turns, self.idle, self.threads):
             raise InvalidMeasurementError(contradiction)
         return found
 
@@ -269,11 +322,28 @@ class KernelProcess:
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
-    def _batch(self, calls: int, first: int = 0, manner: Manner = Manner(), *, behind: bool = False) -> Batch:
-        flags = _EXAMINE | _OWN_THREAD * manner.own_thread | _PERTURB * manner.perturb | _BEHIND * behind
-        request = _REQUEST.pack(_RUN, 0, calls, first, flags, manner.stack_bytes)
+    def _send_table(self, table: Table) -> None:
+        """Send the arguments of the next calls, unless the process has them."""
+        if table.words != (self._table.words if self._table else None) or table.spans:
+            payload = b"".join(struct.pack("=QQ", *span) for span in table.spans) + table.words
+            flags, writes = table.width << 32 | table.floats, table.restored << 32 | table.filled
+            self._send(_REQUEST.pack(_TABLE, len(payload), table.sets, len(table.spans), flags, writes) + payload)
+            self._answer()
+            self._table = table
+
+    def _batch(
+        self,
+        calls: int,
+        first: int = 0,
+        flags: int = _EXAMINE,
+        stack_bytes: int = 0,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> Batch:
+        request = _REQUEST.pack(_RUN, 0, calls, first, flags, stack_bytes)
         cpu_before, began = self._cpu_ns(), time.perf_counter_ns()
         self._send(request)
+        if meanwhile is not None:
+            meanwhile()
         start, stop, changes, signal_number, heap, restored_ns = self._answer()
         over, cpu_ns = time.perf_counter_ns(), self._cpu_ns() - cpu_before
         claimed_ns = stop - start
@@ -288,6 +358,7 @@ class KernelProcess:
             changes=_changes_text(changes, signal_number),
             heap_bytes=heap,
             restored_ns=restored_ns,
+            stop_ns=stop,
         )
 
     def _base(self, segment: Segment, name: str) -> int:
@@ -324,7 +395,8 @@ class KernelProcess:
         status, *values, length = _REPLY.unpack(self._received(_REPLY.size))
         text = self._received(min(length, 1 << 16)).decode(errors="replace") if length else ""
         if status == _FAULT:
-            self._trespassed(*values[:3])
+            number, address, writes = values[:3]
+            self._trespassed(number, address, writes, text)
         if status == _FAILED:
             raise LaunchError(text or "the kernel process refuses")
         return tuple(values)
@@ -340,8 +412,10 @@ class KernelProcess:
             got += chunk
         return got
 
-    def _trespassed(self, number: int, address: int, writes: int) -> None:
+    def _trespassed(self, number: int, address: int, writes: int, system_call: str) -> None:
         how = self._reap(kill=False)
+        if number == signal.SIGSYS:
+            raise TrespassError(f"makes the system call {system_call}: {NO_KERNEL_MAY}")
         found = self._near(address)
         if number in (signal.SIGSEGV, signal.SIGBUS) and found is not None:
             array_, distance = found
@@ -418,6 +492,10 @@ def _environment() -> dict[str, str]:
     passed = {name: value for name, value in os.environ.items() if name.startswith(_PASSED_ON)}
     mark = os.environ.get(descendants.MARK)
     return {**passed, "LC_ALL": "C", **({} if mark is None else {_SESSION: mark})}
+
+
+def _flags(manner: Manner) -> int:
+    return _EXAMINE | _OWN_THREAD * manner.own_thread | _PERTURB * manner.perturb
 
 
 def _changes_text(changes: int, number: int) -> str | None:

@@ -168,6 +168,9 @@ class HostBuffers:
         for name, values in inputs.items():
             self.originals.get(name, self.arrays[name]).values[...] = values
 
+    def write_element(self, name: str, place: int, value: Any) -> None:
+        self.arrays[name].values.reshape(-1)[place] = value
+
     def same_outputs(self, other: Buffers) -> bool:
         theirs = cast(HostBuffers, other).arrays
         return all(np.array_equal(array.bytes, theirs[name].bytes) for name, array in self._outputs)

@@ -12,6 +12,7 @@ from evo.results import Sanitized
 from workers.backends.cpu.compiler import SUFFIXES, searched_flags
 from workers.backends.sanitizer import Subject
 from workers.build.kernel import Argument
+from workers.system import machine
 from workers.system.program import run
 from workers.system.scratch import scratch
 
@@ -60,6 +61,7 @@ class CSanitizer:
 
     def __init__(self, compiler: Sequence[str]) -> None:
         self._compiler = tuple(compiler)
+        self.at_once = max(1, len(machine.cores()))
 
     def examine(self, subject: Subject, *, timeout_s: float) -> tuple[Sanitized, ...]:
         return tuple(self._run(tool, subject, timeout_s) for tool in TOOLS)

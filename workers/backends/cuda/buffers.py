@@ -163,6 +163,10 @@ class DeviceBuffers:
             self._runtime.deviceSynchronize()
         self._sums = self._sum(self._inputs)
 
+    def write_element(self, name: str, place: int, value: Any) -> None:
+        """Never called: kernels are not overtaken on this device."""
+        raise NotImplementedError
+
     def rewrite(self, source: Buffers) -> None:
         theirs = cast(DeviceBuffers, source)._buffers
         self._copy((buffer, theirs[name]) for name, buffer in self._buffers.items() if buffer.argument.written)

@@ -34,6 +34,8 @@ class CudaSanitizer:
         command: starts compute-sanitizer; None: there is none here.
     """
 
+    at_once = 1  # all tools of a case run at the same time
+
     def __init__(self, command: Sequence[str] | None) -> None:
         self._command = command
 

@@ -32,11 +32,16 @@ class Subject:
 
 
 class Sanitizer(Protocol):
-    """Contract: failures of a candidate and missing tools are findings, never exceptions.
+    """Contract: failures of a candidate and missing tools are findings, never exceptions. `examine` is thread-safe.
+
+    Attributes:
+        at_once: subjects that may be examined at the same time.
 
     Raises:
         GaveUp: the job was interrupted.
     """
+
+    at_once: int
 
     def examine(self, subject: Subject, *, timeout_s: float) -> Sequence[Sanitized]:
         """Return one result per tool, in a fixed order."""

@@ -1,0 +1,68 @@
+"""Cost of verification: the same search with this source tree and with another commit's, in turns.
+
+``python -m tests.bench.verification COMMIT`` (``make bench-verification ARGS=COMMIT``) prints the trials per second of
+each search, and the ratio of each pair. Both trees start with empty databases and compile caches.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+HERE = Path(__file__).parent.parent.parent
+
+
+def unpack(commit: str, folder: Path) -> Path:
+    """Write the files of a commit to a folder and return it."""
+    folder.mkdir()
+    archive = subprocess.run(["git", "archive", commit], cwd=HERE, stdout=subprocess.PIPE, check=True).stdout
+    subprocess.run(["tar", "-x"], cwd=folder, input=archive, check=True)
+    return folder
+
+
+def trials_per_s(tree: Path, search: Sequence[str], folder: Path) -> float:
+    """Run one search to its end and return its ended trials per second, start and confirmations included."""
+    folder.mkdir()
+    command = [sys.executable, "-m", "evo", "search", *search, "--db", str(folder / "bench.db"), "--json"]
+    own = {"PYTHONPATH": str(tree), "XDG_CACHE_HOME": str(folder / "cache"), "XDG_DATA_HOME": str(folder / "data")}
+    began_s = time.monotonic()
+    done = subprocess.run(command, cwd=tree, env=os.environ | own, stdout=subprocess.PIPE, check=False)
+    passed_s = time.monotonic() - began_s
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(command[2:])} in {tree} ended with status {done.returncode}")
+    counts: dict[str, int] = json.loads(done.stdout)["counts"]
+    return sum(counts.values()) / passed_s
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("commit", help="what this tree is compared with")
+    parser.add_argument("--family", default="softmax")
+    parser.add_argument("--problem", default="rows=256,cols=512")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--trials", type=int, default=60, help="of each search (default: %(default)s)")
+    parser.add_argument("--pairs", type=int, default=3, help="of searches (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="of the first pair; each pair has the next one")
+    asked = parser.parse_args()
+    ratios: list[float] = []
+    with tempfile.TemporaryDirectory(prefix="kernel-evo-bench-") as name:
+        trees = {"before": unpack(asked.commit, Path(name) / "before"), "now": HERE}
+        for pair in range(asked.pairs):
+            kernel = [asked.family, "--problem", asked.problem, "--device", asked.device]
+            search = [*kernel, "--trials", str(asked.trials), "--minutes", "10", "--seed", str(asked.seed + pair)]
+            found: dict[str, float] = {}
+            for which in ("before", "now") if pair % 2 else ("now", "before"):
+                found[which] = trials_per_s(trees[which], search, Path(name) / f"{which}-{pair}")
+                print(f"{which:6s} seed {asked.seed + pair}: {found[which]:.3f} trials/s", flush=True)
+            ratios.append(found["now"] / found["before"])
+    print(f"now / before: median {statistics.median(ratios):.2f} ({', '.join(f'{each:.2f}' for each in ratios)})")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""Calls whose inputs change while they follow each other must answer the new inputs."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.unit.fake_session import FakeBuffers
+from workers.backends import Change, Overlap
+from workers.build.kernel import Argument
+from workers.measure.expected_output import Golden, Limit
+from workers.measure.overtaken import LEAST_PAIRS, changing, judge_overtaken
+from workers.measure.timing import Moment
+from workers.measure.verify import WrongAnswerError
+
+ARGUMENTS = [
+    Argument(name="x", role="input", dtype="float64", shape=(4,)),
+    Argument(name="y", role="output", dtype="float64", shape=(4,)),
+]
+
+
+def golden(seed: int) -> Golden:
+    x = np.random.default_rng(seed).standard_normal(4)
+    limits = {"y": Limit(rel_l2=1e-9, max_abs=1e-9)}
+    return Golden(case="nominal", inputs={"x": x}, reference={"y": 2 * x}, limits=limits)
+
+
+class Session:
+    """Makes `later` calls after each change; `kernel` writes the last answer."""
+
+    def __init__(self, kernel: Callable[[FakeBuffers, np.ndarray[Any, Any]], None], later: float | None) -> None:
+        self._kernel, self._later, self.turns = kernel, later, 0
+
+    def call_while(self, kernel: Any, buffers: FakeBuffers, calls: int, change: Change) -> Overlap | None:
+        self.turns += 1
+        before = buffers.arrays["x"].copy()
+        change(iter([True, False]).__next__)
+        self._kernel(buffers, before)
+        return None if self._later is None else Overlap(later=self._later, call_us=self._cost(buffers, before))
+
+    def _cost(self, buffers: FakeBuffers, before: np.ndarray[Any, Any]) -> float:
+        """A call takes longer if it finds other inputs than those kept; all do for a kernel that keeps nothing."""
+        return 1.0 if self._kernel is stale and np.array_equal(buffers.arrays["x"], before) else 4.0
+
+
+def right(buffers: FakeBuffers, before: np.ndarray[Any, Any]) -> None:
+    buffers.arrays["y"][:] = 2 * buffers.arrays["x"]
+
+
+def stale(buffers: FakeBuffers, before: np.ndarray[Any, Any]) -> None:
+    buffers.arrays["y"][:] = 2 * before
+
+
+def judged(session: Session) -> int:
+    buffers = FakeBuffers({"x": np.zeros(4)}, {"y": np.full(4, np.nan)})
+    return judge_overtaken(
+        session,  # type: ignore[arg-type]
+        None,
+        buffers,
+        ARGUMENTS,
+        [golden(seed) for seed in range(3)],
+        call_us=100.0,
+        rng=np.random.default_rng(0),
+        budget_s=60.0,
+    )
+
+
+def test_kernel_that_reads_its_inputs_passes() -> None:
+    assert judged(Session(right, later=1e9)) > 0
+
+
+def test_kernel_that_answers_what_is_no_longer_there_is_refused() -> None:
+    with pytest.raises(WrongAnswerError, match=r"after its inputs had changed.*wrong in 3 of 3 trials"):
+        judged(Session(stale, later=1e9))
+
+
+@pytest.mark.parametrize("later", [None, 0.0, -5.0])
+def test_nothing_is_judged_where_no_call_surely_began_after_the_change(later: float | None) -> None:
+    assert judged(Session(stale, later=later)) == 0
+
+
+@pytest.mark.parametrize(("kernel", "ratio"), [(right, 1.0), (stale, 4.0)])
+def test_kernel_that_keeps_answers_is_slower_where_inputs_change(
+    kernel: Callable[[FakeBuffers, np.ndarray[Any, Any]], None], ratio: float
+) -> None:
+    buffers = FakeBuffers({"x": np.zeros(4)}, {"y": np.full(4, np.nan)})
+    found = changing(
+        Session(kernel, later=1e9),  # type: ignore[arg-type]
+        None,
+        buffers,
+        ARGUMENTS,
+        [golden(0), golden(1)],
+        call_us=100.0,
+        moment=Moment(anchor_us=1.0, floor_us=0.0),
+        rng=np.random.default_rng(0),
+        budget_s=0.0,
+    )
+    assert found is not None
+    assert len(found.different.samples_us) == len(found.same.samples_us) == LEAST_PAIRS
+    assert found.different.median_us / found.same.median_us == ratio
+    assert np.array_equal(buffers.arrays["x"], golden(0).inputs["x"])

@@ -1,0 +1,208 @@
+"""Check of calls whose inputs change while they follow each other, as fast as in a timed loop.
+
+A kernel may keep an answer for the address of its inputs, and forget it when a clock says that time passed since the
+last call. Wherever else it is judged, time has passed. Here another core changes the inputs in the middle of a batch
+of calls: those that begin afterwards must give the new answer. When the change comes is drawn at random, so a kernel
+that looks at its inputs only now and then is found too. Some changes are a single element, so that looking at a few
+elements is not enough.
+"""
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evo.results import Changing
+from workers.backends import Buffers, Session, TrespassError
+from workers.build.kernel import Argument
+from workers.measure.expected_output import Arrays, Golden
+from workers.measure.timing import Moment
+from workers.measure.verify import WrongAnswerError, judge
+
+Writer: TypeAlias = Callable[[], None]
+
+_FEW = 16
+"""Elements that differ between two inputs and are written one by one."""
+
+_DRAWS = 20
+_BATCH_S = 0.002
+_LEAST_CALLS = 12
+_LATER_CALLS = 3.0
+"""Calls by average time that must follow a change for the last one to have begun after it."""
+
+_MOST_LATER = 16.0
+_ENOUGH, _MOST_TURNS = 16, 64
+LEAST_PAIRS = 6
+_WRONG = 3
+"""Wrong last answers that refuse a kernel; one may be a call that another program interrupted."""
+
+
+def judge_overtaken(
+    session: Session,
+    kernel: Any,
+    buffers: Buffers,
+    arguments: Sequence[Argument],
+    goldens: Sequence[Golden],
+    *,
+    call_us: float,
+    rng: np.random.Generator,
+    budget_s: float,
+) -> int:
+    """Change inputs while calls follow each other, and judge the answer of the last call.
+
+    Args:
+        buffers: the timed set; its inputs are different ones afterwards.
+        goldens: the first holds the inputs that calls begin with; the others those that they change to.
+        call_us: duration of a call, in µs.
+        budget_s: after it no further turn begins.
+
+    Returns:
+        How many answers were judged; 0 where nothing could be, e.g. without a second core.
+
+    Raises:
+        WrongAnswerError: calls answer inputs that were overwritten before they began.
+    """
+    first, others = goldens[0].inputs_of(arguments), goldens[1:]
+    calls = max(_LEAST_CALLS, math.ceil(_BATCH_S * 1e6 / call_us))
+    judged, reasons, began_s = 0, list[str](), time.monotonic()
+    writers = [_writer(buffers, first, each.inputs_of(arguments)) for each in others]
+    change_us = [_duration_us(each) for each in writers]
+    lead_us = list(change_us)
+    for turn in range(_MOST_TURNS):
+        if not others or judged >= _ENOUGH or len(reasons) >= _WRONG or time.monotonic() - began_s > budget_s:
+            break
+        chosen = turn % len(others)
+        golden, write = others[chosen], writers[chosen]
+        buffers.renew(first)
+        buffers.poison()
+        least = _LATER_CALLS + 2 * change_us[chosen] / call_us
+        wait_us = calls * call_us - lead_us[chosen] - call_us * (least + rng.uniform(0.5, _MOST_LATER))
+
+        def change(running: Callable[[], bool], wait_us: float = wait_us, write: Writer = write) -> None:
+            until_s = time.perf_counter() + max(0.0, wait_us) * 1e-6
+            while time.perf_counter() < until_s:
+                pass
+            write()
+
+        where = "a call after its inputs had changed, while calls followed each other"
+        try:
+            found = session.call_while(kernel, buffers, calls, change)
+        except TrespassError as error:
+            raise WrongAnswerError(f"{where}: {error}") from None
+        if found is None:
+            continue
+        call_us = found.call_us
+        if found.later < least:
+            lead_us[chosen] = min(1.5 * lead_us[chosen] + 1.0, calls * call_us / 2)
+            continue
+        judged += 1
+        try:
+            judge(buffers, golden, where)
+        except WrongAnswerError as error:
+            reasons.append(error.outcome.reason)
+    if len(reasons) >= _WRONG:
+        raise WrongAnswerError(f"{reasons[0]}: wrong in {len(reasons)} of {judged} trials. {_WHY}")
+    return judged
+
+
+def changing(
+    session: Session,
+    kernel: Any,
+    buffers: Buffers,
+    arguments: Sequence[Argument],
+    goldens: Sequence[Golden],
+    *,
+    call_us: float,
+    moment: Moment,
+    rng: np.random.Generator,
+    budget_s: float,
+) -> Changing | None:
+    """Time calls in a row while another core writes an element of their inputs: two values in turns, or the same one.
+
+    A kernel that recognises its inputs and keeps answers is slower where they change. All else is equal: the memory,
+    its addresses and how often it is written.
+
+    Args:
+        goldens: of two different inputs; those of the first are in `buffers` afterwards.
+        rng: draws the element.
+
+    Returns:
+        None where too few samples could be taken.
+    """
+    one, other = (golden.inputs_of(arguments) for golden in goldens)
+    calls = max(_LEAST_CALLS, math.ceil(_BATCH_S * 1e6 / call_us))
+    taken: dict[str, list[float]] = {"different": [], "same": []}
+    began_s = time.monotonic()
+    for turn in range(_MOST_TURNS):
+        if turn >= LEAST_PAIRS and time.monotonic() - began_s > budget_s:
+            break
+        name, place = _changed_element(one, other, rng)
+        values = {"different": (other[name], one[name]), "same": (one[name], one[name])}
+        pair: dict[str, float] = {}
+        for kind in sorted(values, reverse=bool(turn % 2)):
+            buffers.renew(one)
+            write = partial(buffers.write_element, name, place)
+            cycle = itertools.cycle([values[kind][0].reshape(-1)[place], values[kind][1].reshape(-1)[place]])
+
+            def change(running: Callable[[], bool], write: Any = write, cycle: Any = cycle) -> None:
+                while running():
+                    write(next(cycle))
+
+            found = session.call_while(kernel, buffers, calls, change)
+            if found is not None:
+                pair[kind] = found.call_us
+        if len(pair) == len(values):
+            for kind, time_us in pair.items():
+                taken[kind].append(time_us)
+    buffers.renew(one)
+    if len(taken["same"]) < LEAST_PAIRS:
+        return None
+    return Changing(
+        different=moment.timing(taken["different"], calls),
+        same=moment.timing(taken["same"], calls),
+    )
+
+
+def _changed_element(one: Arrays, other: Arrays, rng: np.random.Generator) -> tuple[str, int]:
+    """Draw an element that differs between two inputs: its argument and its place; any one if none differs."""
+    sizes = {name: array.size for name, array in one.items()}
+    shares = np.array(list(sizes.values())) / sum(sizes.values())
+    for _ in range(_DRAWS):
+        name = list(sizes)[int(rng.choice(len(sizes), p=shares))]
+        place = int(rng.integers(sizes[name]))
+        if _bits(one[name])[place] != _bits(other[name])[place]:
+            break
+    return name, place
+
+
+def _writer(buffers: Buffers, before: Arrays, after: Arrays) -> Writer:
+    """Return what turns one input into another: it writes the elements that differ, or, if they are many, all."""
+    places = {name: np.flatnonzero(_bits(array) != _bits(after[name])) for name, array in before.items()}
+    if sum(each.size for each in places.values()) > _FEW:
+        return partial(buffers.renew, after)
+    writes = [(name, int(place), after[name].reshape(-1)[place]) for name in places for place in places[name]]
+
+    def write() -> None:
+        for name, place, value in writes:
+            buffers.write_element(name, place, value)
+
+    return write
+
+
+def _bits(array: NDArray[Any]) -> NDArray[Any]:
+    flat = np.ascontiguousarray(array).reshape(-1)
+    return flat.view(f"u{flat.itemsize}")
+
+
+def _duration_us(write: Writer) -> float:
+    began_s = time.perf_counter()
+    write()
+    return (time.perf_counter() - began_s) * 1e6
+
+
+_WHY = "The kernel answers with what it kept from inputs that are no longer there"
