@@ -35,7 +35,8 @@ _LOAD, _MAP, _TABLE, _RUN = range(1, 5)
 _OWN_THREAD, _EXAMINE, _PERTURB, _BEHIND, _TOGETHER = 1, 2, 4, 8, 16
 _REQUEST, _REPLY = struct.Struct("=IIQQQQ"), struct.Struct("=q6QQ")
 _WRITE = struct.Struct("=QQQ8s")
-_FAILED, _FAULT = -1, -2
+_DONE, _FAILED, _FAULT = 0, -1, -2
+_MOST_TEXT = 1 << 16
 _STACKED, _FLOATS = 24, 8
 """Words beyond those in registers, and floating-point numbers, that a kernel may take (`kernel_process.c`)."""
 
@@ -393,7 +394,10 @@ class KernelProcess:
 
     def _answer(self) -> tuple[int, ...]:
         status, *values, length = _REPLY.unpack(self._received(_REPLY.size))
-        text = self._received(min(length, 1 << 16)).decode(errors="replace") if length else ""
+        if status not in (_DONE, _FAILED, _FAULT) or length > _MOST_TEXT:
+            self._reap(kill=True)
+            raise DeviceLostError("the kernel wrote to the channel of its process: an answer makes no sense")
+        text = self._received(length).decode(errors="replace") if length else ""
         if status == _FAULT:
             number, address, writes = values[:3]
             self._trespassed(number, address, writes, text)
