@@ -38,8 +38,10 @@ def render(package: Package, kind: DeviceKind, config: Config, problem: Problem,
     implementation = package.family.implementation(kind)
     variables = {**problem, **config, **derived}
     if implementation.mode == "source":
+        text, needed = _text(package, implementation.file), _needed(package, implementation)
         macros = {name: value for name, value in variables.items() if implementation.becomes_macro(name)}
-        return _with_macros(_text(package, implementation.file), implementation.file, macros)
+        macros = {name: value for name, value in macros.items() if needed is None or name in needed}
+        return _with_macros(text, implementation.file, macros)
     return _rendered(package, implementation.file, variables)
 
 
@@ -84,6 +86,18 @@ def used_names(package: Package, kind: DeviceKind) -> frozenset[str]:
         _text(package, implementation.file)
         return words_of(_texts(package), implementation)
     return _undeclared(package, implementation)
+
+
+def _needed(package: Package, implementation: Implementation) -> frozenset[str] | None:
+    """Return the words that may be macros; None for all, because family.toml lists them or words come from elsewhere.
+
+    A name that the source does not use is left out: a header of the system may use it as a name of its own.
+    """
+    texts = _texts(package)
+    if implementation.macros is not None or not all_read(texts, implementation):
+        return None
+    other = " ".join((*implementation.entries, *implementation.flags))
+    return words_of(texts, implementation) | frozenset(re.findall(r"[A-Za-z_]\w*", other))
 
 
 def _check_source(package: Package, implementation: Implementation, tunables: Sequence[str]) -> None:

@@ -99,3 +99,29 @@ def test_cpp_kernels_and_family_headers_are_checked(tmp_path: Path) -> None:
     for language in LANGUAGES:
         memory, _ = examined(tmp_path, "\n#include <fault.h>\nOUTSIDE;", language=language)
         assert any("heap-buffer-overflow" in finding for finding in memory.findings), memory
+
+
+def test_kernels_find_their_in_place_arguments_and_initial_values(tmp_path: Path) -> None:
+    (tmp_path / "y.bin").write_bytes(np.arange(N, dtype=np.float32).tobytes())
+    arguments = (
+        Argument(name="y", role="inout", dtype="float32", shape=(N,)),
+        Argument(name="count", role="output", dtype="int16", shape=(3,), init=5),
+        Argument(name="scratch", role="workspace", dtype="float64", shape=(2,), init=0.5, init_timed=False),
+    )
+    source = """
+    void f(float *y, short *count, double *scratch) {
+        for (int i = 0; i < 8; i++) if (y[i] != i) __builtin_trap();
+        for (int i = 0; i < 3; i++) if (count[i]++ != 5) __builtin_trap();
+        if (scratch[0] != 0.5 || scratch[1] != 0.5) __builtin_trap();
+        y[7] += 1;
+    }
+    """
+    subject = Subject(
+        unit=Unit(source=source, architecture="native", entry="f", folders=(tmp_path,)),
+        kernel=KernelFile(path="unused", entry="f", arguments=arguments),
+        inputs=tmp_path,
+        threads=1,
+        device_uuid="cpu",
+    )
+    first, _ = CSanitizer(find_compiler()).examine(subject, timeout_s=30.0)
+    assert (first.findings, first.skipped) == ((), None)

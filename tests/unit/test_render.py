@@ -1,5 +1,6 @@
 """Rendering of templates: deterministic, with errors that name file and line."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -97,13 +98,28 @@ def test_loaded_text_is_rendered_even_if_the_files_change(tmp_path: Path) -> Non
 
 
 def test_plain_source_is_used_behind_macros(tmp_path: Path) -> None:
-    found = package(tmp_path, spec=SOURCE_SPEC, kernel__c="int tile = TILE; /* {{ not a template }} */\n")
+    used = "dtype ORDER = TILE * half * ROWS + squared; /* {{ not a template }} */\n"
+    found = package(tmp_path, spec=SOURCE_SPEC, kernel__c=used)
     text = render(found, "cpu", CONFIG, {**PROBLEM, "ROWS": -3}, {"half": 0.5})
     assert text == (
-        "#define ROWS (-3)\n#define COLS 5\n#define squared 1\n#define dtype float32\n"
-        "#define TILE 4\n#define UNROLL 2\n#define ORDER rows\n#define half 0.5\n"
-        '#line 1 "kernel.c"\nint tile = TILE; /* {{ not a template }} */\n'
+        "#define ROWS (-3)\n#define squared 1\n#define dtype float32\n#define TILE 4\n#define ORDER rows\n"
+        f'#define half 0.5\n#line 1 "kernel.c"\n{used}'
     )
+
+
+@pytest.mark.parametrize(
+    ("source", "defined"),
+    [
+        ("int tile = TILE;\n", {"TILE"}),
+        ('/* ROWS */ const char *COLS = "ORDER";\n', {"COLS"}),
+        ('#include "own.h"\n', {"UNROLL"}),
+        ("#define GLUE(a, b) a##b\nint tile = GLUE(TI, LE);\n", {*CONFIG, *PROBLEM, "half"}),
+    ],
+)
+def test_macros_are_those_that_the_source_uses(tmp_path: Path, source: str, defined: set[str]) -> None:
+    found = package(tmp_path, spec=SOURCE_SPEC, kernel__c=source, own__h="int unrolled = UNROLL;\n")
+    text = render(found, "cpu", CONFIG, PROBLEM, {"half": 0.5})
+    assert set(re.findall(r"^#define (\w+) ", text.partition("#line")[0], re.MULTILINE)) == defined
 
 
 def test_used_names_are_found_through_includes_and_imports(tmp_path: Path) -> None:
