@@ -28,6 +28,31 @@ WRONG = {
         *("sdpa", "B=1,H=2,S=256,D=64,causal=true", {}, ATTENTION),
         *("score[n][v], splat(-INFINITY));", "score[n][v], splat(-100.0f));"),
     ),
+    "a window is longer by one": (
+        *("sdpa", "B=1,H=2,S=256,D=64,causal=true,window=64", {}, ATTENTION),
+        *("seen &= last - WINDOW < key + n;", "seen &= last - WINDOW <= key + n;"),
+    ),
+    "a window is ignored": (
+        *("sdpa", "B=1,H=2,S=256,D=64,causal=true,window=64", {}, ATTENTION, "seen &= last - WINDOW < key + n;", ""),
+    ),
+    "another group of heads is read": (
+        *("sdpa", "B=1,H=4,KV=2,S=64,D=16", {}, ATTENTION),
+        *("(ptrdiff_t)(head / HEADS_PER_KV)", "(ptrdiff_t)(head % {{ kv_heads }})"),
+    ),
+    "causal attention is aligned at the first key": (
+        *("sdpa", "B=1,H=2,S=64,S_KV=128,D=16,causal=true", {}, ATTENTION),
+        *("const Mask last = lane + (row + v * WIDTH + LATER);", "const Mask last = lane + (row + v * WIDTH);"),
+    ),
+    "the residual is not added": (
+        *("rmsnorm", "rows=64,cols=1024,residual=true", {}, "kernel.c.j2"),
+        *(" + load_lanes(row->residual + place, LANES_OF(u), 0);", ";"),
+    ),
+    "epsilon is left out": (
+        *("layernorm", "rows=64,cols=1024,residual=false", {}, "kernel.c.j2", " + row->epsilon", ""),
+    ),
+    "the gate is not taken times itself": (
+        *("swiglu", "rows=64,cols=1024", {}, "kernel.c.j2", "x * sigmoid(x) *", "sigmoid(x) *"),
+    ),
     "the maximum of decoding begins at zero": (
         *("sdpa_decode", "B=2,H=8,KV=2,S=300,D=64", {}, "kernel.c.j2"),
         *("head->peak[row] = -INFINITY;", "head->peak[row] = 0;"),
