@@ -76,6 +76,8 @@ TrialState: TypeAlias = Literal[
 """A kind of `evo.trial.outcome.Outcome`, or pending."""
 Priority = Annotated[int, Field(strict=True, ge=-1000, le=1000)]
 MAX_NOTES = 20_000
+MOST_TRIALS = 1_000_000
+"""Limit of the trials of one variant."""
 MAX_RESULTS, MAX_CONTENTS = 256, 1024
 """Limit of one request."""
 
@@ -203,8 +205,8 @@ class VariantBody(Body):
 
     document: dict[str, Any] = Field(default_factory=dict, max_length=MAX_NAMES)
     files: dict[Name, str] = Field(min_length=1, max_length=MAX_NAMES)
-    parents: Annotated[tuple[AnyId, ...], Field(max_length=8)] = (0,)
-    trials: int | None = Field(default=None, ge=1, le=MAX_INTEGER)
+    parents: Annotated[tuple[Annotated[int, Field(ge=0, le=LARGEST_ID)], ...], Field(max_length=8)] = (0,)
+    trials: int | None = Field(default=None, ge=1, le=MOST_TRIALS)
     proposal: Id | None = None
 
 

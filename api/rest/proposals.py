@@ -31,7 +31,7 @@ class ProposalBody(Body):
     model: Name
     prompt: LongText
     usd: Usd = 0.0
-    repairs: int | None = Field(default=None, ge=1)
+    repairs: Id | None = None
 
 
 class AnswerBody(Body):

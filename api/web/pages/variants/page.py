@@ -1,8 +1,6 @@
 """Pages of variants: all of a search with lineage and cost, and one with its source or its difference to another."""
 
-from typing import Annotated
-
-from fastapi import Query, Request
+from fastapi import Request
 from fastapi.responses import HTMLResponse
 
 from api.auth.permission import allow
@@ -51,7 +49,7 @@ def variant_page(
     request: Request,
     service: ServiceDep,
     *,
-    against: Annotated[int | None, Query(ge=0)] = None,
+    against: Ordinal | None = None,
 ) -> HTMLResponse:
     """Show one variant with its source; with `against`, the difference to another variant's source."""
     with service.database.read() as session:
