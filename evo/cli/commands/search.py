@@ -121,7 +121,11 @@ def search(
         ),
     ] = None,
     strategy: Annotated[
-        str, typer.Option(metavar="NAME", help="portfolio, tpe (Optuna), parzen, evolution or random.")
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="portfolio, tpe (Optuna), parzen, evolution, random or one you added; a wrong name lists all.",
+        ),
     ] = "portfolio",
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Random seed; equal seeds make equal choices.")] = 0,
     policy: PolicyName = "default",
