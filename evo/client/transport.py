@@ -86,7 +86,7 @@ class Transport:
         self._jitter = random.Random()
         self._http = http_client(
             f"{self.url}/api/v1",
-            headers={"Authorization": f"Bearer {token}"} if token else {},
+            headers={"Authorization": f"Bearer {sendable(token)}"} if token else {},
             timeout=patience(timeout_s),
             transport=transport,
         )
@@ -152,7 +152,7 @@ def address(url: str) -> str:
     """Return the URL after checking that it can belong to a service.
 
     Raises:
-        InvalidInput: it cannot.
+        InvalidInput: it cannot; names the part to leave out if there is one.
     """
     try:
         parts = urlsplit(url)
@@ -161,7 +161,26 @@ def address(url: str) -> str:
         usable = False
     if not usable or not url.isprintable() or " " in url:
         raise InvalidInput("url", f"{masked(url)!r} is no address of a service: give one like {EXAMPLE}")
+    for part, found in (
+        ("a user name (a service knows tokens only)", "@" in parts.netloc),
+        ("a `?`", "?" in url),
+        ("a `#`", "#" in url),
+        ("/api/v1, which requests add themselves", parts.path.rstrip("/").endswith("/api/v1")),
+    ):
+        if found:
+            raise InvalidInput("url", f"{masked(url)!r} has {part}: leave it out, as in {EXAMPLE}")
     return url
+
+
+def sendable(token: str) -> str:
+    """Return the token after checking that a header can carry it.
+
+    Raises:
+        InvalidInput: it has characters that no token has. The message does not repeat the token.
+    """
+    if not (token.isascii() and token.isprintable()) or " " in token:
+        raise InvalidInput("token", "has characters that no token has, e.g. a line break: copy it again, as `kev_…`")
+    return token
 
 
 def patience(timeout_s: float) -> httpx.Timeout:

@@ -220,6 +220,12 @@ def test_search_needs_a_family(capsys: pytest.CaptureFixture[str]) -> None:
         ("serch", "No such command 'serch'. Did you mean 'search'"),
         ("searches --url notaurl", "--url: 'notaurl' is no address of a service: give one like http://127.0.0.1:8765"),
         ("searches --url http://[::1", "--url: 'http://[::1' is no address"),
+        ("searches --url http://u:p@a:1", "--url: 'http://u:***@a:1' has a user name (a service knows tokens only)"),
+        ("searches --url http://u@a:1", "--url: 'http://u@a:1' has a user name"),
+        ("searches --url http://a:1/evo?x=1", "--url: 'http://a:1/evo?x=1' has a `?`: leave it out, as in http://"),
+        ("searches --url http://a:1#x", "--url: 'http://a:1#x' has a `#`: leave it out"),
+        ("searches --url http://a:1/evo/api/v1/", "--url: 'http://a:1/evo/api/v1/' has /api/v1, which requests add"),
+        ("searches --url http://127.0.0.1:1 --token ü", "--token: has characters that no token has, e.g. a line break"),
         ("token join a --hours nan", "--hours: nan is out of its limits; accepted: 0.001 … 876,000"),
     ],
 )
@@ -265,6 +271,7 @@ def test_field_refused_by_the_service_is_named_by_its_option(field: str, option:
         ("searches", "KERNEL_EVO_DB=postgresql://u@host/evo", "only a service opens a PostgreSQL database: start"),
         ("searches", "KERNEL_EVO_DB=/", "file '/' is a directory"),
         ("searches", "KERNEL_EVO_URL=evo.example.org", "'evo.example.org' is no address of a service: give one like"),
+        ("searches --url http://127.0.0.1:1", "KERNEL_EVO_TOKEN=a\nb", "has characters that no token has"),
         ("worker", "KERNEL_EVO_URL=http://x:99999", "'http://x:99999' is no address of a service: give one like"),
     ],
 )

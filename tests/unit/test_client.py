@@ -244,3 +244,11 @@ def test_token_is_sent_and_absent_filters_are_not() -> None:
     assert service.client().trials(3, sort="rank").items == ()
     assert service.asked[0].headers["authorization"] == "Bearer secret"
     assert dict(service.asked[0].url.params) == {"sort": "rank", "limit": "50"}
+
+
+@pytest.mark.parametrize("token", ["ü", "a\nb", "a b", "tab\t", "nul\0", "\N{ZERO WIDTH SPACE}x"])
+def test_token_that_no_header_carries_is_refused_without_repeating_it(token: str) -> None:
+    with pytest.raises(InvalidInput, match="characters that no token has") as refused:
+        Client("http://127.0.0.1:1", token=token)
+    assert refused.value.field == "token"
+    assert token not in str(refused.value)

@@ -30,6 +30,7 @@ _TYPED: Mapping[str, str] = {
     "requirements.toolkit": "--toolkit",
     "roles": "--role",
     "search_id": "SEARCH",
+    "token": "--token",
     "token_id": "ID",
     "warm_start": "--warm-start",
     "webhook.secret": "--webhook-secret",
