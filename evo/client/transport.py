@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from evo.client.route import http_client
 from evo.errors import Conflict, EvoError, InvalidInput, NotFound
+from evo.text.credential import sendable
 from evo.text.masking import masked
 
 T = TypeVar("T")
@@ -27,6 +28,7 @@ _LONGEST_ASKED_S = 86_400
 """Longest `Retry-After` that is believed."""
 
 
+TOKEN_FORM = "as `kev_…`"
 EXAMPLE = "http://127.0.0.1:8765"
 _AWAY = {408, 425, 429, 502, 503, 504}
 """Statuses of a service, or of a proxy before it, while the service is unavailable."""
@@ -86,7 +88,7 @@ class Transport:
         self._jitter = random.Random()
         self._http = http_client(
             f"{self.url}/api/v1",
-            headers={"Authorization": f"Bearer {sendable(token)}"} if token else {},
+            headers={"Authorization": f"Bearer {sendable('token', token, form=TOKEN_FORM)}"} if token else {},
             timeout=patience(timeout_s),
             transport=transport,
         )
@@ -170,17 +172,6 @@ def address(url: str) -> str:
         if found:
             raise InvalidInput("url", f"{masked(url)!r} has {part}: leave it out, as in {EXAMPLE}")
     return url
-
-
-def sendable(token: str) -> str:
-    """Return the token after checking that a header can carry it.
-
-    Raises:
-        InvalidInput: it has characters that no token has. The message does not repeat the token.
-    """
-    if not (token.isascii() and token.isprintable()) or " " in token:
-        raise InvalidInput("token", "has characters that no token has, e.g. a line break: copy it again, as `kev_…`")
-    return token
 
 
 def patience(timeout_s: float) -> httpx.Timeout:

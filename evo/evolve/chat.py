@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 import httpx
 
 from evo.errors import EvoError, InvalidInput
+from evo.text.credential import sendable
 
 Protocol: TypeAlias = Literal["openai", "anthropic"]
 PROTOCOLS: tuple[Protocol, ...] = ("openai", "anthropic")
@@ -80,6 +81,8 @@ class Chat:
     def __post_init__(self) -> None:
         if not self.base_url.startswith(("http://", "https://")):
             raise InvalidInput("base_url", f"{self.base_url!r:.100} is no http:// or https:// address")
+        if self.key is not None:
+            sendable("key", self.key, form="in one line")
 
     def most_cost(self, messages: Sequence[Message], prices: Prices) -> float:
         """Return the most that a request can cost: no token is shorter than one byte."""

@@ -296,3 +296,10 @@ def test_anthropic_protocol_is_spoken() -> None:
     assert request["path"] == "/v1/messages"
     assert request["body"]["system"] == "be brief"
     assert request["body"]["messages"] == [{"role": "user", "content": "hello"}]
+
+
+@pytest.mark.parametrize("key", ["ü", "a\nb", "a b", "a\0"])
+def test_key_that_no_header_carries_is_refused_without_repeating_it(key: str) -> None:
+    with pytest.raises(InvalidInput, match="key: has characters that no key has") as refused:
+        Chat(model="m", base_url="http://127.0.0.1:1", key=key)
+    assert key not in str(refused.value)

@@ -1,0 +1,18 @@
+"""Credentials that requests carry in a header."""
+
+from evo.errors import InvalidInput
+
+
+def sendable(field: str, secret: str, *, form: str) -> str:
+    """Return a secret after checking that a header can carry it.
+
+    Args:
+        field: named in the error.
+        form: what the secret looks like, for the error.
+
+    Raises:
+        InvalidInput: it has characters that no such secret has. The message does not repeat the secret.
+    """
+    if not (secret.isascii() and secret.isprintable()) or " " in secret:
+        raise InvalidInput(field, f"has characters that no {field} has, e.g. a line break: copy it again, {form}")
+    return secret
