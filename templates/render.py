@@ -2,7 +2,7 @@
 
 import re
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from math import gcd
@@ -61,7 +61,7 @@ def check(package: Package, kind: DeviceKind) -> None:
         return
     declared = {*tunables, *implementation.derived, *(field.name for field in package.family.fields)}
     used = used_names(package, kind)
-    for name in sorted(used - declared):
+    for name in sorted(used - declared - _optional(package, implementation)):
         raise RenderError(f"{implementation.file}: {unknown(name, declared, 'variables')}")
     for name in tunables:
         if name not in used | implementation.reach(used):
@@ -213,7 +213,19 @@ def _text(package: Package, name: str) -> str:
 
 def _undeclared(package: Package, implementation: Implementation) -> frozenset[str]:
     environment = _environment(package)
-    found: set[str] = set()
+    found = {name for tree in _trees(package, implementation) for name in meta.find_undeclared_variables(tree)}
+    return frozenset(found.difference(environment.globals))
+
+
+def _optional(package: Package, implementation: Implementation) -> frozenset[str]:
+    """Return the names that a template gives a default, so that a family may lack them."""
+    filters = (each for tree in _trees(package, implementation) for each in tree.find_all(nodes.Filter))
+    return frozenset(each.node.name for each in filters if each.name == "default" and isinstance(each.node, nodes.Name))
+
+
+def _trees(package: Package, implementation: Implementation) -> Iterator[nodes.Template]:
+    """Yield the syntax trees of a template and of the files that it includes or imports."""
+    environment = _environment(package)
     waiting, seen = [implementation.file], set[str]()
     while waiting:
         name = waiting.pop()
@@ -224,9 +236,8 @@ def _undeclared(package: Package, implementation: Implementation) -> frozenset[s
             raise RenderError(f"{name}:{error.lineno}: {error.message}") from error
         except TemplateNotFound as error:
             raise RenderError(f"{implementation.file}: there is no file {error.name} to include") from error
-        found |= meta.find_undeclared_variables(tree)
+        yield tree
         waiting += [each for each in _referenced(tree) if each not in seen]
-    return frozenset(found.difference(environment.globals))
 
 
 def _referenced(tree: nodes.Template) -> list[str]:

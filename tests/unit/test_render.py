@@ -193,3 +193,10 @@ def test_only_the_listed_macros_are_defined(tmp_path: Path) -> None:
         package(tmp_path / "b", spec=unknown, kernel__c="")
     with pytest.raises(InvalidInput, match="is for `source`"):
         package(tmp_path / "c", spec=SPEC.replace('template = "kernel.c.j2"', 'template = "kernel.c.j2"\nmacros = []'))
+
+
+def test_names_with_a_default_may_be_undeclared(tmp_path: Path) -> None:
+    template = "{{ TILE }} {{ UNROLL }} {{ ORDER }} {{ heads | default(0) or TILE }}"
+    check(package(tmp_path, template), "cpu")
+    with pytest.raises(RenderError, match="there is no `heads`"):
+        check(package(tmp_path / "other", template.replace(" | default(0)", "")), "cpu")
