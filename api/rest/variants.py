@@ -15,7 +15,7 @@ from api.views import brief_view, variant_view, variant_views
 from db.models import SearchRow
 from db.repositories.archive import Archive
 from db.repositories.variants import Variants
-from evo.errors import Conflict, InvalidInput
+from evo.errors import Conflict, InvalidInput, NotFound
 from evo.estimate.target import aimed_at
 from evo.messages.view import BriefView, VariantSource, VariantView
 from templates.variant import FOLDER
@@ -80,14 +80,14 @@ def base_of(session: Session, search_id: int) -> SearchRow:
 
 
 def source_of(session: Session, service: Service, base: SearchRow, number: int) -> VariantSource:
-    """Return the source of a variant of a search; without files if the family has changed since on this machine."""
+    """Return the source of a variant of a search; without files if they are no longer there."""
     row = Variants(session).numbered(base.id, number)
     family = base.family if row is None else Archive(session).search(row.tuning_id).family
     kind = aimed_at(base.device, base.objective).kind
     table = family.document.get(kind, {})
     try:
         files = _own(files_of(session, service.artefacts, family), table)
-    except Conflict:
+    except (Conflict, NotFound):
         files = {}
     return VariantSource(number=number, kind=kind, table=table, files=files)
 
