@@ -22,7 +22,7 @@ from evo.errors import Conflict, InvalidInput, NotFound
 from evo.estimate.roofline import Roofline
 from evo.estimate.target import aimed_at, compared_with, known, shown_roofline
 from evo.family import Family
-from evo.family.problem import Problem, distance, problem_key
+from evo.family.problem import Problem, distance
 from evo.messages.view import WarmStartView
 from evo.promotion.policy import policy_from
 from evo.space import Space
@@ -69,7 +69,7 @@ def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, con
     row = SearchRow(
         family=family_row,
         problem=problem,
-        problem_key=problem_key(problem),
+        problem_key=family.problem_key(problem),
         device=replace(device, note=family.note(problem, compared_with(device, objective))),
         device_uuid=request.device_uuid,
         objective=objective,

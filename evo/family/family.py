@@ -15,7 +15,7 @@ from evo.family.fields import read_fields
 from evo.family.geometry import Launch
 from evo.family.implementation import Implementation, read_implementation, read_recording
 from evo.family.memory import check_memory
-from evo.family.problem import Field, Problem, parse_problem
+from evo.family.problem import Field, Problem, parse_problem, problem_key
 from evo.family.scope import WORD, device_scope
 from evo.family.table import Table
 from evo.family.variant import VariantNote, read_variant
@@ -154,6 +154,10 @@ class Family:
         problem = parse_problem(self.fields, given, implementation.defaults)
         implementation.check_problem(problem)
         return problem
+
+    def problem_key(self, problem: Problem) -> str:
+        """Return the text that identifies a complete problem, without the fields that its family omits."""
+        return problem_key(problem, self.fields)
 
     def check_device(self, problem: Problem, device: Device) -> None:
         """Check that a device can compute this problem. Kinds that run nothing accept every problem.

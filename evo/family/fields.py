@@ -23,10 +23,13 @@ def _read_field(name: str, table: Table) -> Field:
     number = table.decimal if kind == "float" else table.whole
     limits = {key: number(key, 0) for key in ("min", "max") if kind in ("int", "float") and key in table}
     choices = tuple(table.texts("choices")) if kind == "choice" else ()
-    field = Field(name=name, type=kind, choices=choices, help=table.text("help", ""), **limits)
+    omit = table.flag("omit_default")
+    field = Field(name=name, type=kind, choices=choices, help=table.text("help", ""), omit_default=omit, **limits)
     _check_limits(field, table)
     if "default" in table:
         field = replace(field, default=field.parse(table.raw("default"), table.field("default")))
+    elif omit:
+        raise InvalidInput(table.field("omit_default"), "needs a default to omit: give the field one")
     table.done()
     return field
 

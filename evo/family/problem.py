@@ -39,6 +39,8 @@ class Field:
         default: value used when none is given; None: the user must give one.
         min, max: limits of an ``int`` or ``float``, inclusive.
         choices: allowed values of a ``choice``.
+        omit_default: keys of problems omit the field where it has its default. A field that is added to a family gets
+            this, so that champions found before it existed keep their problems.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Field:
     max: int | float = INTEGER_LIMIT - 1
     choices: tuple[str, ...] = ()
     help: str = ""
+    omit_default: bool = False
 
     def parse(self, given: object, where: str) -> Value:
         """Return the value of this field from a text or a typed value.
@@ -144,10 +147,17 @@ def parse_problem(
     return problem
 
 
-def problem_key(problem: Problem) -> str:
-    """Return the canonical text of a complete problem, e.g. ``B=1,H=8,causal=false``; `parse_problem` reads it back."""
+def problem_key(problem: Problem, fields: Sequence[Field] = ()) -> str:
+    """Return the canonical text of a complete problem, e.g. ``B=1,H=8,causal=false``; `parse_problem` reads it back.
+
+    Args:
+        fields: those of the family, if what they omit shall be omitted.
+    """
+    omitted = {field.name: field.default for field in fields if field.omit_default}
     return ",".join(
-        f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in problem.items()
+        f"{name}={str(value).lower() if isinstance(value, bool) else value}"
+        for name, value in problem.items()
+        if name not in omitted or value != omitted[name]
     )
 
 

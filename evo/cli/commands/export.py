@@ -88,14 +88,13 @@ def export(
 def _champions(client: "Client", call: "Call", device: str | None) -> "Iterator[ChampionView]":
     """Yield the latest champion of a call for each device model."""
     from evo.device.kind import implemented_kinds
-    from evo.family.problem import problem_key
     from templates import registry
 
     family = registry.find(call.family).family
     keys = set[str]()
     for kind in implemented_kinds():
         try:
-            keys.add(problem_key(family.problem(call.text, kind)))
+            keys.add(family.problem_key(family.problem(call.text, kind)))
         except InvalidInput:  # this kind of device does not take the problem
             continue
     models = set[str]()
