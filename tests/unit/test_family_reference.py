@@ -5,6 +5,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,6 +30,7 @@ SECTIONS = {
     "`[[cpu.notes]]`": "KIND.notes[]",
     "`[[cpu.starts]]`": "KIND.starts[]",
     "`[cuda.launch]`": "KIND.launch",
+    "Several launches": "KIND.launch[]",
     "`[[cuda.launch.tensor_maps]]`": "KIND.launch.tensor_maps[]",
 }
 NAMED = re.compile(
@@ -38,10 +40,19 @@ NAMED = re.compile(
 
 
 def documented() -> Iterator[tuple[str, str]]:
-    for part in PAGE.split("\n### ")[1:]:
+    for part in re.split(r"\n####? ", PAGE)[1:]:
         heading, body = part.split("\n## ")[0].split("\n", 1)
         for key in re.findall(r"^\| `(\w+)` \|", body, flags=re.MULTILINE):
             yield SECTIONS[heading], key
+
+
+def with_several_launches() -> dict[str, Any]:
+    """Return the example with a list of one launch, which names its function and arguments itself."""
+    document = tomllib.loads(EXAMPLE)
+    cuda = document["cuda"]
+    names = cuda.get("arguments", [each["name"] for each in document["arguments"]])
+    cuda["launch"] = [{**cuda["launch"], "entry": cuda.pop("entry"), "arguments": names}]
+    return document
 
 
 def section(path: str) -> str:
@@ -64,7 +75,9 @@ def read_keys(monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, str]]:
 
     monkeypatch.setattr(Table, "__contains__", contains)
     Family.from_document(tomllib.loads(EXAMPLE))
-    return asked
+    Family.from_document(with_several_launches())
+    alike = {(place.replace("launch", "launch[]"), key) for place, key in asked if place.startswith("KIND.launch")}
+    return asked - alike - {("", "variant")}  # variants have a page of their own
 
 
 def test_page_lists_exactly_the_keys_that_are_read(read_keys: set[tuple[str, str]]) -> None:
