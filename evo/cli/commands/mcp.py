@@ -8,7 +8,7 @@ from evo.cli.arguments.options import Db, Token, Url, examples
 from evo.cli.service.locations import Where
 from evo.errors import EvoError
 
-INSTALL = "pip install 'kernel-evo[mcp]'"
+INSTALL = "pip install mcp"
 
 
 class McpMissing(EvoError):
