@@ -277,6 +277,7 @@ STARTS = (
     ("gemm_fp8", "M=4096,N=4096,K=4096", {}),
     *(("softmax", f"rows=16384,cols={cols},dtype=float16", {}) for cols in (1024, 4096, 50257, 128256)),
     ("transpose", "rows=16384,cols=4096,dtype=float16", {}),
+    ("swiglu", "rows=4096,cols=14336,dtype=bfloat16", {}),
     *(("sdpa_decode", f"B={b},H=32,KV=8,S=8192,D=128", {}) for b in (1, 8)),
     ("sdpa_fp8", "B=2,H=8,S=512,D=64", {}),
     ("sdpa_fp8", "B=4,H=16,S=4096,D=128,v_layout=columns", {}),

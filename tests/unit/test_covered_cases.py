@@ -8,7 +8,7 @@ import pytest
 
 from evo.estimate.target import known
 from evo.family import Family, coverage
-from evo.family.problem import Problem, problem_key
+from evo.family.problem import Problem
 from evo.trial import Config
 from evo.trial.objective import Objective
 from templates.registry import find
@@ -44,6 +44,6 @@ def test_stored_champions_have_kernels_for_all_cases(path: Path) -> None:
     family = find(found.family).family
     problem = family.problem(match.problem, "cuda")
     assert kept
-    assert found.problem == problem_key(problem)
+    assert found.problem == family.problem_key(problem)
     newer = {each.name: each.default for each in family.implementation("cuda").tunables}
     assert not uncovered(family, problem, {**newer, **found.config})

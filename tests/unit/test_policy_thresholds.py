@@ -28,8 +28,8 @@ from workers.measure.overwrite_check import most_disagreement
 PROCEDURES = {"policy", "statistics"}
 """The policy itself, and numerical procedures: their constants say how exactly a figure is computed."""
 
-OTHER_CONSTANTS = {"FIRST_RESULTS_S"}
-"""Modules that decide when work is handed out, and nothing about a champion."""
+OTHER_CONSTANTS = {"FIRST_RESULTS_S", "SHORT_MINUTES"}
+"""They decide when work is handed out, and nothing about a champion."""
 
 
 def deciding() -> Iterator[ModuleType]:
