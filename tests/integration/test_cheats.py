@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from evo.errors import EvoError
+from evo.promotion.policy import Policy
 from evo.trial.objective import Objective
 from tests.integration.cheats import CHEATS, HONEST, source
 from tests.integration.workbench import cpu
@@ -37,6 +38,7 @@ ARGUMENTS = (
     Argument(name="x", role="input", dtype="float32", shape=(1000,)),
     Argument(name="y", role="output", dtype="float32", shape=(1000,)),
 )
+FEW_PROCESSES = Policy().confirm_processes
 NEEDS_CORES = {"ELSEWHERE": "off the reference", "CORES": "cores", "SECOND": "processor time|cores"}
 NEEDS_CORES |= {"THREADS": "called by two threads at once", "CHANGED": "after its inputs had changed"}
 """Tricks found only with more than one core."""
@@ -76,6 +78,14 @@ def refusal(
     except EvoError as error:
         return str(error)
     return None
+
+
+def attempts(session: Session, name: str, body: str, folder: Path) -> Iterator[str | None]:
+    """Yield what `refusal` returns, as often as a confirmation of few processes judges: some faults show by chance."""
+    for number in range(FEW_PROCESSES):
+        place = folder / str(number)
+        place.mkdir()
+        yield refusal(session, name, body, place)
 
 
 def built(text: str, folder: Path) -> Path:
@@ -126,7 +136,7 @@ def test_cheat_is_refused(session: Session, tmp_path: Path, trick: str) -> None:
         if (os.cpu_count() or 1) < 2:
             pytest.skip("one core")
         words = NEEDS_CORES[words]
-    reason = refusal(session, trick, body, tmp_path)
+    reason = next(filter(None, attempts(session, trick, body, tmp_path)), None)
     assert reason is not None
     assert re.search(words, reason), reason
 
