@@ -9,7 +9,7 @@ from markupsafe import Markup, escape
 from api.web.content import rule_figures
 from evo.messages.condition import proving_text
 from evo.messages.view.champion import decision_text
-from evo.promotion.profile import profile_rows
+from evo.promotion.rules.profile import profile_rows
 from evo.text import wording
 
 SIGNS: Mapping[str, str] = {

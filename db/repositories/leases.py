@@ -14,8 +14,7 @@ from sqlalchemy.orm import Session, joinedload
 from db.models import AttemptRow, AttemptState, JobRow, JobState, SearchRow, TrialRow, table
 from evo.errors import Conflict, NotFound
 from evo.messages.job import Job
-from evo.promotion.challenge import comparable_us
-from evo.promotion.challengers import Challenge
+from evo.promotion.challenge import Challenge, comparable_us
 from evo.results import EvaluateReport, Report
 from evo.text.limits import LARGEST_ID
 from evo.trial.timing import Timing

@@ -2,7 +2,7 @@
 
 from evo.export.table import table
 from evo.messages.view import ChampionView
-from evo.promotion.profile import profile_rows
+from evo.promotion.rules.profile import profile_rows
 
 
 def profile_markdown(champion: ChampionView) -> str | None:

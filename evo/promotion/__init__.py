@@ -1,12 +1,11 @@
 """Decide whether a confirmed challenger becomes champion. Every rule reports its figure and its threshold."""
 
-from evo.promotion.evidence import RequiredEvidence, decide, required
+from evo.promotion.evidence import RequiredEvidence, decide, required, void_reason
 from evo.promotion.judgement import judge, promising, undecided
-from evo.promotion.quick import Quick
-from evo.promotion.sequential import Standing, looks, standing
+from evo.promotion.rules.quick import Quick
+from evo.promotion.rules.sequential import Standing, looks, standing
+from evo.promotion.rules.work import straddles
 from evo.promotion.verdict import Rule, Verdict
-from evo.promotion.void import void_reason
-from evo.promotion.work import straddles
 
 __all__ = [
     "Quick",

@@ -1,4 +1,4 @@
-"""Evidence that each kind of device must deliver before its challengers are promoted."""
+"""Evidence that each kind of device must deliver before its challengers are promoted, and whether it still holds."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -10,9 +10,10 @@ from evo.device import DeviceKind, kind_of
 from evo.device.separation import LEVELS, Separation, level, missing
 from evo.promotion.judgement import judge
 from evo.promotion.policy import Policy
-from evo.promotion.quick import Quick
+from evo.promotion.rules.quick import Quick
 from evo.promotion.verdict import Rule, Verdict
 from evo.results import ConfirmReport
+from evo.trial.objective import PROTOCOL_VERSION, Objective
 from evo.trial.timing import Timing
 
 
@@ -134,3 +135,23 @@ def _missing_after_the_first_process(
         rounds = len(repeat.challenger.samples_us)
         if rounds < policy.least_rounds:
             yield f"{rounds} of at least {policy.least_rounds} rounds (repeats.{place})"
+
+
+def void_reason(verdict: Verdict | None, objective: Objective, *, refuted: str | None = None) -> str | None:
+    """Return why the evidence of a champion is void; None where it still holds.
+
+    Args:
+        refuted: why a later confirmation found this kernel wrong.
+    """
+    if refuted is not None:
+        return f"a later confirmation refuted its kernel: {refuted}"
+    if verdict is None or verdict.challenger is None:
+        return "nothing was measured for its promotion"
+    if not verdict.promote:
+        return f"its own confirmation did not meet every rule: {' '.join(rule.text for rule in verdict.unmet)}"
+    if objective.protocol != PROTOCOL_VERSION:
+        return (
+            f"it was measured under timing protocol {objective.protocol}, and this version measures under protocol "
+            f"{PROTOCOL_VERSION}: their times do not compare"
+        )
+    return None

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from evo.promotion import comparison, processes, soundness
 from evo.promotion.policy import Policy
 from evo.promotion.prediction import Prediction, fastest_baseline, predict
-from evo.promotion.quick import Quick, quick_rule
-from evo.promotion.sequential import shrunk, standing
+from evo.promotion.rules import comparison, processes, soundness
+from evo.promotion.rules.quick import Quick, quick_rule
+from evo.promotion.rules.sequential import shrunk, standing
+from evo.promotion.rules.work import inputs_rule, rework_rule, work_rule
 from evo.promotion.statistics import Interval, order_interval, ratio_interval, unshared
 from evo.promotion.verdict import Rule, Verdict, change_text
-from evo.promotion.work import inputs_rule, rework_rule, work_rule
 from evo.results import ConfirmReport
 from evo.trial.explain import detail_text, first_lines
 from evo.trial.timing import Timing

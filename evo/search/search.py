@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from evo.errors import Conflict, EvoError, InvalidInput
-from evo.promotion.challengers import Challenge, Challengers
+from evo.promotion.challenge import Challenge, Challengers
 from evo.promotion.policy import Policy
 from evo.space import Space
 from evo.strategy.base import Patient, Strategy

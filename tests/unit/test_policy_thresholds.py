@@ -16,10 +16,9 @@ from api.scheduler.lifecycle import challenge
 from api.scheduler.results.store import settle
 from evo import promotion
 from evo.errors import InvalidInput
-from evo.promotion.challenge import bar
-from evo.promotion.challengers import Challengers
-from evo.promotion.comparison import effect_rule
+from evo.promotion.challenge import Challengers, bar
 from evo.promotion.policy import Policy, policy_from
+from evo.promotion.rules.comparison import effect_rule
 from evo.report.comparison import compare
 from evo.trial.timing import Timing
 from workers.build.kernel import Argument

@@ -10,8 +10,7 @@ import pytest
 
 from evo.errors import Conflict, EvoError, InvalidInput
 from evo.promotion import Verdict
-from evo.promotion.challenge import Incumbent, bar, comparable_us
-from evo.promotion.challengers import Challenge
+from evo.promotion.challenge import Challenge, Incumbent, bar, comparable_us
 from evo.promotion.policy import Policy
 from evo.promotion.statistics import Interval
 from evo.recording import Recording, parse_recording

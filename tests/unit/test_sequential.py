@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evo.promotion.policy import Policy
-from evo.promotion.sequential import Decision, levels, looks, shrunk, standing
+from evo.promotion.rules.sequential import Decision, levels, looks, shrunk, standing
 
 POLICY = Policy()
 

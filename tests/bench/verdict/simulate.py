@@ -9,7 +9,7 @@ import numpy as np
 from evo.promotion import Rule, judge, straddles, undecided
 from evo.promotion.policy import Policy
 from evo.promotion.prediction import predict, times_as_fast
-from evo.promotion.work import work_rule
+from evo.promotion.rules.work import work_rule
 from evo.results import ConfirmReport, Repeat, Witness
 from evo.trial.timing import Timing
 from tests.bench.verdict.draws import ALIKE, blocks

@@ -1,7 +1,7 @@
 """Rules that speed cannot outweigh: correctness, sanitizers, and use of the device as demanded."""
 
 from evo.promotion.policy import Policy
-from evo.promotion.profile import unmet_gates
+from evo.promotion.rules.profile import unmet_gates
 from evo.promotion.statistics import at_most_one_in
 from evo.promotion.verdict import Rule
 from evo.results import ConfirmReport, OutputChecks, Sanitized

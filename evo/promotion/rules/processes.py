@@ -2,7 +2,7 @@
 
 from evo.promotion.policy import Policy
 from evo.promotion.prediction import Prediction, predict_us
-from evo.promotion.sequential import Standing, looks, standing
+from evo.promotion.rules.sequential import Standing, looks, standing
 from evo.promotion.statistics import Interval
 from evo.promotion.verdict import Rule
 from evo.results import ConfirmReport

@@ -6,7 +6,7 @@ import numpy as np
 
 from evo.promotion.policy import Policy
 from evo.promotion.prediction import Prediction
-from evo.promotion.processes import over_processes
+from evo.promotion.rules.processes import over_processes
 from evo.promotion.statistics import Interval, Samples, hedges_g, order_interval, paired_p_value, ratio_interval
 from evo.promotion.verdict import Rule, change_text
 from evo.results import ConfirmReport

@@ -1,0 +1,1 @@
+"""Rules of a verdict, one module per kind of evidence."""
