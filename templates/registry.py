@@ -15,7 +15,7 @@ from pathlib import Path
 
 from evo.errors import EvoError, InvalidInput, NotFound
 from evo.family import Family
-from evo.family.entry import is_instance, template_name
+from evo.family.launch.entry import is_instance, template_name
 from evo.family.scope import WORD
 from evo.recording import Recording, parse_recording, recording_name
 from evo.text.document import read_toml

@@ -12,7 +12,7 @@ from db.repositories.champions import Champions
 from evo.device import Device, kind_of
 from evo.estimate.target import aimed_at
 from evo.family import Family
-from evo.family.signature import describe_operand, signature
+from evo.family.description import describe_operand, signature
 from evo.messages.view import BriefView, TriedView, VariantSource, VariantView
 from evo.search.unexplored import unexplored
 from evo.trial.outcome import Estimated, Measured

@@ -12,9 +12,9 @@ from pydantic_core import to_jsonable_python
 
 from evo.export.headers import flags_at, laid_out
 from evo.family import Candidate, Family, Launch, Operand
-from evo.family.cflags import c_steps
-from evo.family.entry import symbol_of
+from evo.family.flags import c_steps
 from evo.family.language import Language
+from evo.family.launch.entry import symbol_of
 from evo.messages.view import SearchView
 from evo.reference.encoding import encoded, stored
 from evo.trial import Config

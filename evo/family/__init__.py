@@ -1,13 +1,12 @@
 """Kernel families: validated documents that define problems, arguments, cases, spaces, launches and work."""
 
 from evo.family.argument import DRAWN, DTYPES, JUDGED, Argument, Operand, Role
-from evo.family.case import Case, CaseProblem
-from evo.family.coverage import Coverage, coverage
+from evo.family.case import Case, CaseProblem, Coverage, coverage
 from evo.family.family import Candidate, Family
-from evo.family.geometry import Launch
 from evo.family.implementation import Implementation
+from evo.family.launch.geometry import Launch
+from evo.family.launch.tensor_map import TensorMap
 from evo.family.scope import TERMS
-from evo.family.tensor_map import TensorMap
 from evo.family.work import Work
 
 __all__ = [

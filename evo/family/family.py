@@ -10,16 +10,13 @@ from evo.errors import InvalidInput
 from evo.family.argument import JUDGED, Argument, Operand, read_arguments
 from evo.family.case import Case, CaseProblem, read_cases
 from evo.family.description import describe_argument, describe_field, describe_implementation
-from evo.family.emptiness import in_problem_terms
-from evo.family.fields import read_fields
-from evo.family.geometry import Launch
 from evo.family.implementation import Implementation, read_implementation, read_recording
-from evo.family.memory import check_memory
-from evo.family.problem import Field, Problem, parse_problem, problem_key
+from evo.family.launch.geometry import Launch
+from evo.family.problem import Field, Problem, in_problem_terms, parse_problem, problem_key, read_fields
 from evo.family.scope import WORD, device_scope
 from evo.family.table import Table
 from evo.family.variant import VariantNote, read_variant
-from evo.family.work import Work, WorkFormula, read_work
+from evo.family.work import Work, WorkFormula, check_memory, read_work
 from evo.space import Constraint, EmptySpace, Space, Tunable
 from evo.text.suggestion import unknown
 from evo.trial import Config, Value

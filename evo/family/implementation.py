@@ -1,4 +1,4 @@
-"""How a family runs on one kind of device: a template, its tunables and their constraints."""
+"""How a family runs on one kind of device: a template, its tunables, constraints, launch and notes."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -9,11 +9,10 @@ from evo.device import Device, DeviceKind, kind_of
 from evo.errors import InvalidInput
 from evo.expression import Expression, Scope
 from evo.family.argument import JUDGED, Argument, Operand
-from evo.family.entry import read_entry
 from evo.family.flags import check_flags
-from evo.family.geometry import Geometry, Launch, has_launches, read_launch
 from evo.family.language import LANGUAGES, Language, is_keyword, language_of
-from evo.family.note import Note, read_notes
+from evo.family.launch.entry import read_entry
+from evo.family.launch.geometry import Geometry, Launch, has_launches, read_launch
 from evo.family.problem import Field, Problem, problem_key
 from evo.family.scope import TERMS, check_new_name, device_limits
 from evo.family.start import Start, read_starts
@@ -21,6 +20,24 @@ from evo.family.table import Table
 from evo.space import Constraint, Tunable
 from evo.text.suggestion import unknown
 from evo.trial import Config, Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Note:
+    """A text shown where the expression, over problem fields and device limits, is true."""
+
+    expression: Expression
+    text: str
+
+
+def read_notes(tables: Sequence[Table], scope: Scope) -> tuple[Note, ...]:
+    notes = []
+    for table in tables:
+        expression = table.expression("expression").check_names(scope)
+        notes.append(Note(expression=expression, text=table.text("note", what="a few words that go with every time")))
+        table.done()
+    return tuple(notes)
+
 
 FILE = re.compile(r"(?!/)(?!.*(^|/)\.\.?(/|$))[A-Za-z0-9_./+-]{1,200}")
 C_TEXT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

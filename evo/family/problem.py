@@ -3,15 +3,45 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
+from evo.device.kind import implemented_kinds
 from evo.errors import InvalidInput
 from evo.expression.arithmetic import INTEGER_LIMIT
-from evo.family.lengths import lengths_of
+from evo.family.scope import WORD, check_new_name
+from evo.family.table import Table
+from evo.space import Constraint, EmptySpace
 from evo.text.suggestion import unknown
 from evo.trial import Value
+
+POINTS = 7
+"""Largest number of lengths that stand for a range."""
+
+_RANGE = re.compile(r"([0-9]{1,18})\.\.([0-9]{1,18})")
+
+
+def lengths_of(text: str, where: str) -> list[int] | None:
+    """Return the lengths that a range stands for, in ascending order; None if the text is no range.
+
+    Lengths are evenly spaced on a logarithmic scale, since kernels differ by factors of a length, and the ends are
+    among them.
+
+    Raises:
+        InvalidInput: the range is written wrongly, is empty, or begins below 1.
+    """
+    if ".." not in text:
+        return None
+    found = _RANGE.fullmatch(text.strip())
+    if found is None:
+        raise InvalidInput(where, f"`{text.strip():.60}` is no range of lengths: write e.g. 1..4096")
+    low, high = int(found[1]), int(found[2])
+    if not 1 <= low <= high:
+        raise InvalidInput(where, f"`{text.strip()}` holds no length: write the smaller one first, e.g. 1..4096")
+    steps = POINTS - 1
+    return sorted({min(high, max(low, round(low * (high / low) ** (step / steps)))) for step in range(POINTS)})
+
 
 Problem: TypeAlias = Mapping[str, Value]
 """Field name → value; complete and in field order."""
@@ -236,3 +266,56 @@ def _pieces(text: str, what: str) -> list[str]:
     if not all(pieces):
         raise InvalidInput(what, "has nothing between two commas; write e.g. `A=1,B=2`")
     return pieces
+
+
+def read_fields(table: Table) -> tuple[Field, ...]:
+    fields: list[Field] = []
+    for name, entry in table.named_tables():
+        check_new_name(name, entry.field(), [field.name for field in fields], implemented_kinds())
+        fields.append(_read_field(name, entry))
+    return tuple(fields)
+
+
+def _read_field(name: str, table: Table) -> Field:
+    kind = cast(FieldType, table.choice("type", ("int", "float", "bool", "choice", "text")))
+    number = table.decimal if kind == "float" else table.whole
+    limits = {key: number(key, 0) for key in ("min", "max") if kind in ("int", "float") and key in table}
+    choices = tuple(table.texts("choices")) if kind == "choice" else ()
+    omit = table.flag("omit_default")
+    field = Field(name=name, type=kind, choices=choices, help=table.text("help", ""), omit_default=omit, **limits)
+    _check_limits(field, table)
+    if "default" in table:
+        field = replace(field, default=field.parse(table.raw("default"), table.field("default")))
+    elif omit:
+        raise InvalidInput(table.field("omit_default"), "needs a default to omit: give the field one")
+    table.done()
+    return field
+
+
+def _check_limits(field: Field, table: Table) -> None:
+    if field.min > field.max:
+        raise InvalidInput(table.field("min"), f"{field.min} is above max = {field.max}")
+    if field.type == "choice" and not field.choices:
+        raise InvalidInput(table.field("choices"), 'is missing: give the texts to choose from, e.g. ["a", "b"]')
+    for choice in field.choices:
+        if not WORD.fullmatch(choice) or field.choices.count(choice) > 1:
+            raise InvalidInput(table.field("choices"), f"{choice!r:.100}: choices are different words without spaces")
+
+
+ELSEWHERE = "choose another problem or device"
+
+
+def in_problem_terms(problem: Problem, constraints: Sequence[Constraint], error: EmptySpace) -> EmptySpace:
+    """Return the same error for ``problem.<field>`` if the blamed constraint uses fields of the problem.
+
+    A user of the search can change the problem but not the constraint; the error still names the constraint for the
+    family's author.
+    """
+    remedies = (*error.remedies, ELSEWHERE)
+    asked = {name for each in constraints if each.expression.field == error.field for name in each.expression.names}
+    named = {name: value for name, value in problem.items() if name in asked}
+    if not named:
+        return EmptySpace(error.field, error.found, remedies)
+    field = f"problem.{next(iter(named))}" if len(named) == 1 else "problem"
+    given = ", ".join(f"{name}={value}" for name, value in named.items())
+    return EmptySpace(field, f"with {given} {error.found} ({error.field})", remedies)

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from evo.device import Device
 from evo.family import Operand, coverage
+from evo.family.argument import Tolerance
 from evo.family.problem import Problem, problem_key
-from evo.family.tolerance import Tolerance
 from evo.reference.encoding import decoded
 from evo.trial import Config
 from evo.trial.objective import Objective

@@ -5,9 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from evo.family.argument import Operand
-from evo.family.signature import describe_operand, signature
-from evo.family.tolerance import Tolerance
+from evo.family.argument import Operand, Tolerance
+from evo.family.description import describe_operand, signature
 from evo.messages.view import BestView, BriefView, FailureView, TriedView, VariantSource, VariantView
 from evo.report.brief import CHARACTERS_PER_TOKEN, MOST_TOKENS, brief_markdown
 from evo.search.unexplored import unexplored

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evo.family import DTYPES, Operand
-from evo.family.tolerance import Tolerance
+from evo.family.argument import Tolerance
 from evo.reference.encoding import encoded, is_floating, stored
 from workers.backends.distance import distance
 from workers.measure.contract import check_input, check_names, check_reference

@@ -6,7 +6,7 @@ import pytest
 
 from evo.errors import InvalidInput
 from evo.family import Family
-from evo.family.entry import symbol_of
+from evo.family.launch.entry import symbol_of
 from tests.unit.family_document import document
 from workers.backends.cuda.nvrtc import _absent
 

@@ -11,7 +11,7 @@ from evo.device import Device, kind_of
 from evo.errors import InvalidInput
 from evo.estimate.target import known
 from evo.family import Family, Launch, Operand, Work
-from evo.family.tolerance import Tolerance
+from evo.family.argument import Tolerance
 from evo.space import EmptySpace
 from evo.trial.objective import Objective
 from templates.registry import find

@@ -14,7 +14,7 @@ import pytest
 import evo
 from evo.export.loader.float_control import FloatControl, preserved
 from evo.family import Operand
-from evo.family.tolerance import Tolerance
+from evo.family.argument import Tolerance
 from workers.build.cache import Cache
 from workers.measure.expected_output import FamilyError
 from workers.measure.reference import NO_LIMIT, Reference

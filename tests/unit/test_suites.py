@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from evo.errors import EvoError, InvalidInput, NotFound
-from evo.family.lengths import lengths_of
-from evo.family.problem import distance, split_shapes
+from evo.family.problem import distance, lengths_of, split_shapes
 from evo.suite import suite_from
 from evo.suite.allotment import Progress, expected_gain, next_call
 from evo.suite.selection import Measurements, best_set, config_for, evaluate, leave_one_out

@@ -8,7 +8,7 @@ import pytest
 
 from evo.errors import InvalidInput
 from evo.family import Family, Operand
-from evo.family.tolerance import Tolerance
+from evo.family.argument import Tolerance
 from tests.unit.family_document import document
 from workers.measure.expected_output import FamilyError
 from workers.measure.verification import Verification

@@ -14,7 +14,7 @@ from evo.device import Device
 from evo.errors import InvalidInput
 from evo.estimate.target import aimed_at
 from evo.family import Candidate, CaseProblem, coverage
-from evo.family.entry import symbol_of
+from evo.family.launch.entry import symbol_of
 from evo.family.problem import Problem, problem_key
 from evo.messages.job import SearchTerms
 from evo.trial import Config

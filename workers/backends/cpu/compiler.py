@@ -16,8 +16,7 @@ from pathlib import Path
 
 from evo.device import Device
 from evo.errors import EvoError
-from evo.family.cflags import c_steps, native_flag
-from evo.family.flags import header_folders, linked_files
+from evo.family.flags import c_steps, header_folders, linked_files, native_flag
 from evo.family.language import Language
 from evo.trial.outcome import CompileFailed, OverResources
 from workers.build import Artefact, Launch, Resources, Unit

@@ -15,8 +15,8 @@ from typing import IO, cast
 
 from evo.device import Device
 from evo.errors import EvoError
-from evo.family.entry import symbol_of
 from evo.family.flags import header_folders
+from evo.family.launch.entry import symbol_of
 from evo.trial.outcome import CompileFailed, OverResources
 from workers.backends.cuda.nvrtc_library import Nvrtc, NvrtcMissingError
 from workers.backends.cuda.occupancy import occupancy, registers_of_block

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from evo.errors import InvalidInput
 from evo.expression import Expression, Scope
 from evo.family.argument import Argument, Operand
-from evo.family.entry import read_entry
+from evo.family.launch.entry import read_entry
+from evo.family.launch.tensor_map import MapFormula, TensorMap, read_maps
 from evo.family.table import Table
-from evo.family.tensor_map import MapFormula, TensorMap, read_maps
 from evo.text.suggestion import unknown
 from evo.trial import Value
 
