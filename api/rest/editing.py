@@ -10,7 +10,7 @@ from api.schemas import Id, SearchPatch
 from api.views import search_view
 from db.engine.events import Events
 from db.repositories.archive import Archive
-from db.repositories.removal import remove_search
+from db.repositories.retention import remove_search
 from evo.errors import Conflict
 from evo.messages.view import SearchView
 from evo.search.lifecycle import TERMINAL

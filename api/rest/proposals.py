@@ -12,7 +12,7 @@ from api.schemas import Body, Id, Name
 from api.views import proposal_view
 from db.models import ProposalRow
 from db.repositories.archive import Archive
-from db.repositories.proposals import Proposals
+from db.repositories.variants import Proposals
 from evo.messages.view import ProposalView
 
 router = rest_router("/searches/{search_id}/proposals", tag="variants")

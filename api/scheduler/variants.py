@@ -20,8 +20,7 @@ from db.models import SearchRow, VariantRow
 from db.repositories.archive import Archive, Registration
 from db.repositories.artefacts import Artefacts
 from db.repositories.leases import Leases
-from db.repositories.proposals import Proposals
-from db.repositories.variants import FAMILY, Variants
+from db.repositories.variants import FAMILY, Proposals, Variants
 from evo.device import DeviceKind
 from evo.device.requirements import Requirements
 from evo.errors import Conflict, InvalidInput

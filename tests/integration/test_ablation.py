@@ -11,7 +11,7 @@ from api.views import ablation_views
 from db.models import FamilyRow
 from db.repositories.archive import Archive
 from db.repositories.leases import StaleLease
-from db.repositories.removal import remove_search
+from db.repositories.retention import remove_search
 from evo.errors import Conflict, InvalidInput
 from evo.messages.condition import proving_text
 from evo.messages.job import Ablate, Confirm, SlotReport

@@ -31,7 +31,7 @@ from db.repositories.artefacts import Artefacts
 from db.repositories.census import census
 from db.repositories.deliveries import PAUSES_S, Deliveries
 from db.repositories.fleet import Fleet, quarantine
-from db.repositories.removal import remove_search
+from db.repositories.retention import remove_search
 from db.repositories.tokens import Terms, Tokens
 from evo.errors import InvalidInput, NotFound
 from evo.messages.job import Evaluate

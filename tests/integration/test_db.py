@@ -34,7 +34,7 @@ from db.engine.store import store_of
 from db.models import Base, SearchRow, TrialRow, WorkerRow
 from db.repositories.archive import Archive, Ended
 from db.repositories.artefacts import Artefacts
-from db.repositories.removal import remove_search
+from db.repositories.retention import remove_search
 from evo.errors import Conflict, EvoError, InvalidInput, NotFound
 from evo.search.search import Logged
 from evo.trial import Proposal, Trial

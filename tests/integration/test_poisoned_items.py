@@ -21,7 +21,7 @@ from api.webhooks.outbound import Target, post, target_of
 from db.engine.events import EventPosition
 from db.models import Webhook
 from db.repositories.archive import Archive
-from db.repositories.removal import remove_search
+from db.repositories.retention import remove_search
 from evo.errors import Conflict, InvalidInput, NotFound
 from tests.integration.local import local
 from tests.integration.stage import DEVICE, DIGEST, QUICK, Stage

@@ -14,9 +14,8 @@ from api.views import variant_view, variant_views
 from db.models import ProposalRow
 from db.repositories.archive import Archive, latest_families
 from db.repositories.artefacts import Artefacts
-from db.repositories.proposals import Proposals
-from db.repositories.removal import remove_search
-from db.repositories.variants import Variants
+from db.repositories.retention import remove_search
+from db.repositories.variants import Proposals, Variants
 from evo.errors import Conflict, InvalidInput, NotFound
 from evo.messages.job import Baseline, Confirm, Evaluate, Lease
 from evo.messages.view import VariantView

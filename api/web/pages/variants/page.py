@@ -13,7 +13,7 @@ from api.views import proposal_view, search_view, variant_view, variant_views
 from api.web.content.difference import difference
 from api.web.pages.variants.lineage import listed, validity
 from api.web.rendering import render
-from db.repositories.proposals import Proposals
+from db.repositories.variants import Proposals
 from evo.text.document import toml_text
 
 router = page_router("/searches/{search_id}/variants")

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from api.views import worker_view
 from db.models import AttemptRow, WorkerRow
-from db.repositories.workload import Workload
+from db.repositories.census import Workload
 from evo.device import Device
 from evo.messages.view import SlotView, WorkerView
 
