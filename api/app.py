@@ -3,10 +3,11 @@
 import contextlib
 from collections.abc import AsyncIterator
 from importlib.metadata import version
+from types import ModuleType
 from typing import TypeAlias
 
 import structlog
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from starlette.concurrency import run_in_threadpool
 
 from api.auth.admission import Admission
@@ -28,17 +29,11 @@ from api.middleware.idempotency import Idempotency
 from api.middleware.origin import OriginCheck
 from api.middleware.security_headers import SecurityHeaders
 from api.rest import (
-    ablation,
     artefacts,
     champions,
-    document,
-    editing,
     events,
     families,
-    health,
     leases,
-    proposals,
-    search_trials,
     searches,
     tokens,
     trials,
@@ -68,26 +63,20 @@ COLLECT_S = 600.0
 TOKENS_S = 10.0
 
 REST = (
-    health,
     families,
     workers,
     searches,
-    editing,
-    search_trials,
-    report_files,
-    ablation,
-    variants,
-    proposals,
     trials,
+    report_files,
+    variants,
     leases,
     artefacts,
     champions,
     events,
     tokens,
-    document,
     service_routes,
 )
-"""Modules with a `router`. A new REST module is added here."""
+"""Modules whose routers are served. A new REST module is added here."""
 
 Opened: TypeAlias = tuple[Ownership | None, Database]
 """The database and, for SQLite, the ownership that keeps other services from serving the file."""
@@ -112,12 +101,10 @@ def create_app(settings: Settings, *, opened: Opened | None = None) -> FastAPI:
         description=DESCRIPTION,
         lifespan=lambda app: _serving(app, settings, opened),
         routes=[
-            *(route for routes in REST for route in routes.router.routes),
-            *service_routes.metrics_router.routes,
-            *report_files.champion_router.routes,
+            *(route for module in REST for router in _routers(module) for route in router.routes),
             *pages.routes(),
         ],
-        openapi_url=None,  # `api.rest.document` serves it, with an access rule like every other route
+        openapi_url=None,  # `api.rest.service` serves it, with an access rule like every other route
         docs_url=None,  # FastAPI's documentation pages load scripts from another host
         redoc_url=None,
         separate_input_output_schemas=False,
@@ -162,6 +149,10 @@ def open_database(settings: Settings) -> Opened:
             ownership.release()
             raise
     return ownership, database
+
+
+def _routers(module: ModuleType) -> list[APIRouter]:
+    return [value for value in vars(module).values() if isinstance(value, APIRouter)]
 
 
 def _begin(app: FastAPI, conductor: Conductor) -> None:

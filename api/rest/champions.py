@@ -1,9 +1,9 @@
-"""Champions: list, rollback, restore."""
+"""Champions: list, rollback, restore; ablations of a search's champion."""
 
 from typing import Annotated
 
 from fastapi import Query, Response
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from api.auth.caller import caller
 from api.auth.permission import allow
@@ -12,12 +12,13 @@ from api.http.etag import IfMatch, champion_tag, require
 from api.http.paging import SORTED, PageQuery, page_of, place_of
 from api.http.routing import rest_router
 from api.schemas import Id, Restore, Rollback
-from api.views import champion_view
+from api.views import ablation_views, champion_view, search_view
 from db.queries import listing
 from db.queries.listing import CHAMPION_ORDERS, ChampionFilter, ChampionOrder
+from db.repositories.archive import Archive
 from db.repositories.champions import Champions
 from evo.family.problem import split_assignments
-from evo.messages.view import ChampionView, Page
+from evo.messages.view import AblationView, ChampionView, Page, SearchView
 
 router = rest_router("/champions", tag="champions")
 
@@ -80,3 +81,37 @@ def promote_champion(champion_id: Id, body: Restore, service: ServiceDep, if_mat
         why, now = body.reason, service.conductor.clock()
         row = champions.restore(champion_id, over=body.over, reason=why, by=caller().name, now=now)
         return champion_view(row)
+
+
+ablation_router = rest_router("/searches/{search_id}/ablation", tag="searches")
+
+
+class AblationRequest(BaseModel):
+    """Changes to measure."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    values: bool = Field(
+        default=False, description="also measure the neighbouring values of tunables that are no switches"
+    )
+
+
+@ablation_router.post("", status_code=202)
+@allow("submitter")
+def start_ablation(search_id: Id, body: AblationRequest, service: ServiceDep) -> SearchView:
+    """Measure the effect of each switch of a finished search's champion. An ablation in progress is left unchanged.
+
+    The search is `ablating` until all effects are measured, then `finished` again. Nothing is promoted.
+    """
+    service.conductor.orders.ablate(search_id, values=body.values)
+    with service.database.read() as session:
+        return search_view(session, search_id, service.conductor.clock())
+
+
+@ablation_router.get("")
+@allow("viewer")
+def get_ablation(search_id: Id, service: ServiceDep) -> tuple[AblationView, ...]:
+    """Return every change of its champions with its effect so far; of repeated changes the latest."""
+    with service.database.read() as session:
+        Archive(session).search(search_id)
+        return ablation_views(session, search_id)

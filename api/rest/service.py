@@ -1,13 +1,19 @@
-"""Maintenance of a service: metrics, and deletion of old data."""
+"""The service itself: health, OpenAPI document, metrics, and deletion of old data."""
 
-from fastapi import Response
+from importlib.metadata import version
+from typing import Any
+
+from fastapi import Request, Response
 from pydantic import Field
 
-from api.auth.permission import allow
+from api.auth.permission import allow, public
 from api.dependencies import ServiceDep
 from api.http.routing import bare_router, rest_router
-from api.schemas import Body
+from api.middleware.forwarding import address_of
+from api.schemas import Body, Health
 from api.settings import LARGEST_GB, LONGEST_DAYS
+from db.engine.schema import check_schema
+from db.engine.session import StoreUnavailable
 from evo.messages.view import Collected
 
 router = rest_router(tag="service")
@@ -38,3 +44,32 @@ def collect(body: Collection, service: ServiceDep) -> Collected:
 def get_metrics(service: ServiceDep) -> Response:
     """Return the metrics for Prometheus."""
     return Response(service.metrics.text(), media_type=PROMETHEUS)
+
+
+@router.get("/health")
+@public
+def get_health() -> Health:
+    """Answer while the process runs."""
+    return Health(status="ok", version=version("kernel-evo"))
+
+
+@router.get("/ready")
+@public
+def get_ready(service: ServiceDep) -> Health:
+    """Answer 200 if the service takes requests: it is not stopping, and the database has the expected schema."""
+    if service.wakeup.closed:
+        ending = "this process is stopping: use another one"
+        raise StoreUnavailable(ending, public=ending)
+    with service.database.read() as session:
+        check_schema(session.connection())
+    return Health(status="ready", version=version("kernel-evo"))
+
+
+@router.get("/openapi.json", include_in_schema=False)
+@public
+def get_openapi(request: Request) -> dict[str, Any]:
+    """Return the OpenAPI document of this version."""
+    document: dict[str, Any] = request.app.openapi()
+    address = address_of(request).public
+    elsewhere = address.prefix or request.app.state.service.settings.public_url is not None
+    return {**document, "servers": [{"url": str(address)}]} if elsewhere else document

@@ -1,18 +1,106 @@
-"""One trial by id."""
+"""Trials: by id, by their number in a search, in pages or as a file."""
+
+from typing import Annotated, Any, Literal
+
+from fastapi import Query
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
 
 from api.auth.permission import allow
-from api.dependencies import ServiceDep
+from api.dependencies import Service, ServiceDep
+from api.http.paging import TRIAL, Ordinal, PageQuery, place_of, to_cursor
 from api.http.routing import rest_router
-from api.schemas import Id
-from api.views import trial_view
-from evo.messages.view import TrialView
+from api.rest.selection import fitting, selection_of, tunables_of
+from api.rest.trial_files import FORMATS, download
+from api.schemas import Id, TrialState
+from api.views import trial_view, trial_views
+from db.queries.genealogy import Genealogy
+from db.queries.leaderboard import Leaderboard
+from db.queries.selection import KEYS, Selection
+from evo.messages.view import Page, TrialView
+from evo.space import Tunable
 
-router = rest_router("/trials", tag="searches")
+trial_router = rest_router("/trials", tag="searches")
 
 
-@router.get("/{trial_id}")
+@trial_router.get("/{trial_id}")
 @allow("viewer")
 def get_trial(trial_id: Id, service: ServiceDep) -> TrialView:
     """Return a trial with outcome, stages, artefacts and every attempt."""
     with service.database.read() as session:
         return trial_view(session, trial_id)
+
+
+router = rest_router("/searches/{search_id}", tag="searches")
+
+ORDERS = f"{', '.join(f'`{key}`' for key in KEYS)} or a tunable; `-` in front reverses the order"
+
+
+class TrialWords(BaseModel):
+    """Filters and order of trials."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    sort: str = Field(default="number", max_length=80, description=ORDERS)
+    outcome: list[TrialState] = Field(default=[], max_length=20, description="kinds of outcome, or `pending`; any")
+    where: str = Field(default="", max_length=1000, description="conditions, e.g. `WIDTH=8,BLOCK_M>=32,LAYOUT=row|col`")
+    q: str = Field(default="", max_length=200, description="text in the config, the origin or an outcome's words")
+
+
+class TrialQuery(PageQuery, TrialWords):
+    """Filters and order of trials, with a page."""
+
+
+def _selected(service: Service, search_id: int, words: TrialWords) -> tuple[tuple[Tunable, ...], Selection]:
+    with service.database.read() as session:
+        tunables = tunables_of(session, service.conductor.catalogue, search_id)
+    given = {"sort": words.sort, "outcomes": words.outcome, "where": words.where, "text": words.q}
+    return tunables, selection_of((search_id,), tunables, **given)  # type: ignore[arg-type]
+
+
+@router.get("/trials")
+@allow("viewer")
+def list_trials(search_id: Id, query: Annotated[TrialQuery, Query()], service: ServiceDep) -> Page[TrialView]:
+    """Return trials in the requested order. Those without a value for the sort key come last, by number."""
+    _, selection = _selected(service, search_id, query)
+    place = fitting(selection.order, place_of(query.cursor, TRIAL))
+    with service.database.read() as session:
+        board = Leaderboard(session)
+        rows = board.after(selection, place, limit=query.limit + 1)
+        items = trial_views(session, rows[: query.limit])
+        if len(rows) <= query.limit:
+            return Page(items=items)
+        last = board.place(selection, rows[query.limit - 1])
+    return Page(items=items, next=to_cursor((last.key, last.number, last.id)))
+
+
+@router.get("/trials/{number}")
+@allow("viewer")
+def get_numbered_trial(search_id: Id, number: Ordinal, service: ServiceDep) -> TrialView:
+    """Return one trial in full, by its number in the search."""
+    with service.database.read() as session:
+        return trial_view(session, Genealogy(session, search_id).numbered(number).id)
+
+
+_TRIALS = {"type": "array", "items": {"$ref": "#/components/schemas/TrialView"}}
+_CONTENT: dict[int | str, dict[str, Any]] = {
+    200: {
+        "content": {
+            media_type: {"schema": _TRIALS if form == "json" else {"type": "string"}}
+            for form, (_, media_type) in FORMATS.items()
+        }
+    }
+}
+
+
+@router.get("/trials.{form}", response_class=StreamingResponse, responses=_CONTENT)
+@allow("viewer")
+def export_trials(
+    search_id: Id,
+    form: Literal["csv", "json", "ndjson"],
+    words: Annotated[TrialWords, Query()],
+    service: ServiceDep,
+) -> StreamingResponse:
+    """Stream all trials that match: as a table, one document, or a line for each."""
+    tunables, selection = _selected(service, search_id, words)
+    return download(service.database, tunables, selection, form=form, name=f"search-{search_id}-trials")

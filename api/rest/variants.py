@@ -1,6 +1,9 @@
-"""Variants of a search: submit one, read how they do and their source."""
+"""Variants of a search with their source and standing, and the proposals of language models."""
+
+from typing import Annotated
 
 from fastapi import HTTPException
+from pydantic import Field
 from sqlalchemy.orm import Session
 
 from api.auth.caller import caller
@@ -10,14 +13,14 @@ from api.families.files import files_of
 from api.http.paging import Ordinal
 from api.http.routing import rest_router
 from api.scheduler.variants import VariantDesk
-from api.schemas import Id, VariantBody
-from api.views import brief_view, variant_view, variant_views
-from db.models import SearchRow
+from api.schemas import Body, Id, Name, VariantBody
+from api.views import brief_view, proposal_view, variant_view, variant_views
+from db.models import ProposalRow, SearchRow
 from db.repositories.archive import Archive
-from db.repositories.variants import Variants
+from db.repositories.variants import Proposals, Variants
 from evo.errors import Conflict, InvalidInput, NotFound
 from evo.estimate.target import aimed_at
-from evo.messages.view import BriefView, VariantSource, VariantView
+from evo.messages.view import BriefView, ProposalView, VariantSource, VariantView
 from templates.variant import FOLDER
 
 router = rest_router("/searches/{search_id}/variants", tag="variants")
@@ -116,3 +119,66 @@ def _own(files: dict[str, bytes], table: dict[str, object]) -> dict[str, str]:
 
 def _text(content: bytes) -> str:
     return content.decode("utf-8", errors="replace")
+
+
+proposal_router = rest_router("/searches/{search_id}/proposals", tag="variants")
+
+MAX_TEXT = 1_000_000
+LongText = Annotated[str, Field(max_length=MAX_TEXT)]
+Usd = Annotated[float, Field(ge=0, le=1e6)]
+Tokens = Annotated[int, Field(ge=0, le=1_000_000_000)]
+
+
+class ProposalBody(Body):
+    """A request about to be sent to a model; `usd` is the most that it can cost."""
+
+    operator: Name
+    information: Name
+    model: Name
+    prompt: LongText
+    usd: Usd = 0.0
+    repairs: Id | None = None
+
+
+class AnswerBody(Body):
+    """A model's answer. Without `answer`, the request failed: `error` says why, and `usd` what it cost all the same."""
+
+    answer: LongText = ""
+    tokens_in: Tokens = 0
+    tokens_out: Tokens = 0
+    usd: Usd = 0.0
+    insight: str = Field(default="", max_length=4000)
+    error: str | None = Field(default=None, max_length=20_000)
+
+
+@proposal_router.post("", status_code=201)
+@allow("author")
+def add_proposal(search_id: Id, body: ProposalBody, service: ServiceDep) -> ProposalView:
+    """Store a request before it is sent to a model, with the most that it can cost."""
+    now = service.conductor.clock()
+    with service.database.write() as session:
+        Archive(session).search(search_id)
+        row = ProposalRow(search_id=search_id, asked_at=now, **body.model_dump())
+        return proposal_view(Proposals(session).add(row))
+
+
+@proposal_router.put("/{number}/answer")
+@allow("author")
+def answer_proposal(search_id: Id, number: Ordinal, body: AnswerBody, service: ServiceDep) -> ProposalView:
+    """Store the model's answer, what it cost, and why no variant came of it if that is known."""
+    now = service.conductor.clock()
+    with service.database.write() as session:
+        row = Proposals(session).numbered(search_id, number)
+        given = body.model_dump(include={"answer", "tokens_in", "tokens_out", "usd"})
+        Proposals(session).answer(row, **given, now=now)
+        row.insight, row.error = body.insight, body.error
+        return proposal_view(row)
+
+
+@proposal_router.get("")
+@allow("viewer")
+def list_proposals(search_id: Id, service: ServiceDep) -> tuple[ProposalView, ...]:
+    """Return every proposal of a search, with prompts, answers, tokens and costs."""
+    with service.database.read() as session:
+        Archive(session).search(search_id)
+        return tuple(map(proposal_view, Proposals(session).of(search_id)))

@@ -10,8 +10,8 @@ from sqlalchemy.orm import Session
 from api.auth.permission import allow
 from api.dependencies import Service, ServiceDep
 from api.http.routing import page_router
-from api.rest.download import download
 from api.rest.selection import selection_of, tunables_of
+from api.rest.trial_files import download
 from api.views import champion_view, search_view
 from api.web.address import Address, AddressDep
 from api.web.content.leaderboard import listing_of
