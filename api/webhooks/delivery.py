@@ -8,9 +8,10 @@ import binascii
 import hashlib
 import hmac
 import json
+import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import httpx
@@ -22,7 +23,8 @@ from api.scheduler.active import Clock
 from api.schemas import Webhook as WebhookRequest
 from api.views.summaries import search_summaries
 from api.webhooks.outbound import Target, post, target_of
-from db.engine.session import Database
+from api.webhooks.under_way import UnderWay
+from db.engine.session import Database, StoreUnavailable
 from db.models import DeliveryRow, Webhook
 from db.models.columns import adapter
 from db.repositories.deliveries import Deliveries, Unannounced
@@ -32,8 +34,8 @@ from evo.messages.event import SearchEvent
 log = structlog.get_logger("webhooks")
 
 Post = Callable[[Target, bytes, Mapping[str, str]], int]
-AT_ONCE = 8
-"""Messages delivered at once, so that a slow receiver does not delay others."""
+ROUND_S = 1.0
+"""Seconds after which `run` leaves deliveries to their threads."""
 
 PREFIX = "whsec_"
 """Prefix of a base64 secret."""
@@ -63,6 +65,7 @@ class WebhookDelivery:
         self._private = private
         self._public = public
         self._send = send
+        self._under_way = UnderWay()
 
     def accepted(self, webhook: WebhookRequest) -> Webhook:
         """Validate a webhook and return what is stored with its search.
@@ -80,7 +83,18 @@ class WebhookDelivery:
         return Webhook(url=webhook.url, secret=secret)
 
     def run(self) -> None:
-        """Queue messages of ended searches, and deliver those that are due."""
+        """Queue messages of ended searches, and deliver those that are due.
+
+        Returns once nothing is left to deliver, or after `ROUND_S`; slow deliveries go on in their threads.
+        """
+        until_s = time.monotonic() + ROUND_S
+        while True:
+            ended_count = self._under_way.ended_count
+            self._start_due()
+            if not self._under_way.wait(ended_count=ended_count, until_s=until_s):
+                return
+
+    def _start_due(self) -> None:
         now = self._clock()
         with self._database.read() as session:
             anything = Deliveries(session).pending(now)
@@ -89,10 +103,15 @@ class WebhookDelivery:
         with self._database.write() as session:
             for ended in Deliveries(session).unannounced():
                 self._note(session, ended, now)
+        with self._database.read() as session:
+            chosen = {each.id: each for each in self._under_way.fitting(Deliveries(session).due(now))}
+        if not chosen:
+            return
         with self._database.write() as session:
-            due = Deliveries(session).due(now, AT_ONCE)
-        with ThreadPoolExecutor(max_workers=AT_ONCE, thread_name_prefix="webhook") as threads:
-            list(threads.map(self._deliver, due))
+            claimed = {row.id: row for row in Deliveries(session).claim(chosen, now)}
+        for number, due in chosen.items():
+            if number in claimed:
+                self._under_way.start(due, partial(self._deliver, claimed[number]))
 
     def _note(self, session: Session, ended: Unannounced, now: datetime) -> None:
         """Queue a message. If it cannot be written, give it up; its search shows the reason."""
@@ -110,17 +129,24 @@ class WebhookDelivery:
         except Exception as failure:  # a bug here must not stop the other messages
             log.exception("webhook failed", search=delivery.search_id)
             error = f"{type(failure).__name__}: {failure}"
-        now = self._clock()
-        with self._database.write() as session:
-            if error is None:
-                Deliveries(session).delivered(delivery.id, now)
-            else:
-                Deliveries(session).failed(delivery.id, error, now)
         told = {"search": delivery.search_id, "attempts": delivery.attempts}
+        try:
+            self._store(delivery.id, error)
+        except StoreUnavailable as failure:  # the message is sent again once this attempt's claim ends
+            log.warning("database unavailable; the message is sent again", **told, reason=str(failure))
+            return
         if error is None:
             log.info("webhook delivered", **told)
         else:
             log.warning("webhook not delivered", **told, error=error)
+
+    def _store(self, delivery_id: int, error: str | None) -> None:
+        now = self._clock()
+        with self._database.write() as session:
+            if error is None:
+                Deliveries(session).delivered(delivery_id, now)
+            else:
+                Deliveries(session).failed(delivery_id, error, now)
 
     def _tried(self, delivery: DeliveryRow) -> str | None:
         """Try to deliver once. Return what went wrong, or None."""

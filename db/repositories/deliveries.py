@@ -1,7 +1,7 @@
 """Repository of webhook deliveries about ended searches. Pending messages survive a restart of the service."""
 
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -24,6 +24,15 @@ class Unannounced:
 
     search_id: int
     webhook: Webhook
+
+
+@dataclass(frozen=True)
+class Due:
+    """A message to deliver now. `retried`: an attempt was made before."""
+
+    id: int
+    url: str
+    retried: bool
 
 
 class Deliveries:
@@ -61,12 +70,18 @@ class Deliveries:
         )
         self.session.add(row)
 
-    def due(self, now: datetime, limit: int = 20) -> Sequence[DeliveryRow]:
-        """Claim up to `limit` messages to deliver now; other processes skip them while this attempt runs."""
-        waiting = select(DeliveryRow.id).where(DeliveryRow.next_at <= now).order_by(DeliveryRow.next_at).limit(limit)
+    def due(self, now: datetime) -> Iterator[Due]:
+        """Iterate over the messages to deliver now: first attempts before repeated ones, each oldest first."""
+        waiting = select(DeliveryRow.id, DeliveryRow.url, DeliveryRow.attempts).where(DeliveryRow.next_at <= now)
+        ordered = waiting.order_by(DeliveryRow.attempts > 0, DeliveryRow.next_at, DeliveryRow.id)
+        for row in self.session.execute(ordered.execution_options(yield_per=100)):
+            yield Due(row.id, row.url, row.attempts > 0)
+
+    def claim(self, ids: Collection[int], now: datetime) -> Sequence[DeliveryRow]:
+        """Claim messages that are still due; other processes skip them while this attempt runs."""
         taken = (
             update(DeliveryRow)
-            .where(DeliveryRow.id.in_(waiting), DeliveryRow.next_at <= now)
+            .where(DeliveryRow.id.in_(ids), DeliveryRow.next_at <= now)
             .values(next_at=now + timedelta(seconds=UNDER_WAY_S), attempts=DeliveryRow.attempts + 1)
             .returning(DeliveryRow)
         )

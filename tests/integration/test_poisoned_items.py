@@ -4,6 +4,7 @@ import ipaddress
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,11 @@ from api.upkeep import failures
 from api.webhooks import outbound
 from api.webhooks.delivery import WebhookDelivery
 from api.webhooks.outbound import Target, post, target_of
+from api.webhooks.under_way import AT_ONCE, RETRIES_AT_ONCE, UnderWay
 from db.engine.events import EventPosition
 from db.models import Webhook
 from db.repositories.archive import Archive
+from db.repositories.deliveries import Deliveries, Due
 from db.repositories.retention import remove_search
 from evo.errors import Conflict, InvalidInput, NotFound
 from tests.integration.local import local
@@ -154,20 +157,78 @@ def test_message_that_cannot_be_written_is_given_up_and_the_others_are_sent(
     assert rows[good].delivered_at is not None
 
 
-def test_slow_receiver_delays_no_other(stage: Stage) -> None:
-    fast = threading.Event()
+def test_receivers_that_never_answer_delay_no_other(stage: Stage) -> None:
+    """Forty messages to ten of them, all due earlier; their deliveries still run when the other one is sent."""
+    never, told = threading.Event(), list[str]()
 
     def send(target: Target, *_: Any) -> int:
-        if "slow" in target.url:
-            assert fast.wait(20), "the other message waits for this one"
-        else:
-            fast.set()
+        told.append(target.host)
+        if target.host != "9.9.9.9":
+            never.wait(30)
         return 200
 
-    submit_with_hook(stage, "http://8.8.8.8/slow")
-    submit_with_hook(stage, "http://8.8.8.8/fast")
-    courier(stage, send).run()
-    assert fast.is_set()
+    for number in range(40):
+        submit_with_hook(stage, f"http://8.8.8.{number % 10}/{number}")
+    working = [submit_with_hook(stage, "http://9.9.9.9/") for _ in range(5)]
+    delivery = courier(stage, send)
+    begun_s = time.monotonic()
+    try:
+        for _ in range(3):
+            delivery.run()
+        assert time.monotonic() - begun_s < 20, "a round waits for the receivers"
+        assert told.count("9.9.9.9") == len(working)
+        assert Counter(told) == {"9.9.9.9": 5, **{f"8.8.8.{host}": 2 for host in range(10)}}
+    finally:
+        never.set()
+    until_s = time.monotonic() + 20
+    while len(told) < 45 and time.monotonic() < until_s:
+        delivery.run()
+    delivery.run()
+    assert len(told) == 45, "each message is sent once"
+
+
+def note_ended(stage: Stage) -> None:
+    """Queue messages of ended searches without delivering any."""
+    with stage.database.write() as session:
+        for ended in Deliveries(session).unannounced():
+            Deliveries(session).note(ended, "{}", stage.now)
+
+
+def due_messages(*urls: str, retried: bool = False) -> list[Due]:
+    return [Due(number, url, retried) for number, url in enumerate(urls)]
+
+
+def test_messages_to_one_receiver_are_limited_whatever_their_path() -> None:
+    mixed = due_messages(
+        "http://a/1", "http://A/2", "http://a/3?x", "http://a:81/", "http://b", "http://a/4", "http://["
+    )
+    assert [each.url for each in UnderWay().fitting(mixed)] == [
+        "http://a/1", "http://A/2", "http://a:81/", "http://b", "http://[",
+    ]  # fmt: skip
+
+
+def test_repeated_attempts_leave_room_for_new_messages() -> None:
+    again = due_messages(*(f"http://host-{number}/" for number in range(100)), retried=True)
+    new = [Due(1000 + number, f"http://new-{number}/", False) for number in range(100)]
+    chosen = UnderWay().fitting([*again, *new])
+    assert (len(chosen), sum(each.retried for each in chosen)) == (AT_ONCE, RETRIES_AT_ONCE)
+
+
+def test_new_messages_are_due_before_repeated_ones(stage: Stage) -> None:
+    failing = [submit_with_hook(stage, "http://8.8.8.8/") for _ in range(3)]
+    courier(stage, lambda *_: 500).run()
+    stage.wait(3600)
+    new = submit_with_hook(stage, "http://8.8.4.4/")
+    courier(stage, lambda *_: 500).run()
+    stage.wait(3600)
+    newest = submit_with_hook(stage, "http://8.8.4.4/")
+    note_ended(stage)
+    with stage.database.read() as session:
+        due = list(Deliveries(session).due(stage.now))
+        searches = dict(map(tuple, session.execute(text("SELECT id, search_id FROM deliveries"))))
+    order = [(searches[each.id], each.retried) for each in due]
+    assert order[0] == (newest, False)
+    assert sorted(order[1:]) == [(search, True) for search in [*failing, new]]
 
 
 def test_endless_answer_of_a_receiver_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
