@@ -193,19 +193,21 @@ def compare(
     rounds: int,
     *,
     baselines: bool = True,
+    budget_s: float = CONTEST_LIMIT_S,
 ) -> Compared:
     """Compare all contestants and, if wanted, baselines, interleaved, in a new process with new inputs.
 
     Args:
         kernels: by contestant and case; each is verified again.
         series: name of each series → the contestant.
+        budget_s: seconds for the rounds; see `Compare.budget_s`.
     """
     child = runners.fresh(work, rounds)
     try:
         for name, cases in kernels.items():
             request = Verify(candidate=name, kernels=cases)
             ask(child, request, Verified, stage="verify", limit_s=CONTEST_LIMIT_S)
-        turns = Compare(series=series, rounds=rounds, baselines=baselines, budget_s=CONTEST_LIMIT_S)
+        turns = Compare(series=series, rounds=rounds, baselines=baselines, budget_s=budget_s)
         compared = ask(child, turns, Compared, stage="measure", limit_s=CONTEST_LIMIT_S)
     finally:
         child.kill()

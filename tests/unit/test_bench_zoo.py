@@ -1,33 +1,85 @@
-"""The benchmark of the zoo: rows of ended searches, and the comparison with the goals."""
+"""The benchmark of the zoo: order of calls, rows and their file, and the comparison with the goals."""
+
+from pathlib import Path
 
 import pytest
 
+from evo.promotion.statistics import Interval
 from evo.suite import Call, suite_from
 from templates.registry import find
-from tests.bench import zoo
-from tests.bench.zoo import Row, row_of, summary
+from tests.bench.searching import BenchError
+from tests.bench.zoo import __main__ as zoo
+from tests.bench.zoo.alongside import Alongside
+from tests.bench.zoo.row import Results, Row
+from tests.bench.zoo.search import Terms, searched
+from tests.unit.views import view
 
 CALL = Call(name="a", family="softmax", problem={"rows": 8})
+TERMS = Terms(device="cpu", seconds=1.0, confirming=0.0)
 
 
-def row(ratio: float | None) -> Row:
-    return Row(call=CALL, ratio=ratio, time_us=1.0)
+def row(ratio: float | None, *, problem: str = "rows=8") -> Row:
+    interval = None if ratio is None else Interval(low=ratio, estimate=ratio, high=ratio)
+    return Row(name="a", family="softmax", problem=problem, cache="hot", ratio=interval, time_us=1.0)
 
 
 def test_summary_counts_level_calls_and_takes_the_geometric_mean() -> None:
-    text = summary([row(2.0), row(0.98), row(0.5), row(None)])
+    text = zoo.summary([row(2.0), row(0.98), row(0.5), row(None)], ["a GPU"])
     assert "2 of 3 calls at least level" in text
     assert "least ratio 0.50" in text
     assert "geometric mean 0.99" in text
-    assert "1 calls without a ratio" in text
-    assert "No call of 1" in summary([row(None)])
+    assert "1 calls without a ratio; on a GPU" in text
+    assert "No call of 1" in zoo.summary([row(None)])
 
 
-def test_row_of_a_search_states_what_it_found_or_why_not() -> None:
-    view = {"best": {"time_us": 3.0}, "fastest_baseline": "torch", "speedup": 1.5, "finished": 9, "reason": "minutes"}
-    assert row_of(CALL, view).ratio == 1.5
-    failed = row_of(CALL, {**view, "best": None, "reason": "reference.py fails"})
-    assert (failed.ratio, failed.trouble) == (None, "reference.py fails")
+def test_calls_alternate_between_families() -> None:
+    calls = [Call(name=f"{family}{n}", family=family, problem={}) for family in ("x", "y") for n in range(2)]
+    assert [call.name for call in zoo.by_turns([*calls, Call(name="z0", family="z", problem={})])] == [
+        "x0", "y0", "z0", "x1", "y1",
+    ]  # fmt: skip
+
+
+def test_results_are_kept_in_a_file_that_a_later_run_goes_on_with(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "zoo.jsonl"
+    results = Results(path)
+    results.add(row(None))
+    results.add(row(1.5, problem="rows=9"))
+    later = Results(path)
+    assert later.get(("softmax", "rows=8", "hot")) is None, "a call without a ratio is searched again"
+    assert later.get(("softmax", "rows=9", "hot")) == row(1.5, problem="rows=9")
+    later.add(row(0.7))
+    assert Results(path).row(("softmax", "rows=8", "hot")) == row(0.7)
+    path.write_text("{}\n")
+    with pytest.raises(SystemExit, match="holds no results of bench-zoo"):
+        Results(path)
+
+
+def test_search_without_a_confirmation_is_compared_in_one_process(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ratio = Interval(low=1.1, estimate=1.2, high=1.3)
+    found = Alongside(
+        time_us=2.0, baseline="torch", ratio=ratio, baselines_us={"torch": 2.4}, absent={"liger": "absent"}
+    )
+    monkeypatch.setattr(zoo, "searched", lambda *_: view())
+    monkeypatch.setattr(zoo, "alongside", lambda *_, **__: found)
+    done = zoo.measured(CALL, zoo.empty(CALL, "cpu"), TERMS, tmp_path, comparing_s=1.0)
+    assert (done.ratio, done.timed, done.baselines_us, done.trouble) == (ratio, "side by side", {"torch": 2.4}, "")
+    assert done.cells[4:8] == ("2.00", "torch 2.40", "1.20 (1.10–1.30)", "side by side")
+
+
+def test_failed_search_is_a_row_with_the_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def failing(*_: object) -> None:
+        raise BenchError("reference.py fails\nTraceback")
+
+    monkeypatch.setattr(zoo, "searched", failing)
+    done = zoo.measured(CALL, zoo.empty(CALL, "cpu"), TERMS, tmp_path, comparing_s=1.0)
+    assert (done.ratio, done.trouble) == (None, "reference.py fails")
+
+
+def test_search_of_an_unknown_family_states_the_error(tmp_path: Path) -> None:
+    with pytest.raises(BenchError, match="nothing-like-it"):
+        searched(Call(name="a", family="nothing-like-it", problem={}), "hot", TERMS, tmp_path)
 
 
 def test_small_zoo_is_for_cpus() -> None:

@@ -1,0 +1,1 @@
+"""The zoo's calls against every baseline: ``make bench-zoo``."""

@@ -1,0 +1,104 @@
+"""Results of single calls, in a file that a later run continues."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from evo.promotion.statistics import Interval
+from evo.trial import Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """Result of one call.
+
+    Attributes:
+        problem: as the suite states it.
+        time_us: median of the best config; None where there is no time, and `trouble` says why.
+        baseline: the fastest baseline.
+        ratio: of its time to that of the config, median of rounds, with its interval; None without a baseline.
+        timed: ``confirmed`` by the search's own confirmation, or ``side by side`` in one process afterwards.
+        baselines_us: medians of all baselines that ran.
+        absent: why the others did not run, by name.
+    """
+
+    name: str
+    family: str
+    problem: str
+    cache: str
+    device: str = ""
+    time_us: float | None = None
+    baseline: str | None = None
+    ratio: Interval | None = None
+    timed: Literal["", "confirmed", "side by side"] = ""
+    trials: int = 0
+    seconds: float = 0.0
+    config: Mapping[str, Value] = field(default_factory=dict)
+    baselines_us: Mapping[str, float] = field(default_factory=dict)
+    absent: Mapping[str, str] = field(default_factory=dict)
+    trouble: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What identifies a call in a file of results."""
+        return self.family, self.problem, self.cache
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The row of a table."""
+        ratio = "–" if self.ratio is None else f"{self.ratio.estimate:.2f} ({self.ratio.low:.2f}–{self.ratio.high:.2f})"
+        time_us = "–" if self.time_us is None else f"{self.time_us:.2f}"
+        baseline_us = self.baselines_us.get(self.baseline or "")
+        fastest = self.baseline or ""
+        fastest += "" if baseline_us is None else f" {baseline_us:.2f}"
+        told = " ".join(filter(None, (fastest, self.trouble)))
+        return self.name, self.family, self.problem, self.cache, time_us, told, ratio, self.timed, str(self.trials)
+
+
+HEADER = ("call", "family", "problem", "cache", "time, µs", "fastest baseline, µs", "ratio", "timed", "trials")
+_ROW = TypeAdapter(Row)
+
+
+class Results:
+    """Rows of a file, one JSON object a line; every finished call is appended at once.
+
+    Args:
+        path: None keeps them in memory only.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        lines = path.read_text(encoding="utf-8").splitlines() if path is not None and path.exists() else []
+        try:
+            rows = [_ROW.validate_json(line) for line in lines if line.strip()]
+        except ValidationError as error:
+            raise SystemExit(f"{path} holds no results of bench-zoo; name another file: {error}") from None
+        self._rows = {row.key: row for row in rows}
+
+    def add(self, row: Row) -> None:
+        self._rows[row.key] = row
+        if self._path is not None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(_ROW.dump_python(row, mode="json"), ensure_ascii=False) + "\n")
+
+    def __contains__(self, key: tuple[str, str, str]) -> bool:
+        return key in self._rows
+
+    def row(self, key: tuple[str, str, str]) -> Row:
+        """Return the last result of a call, whether it has a ratio or not."""
+        return self._rows[key]
+
+    def get(self, key: tuple[str, str, str]) -> Row | None:
+        """Return the last result of a call; None if it has no ratio yet."""
+        row = self._rows.get(key)
+        return None if row is None or row.ratio is None else row
+
+    @property
+    def devices(self) -> Sequence[str]:
+        """Models of the devices that the rows were measured on."""
+        return sorted({row.device for row in self._rows.values() if row.device})
