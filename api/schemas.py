@@ -17,7 +17,7 @@ from pydantic import (
     StringConstraints,
     model_validator,
 )
-from pydantic_core import CoreSchema, PydanticKnownError
+from pydantic_core import CoreSchema, PydanticCustomError, PydanticKnownError
 
 from api.http.errors import MOST_NAMED
 from api.http.first_faults import ending_at_first_fault
@@ -28,7 +28,7 @@ from evo.errors import InvalidInput
 from evo.messages.job import Answer, Lease, SlotReport
 from evo.results import AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Report
 from evo.search.search import Budget
-from evo.text.limits import LARGEST, LARGEST_ID, refuse_unaddressable
+from evo.text.limits import LARGEST, LARGEST_ID, refuse_invisible, refuse_unaddressable
 from evo.trial import Value
 from evo.trial.objective import Objective
 
@@ -36,7 +36,16 @@ DIGEST_LENGTH = 64
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Why = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2000)]
 """A reason with at least one visible character."""
-Name = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+def _on_one_line(text: str) -> str:
+    try:
+        return refuse_invisible("", text)
+    except InvalidInput as error:
+        raise PydanticCustomError("invisible", "{reason}", {"reason": error.reason}) from None
+
+
+Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_on_one_line)]
 WorkerId = Annotated[Name, AfterValidator(partial(refuse_unaddressable, "worker_id"))]
 DeviceId = Annotated[Name, AfterValidator(partial(refuse_unaddressable, "device_uuid"))]
 MAX_NAMES, MAX_PROBLEM, MAX_DEVICES = 200, 10_000, 256

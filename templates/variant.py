@@ -14,8 +14,8 @@ from evo.device import DeviceKind
 from evo.errors import InvalidInput
 from evo.family.variant import LONGEST_AUTHOR, LONGEST_IDEA, WORD, VariantNote
 from evo.text.document import toml_text
+from evo.text.limits import refuse_invisible
 from evo.text.suggestion import unknown
-from evo.text.visible import visible
 from templates.outside import outside, outside_flag
 from templates.registry import SPEC
 
@@ -77,7 +77,7 @@ def read_proposal(document: Mapping[str, Any], files: Mapping[str, str], default
     for key, most in (("idea", LONGEST_IDEA), ("author", LONGEST_AUTHOR)):
         if len(about[key]) > most:
             raise InvalidInput(f"document.{key}", f"has {len(about[key]):,} characters; at most {most:,} are kept")
-    note = VariantNote(name=name, author=visible(about["author"]), idea=about["idea"])
+    note = VariantNote(name=name, author=refuse_invisible("document.author", about["author"]), idea=about["idea"])
     table = {key: value for key, value in document.items() if key not in ABOUT}
     _check_files(files)
     for name, text in files.items():

@@ -21,7 +21,7 @@ from evo.device import Device, kinds
 from evo.errors import InvalidInput
 from evo.messages.job import HeartbeatReply
 from evo.messages.view import Page, WorkerView
-from evo.text.limits import refuse_unaddressable
+from evo.text.limits import refuse_invisible, refuse_unaddressable
 from evo.text.suggestion import unknown
 
 router = rest_router("/workers", tag="workers")
@@ -42,6 +42,7 @@ def register_worker(worker_id: WorkerId, body: WorkerBody, service: ServiceDep) 
     check_figures("devices", body.devices)
     for number, device in enumerate(body.devices):
         refuse_unaddressable(f"devices.{number}.uuid", device.uuid)
+        _check_texts(f"devices.{number}", device)
         _check_kind(f"devices.{number}.kind", device)
     service.conductor.register_worker(
         worker_id,
@@ -58,6 +59,15 @@ def _usual_name(body: WorkerBody) -> str:
     """Return the default name: a joined worker's is that of its token, otherwise the host's name."""
     who = caller()
     return who.name if who.token_id is not None and who.roles == {"worker"} else body.host
+
+
+def _check_texts(field: str, device: Device) -> None:
+    """Refuse names that a list of devices cannot show on one line."""
+    named = {"model": device.model, "architecture": device.architecture}
+    versions = {f"software.{name}": f"{name} {version}" for name, version in device.software.items()}
+    limits = {f"limits.{name}": name for name in device.limits}
+    for name, text in (named | versions | limits).items():
+        refuse_invisible(f"{field}.{name}", text)
 
 
 def _check_kind(field: str, device: Device) -> None:

@@ -104,7 +104,7 @@ class Family:
         }
         family = cls(
             name=name,
-            title=table.text("title", name),
+            title=table.line("title", name),
             description=table.text("description", ""),
             fields=fields,
             arguments=arguments,
@@ -309,7 +309,7 @@ def _keeping(tunables: Sequence[Tunable], kept: Mapping[str, Sequence[Value]]) -
 
 def _recording(name: str, table: Table, document: Mapping[str, Any]) -> Family:
     implementation = read_recording(table.table("replay"))
-    title, description = table.text("title", f"recorded space {name}"), table.text("description", "")
+    title, description = table.line("title", f"recorded space {name}"), table.text("description", "")
     table.done()
     return Family(
         name=name,

@@ -8,6 +8,7 @@ from typing import Any
 
 from evo.errors import InvalidInput
 from evo.expression import Expression
+from evo.text.limits import refuse_invisible
 from evo.text.suggestion import unknown
 
 MAX_ENTRIES = 200
@@ -75,6 +76,10 @@ class Table:
         if pattern and not pattern.fullmatch(value):
             raise InvalidInput(self.field(key), f"{value!r:.100} is not {what}")
         return value
+
+    def line(self, key: str, default: str | None = None, *, what: str = "") -> str:
+        """Return a text that lists show on one line."""
+        return refuse_invisible(self.field(key), self.text(key, default, what=what))
 
     def choice(self, key: str, choices: Sequence[str]) -> str:
         value = self.text(key, what=f"one of {', '.join(choices)}")

@@ -35,8 +35,8 @@ class VariantNote:
 def read_variant(table: Table) -> VariantNote:
     """Read the ``variant`` table of a family document."""
     note = VariantNote(
-        name=table.text("name"),
-        author=table.text("author", ""),
+        name=table.line("name"),
+        author=table.line("author", ""),
         idea=table.text("idea", ""),
         parents=tuple(table.texts("parents")) if "parents" in table else (),
     )

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evo.errors import InvalidInput
+from evo.text.visible import one_line
 
 MOST = 10**9
 """Upper limit of trials, minutes and cost: more than any search uses, and safe for arithmetic."""
@@ -84,4 +85,15 @@ def refuse_unaddressable(field: str, text: str) -> str:
     """
     if text in ("", ".", "..") or "/" in text or "\\" in text or not text.isprintable():
         raise InvalidInput(field, f"{text!r:.100} cannot be part of an address: use letters, digits, `-`, `_` and `.`")
+    return text
+
+
+def refuse_invisible(field: str, text: str) -> str:
+    """Return a name that a list, a log or a terminal can show on one line as it is.
+
+    Raises:
+        InvalidInput: it has a line break, a tab, a control character or a mark of writing direction.
+    """
+    if (shown := one_line(text)) != text:
+        raise InvalidInput(field, f"has a line break or another invisible character: {shown:.100}; leave it out")
     return text

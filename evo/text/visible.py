@@ -24,6 +24,11 @@ def visible(text: str) -> str:
     return _ACTIVE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
+def one_line(text: str) -> str:
+    """The same text with tabs and line breaks as escapes as well; for names that a stranger chose."""
+    return visible(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
 def visible_json(text: str) -> str:
     """A JSON document that means the same, with those characters as JSON escapes."""
     return _ACTIVE.sub(_json_escape, text)

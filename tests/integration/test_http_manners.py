@@ -150,6 +150,27 @@ def test_names_that_no_address_can_contain_are_refused(rest: Local, name: str) -
     assert name not in [each["id"] for each in rest.http.get("/workers").json()["items"]]
 
 
+@pytest.mark.parametrize("name", ["a\nroot", "\x1b[31m", "a\u202eb", "tab\tbed"])
+def test_names_that_do_not_fit_on_one_line_are_refused(rest: Local, name: str) -> None:
+    """A list or a log would show a second line, as if the service had written it."""
+    device = {"kind": "cpu", "model": "M", "architecture": "x", "uuid": "u"}
+    bodies: list[tuple[str, str, dict[str, object], str]] = [
+        ("POST", "/tokens", {"name": name, "roles": ["viewer"]}, "name"),
+        ("POST", "/tokens/join", {"name": name}, "name"),
+        ("PUT", "/workers/w2", {"host": name, "devices": []}, "host"),
+        ("PUT", "/workers/w2", {"host": "h", "name": name, "devices": []}, "name"),
+        ("PUT", "/workers/w2", {"host": "h", "devices": [{**device, "model": name}]}, "devices.0.model"),
+        ("PUT", "/workers/w2", {"host": "h", "devices": [{**device, "software": {"gcc": name}}]}, "software.gcc"),
+        ("POST", "/searches", {**SOME_SEARCH, "strategy": name}, "strategy"),
+        ("POST", "/searches", {**SOME_SEARCH, "warm_start": {"source": name, "configs": [{}]}}, "warm_start.source"),
+    ]
+    for method, path, body, field in bodies:
+        refused = rest.http.request(method, path, json=body)
+        assert refused.status_code == 422, (path, refused.text)
+        assert refused.json()["field"].endswith(field), refused.text
+        assert name not in refused.json()["detail"], path
+
+
 def test_unknown_methods_share_one_label(rest: Local) -> None:
     for number in range(20):
         rest.http.request(f"BREW{number}", "/searches")

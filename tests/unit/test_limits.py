@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field, TypeAdapter, ValidationError
 
-from evo.text.limits import accepted, refused
+from evo.errors import InvalidInput
+from evo.text.limits import accepted, refuse_invisible, refused
 
 
 @pytest.mark.parametrize(
@@ -36,3 +37,25 @@ def test_limits_are_formatted_for_people() -> None:
     assert accepted(1, None) == accepted(1, 2**63 - 1) == "1 and more"
     assert accepted(None, 5) == "5 and less"
     assert accepted(None, None) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("a\nroot  admin", "a\\nroot  admin"),
+        ("tab\tbed", "tab\\tbed"),
+        ("\x1b[2J", "\\x1b[2J"),
+        ("abc\u202ecba", "abc\\u202ecba"),
+        ("two\u2028lines", "two\\u2028lines"),
+        ("\r", "\\r"),
+    ],
+)
+def test_name_with_invisible_characters_is_refused_with_its_escapes(name: str, shown: str) -> None:
+    with pytest.raises(InvalidInput) as refusal:
+        refuse_invisible("name", name)
+    assert (refusal.value.field, shown in refusal.value.reason) == ("name", True)
+
+
+@pytest.mark.parametrize("name", ["Łukasz", "名前", "a b", "x\\ny", "🙂", ""])
+def test_visible_name_is_accepted(name: str) -> None:
+    assert refuse_invisible("name", name) == name

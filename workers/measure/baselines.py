@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from evo.export.loader.float_control import preserved
+from evo.text.visible import one_line
 from workers.backends import Session, Timer
 from workers.measure.expected_output import Arrays, FamilyError, Golden
 from workers.measure.reference import Reference
@@ -46,7 +47,8 @@ def prepare_baselines(
         offered = {} if offer is None else offer(dict(problem))
     except FamilyError as error:
         return Baselines(unavailable={function: str(error)})
-    chosen = {name: prepare for name, prepare in offered.items() if only in (None, name)}
+    named = {one_line(str(name)): prepare for name, prepare in offered.items()}
+    chosen = {name: prepare for name, prepare in named.items() if only in (None, name)}
     for name, prepare in chosen.items():
         try:
             ready.timers[name] = _prepare(session, prepare, golden, sets(len(chosen)))

@@ -36,7 +36,7 @@ def read_entry(table: Table, kind: DeviceKind, call: Sequence[Argument]) -> str:
         InvalidInput: it is neither an identifier nor an instance of a CUDA template. For another C++ name the error
             gives source lines that make it callable.
     """
-    entry = table.text("entry", what="the name of the function to call")
+    entry = table.line("entry", what="the name of the function to call")
     if IDENTIFIER.fullmatch(entry) or (kind_of(kind).sources == "cuda" and is_instance(entry)):
         return entry
     raise InvalidInput(
