@@ -16,12 +16,15 @@ SOURCES: Mapping[str, str] = {
     "__init__.py": "package.py",
     "functions.py": "functions.py",
     "kernels.py": "kernels.py",
+    "operators.py": "operators.py",
     "patching.py": "patching.py",
+    "plans.py": "plans.py",
+    "serving.py": "serving.py",
     "table.py": "table.py",
 }
 """Our file by the name it gets in the package."""
 
-SERVED = ("gemm", "layernorm", "rmsnorm", "sdpa", "sdpa_decode", "softmax")
+SERVED = ("gemm", "layernorm", "rmsnorm", "sdpa", "sdpa_decode", "softmax", "swiglu")
 """Families that a function of the package calls."""
 
 
@@ -40,7 +43,11 @@ def package_files(bundles: Sequence[Bundle]) -> dict[str, bytes]:
         folder = f"kernels/{bundle.champion.family}_{bundle.champion.id}"
         made |= {f"{folder}/{name}": content for name, content in bundle.files().items()}
         table.append(_entry(folder, bundle))
-    made[TABLE] = json.dumps(to_jsonable_python({"kernels": table}), indent=2, ensure_ascii=False).encode() + b"\n"
+    defaults = {
+        bundle.champion.family: {field.name: field.default for field in bundle.family.fields} for bundle in usable
+    }
+    document = to_jsonable_python({"defaults": defaults, "kernels": table})
+    made[TABLE] = json.dumps(document, indent=2, ensure_ascii=False).encode() + b"\n"
     for name, ours in SOURCES.items():
         made[name] = (files(__package__) / "dropin" / ours).read_bytes()
     return made

@@ -3,24 +3,15 @@
 The kernels are those of default configs, compiled here: no search is needed.
 """
 
-import importlib
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from evo.device import Device
-from evo.export.bundle import Bundle
-from evo.export.package import package_files
-from evo.trial.objective import Objective
-from templates.registry import find
-from templates.render import render
-from tests.unit.views import CHAMPION, view
-from workers.backends.cuda.nvrtc import NvrtcCompiler
-from workers.build import Artefact, Unit
+from tests.dropin import bundle, imported, write
 
 pytestmark = pytest.mark.gpu
 
@@ -30,31 +21,12 @@ KERNELS = (
     ("layernorm", "rows=64,cols=1024,residual=false"),
     ("softmax", "rows=64,cols=1003"),
     ("gemm", "M=64,N=256,K=512,b_layout=nk,epilogue=bias,dtype=bfloat16"),
+    ("swiglu", "rows=64,cols=1024,dtype=bfloat16"),
     ("sdpa", "B=1,H=8,KV=2,S=300,D=64,causal=true,dtype=bfloat16"),
     ("sdpa_decode", "B=2,H=8,KV=2,S=300,D=64,dtype=bfloat16"),
 )
-LARGEST_HOST_US = 30.0
-"""Beyond PyTorch's own call, on a busy machine; the goal is 8."""
-
-
-def bundle(number: int, name: str, text: str, gpu: Device) -> Bundle:
-    package = find(name)
-    family = package.family
-    problem = family.problem(text, "cuda")
-    config = family.space(problem, gpu, Objective()).default()
-    candidate = family.candidate(config, problem, gpu, Objective())
-    source = render(package, "cuda", config, problem, candidate.derived)
-    entry = family.implementation("cuda").entry
-    unit = Unit(source=source, architecture=candidate.target(gpu.architecture), entry=entry)
-    artefact = NvrtcCompiler().compile(unit, timeout_s=60)
-    assert isinstance(artefact, Artefact), artefact.log
-    return Bundle(
-        champion=replace(CHAMPION, id=number, family=name, problem=problem, config=config, verdict=None),
-        search=view(family=name, problem=problem, device=gpu),
-        family=family,
-        source=source.encode(),
-        library=artefact.binary,
-    )
+LARGEST_HOST_US = 8.0
+"""Beyond PyTorch's own call."""
 
 
 @pytest.fixture(scope="module")
@@ -62,14 +34,10 @@ def fast(gpu: Device, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
         pytest.skip("this PyTorch does not see the GPU")
-    folder = tmp_path_factory.mktemp("packages")
-    for name, content in package_files([bundle(i, *each, gpu) for i, each in enumerate(KERNELS, start=1)]).items():
-        path = folder / "fast_on_gpu" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-    sys.path.insert(0, str(folder))
-    yield importlib.import_module("fast_on_gpu")
-    sys.path.remove(str(folder))
+    folder = tmp_path_factory.mktemp("packages") / "fast_on_gpu"
+    write([bundle(number, *each, gpu) for number, each in enumerate(KERNELS, start=1)], folder)
+    with imported(folder) as package:
+        yield package
 
 
 def drawn(*shape: int, dtype: str = "bfloat16") -> Any:
@@ -85,6 +53,7 @@ def calls(fast: Any) -> list[tuple[Callable[[], Any], Callable[[], Any]]]:
     x, weight = drawn(2, 32, 4096), drawn(4096)
     h, scale, shift = drawn(64, 1024, dtype="float16"), drawn(1024, dtype="float16"), drawn(1024, dtype="float16")
     scores = drawn(64, 1003, dtype="float16")
+    gate, up = drawn(2, 32, 1024), drawn(2, 32, 1024)
     rows, matrix, bias = drawn(64, 512), drawn(256, 512), drawn(256)
     q, k, v = drawn(1, 8, 300, 64), drawn(1, 2, 300, 64), drawn(1, 2, 300, 64)
     query, keys, values = drawn(2, 8, 1, 64), drawn(2, 2, 300, 64), drawn(2, 2, 300, 64)
@@ -98,6 +67,7 @@ def calls(fast: Any) -> list[tuple[Callable[[], Any], Callable[[], Any]]]:
         ),
         (lambda: fast.softmax(scores, -1), lambda: functional.softmax(scores, -1)),
         (lambda: fast.linear(rows, matrix, bias), lambda: functional.linear(rows, matrix, bias)),
+        (lambda: fast.swiglu(gate, up), lambda: functional.silu(gate) * up),
         (
             lambda: ours(q, k, v, is_causal=True, enable_gqa=True),
             lambda: attention(q, k, v, is_causal=True, enable_gqa=True),
@@ -114,7 +84,7 @@ def test_calls_on_a_gpu_are_served_and_right(fast: Any) -> None:
         torch.testing.assert_close(ours(), theirs(), rtol=0.03, atol=0.03)
         torch.testing.assert_close(ours(), theirs(), rtol=0.03, atol=0.03)
     report = fast.report()
-    assert (sum(report.served.values()), dict(report.fallbacks)) == (12, {})
+    assert (sum(report.served.values()), dict(report.fallbacks)) == (2 * len(calls(fast)), {})
 
 
 def test_other_streams_and_graphs_see_the_results(fast: Any) -> None:
@@ -156,7 +126,7 @@ def test_a_call_costs_little_on_the_host(fast: Any, capsys: pytest.CaptureFixtur
     with capsys.disabled():
         for ours, theirs in beyond:
             sys.stdout.write(f"\nhost: {ours:.1f} µs a call, PyTorch {theirs:.1f} µs")
-    assert min(ours - theirs for ours, theirs in beyond) < LARGEST_HOST_US
+    assert max(ours - theirs for ours, theirs in beyond) <= LARGEST_HOST_US
 
 
 def _host_us(call: Callable[[], Any], count: int = 500) -> float:

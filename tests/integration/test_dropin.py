@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import platform
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,21 +11,13 @@ from typing import Any
 
 import pytest
 
-from evo.device import Device
 from evo.errors import Conflict
-from evo.export.bundle import Bundle
 from evo.export.package import package_files
 from evo.suite import suite_from
 from evo.text.document import read_toml
-from evo.trial.objective import Objective
 from templates.registry import find
-from templates.render import render
-from tests.unit.views import CHAMPION, view
-from workers.backends.cpu.compiler import CCompiler, find_compiler
-from workers.build import Artefact, Unit
+from tests.dropin import CPU, bundle, imported, write
 
-LIMITS = {"cores": 1.0, "simd_bytes": 16.0, "l2_bytes": float(1 << 20)}
-DEVICE = Device(kind="cpu", model="this", architecture=platform.machine(), uuid="cpu", limits=LIMITS)
 KERNELS = (
     ("rmsnorm", "rows=6,cols=40"),
     ("rmsnorm", "rows=6,cols=40,residual=true"),
@@ -38,44 +29,18 @@ KERNELS = (
     ("sdpa", "B=1,H=2,S=12,D=8,causal=true"),
     ("sdpa_decode", "B=1,H=4,KV=2,S=12,D=8"),
     ("sdpa", "B=1,H=4,KV=2,S=3,S_KV=12,D=8"),
+    ("swiglu", "rows=6,cols=40"),
 )
-
-
-def bundle(number: int, name: str, text: str) -> Bundle:
-    package = find(name)
-    family = package.family
-    problem = family.problem(text, "cpu")
-    config = family.space(problem, DEVICE, Objective()).default()
-    candidate = family.candidate(config, problem, DEVICE, Objective())
-    source = render(package, "cpu", config, problem, candidate.derived)
-    entry = family.implementation("cpu").entry
-    artefact = CCompiler(find_compiler()).compile(
-        Unit(source=source, architecture=DEVICE.architecture, entry=entry, flags=family.implementation("cpu").flags),
-        timeout_s=60,
-    )
-    assert isinstance(artefact, Artefact), artefact.log
-    return Bundle(
-        champion=replace(CHAMPION, id=number, family=name, problem=problem, config=config, verdict=None),
-        search=view(family=name, problem=problem, device=DEVICE),
-        family=family,
-        source=source.encode(),
-        library=artefact.binary,
-    )
 
 
 @pytest.fixture(scope="module")
 def fast(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     torch = pytest.importorskip("torch")
     torch.set_num_threads(1)
-    folder = tmp_path_factory.mktemp("packages")
-    made = package_files([bundle(number, *each) for number, each in enumerate(KERNELS, start=1)])
-    for name, content in made.items():
-        path = folder / "fast" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-    sys.path.insert(0, str(folder))
-    yield importlib.import_module("fast")
-    sys.path.remove(str(folder))
+    folder = tmp_path_factory.mktemp("packages") / "fast"
+    write([bundle(number, *each, CPU) for number, each in enumerate(KERNELS, start=1)], folder)
+    with imported(folder) as package:
+        yield package
 
 
 @pytest.fixture(autouse=True)
@@ -144,7 +109,10 @@ def test_linear_layer_norm_and_softmax_are_served(fast: Any, bias: bool) -> None
     normed = torch.nn.functional.layer_norm(x, (40,), scale, shift, 1e-2)
     torch.testing.assert_close(fast.layer_norm(x, (40,), scale, shift, 1e-2), normed, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(fast.softmax(x, -1), torch.softmax(x, -1), rtol=1e-5, atol=1e-6)
-    assert (served(fast), reasons(fast)) == (3, [])
+    other = drawn(2, 3, 40, seed=5)
+    gated = torch.nn.functional.silu(x) * other
+    torch.testing.assert_close(fast.swiglu(x, other), gated, rtol=1e-5, atol=1e-6)
+    assert (served(fast), reasons(fast)) == (4, [])
 
 
 def test_attention_and_decoding_with_grouped_heads_are_served(fast: Any) -> None:
@@ -190,6 +158,78 @@ def test_calls_without_a_kernel_are_answered_by_pytorch_counted_and_a_suite(fast
         fast.rms_norm(x, (40,), weight, 1e-6)
 
 
+def test_repeated_calls_are_counted_and_go_where_the_first_went(fast: Any) -> None:
+    import torch
+
+    x, weight = drawn(6, 40), drawn(40, seed=1)
+    for eps in (1e-6, 1e-2, 0.5):
+        expected = torch.nn.functional.rms_norm(x, (40,), weight, eps)
+        torch.testing.assert_close(fast.rms_norm(x, (40,), weight, eps), expected, rtol=1e-5, atol=1e-6)
+    for number in range(3):
+        fast.softmax(drawn(7, 40, seed=number), -1)
+    fast.softmax(drawn(40, 6).T, -1)
+    report = fast.report()
+    assert (sum(report.served.values()), sorted(report.fallbacks.values())) == (3, [1, 3])
+    fast.reset()
+    fast.softmax(drawn(7, 40), -1)
+    assert list(fast.report().fallbacks.values()) == [1]
+    fast.strict()
+    with pytest.raises(LookupError, match="rows=7"):
+        fast.softmax(drawn(7, 40), -1)
+
+
+def test_calls_that_only_pytorch_understands_are_answered_by_it(fast: Any) -> None:
+    import torch
+
+    x, weight = drawn(6, 40), drawn(40, seed=1)
+    functional = torch.nn.functional
+    fast.linear(x, drawn(8, 40, seed=1))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert fast.linear(x, drawn(8, 40, seed=1)).dtype is torch.bfloat16
+    fast.softmax(x, -1)
+    batched = torch.vmap(lambda row: fast.softmax(row, -1))(drawn(2, 6, 40))
+    torch.testing.assert_close(batched, torch.softmax(drawn(2, 6, 40), -1))
+    sparse = torch.eye(40).to_sparse()
+    torch.testing.assert_close(
+        fast.linear(sparse, drawn(8, 40, seed=1)), functional.linear(sparse, drawn(8, 40, seed=1))
+    )
+    for wrong in (
+        lambda f: f.softmax(x, 7),
+        lambda f: f.linear(x, drawn(8, 39)),
+        lambda f: f.rms_norm(x, (39,), weight),
+    ):
+        with pytest.raises((IndexError, RuntimeError)) as theirs:
+            wrong(functional)
+        with pytest.raises(theirs.type):
+            wrong(fast)
+    assert "autocast is on" in reasons(fast)
+    assert served(fast) == 2
+
+
+def test_modules_with_a_gate_are_patched_if_they_compute_a_swiglu(fast: Any) -> None:
+    import torch
+
+    class Gated(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self, act: Any) -> None:
+            super().__init__()
+            self.gate_proj, self.up_proj = (torch.nn.Linear(8, 40, bias=False) for _ in range(2))
+            self.down_proj, self.act = torch.nn.Linear(40, 8, bias=False), act
+
+        def forward(self, x: Any) -> Any:
+            return self.down_proj(self.act(self.gate_proj(x)) * self.up_proj(x))
+
+    silu, gelu, x = Gated(torch.nn.SiLU()), Gated(torch.nn.GELU()), drawn(6, 8)
+    with torch.no_grad():
+        before = silu(x)
+        assert fast.patch(silu) == {"SwiGLU": 1, "Linear": 3}
+        assert fast.patch(gelu) == {"Linear": 3}
+        torch.testing.assert_close(silu(x), before, rtol=1e-5, atol=1e-6)
+        assert any(name.startswith("swiglu") for name in fast.report().served)
+        fast.unpatch(silu)
+        fast.unpatch(gelu)
+        torch.testing.assert_close(silu(x), before)
+
+
 def test_causal_mask_of_unlike_lengths_is_pytorchs(fast: Any) -> None:
     import torch
 
@@ -227,7 +267,7 @@ def test_operators_pass_pytorchs_own_checks_and_trace(fast: Any) -> None:
     import torch
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    op = importlib.import_module("fast.functions")._op("rms_norm")
+    op = importlib.import_module("fast.operators").OPERATORS["rms_norm"]
     arguments = (drawn(6, 40), drawn(40, seed=1), 1e-6)
     torch.library.opcheck(op, arguments, test_utils=("test_schema", "test_faketensor"))
     graph = make_fx(lambda x, weight: op(x, weight, 1e-6), tracing_mode="fake")(*arguments[:2])
@@ -237,7 +277,7 @@ def test_operators_pass_pytorchs_own_checks_and_trace(fast: Any) -> None:
 def model() -> Any:
     import torch
 
-    class SomeRMSNorm(torch.nn.Module):
+    class SomeRMSNorm(torch.nn.Module):  # type: ignore[misc]
         def __init__(self, plus: float) -> None:
             super().__init__()
             self.weight = torch.nn.Parameter(drawn(40, seed=9))
@@ -247,7 +287,7 @@ def model() -> Any:
             scale = torch.rsqrt(hidden.pow(2).mean(-1, keepdim=True) + self.variance_epsilon)
             return hidden * scale * (self.weight + self.plus)
 
-    class Block(torch.nn.Module):
+    class Block(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.first, self.second = SomeRMSNorm(0.0), SomeRMSNorm(1.0)
@@ -309,7 +349,7 @@ def test_kernel_for_another_machine_is_not_used(fast: Any, tmp_path: Path) -> No
 
 
 def test_only_families_with_a_function_of_pytorch_are_packed() -> None:
-    plain = bundle(1, "softmax", "rows=2,cols=8")
+    plain = bundle(1, "softmax", "rows=2,cols=8", CPU)
     with pytest.raises(Conflict, match="rmsnorm"):
         package_files([replace(plain, champion=replace(plain.champion, family="saxpy"))])
     made = package_files([plain])

@@ -32,19 +32,31 @@ class Unfit(RuntimeError):
     """This machine, or this tensor, is not what the kernel was built for."""
 
 
+Result = tuple[tuple[int, ...], tuple[int, ...] | None, torch.dtype]
+"""Shape, strides (None: contiguous) and dtype of an output."""
+
+
 class Kernel:
     """One kernel for the one problem it was compiled for.
 
     Calls on several streams, or by several threads, take turns where the kernel has workspaces, which they share.
+
+    Attributes:
+        arguments: descriptions in call order; `inputs` and `outputs` are those of these roles, `scalars` their names.
+        results: the outputs as the kernel writes them.
+        alignments: bytes that the address of each input must be a multiple of.
     """
 
     def __init__(self, folder: Path) -> None:
         described = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        _refuse_unsupported(described)
         self.arguments: list[dict[str, Any]] = described["arguments"]
         self.inputs = [each for each in self.arguments if each["role"] == "input"]
         self.outputs = [each for each in self.arguments if each["role"] == "output"]
         self.scalars = {each["name"] for each in self.arguments if each["role"] == "scalar"}
-        self._results = [(tuple(each["shape"]), torch_dtype(each["dtype"])) for each in self.outputs]
+        self.results: tuple[Result, ...] = tuple(
+            (tuple(each["shape"]), None, torch_dtype(each["dtype"])) for each in self.outputs
+        )
         self.on_gpu = "launch" in described
         self._place: _OnCpu | _OnGpu = _OnGpu(folder, described) if self.on_gpu else _OnCpu(folder, described)
         least = GPU_ALIGNMENT if self.on_gpu else CPU_ALIGNMENT
@@ -56,57 +68,90 @@ class Kernel:
         """
         self._place.check(device)
 
-    def __call__(self, inputs: Sequence[torch.Tensor], scalars: Mapping[str, float]) -> list[torch.Tensor]:
-        """Launch on contiguous, aligned inputs in the order of the arguments.
+    def launch(
+        self,
+        addresses: Sequence[int],
+        scalars: Mapping[str, float],
+        device: torch.device,
+        results: Sequence[Result] | None = None,
+    ) -> list[torch.Tensor]:
+        """Launch on inputs of the kernel's layout, on PyTorch's current stream of the device.
 
         Args:
+            addresses: of the inputs in the order of the arguments, aligned as `alignments` says.
             scalars: values that replace those the kernel was measured with, by the argument's name.
+            results: how the caller sees the outputs; by default as the kernel writes them.
 
         Returns:
             The outputs in the order of the arguments.
         """
-        device = inputs[0].device
-        outputs = [torch.empty(shape, dtype=dtype, device=device) for shape, dtype in self._results]
-        self._place.launch(iter(inputs), iter(outputs), scalars, device)
+        outputs = [
+            torch.empty(shape, dtype=dtype, device=device)
+            if strides is None
+            else torch.empty_strided(shape, strides, dtype=dtype, device=device)
+            for shape, strides, dtype in (self.results if results is None else results)
+        ]
+        self._place.launch([*addresses, *(each.data_ptr() for each in outputs)], scalars, device)
         return outputs
+
+
+def _refuse_unsupported(described: Mapping[str, Any]) -> None:
+    """Raises:
+    Unfit: the kernel needs more of its caller than this package does.
+    """
+    if described.get("launch", {}).get("further"):
+        raise Unfit("a kernel of several launches")
+    if any("init" in each or each["role"] == "inout" for each in described["arguments"]):
+        raise Unfit("a kernel with initial values, or arguments that it changes")
+
+
+def _order(arguments: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Return the places of the inputs, then of the outputs, among the arguments."""
+    places = {role: [at for at, each in enumerate(arguments) if each["role"] == role] for role in ("input", "output")}
+    return [*places["input"], *places["output"]]
 
 
 class _OnCpu:
     def __init__(self, folder: Path, described: Mapping[str, Any]) -> None:
         _check_cpu(described["architecture"])
-        self._arguments = described["arguments"]
+        arguments = described["arguments"]
         control = _module(folder / "float_control.py")
         with control.preserved():
             self._function = ctypes.CDLL(str(folder / described["library"]))[described["entry"]]
         self._function.restype = None
         types: list[Any] = [
-            SCALARS[each["dtype"]] if each["role"] == "scalar" else ctypes.c_void_p for each in self._arguments
+            SCALARS[each["dtype"]] if each["role"] == "scalar" else ctypes.c_void_p for each in arguments
         ]
         self._function.argtypes = types
         self._state = _FloatState()
-        self._workspaces = {
-            each["name"]: torch.empty(each["shape"], dtype=torch_dtype(each["stored"]))
-            for each in self._arguments
+        self._workspaces = [
+            torch.empty(each["shape"], dtype=torch_dtype(each["stored"]))
+            for each in arguments
             if each["role"] == "workspace"
-        }
+        ]
         self._turn = threading.Lock() if self._workspaces else None
+        self._places = _order(arguments)
+        self._scalars = {each["name"]: at for at, each in enumerate(arguments) if each["role"] == "scalar"}
+        workspaces = iter(self._workspaces)
+        self._template = [
+            each["value"]
+            if each["role"] == "scalar"
+            else next(workspaces).data_ptr()
+            if each["role"] == "workspace"
+            else None
+            for each in arguments
+        ]
 
     def check(self, device: torch.device) -> None:
         if device.type != "cpu":
             raise Unfit(f"built for a CPU, not for {device}")
 
-    def launch(self, inputs: Any, outputs: Any, scalars: Mapping[str, float], _device: torch.device) -> None:
-        passed: list[Any] = []
-        for each in self._arguments:
-            role = each["role"]
-            if role == "input":
-                passed.append(next(inputs).data_ptr())
-            elif role == "output":
-                passed.append(next(outputs).data_ptr())
-            elif role == "scalar":
-                passed.append(scalars.get(each["name"], each["value"]))
-            else:
-                passed.append(self._workspaces[each["name"]].data_ptr())
+    def launch(self, addresses: Sequence[int], scalars: Mapping[str, float], _device: torch.device) -> None:
+        passed = self._template.copy()
+        for place, address in zip(self._places, addresses, strict=True):
+            passed[place] = address
+        for name, value in scalars.items():
+            passed[self._scalars[name]] = value
         if self._turn is None:
             self._state.run(self._function, passed)
         else:
@@ -121,12 +166,9 @@ class _OnGpu:
         self._built_for = described["architecture"]
         maps = self._launch["tensor_maps"]
         self._encode = _module(folder / "tensor_map.py").encode if maps else None
-        self._functions: dict[int, Any] = {}
-        self._fit: dict[int, None] = {}
-        self._workspaces: dict[int, dict[str, torch.Tensor]] = {}
-        self._maps: dict[tuple[str, int], Any] = {}
+        self._loaded: dict[int, _Loaded] = {}
+        self._fit: set[int] = set()
         self._turn = threading.Lock()
-        self._last_stream: dict[int, Any] = {}
 
     def check(self, device: torch.device) -> None:
         if device.type != "cuda":
@@ -134,68 +176,110 @@ class _OnGpu:
         index = device.index or 0
         if index not in self._fit:
             check_gpu(self._built_for, torch.cuda.get_device_capability(index))
-            self._fit[index] = None
+            self._fit.add(index)
 
-    def launch(self, inputs: Any, outputs: Any, scalars: Mapping[str, float], device: torch.device) -> None:
+    def launch(self, addresses: Sequence[int], scalars: Mapping[str, float], device: torch.device) -> None:
         if torch.cuda.current_device() != device.index:
             with torch.cuda.device(device):
-                return self.launch(inputs, outputs, scalars, device)
-        stream = torch.cuda.current_stream(device)
+                return self.launch(addresses, scalars, device)
+        stream = _raw_stream(device)
         with self._turn:
-            function = self._functions.get(device.index) or self._load(device)
-            workspaces = self._workspaces[device.index]
-            if workspaces:
-                self._wait(device, stream)
-            addresses: dict[str, int] = {}
-            held: list[Any] = []
-            for each in self._arguments:
-                role = each["role"]
-                if role == "scalar":
-                    held.append(SCALARS[each["dtype"]](scalars.get(each["name"], each["value"])))
-                    continue
-                tensor = next(inputs) if role == "input" else next(outputs) if role == "output" else None
-                address = workspaces[each["name"]].data_ptr() if tensor is None else tensor.data_ptr()
-                addresses[each["name"]] = address
-                held.append(ctypes.c_uint64(address))
-            held += [self._map(each, addresses[each["of"]]) for each in self._launch["tensor_maps"]]
-            pointers = (ctypes.c_void_p * len(held))(*map(ctypes.addressof, held))
-            sizes = [*_three(self._launch["grid"]), *_three(self._launch["block"])]
-            shared = self._launch["shared_memory_bytes"]
-            _driver("cuLaunchKernel", function, *sizes, shared, ctypes.c_void_p(stream.cuda_stream), pointers, None)
+            loaded = self._loaded.get(device.index)
+            if loaded is None:
+                loaded = self._loaded[device.index] = self._load(device)
+            loaded.launch(addresses, scalars, stream)
         return None
 
-    def _load(self, device: torch.device) -> Any:
+    def _load(self, device: torch.device) -> "_Loaded":
         """Load the binary into the device's context, which PyTorch has made current."""
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         _driver("cuModuleLoadData", ctypes.byref(module), self._image)
         _driver("cuModuleGetFunction", ctypes.byref(function), module, self._entry.encode())
         if self._launch["shared_memory_bytes"] > PLAIN_SHARED_BYTES:
             _driver("cuFuncSetAttribute", function, MAX_DYNAMIC_SHARED, self._launch["shared_memory_bytes"])
-        self._workspaces[device.index] = {
+        return _Loaded(function, self._arguments, self._launch, encode=self._encode, device=device)
+
+
+class _Loaded:
+    """A kernel on one device, with parameters in memory that every launch reuses: the driver copies them.
+
+    The caller takes turns.
+    """
+
+    def __init__(
+        self,
+        function: Any,
+        arguments: Sequence[Mapping[str, Any]],
+        launch: Mapping[str, Any],
+        *,
+        encode: Callable[..., Any] | None,
+        device: torch.device,
+    ) -> None:
+        self._device, self._encode, self._maps = device, encode, launch["tensor_maps"]
+        self._held = [_parameter(each) for each in arguments]
+        self._names = {each["name"]: at for at, each in enumerate(arguments)}
+        self._written = [self._held[at] for at in _order(arguments)]
+        self._workspaces = {
             each["name"]: torch.empty(each["shape"], dtype=torch_dtype(each["stored"]), device=device)
-            for each in self._arguments
+            for each in arguments
             if each["role"] == "workspace"
         }
-        self._functions[device.index] = function
-        return function
+        for name, tensor in self._workspaces.items():
+            self._held[self._names[name]].value = tensor.data_ptr()
+        count = len(self._held) + len(self._maps)
+        self._pointers = (ctypes.c_void_p * count)(*map(ctypes.addressof, self._held))
+        self._encoded: dict[tuple[int, ...], tuple[Any, ...]] = {}
+        sizes = [ctypes.c_uint(each) for each in (*_three(launch["grid"]), *_three(launch["block"]))]
+        self._before = (function, *sizes, ctypes.c_uint(launch["shared_memory_bytes"]))
+        self._changed = {each["name"]: each["value"] for each in arguments if each["role"] == "scalar"}
+        self._last_stream: int | None = None
 
-    def _wait(self, device: torch.device, stream: Any) -> None:
+    def launch(self, addresses: Sequence[int], scalars: Mapping[str, float], stream: int) -> None:
+        if self._workspaces:
+            self._wait(stream)
+        for parameter, address in zip(self._written, addresses, strict=True):
+            parameter.value = address
+        for name, value in scalars.items():
+            if self._changed[name] != value:
+                self._held[self._names[name]].value = self._changed[name] = value
+        if self._maps:
+            self._point_at_maps()
+        _driver("cuLaunchKernel", *self._before, ctypes.c_void_p(stream), self._pointers, None)
+
+    def _point_at_maps(self) -> None:
+        """Encode the tensor maps of these addresses, or take those of an earlier launch."""
+        addresses = tuple(self._held[self._names[each["of"]]].value for each in self._maps)
+        encoded = self._encoded.get(addresses)
+        if encoded is None:
+            assert self._encode is not None
+            if len(self._encoded) >= KEPT_MAPS:
+                self._encoded.clear()
+            encoded = tuple(self._encode(at, **each) for at, each in zip(addresses, self._maps, strict=True))
+            self._encoded[addresses] = encoded
+        for place, each in enumerate(encoded, start=len(self._held)):
+            self._pointers[place] = ctypes.addressof(each)
+
+    def _wait(self, stream: int) -> None:
         """Order launches of several streams, which share workspaces; a captured launch runs when it is replayed."""
         if torch.cuda.is_current_stream_capturing():
             return
-        last = self._last_stream.get(device.index)
-        if last is not None and last.cuda_stream != stream.cuda_stream:
-            stream.wait_stream(last)
-        self._last_stream[device.index] = stream
+        if self._last_stream is not None and self._last_stream != stream:
+            last = torch.cuda.ExternalStream(self._last_stream, self._device)
+            torch.cuda.current_stream(self._device).wait_stream(last)
+        self._last_stream = stream
 
-    def _map(self, each: Mapping[str, Any], address: int) -> Any:
-        key = (json.dumps(each, sort_keys=True), address)
-        if key not in self._maps:
-            if len(self._maps) >= KEPT_MAPS:
-                self._maps.clear()
-            assert self._encode is not None
-            self._maps[key] = self._encode(address, **each)
-        return self._maps[key]
+
+def _parameter(argument: Mapping[str, Any]) -> Any:
+    """Return the memory of one parameter of a launch."""
+    if argument["role"] == "scalar":
+        return SCALARS[argument["dtype"]](argument["value"])
+    return ctypes.c_uint64()
+
+
+def _raw_stream(device: torch.device) -> int:
+    """Return the handle of PyTorch's current stream."""
+    quick = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # spares an object of ten times the cost
+    return int(quick(device.index) if quick is not None else torch.cuda.current_stream(device).cuda_stream)
 
 
 class _FloatState:

@@ -21,9 +21,11 @@ from .functions import (
     rms_norm,
     scaled_dot_product_attention,
     softmax,
+    swiglu,
 )
 from .patching import patch, unpatch
-from .table import report, reset, strict
+from .plans import strict
+from .table import report, reset
 
 __all__ = [
     "add_layer_norm",
@@ -37,5 +39,6 @@ __all__ = [
     "scaled_dot_product_attention",
     "softmax",
     "strict",
+    "swiglu",
     "unpatch",
 ]

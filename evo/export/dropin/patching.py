@@ -1,6 +1,6 @@
 """Lets the modules of a model use the functions of this package."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import MethodType
 from typing import Any
 
@@ -16,10 +16,12 @@ _ORIGINAL_ATTENTION = nnf.scaled_dot_product_attention
 def patch(model: torch.nn.Module) -> dict[str, int]:
     """Let a model use this package's functions, in place. Return the number of patched modules by kind.
 
-    Linear, LayerNorm, RMSNorm (also those of transformers, by the name of their class) and Softmax modules call the
-    functions of this package. `torch.nn.functional.scaled_dot_product_attention` is replaced for the whole process,
-    since models call it there: calls that no kernel serves go to PyTorch's. `unpatch` undoes both. Modules keep their
-    hooks; modules of other classes stay as they are.
+    Linear, LayerNorm, RMSNorm and Softmax modules call the functions of this package, and so does the product with a
+    SiLU in modules with `gate_proj`, `up_proj` and `down_proj`. RMSNorms of other libraries, by the name of their
+    class, and gated modules are patched if they compute the same on a small example.
+    `torch.nn.functional.scaled_dot_product_attention` is replaced for the whole process, since models call it there:
+    calls that no kernel serves go to PyTorch's. `unpatch` undoes both. Modules keep their hooks; modules of other
+    classes stay as they are.
     """
     counts: dict[str, int] = {}
     for module in model.modules():
@@ -50,17 +52,30 @@ def _patched(model: torch.nn.Module) -> Iterator[torch.nn.Module]:
 def _forward(module: torch.nn.Module) -> tuple[str, Callable[..., Any]] | None:
     """Return the kind of a module and its new forward; None if it stays as it is."""
     kind = type(module)
-    if kind is torch.nn.Linear:
-        return "Linear", _linear
-    if kind is torch.nn.LayerNorm:
-        return "LayerNorm", _layer_norm
-    if kind is torch.nn.Softmax:
-        return "Softmax", _softmax
-    if kind is getattr(torch.nn, "RMSNorm", None):
-        return "RMSNorm", _rms_norm
+    if kind in _KINDS:
+        return _KINDS[kind]
     if kind.__name__.endswith("RMSNorm") and _scales_by_weight(module):
         return "RMSNorm", _named_rms_norm
-    return None
+    return ("SwiGLU", _gated) if _is_gated(module) else None
+
+
+def _is_gated(module: torch.nn.Module) -> bool:
+    """True if a module computes what `_gated` does, on a small example."""
+    parts = [getattr(module, name, None) for name in ("gate_proj", "up_proj", "down_proj")]
+    if not all(type(each) is torch.nn.Linear for each in parts):
+        return False
+    weight = parts[0].weight  # type: ignore[union-attr]
+    generator = torch.Generator().manual_seed(0)
+    example = torch.randn(2, weight.shape[1], generator=generator).to(device=weight.device, dtype=weight.dtype)
+    try:
+        with torch.no_grad():
+            theirs, ours = module(example), _gated_by_torch(module, example)
+    except (AttributeError, TypeError, RuntimeError, ValueError):
+        return False
+    if not isinstance(theirs, torch.Tensor) or theirs.shape != ours.shape:
+        return False
+    scale = float(ours.float().abs().max())
+    return bool(torch.allclose(theirs.float(), ours.float(), rtol=0.0, atol=8 * torch.finfo(weight.dtype).eps * scale))
 
 
 def _scales_by_weight(module: torch.nn.Module) -> bool:
@@ -89,6 +104,11 @@ def _epsilon(module: torch.nn.Module) -> float | None:
     return found if isinstance(found, float) else None
 
 
+def _gated_by_torch(module: Any, x: torch.Tensor) -> torch.Tensor:
+    product = nnf.silu(module.gate_proj(x)) * module.up_proj(x)
+    return module.down_proj(product)
+
+
 def _linear(self: Any, input: torch.Tensor) -> torch.Tensor:
     return functions.linear(input, self.weight, self.bias)
 
@@ -107,3 +127,16 @@ def _rms_norm(self: Any, input: torch.Tensor) -> torch.Tensor:
 
 def _named_rms_norm(self: Any, hidden_states: torch.Tensor) -> torch.Tensor:
     return functions.rms_norm(hidden_states, self.weight.shape, self.weight, _epsilon(self))
+
+
+def _gated(self: Any, x: torch.Tensor) -> torch.Tensor:
+    return self.down_proj(functions.swiglu(self.gate_proj(x), self.up_proj(x)))
+
+
+_KINDS: Mapping[type, tuple[str, Callable[..., Any]]] = {
+    torch.nn.Linear: ("Linear", _linear),
+    torch.nn.LayerNorm: ("LayerNorm", _layer_norm),
+    torch.nn.RMSNorm: ("RMSNorm", _rms_norm),
+    torch.nn.Softmax: ("Softmax", _softmax),
+}
+"""Kind and new forward by class."""

@@ -2,9 +2,8 @@
 
 import json
 import warnings
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,38 +47,56 @@ class Entry:
     trouble: str | None = None
 
 
+@dataclass(slots=True)
+class Fallback:
+    """Calls that PyTorch answers for one reason."""
+
+    function: str
+    family: str
+    problem: Mapping[str, Any]
+    reason: str
+    calls: int = 0
+
+    @property
+    def text(self) -> str:
+        return described(self.family, self.problem)
+
+
 @dataclass(frozen=True)
 class Report:
     """Calls so far.
 
     Attributes:
         served: calls by kernel, with its problem.
-        fallbacks: calls that PyTorch answered, by function, problem in words and reason.
+        missed: calls that PyTorch answered.
     """
 
     served: Mapping[str, int]
-    fallbacks: Mapping[tuple[str, str, str], int]
-    problems: Mapping[str, tuple[str, Mapping[str, Any]]] = field(repr=False)
+    missed: Sequence[Fallback]
+
+    @property
+    def fallbacks(self) -> Mapping[tuple[str, str, str], int]:
+        """Calls that PyTorch answered, by function, problem in words and reason."""
+        return {(each.function, each.text, each.reason): each.calls for each in self.missed}
 
     def __str__(self) -> str:
         lines = [f"{sum(self.served.values())} calls on kernels, {sum(self.fallbacks.values())} on PyTorch"]
         lines += [f"  {count:>8}  {name}" for name, count in self.served.items()]
         lines += [
-            f"  {count:>8}  {function} {problem}: PyTorch ({reason})"
-            for (function, problem, reason), count in sorted(self.fallbacks.items(), key=lambda item: -item[1])
+            f"  {each.calls:>8}  {each.function} {each.text}: PyTorch ({each.reason})"
+            for each in sorted(self.missed, key=lambda each: -each.calls)
         ]
         return "\n".join(lines)
 
     def suite(self) -> str:
         """Return a suite file of the problems that had no kernel, with the number of calls as weights."""
         parts = ['goal = "time"\n']
-        for (_, text, reason), count in self.fallbacks.items():
-            if reason == NO_KERNEL and text in self.problems:
-                family, problem = self.problems[text]
-                fields = ", ".join(f"{name} = {json.dumps(value)}" for name, value in problem.items())
-                name = f"{family}-{len(parts)}"
+        for each in self.missed:
+            if each.reason == NO_KERNEL:
+                fields = ", ".join(f"{name} = {json.dumps(value)}" for name, value in each.problem.items())
                 parts.append(
-                    f'[[call]]\nname = "{name}"\nfamily = "{family}"\nproblem = {{ {fields} }}\nweight = {count}\n'
+                    f'[[call]]\nname = "{each.family}-{len(parts)}"\nfamily = "{each.family}"\n'
+                    f"problem = {{ {fields} }}\nweight = {each.calls}\n"
                 )
         return "\n".join(parts)
 
@@ -88,52 +105,42 @@ class Table:
     """All kernels of this package, found by problem."""
 
     def __init__(self, folder: Path = FOLDER) -> None:
-        described = json.loads((folder / "kernels.json").read_text(encoding="utf-8"))
+        document = json.loads((folder / "kernels.json").read_text(encoding="utf-8"))
         self.folder = folder
-        self.entries = [Entry(**each) for each in described["kernels"]]
-        self._by_problem: dict[Key, list[int]] = {}
-        for place, entry in enumerate(self.entries):
-            self._by_problem.setdefault(key_of(entry.family, entry.device, entry.problem), []).append(place)
+        self.entries = [Entry(**each) for each in document["kernels"]]
+        self._defaults: Mapping[str, Mapping[str, Any]] = document["defaults"]
+        self._by_problem: dict[Key, list[Entry]] = {}
+        for entry in self.entries:
+            self._by_problem.setdefault(self._key(entry.family, entry.device, entry.problem), []).append(entry)
         self.strict = False
-        self.fallbacks: Counter[tuple[str, str, str]] = Counter()
-        self.problems: dict[str, tuple[str, Mapping[str, Any]]] = {}
+        self.fallbacks: dict[tuple[str, str, str], Fallback] = {}
 
-    def find(self, function: str, family: str, device: torch.device, problem: Mapping[str, Any]) -> int | None:
-        """Return the place of the kernel for a problem; None, and the call is counted, if PyTorch has to answer it."""
+    def find(self, function: str, family: str, device: torch.device, problem: Mapping[str, Any]) -> Entry | Fallback:
+        """Return the entry for a problem, its kernel loaded; else the record of calls that PyTorch answers.
+
+        Raises:
+            LookupError: there is none, and `strict` is set.
+        """
         reason = NO_KERNEL
-        for place in self._by_problem.get(key_of(family, device.type, problem), ()):
-            entry = self.entries[place]
+        for entry in self._by_problem.get(self._key(family, device.type, problem), ()):
             if entry.device == "cpu" and torch.get_num_threads() > entry.threads:
                 reason = f"searched for {entry.threads} of PyTorch's {torch.get_num_threads()} threads"
                 continue
             if entry.trouble is None and self._loaded(entry, device):
-                entry.calls += 1
-                return place
+                return entry
             reason = entry.trouble or reason
-        self.give_up(function, family, problem, reason)
-        return None
+        return self.fallback(function, family, problem, reason)
 
-    def give_up(self, function: str, family: str, problem: Mapping[str, Any], reason: str) -> None:
-        """Count a call that PyTorch answers.
+    def fallback(self, function: str, family: str, problem: Mapping[str, Any], reason: str) -> Fallback:
+        """Return the record of such calls, which PyTorch answers.
 
         Raises:
             LookupError: `strict` is set.
         """
-        text = " ".join([family, *(f"{name}={value}" for name, value in problem.items())])
+        new = Fallback(function, family, dict(problem), reason)
         if self.strict:
-            raise LookupError(f"{function}, {text}: {reason}; strict(False) lets PyTorch answer")
-        self.problems.setdefault(text, (family, dict(problem)))
-        self.fallbacks[function, text, reason] += 1
-
-    def refuse(self, place: int, function: str, family: str, problem: Mapping[str, Any], reason: str) -> None:
-        """Count a call that was found a kernel, and that PyTorch answers all the same."""
-        self.entries[place].calls -= 1
-        self.give_up(function, family, problem, reason)
-
-    def kernel(self, place: int) -> Kernel:
-        kernel = self.entries[place].kernel
-        assert kernel is not None
-        return kernel
+            raise LookupError(f"{function}, {new.text}: {reason}; strict(False) lets PyTorch answer")
+        return self.fallbacks.setdefault((function, new.text, reason), new)
 
     def offers(self, family: str, kind: str, **fields: Any) -> bool:
         """True if a kernel of the family has these fields, whatever the others are."""
@@ -141,6 +148,12 @@ class Table:
             entry.family == family and entry.device == kind and fields.items() <= entry.problem.items()
             for entry in self.entries
         )
+
+    def _key(self, family: str, kind: str, problem: Mapping[str, Any]) -> Key:
+        """Return what identifies a problem: fields with their default values may be given or not."""
+        defaults = self._defaults.get(family, {})
+        given = ((name, value) for name, value in problem.items() if defaults.get(name) != value)
+        return family, kind, frozenset(given)
 
     def _loaded(self, entry: Entry, device: torch.device) -> bool:
         """Load a kernel once; one that this machine cannot run is remembered with the reason."""
@@ -159,8 +172,9 @@ class Table:
         return True
 
 
-def key_of(family: str, kind: str, problem: Mapping[str, Any]) -> Key:
-    return family, kind, frozenset(problem.items())
+def described(family: str, problem: Mapping[str, Any]) -> str:
+    """Return a problem in words."""
+    return " ".join([family, *(f"{name}={value}" for name, value in problem.items())])
 
 
 TABLE = Table()
@@ -168,22 +182,14 @@ TABLE = Table()
 
 def report() -> Report:
     """Return the calls since the import, or since `reset`."""
-    served = {
-        " ".join([entry.family, *(f"{name}={value}" for name, value in entry.problem.items())]): entry.calls
-        for entry in TABLE.entries
-        if entry.calls
-    }
-    return Report(served=served, fallbacks=dict(TABLE.fallbacks), problems=dict(TABLE.problems))
+    return Report(
+        served={described(entry.family, entry.problem): entry.calls for entry in TABLE.entries if entry.calls},
+        missed=tuple(replace(each) for each in TABLE.fallbacks.values() if each.calls),
+    )
 
 
 def reset() -> None:
-    """Forget all counted calls."""
-    TABLE.fallbacks.clear()
-    TABLE.problems.clear()
-    for entry in TABLE.entries:
-        entry.calls = 0
-
-
-def strict(on: bool = True) -> None:
-    """Raise LookupError, instead of calling PyTorch, where no kernel serves a call."""
-    TABLE.strict = on
+    """Set all counts to zero."""
+    counted: list[Entry | Fallback] = [*TABLE.entries, *TABLE.fallbacks.values()]
+    for each in counted:
+        each.calls = 0

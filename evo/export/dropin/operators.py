@@ -1,0 +1,79 @@
+"""The operators that torch.compile sees, registered under a name of this package's own."""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from . import functions
+from .table import FOLDER, TABLE
+
+
+def contiguous_like(x: torch.Tensor, *_others: object) -> torch.Tensor:
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+def _attended(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, grouped: bool) -> torch.Tensor:
+    """Return attention with the strides that the fake implementation states: those of the queries."""
+    out = functions.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=grouped)
+    return out if out.stride() == q.stride() else torch.empty_like(q).copy_(out)
+
+
+_OPERATORS: Mapping[str, tuple[str, Callable[..., Any], Callable[..., Any]]] = {
+    "rms_norm": (
+        "(Tensor x, Tensor weight, float eps) -> Tensor",
+        lambda x, weight, eps: functions.rms_norm(x, weight.shape, weight, eps).contiguous(),
+        contiguous_like,
+    ),
+    "layer_norm": (
+        "(Tensor x, Tensor weight, Tensor bias, float eps) -> Tensor",
+        lambda x, weight, bias, eps: functions.layer_norm(x, weight.shape, weight, bias, eps).contiguous(),
+        contiguous_like,
+    ),
+    "softmax": ("(Tensor x) -> Tensor", lambda x: functions.softmax(x, -1).contiguous(), contiguous_like),
+    "swiglu": (
+        "(Tensor gate, Tensor up) -> Tensor",
+        lambda gate, up: functions.swiglu(gate, up).contiguous(),
+        contiguous_like,
+    ),
+    "linear": (
+        "(Tensor x, Tensor weight, Tensor? bias) -> Tensor",
+        lambda x, weight, bias: functions.linear(x, weight, bias).contiguous(),
+        lambda x, weight, bias: x.new_empty((*x.shape[:-1], weight.shape[0])),
+    ),
+    "attention": (
+        "(Tensor q, Tensor k, Tensor v, bool causal, bool grouped) -> Tensor",
+        _attended,
+        lambda q, k, v, causal, grouped: torch.empty_like(q),
+    ),
+}
+"""Schema, implementation and fake implementation by name."""
+
+
+def _registered() -> dict[str, Any]:
+    digest = hashlib.sha256((FOLDER / "kernels.json").read_bytes() + __name__.encode()).hexdigest()[:12]
+    made: dict[str, Any] = {}
+    for name, (schema, implementation, fake) in _OPERATORS.items():
+        made[name] = torch.library.custom_op(
+            f"kernel_evo_{digest}::{name}", implementation, mutates_args=(), schema=schema
+        )
+        made[name].register_fake(fake)
+    return made
+
+
+OPERATORS = _registered()
+
+
+def traced(name: str, family: str, inputs: Sequence[torch.Tensor], **fields: Any) -> Any:
+    """Return the operator for a traced call; None if it is left to PyTorch, whose operations a compiler may fuse.
+
+    That is the case where a gradient is wanted, and where no kernel could serve the call.
+    """
+    if torch.is_grad_enabled() and any(each.requires_grad for each in inputs):
+        return None
+    first = inputs[0]
+    if torch.is_autocast_enabled(first.device.type):
+        return None
+    known = TABLE.offers(family, first.device.type, dtype=functions.dtype_name(first.dtype), **fields)
+    return OPERATORS[name] if known else None

@@ -1,0 +1,97 @@
+"""Plans: what answered an earlier call, by all that decides it, so that a repeated call costs little on the host."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .kernels import Kernel, Result
+from .table import TABLE, Entry, Fallback
+
+Key = tuple[Any, ...]
+KEPT = 4096
+"""Plans kept; all are forgotten when there are more."""
+
+
+@dataclass(slots=True)
+class Plan:
+    """The answer to every call with the same key.
+
+    Attributes:
+        count: the record whose calls are counted.
+        kernel: None: PyTorch answers.
+        results: shapes, strides and dtypes of the outputs as the caller gets them.
+        threads: largest number of PyTorch's threads; 0: any.
+    """
+
+    count: Entry | Fallback
+    kernel: Kernel | None = None
+    results: tuple[Result, ...] = ()
+    threads: int = 0
+
+    def run(
+        self, inputs: tuple[Any, ...], scalars: Mapping[str, float], device: torch.device
+    ) -> list[torch.Tensor] | None:
+        """Launch the kernel; None, and nothing is done, if these tensors need a closer look."""
+        kernel = self.kernel
+        if kernel is None or (self.threads and torch.get_num_threads() > self.threads):
+            return None
+        recorded = torch.is_grad_enabled()
+        try:
+            addresses = [each.data_ptr() for each in inputs]
+        except RuntimeError:  # tensors of vmap have the type Tensor, and no memory
+            return None
+        for each, address, alignment in zip(inputs, addresses, kernel.alignments, strict=True):
+            if address % alignment or (recorded and each.requires_grad):
+                return None
+        self.count.calls += 1
+        return kernel.launch(addresses, scalars, device, self.results)
+
+
+class Plans:
+    """Plans by the key of a call."""
+
+    def __init__(self) -> None:
+        self._plans: dict[Key, Plan] = {}
+
+    def get(self, key: Key | None) -> Plan | None:
+        return None if key is None else self._plans.get(key)
+
+    def keep(self, key: Key | None, plan: Plan) -> None:
+        if key is not None:
+            if len(self._plans) >= KEPT:
+                self._plans.clear()
+            self._plans[key] = plan
+
+    def clear(self) -> None:
+        self._plans.clear()
+
+
+PLANS = Plans()
+
+
+def strict(on: bool = True) -> None:
+    """Raise LookupError, instead of calling PyTorch, where no kernel serves a call."""
+    TABLE.strict = on
+    PLANS.clear()
+
+
+def key_of(terms: tuple[Any, ...], tensors: Sequence[torch.Tensor | None]) -> Key | None:
+    """Return what decides who answers a call, except addresses and gradients; None for tensors without strides.
+
+    Args:
+        terms: the function and its arguments that are no tensors.
+    """
+    parts: list[Any] = [terms]
+    try:
+        for each in tensors:
+            if each is None:
+                parts.append(None)
+            else:
+                parts += (type(each), each.shape, each.stride(), each.dtype, each.device)
+        first = tensors[0]
+        parts.append(first is not None and torch.is_autocast_enabled(first.device.type))
+        return tuple(parts)
+    except (AttributeError, RuntimeError, NotImplementedError):
+        return None
