@@ -26,7 +26,7 @@ from templates.render import render
 from tests.bench.strategy.tables import table
 from workers.backends.cuda.nvrtc import NvrtcCompiler
 from workers.build import Launch, Unit
-from workers.build.gate import gate
+from workers.build.build import gate
 
 ARCHITECTURES = ("sm_80", "sm_89", "sm_90")
 PROBLEMS = (

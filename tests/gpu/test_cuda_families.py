@@ -22,8 +22,8 @@ from workers.build import Launch
 from workers.build.build import call_arguments
 from workers.build.cache import Cache
 from workers.measure.baselines import prepare_baselines
-from workers.measure.expected_output import Golden
-from workers.measure.reference import Reference
+from workers.measure.family.expected_output import Golden
+from workers.measure.family.reference import Reference
 from workers.measure.verify import verify
 from workers.runner.protocol import CasePlan
 
@@ -337,7 +337,9 @@ def test_large_reference_on_the_gpu_equals_the_hosts(
     problem = package.family.problem(f"B=1,H=2,S=200,D=64,causal={causal}", "cuda")
     on_cores = trials(package, problem, tmp_path / "cores")
     small = (package.path / "reference.py").read_text()
-    monkeypatch.setattr("workers.measure.reference.Reference._load", lambda self: _loaded(small, "LARGE_FLOPS", 0.0))
+    monkeypatch.setattr(
+        "workers.measure.family.reference.Reference._load", lambda self: _loaded(small, "LARGE_FLOPS", 0.0)
+    )
     on_gpu = trials(package, problem, tmp_path / "gpu")
     for one, other in zip((each.golden for each in on_cores), (each.golden for each in on_gpu), strict=True):
         assert np.allclose(one.reference["out"], other.reference["out"], rtol=1e-12, atol=1e-13)

@@ -20,13 +20,13 @@ from tests.integration.workbench import cpu
 from workers.backends import Session, driver
 from workers.build import Artefact, Unit
 from workers.build.kernel import Argument
-from workers.measure.contents import Contents
-from workers.measure.expected_output import Golden, Limit
-from workers.measure.output_check import Scrutiny
-from workers.measure.overtaken import judge_overtaken
-from workers.measure.overwrite_check import judge_mixed
+from workers.measure.checks.contents import Contents
+from workers.measure.checks.output import Scrutiny
+from workers.measure.checks.overtaken import judge_overtaken
+from workers.measure.checks.overwrite import judge_mixed
+from workers.measure.checks.two_threads import judge_two_threads
+from workers.measure.family.expected_output import Golden, Limit
 from workers.measure.proof import ProofPlan
-from workers.measure.two_threads import judge_two_threads
 from workers.measure.verify import WrongAnswerError, judge, verify, verify_elsewhere
 from workers.system import machine
 

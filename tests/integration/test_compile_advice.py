@@ -10,8 +10,7 @@ from evo.trial.outcome import CompileFailed
 from workers.backends.cpu.compiler import CCompiler, find_compiler
 from workers.backends.cuda.nvrtc import NoNvrtcError, NvrtcCompiler
 from workers.build import Artefact, Compiler, Unit
-from workers.build.advice import Macros, advised
-from workers.build.headers import counterpart
+from workers.build.advice import Macros, advised, counterpart
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from workers.backends import Buffers, Manner, Placement, Timer
 from workers.backends.distance import POISON, Distance, distance
 from workers.build import Launch
 from workers.build.kernel import Argument
-from workers.measure.expected_output import Golden, Limit
+from workers.measure.family.expected_output import Golden, Limit
 
 Kernel = Callable[[dict[str, NDArray[Any]]], None]
 

@@ -9,8 +9,8 @@ from evo.family import DTYPES, Operand
 from evo.family.argument import Tolerance
 from evo.reference.encoding import encoded, is_floating, stored
 from workers.backends.distance import distance
-from workers.measure.contract import check_input, check_names, check_reference
-from workers.measure.expected_output import FamilyError
+from workers.measure.family.contract import check_input, check_names, check_reference
+from workers.measure.family.expected_output import FamilyError
 
 MAKER = "reference.py, reference()"
 INTEGERS = [dtype for dtype in DTYPES if not is_floating(dtype)]

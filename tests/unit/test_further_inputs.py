@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from tests.unit.fake_session import FakeBuffers
-from workers.measure.contents import Contents
-from workers.measure.expected_output import Golden, Limit
-from workers.measure.output_check import Scrutiny, together
+from workers.measure.checks.contents import Contents
+from workers.measure.checks.output import Scrutiny, together
+from workers.measure.family.expected_output import Golden, Limit
 
 
 def golden(x: float) -> Golden:

@@ -5,7 +5,7 @@ import pytest
 from evo.promotion.policy import POLICIES, Policy
 from evo.trial.outcome import OverResources
 from workers.build import Resources
-from workers.build.gate import gate
+from workers.build.build import gate
 
 NOTES = POLICIES["l4-notes"]
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.unit.fake_session import FakeBuffers
 from workers.backends import Buffers
-from workers.measure.contents import Contents
-from workers.measure.overwrite_check import LEAST_MIXED_CALLS, judge_mixed
+from workers.measure.checks.contents import Contents
+from workers.measure.checks.overwrite import LEAST_MIXED_CALLS, judge_mixed
 
 MIXED_CALLS = 64
 

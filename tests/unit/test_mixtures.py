@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from evo.family import Operand
 from evo.reference.encoding import decoded, encoded
-from workers.measure.mixtures import Mixture, mixtures
+from workers.measure.family.mixtures import Mixture, mixtures
 
 ROWS, COLUMNS = 64, 512
 

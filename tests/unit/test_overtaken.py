@@ -9,8 +9,8 @@ import pytest
 from tests.unit.fake_session import FakeBuffers
 from workers.backends import Change, Overlap
 from workers.build.kernel import Argument
-from workers.measure.expected_output import Golden, Limit
-from workers.measure.overtaken import LEAST_PAIRS, changing, judge_overtaken
+from workers.measure.checks.overtaken import LEAST_PAIRS, changing, judge_overtaken
+from workers.measure.family.expected_output import Golden, Limit
 from workers.measure.timing import Moment
 from workers.measure.verify import WrongAnswerError
 

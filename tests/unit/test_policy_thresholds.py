@@ -22,7 +22,7 @@ from evo.promotion.rules.comparison import effect_rule
 from evo.report.comparison import compare
 from evo.trial.timing import Timing
 from workers.build.kernel import Argument
-from workers.measure.overwrite_check import most_disagreement
+from workers.measure.checks.overwrite import most_disagreement
 
 PROCEDURES = {"policy", "statistics"}
 """The policy itself, and numerical procedures: their constants say how exactly a figure is computed."""

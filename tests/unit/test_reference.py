@@ -16,8 +16,8 @@ from evo.export.loader.float_control import FloatControl, preserved
 from evo.family import Operand
 from evo.family.argument import Tolerance
 from workers.build.cache import Cache
-from workers.measure.expected_output import FamilyError
-from workers.measure.reference import NO_LIMIT, Reference
+from workers.measure.family.expected_output import FamilyError
+from workers.measure.family.reference import NO_LIMIT, Reference
 from workers.runner.protocol import CasePlan
 
 WHOLE = """
@@ -61,7 +61,7 @@ def reference(folder: Path, text: str = WHOLE, digest: str = "digest") -> Refere
 @pytest.fixture
 def computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """References are not repeated, so that calls can be counted."""
-    monkeypatch.setattr("workers.measure.reference._REPEATED_S", 0.0)
+    monkeypatch.setattr("workers.measure.family.reference._REPEATED_S", 0.0)
 
 
 @pytest.mark.usefixtures("computed_once")
@@ -77,9 +77,9 @@ def test_references_are_computed_once_and_inputs_follow_the_seed(tmp_path: Path)
 
 @pytest.mark.usefixtures("computed_once")
 def test_cheap_references_are_not_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers.measure.reference._KEPT_ANYWAY_BYTES", 0)
+    monkeypatch.setattr("workers.measure.family.reference._KEPT_ANYWAY_BYTES", 0)
     for read_bytes_s, times in ((0.0, 2), (1e30, 1)):
-        monkeypatch.setattr("workers.measure.reference._READ_BYTES_S", read_bytes_s)
+        monkeypatch.setattr("workers.measure.family.reference._READ_BYTES_S", read_bytes_s)
         folder = tmp_path / str(times)
         folder.mkdir()
         again = [reference(folder).golden(plan(), (1, 2)).reference["y"].tolist() for _ in range(2)]
@@ -91,7 +91,7 @@ def test_cheap_references_are_not_cached(tmp_path: Path, monkeypatch: pytest.Mon
 def test_references_that_would_fill_the_cache_are_not_cached(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit_bytes: int, cached: int
 ) -> None:
-    monkeypatch.setattr("workers.measure.reference.LIMIT_BYTES", limit_bytes)
+    monkeypatch.setattr("workers.measure.family.reference.LIMIT_BYTES", limit_bytes)
     reference(tmp_path).goldens([replace(plan(), seeds=((1, 2), (1, 3)))])
     assert sum(path.is_file() for path in (tmp_path / "cache").rglob("*")) == cached
 
@@ -264,7 +264,7 @@ def test_inputs_that_are_changed_later_still_follow_their_seed(tmp_path: Path) -
 def test_a_reference_that_differs_from_call_to_call_is_at_fault(
     tmp_path: Path, reference_text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.measure.reference._REPEATED_S", math.inf)
+    monkeypatch.setattr("workers.measure.family.reference._REPEATED_S", math.inf)
     text = f"import numpy as np\nCALLS = [1.0, 2.0]\n{WHOLE.split('def reference', maxsplit=1)[0]}"
     text += f"def reference(problem, inputs):\n    {reference_text}\n"
     with pytest.raises(FamilyError, match=r"reference\(\): `y` of case nominal differs from call to call.*np\.random"):
@@ -272,7 +272,7 @@ def test_a_reference_that_differs_from_call_to_call_is_at_fault(
 
 
 def test_a_reference_may_differ_by_less_than_a_kernel_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers.measure.reference._REPEATED_S", math.inf)
+    monkeypatch.setattr("workers.measure.family.reference._REPEATED_S", math.inf)
     text = f"CALLS = []\n{WHOLE.split('def reference', maxsplit=1)[0]}def reference(problem, inputs):\n"
     text += '    CALLS.append(1); return {"y": (2.0 + 1e-9 * len(CALLS)) * inputs["x"]}\n'
     golden = reference(tmp_path, text).golden(plan(max_abs=0.0), (1, 2))

@@ -13,7 +13,7 @@ from evo.promotion.policy import Policy
 from evo.results import ConfirmReport, Repetition, Witness
 from evo.trial.timing import Timing
 from tests.unit.fake_session import FakeBuffers
-from workers.measure.repetition import LEAST_ROUNDS, MOST_ROUNDS, repetition
+from workers.measure.checks.repetition import LEAST_ROUNDS, MOST_ROUNDS, repetition
 from workers.measure.timing import Moment
 
 MOMENT = Moment(anchor_us=1.0, floor_us=0.0)

@@ -16,7 +16,7 @@ from workers.backends import Buffers
 from workers.backends.cold_sets import cold_sets
 from workers.build.kernel import Argument
 from workers.measure.baselines import Baselines
-from workers.measure.overwrite_check import MIXED_SETS, MOST_ROUNDS, USUAL_ROUNDS, mixed_sets, ring_sets, witness
+from workers.measure.checks.overwrite import MIXED_SETS, MOST_ROUNDS, USUAL_ROUNDS, mixed_sets, ring_sets, witness
 from workers.measure.rounds import fitting_rounds
 from workers.measure.timing import ROUND_US, WARM_US, Beside, Taken, interleave, repeats, take, undisturbed
 from workers.runner.protocol import Compare

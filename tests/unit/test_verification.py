@@ -10,8 +10,8 @@ from evo.errors import InvalidInput
 from evo.family import Family, Operand
 from evo.family.argument import Tolerance
 from tests.unit.family_document import document
-from workers.measure.expected_output import FamilyError
-from workers.measure.verification import Verification
+from workers.measure.family.expected_output import FamilyError
+from workers.measure.family.verification import Verification
 from workers.runner.protocol import CasePlan
 
 ORDER = Operand(name="order", role="output", dtype="int32", shape=(4,), verified=True)

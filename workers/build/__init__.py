@@ -167,5 +167,5 @@ class Compiler(Protocol):
         ...
 
     def refusal(self, resources: Resources, launch: Launch | None, device: Device) -> OverResources | None:
-        """Return the limit that prevents the launch, or None. `workers.build.gate` checks the policy's limits."""
+        """Return the limit that prevents the launch, or None. `workers.build.build` checks the policy's limits."""
         ...

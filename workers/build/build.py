@@ -1,4 +1,4 @@
-"""Builds a config: renders and compiles it for every case it covers, and applies the resource gates. Uses no device."""
+"""Builds a config: renders and compiles it for every case it covers, and applies the resource gates."""
 
 import hashlib
 import itertools
@@ -17,8 +17,9 @@ from evo.family import Candidate, CaseProblem, coverage
 from evo.family.launch.entry import symbol_of
 from evo.family.problem import Problem, problem_key
 from evo.messages.job import SearchTerms
+from evo.promotion.policy import Policy
 from evo.trial import Config
-from evo.trial.outcome import CompileFailed, InvalidConfig, Outcome
+from evo.trial.outcome import CompileFailed, InvalidConfig, Outcome, OverResources
 from templates.outside import outside
 from templates.render import RenderError, render
 from workers.build import Artefact, Compiler, Launch, Resources, Unit
@@ -26,10 +27,27 @@ from workers.build.advice import Macros, advised
 from workers.build.cache import Cache
 from workers.build.cached import compile_cached
 from workers.build.families import Assignment, Copy
-from workers.build.gate import gate
 from workers.build.kernel import Argument, KernelFile, Step, steps
 from workers.build.launch_checks import launch_refusal
 from workers.build.own_headers import own_headers
+
+
+def gate(resources: Resources, policy: Policy) -> OverResources | None:
+    """Return the first gate that these resources exceed; figures that the compiler does not report pass."""
+    for name, used, limit in _upper_limits(resources, policy):
+        if used is not None and limit is not None and used > limit:
+            return OverResources(resource=name, used=used, limit=limit)
+    used, least = resources.occupancy, policy.min_occupancy
+    if used is not None and least is not None and used < least:
+        return OverResources(resource="occupancy", used=used, limit=least)
+    return None
+
+
+def _upper_limits(resources: Resources, policy: Policy) -> Iterator[tuple[str, float | None, float | None]]:
+    yield "registers", resources.registers, policy.max_registers
+    yield "shared_memory_bytes", resources.shared_memory_bytes, policy.max_shared_memory_bytes
+    yield "stack_bytes", resources.stack_bytes, policy.max_stack_bytes
+    yield "spill_bytes", resources.spill_bytes, policy.max_spill_bytes
 
 
 @dataclass(frozen=True, kw_only=True)

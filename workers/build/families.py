@@ -1,8 +1,9 @@
-"""Families of leases: found on this machine and checked against their digests."""
+"""Families of leases: found on this machine or fetched by digest, and checked."""
 
 import codecs
 import shutil
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,9 +14,34 @@ from evo.errors import EvoError, NotFound
 from evo.family import CaseProblem, Family
 from evo.latest import Latest
 from evo.messages.job import FamilyRef, SearchTerms
+from templates.bundle import SCHEME, digest_of, family_of, unpack
 from templates.registry import INCLUDE, REFERENCE, Package, find, is_path
 from workers.build import Unit
-from workers.build.bundles import Fetch, is_bundle, lay_out
+
+Fetch = Callable[[str], bytes]
+"""The bundle of the family with this digest."""
+
+
+def is_bundle(ref: FamilyRef) -> bool:
+    return ref.location is not None and ref.location.startswith(SCHEME)
+
+
+def lay_out(ref: FamilyRef, fetch: Fetch, folder: Path) -> Path:
+    """Write the family's files below `folder` and return its folder.
+
+    Raises:
+        EvoError: the service does not have it, or it is not what the digest says.
+    """
+    files = unpack(fetch(ref.digest))
+    if (digest := digest_of(files)) != ref.digest:
+        raise EvoError(f"what was fetched has digest {digest[:12]}: are worker and service of the same version?")
+    family = folder / ref.digest / family_of(files).name
+    shutil.rmtree(family, ignore_errors=True)
+    for name, content in files.items():
+        path = family / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return family
 
 
 class FamilyMismatch(EvoError, LookupError):

@@ -12,7 +12,7 @@ from workers.build.families import Assignment
 from workers.jobs.confirmation import budget_s, compare
 from workers.jobs.status import Status
 from workers.jobs.stopwatch import Stopwatch
-from workers.measure.output_check import refusal
+from workers.measure.checks.output import refusal
 from workers.runner.child import Child
 from workers.runner.pool import CandidateFault, Runners, TroubleError, ask, trouble
 from workers.runner.protocol import Compare, Compared, Verified, Verify

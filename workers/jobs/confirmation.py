@@ -19,7 +19,7 @@ from workers.build.families import Assignment
 from workers.jobs.sanitized_cases import case_order, examine_cases
 from workers.jobs.status import Status
 from workers.jobs.stopwatch import Stopwatch
-from workers.measure.output_check import refusal, together
+from workers.measure.checks.output import refusal, together
 from workers.runner.child import Child
 from workers.runner.pool import CandidateFault, Runners, TroubleError, ask, trouble
 from workers.runner.protocol import Compare, Compared, Save, Saved, Verified, Verify

@@ -9,8 +9,8 @@ import numpy as np
 from evo.export.loader.float_control import preserved
 from evo.text.visible import one_line
 from workers.backends import Session, Timer
-from workers.measure.expected_output import Arrays, FamilyError, Golden
-from workers.measure.reference import Reference
+from workers.measure.family.expected_output import Arrays, FamilyError, Golden
+from workers.measure.family.reference import Reference
 
 _FAR_OFF = 0.05
 """Relative L2 error beyond which a baseline does not solve the problem; half precision stays far below."""

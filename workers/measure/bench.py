@@ -32,11 +32,10 @@ from workers.backends.cold_sets import cold_sets
 from workers.build.cache import Cache
 from workers.build.kernel import Argument, KernelFile
 from workers.measure.baselines import Baselines, prepare_baselines
-from workers.measure.contents import HELD_BACK, Contents
-from workers.measure.expected_output import Arrays, Golden
-from workers.measure.output_check import Scrutiny, refusal
-from workers.measure.overtaken import changing, judge_overtaken
-from workers.measure.overwrite_check import (
+from workers.measure.checks.contents import HELD_BACK, Contents
+from workers.measure.checks.output import Scrutiny, refusal
+from workers.measure.checks.overtaken import changing, judge_overtaken
+from workers.measure.checks.overwrite import (
     MIXED_SETS,
     disagreement,
     judge_mixed,
@@ -45,13 +44,14 @@ from workers.measure.overwrite_check import (
     ring_sets,
     witness,
 )
+from workers.measure.checks.repetition import MOST_SETS as MOST_REPETITION_SETS
+from workers.measure.checks.repetition import repetition
+from workers.measure.checks.two_threads import judge_two_threads
+from workers.measure.family.expected_output import Arrays, Golden
+from workers.measure.family.reference import Reference
 from workers.measure.proof import ProofPlan
-from workers.measure.reference import Reference
-from workers.measure.repetition import MOST_SETS as MOST_REPETITION_SETS
-from workers.measure.repetition import repetition
 from workers.measure.rounds import fitting_rounds
 from workers.measure.timing import Beside, Moment, Taken, interleave, take
-from workers.measure.two_threads import judge_two_threads
 from workers.measure.verify import WrongAnswerError, judge, verify, verify_elsewhere
 from workers.runner import confinement
 from workers.runner.protocol import (

@@ -12,7 +12,7 @@ from evo.errors import EvoError
 from evo.trial.outcome import CaseError, WrongAnswer
 from workers.backends import Buffers, DeviceLostError, Manner, Placement, Session, TrespassError
 from workers.backends.distance import POISON, Distance
-from workers.measure.expected_output import Golden
+from workers.measure.family.expected_output import Golden
 from workers.measure.proof import Launch
 
 _SECOND_POISON = 0xA5

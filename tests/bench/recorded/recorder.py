@@ -24,7 +24,7 @@ from templates.registry import find
 from tests.bench.recorded.reduced import Reduced
 from workers.build.build import Builder, Built
 from workers.build.families import Assignment, Families
-from workers.measure.output_check import refusal
+from workers.measure.checks.output import refusal
 from workers.runner.pool import CandidateFault, Runners, UnfitError, ask
 from workers.runner.protocol import Compare, Compared, Verified, Verify
 

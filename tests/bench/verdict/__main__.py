@@ -10,7 +10,7 @@ from tests.bench.verdict.draws import SYNTHETIC, Recorded, Source
 from tests.bench.verdict.noise import Noise
 from tests.bench.verdict.rates import Power, Rate, power, promoted
 from tests.bench.verdict.simulate import as_recorded, covered, worked
-from workers.measure.overwrite_check import LEAST_ROUNDS
+from workers.measure.checks.overwrite import LEAST_ROUNDS
 
 RECORDED = Path(__file__).parents[2] / "data" / "noise"
 SLOWER = -0.01

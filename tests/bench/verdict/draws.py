@@ -12,7 +12,7 @@ from evo.promotion.policy import Policy
 from evo.results import ConfirmReport, Repeat, Witness
 from evo.trial.timing import Timing
 from tests.bench.verdict.noise import Noise
-from workers.measure.overwrite_check import USUAL_ROUNDS
+from workers.measure.checks.overwrite import USUAL_ROUNDS
 
 BLOCK = 10
 """Rounds are drawn in runs of this length, so that noise longer than one round (drift, a neighbour) stays together."""

@@ -15,7 +15,7 @@ from evo.trial.timing import Timing
 from tests.bench.verdict.draws import ALIKE, blocks
 from tests.bench.verdict.noise import Noise
 from tests.bench.verdict.rates import Rate
-from workers.measure.overwrite_check import LEAST_ROUNDS, MOST_ROUNDS, PATIENCE, USUAL_ROUNDS
+from workers.measure.checks.overwrite import LEAST_ROUNDS, MOST_ROUNDS, PATIENCE, USUAL_ROUNDS
 
 Roles = tuple[str, ...]
 """Series in the roles of challenger, challenger again and incumbent."""
@@ -44,7 +44,7 @@ def worked(noise: Noise, rework: float, tries: int, seed: int, *, slow: bool = F
 
 
 def _work_rule(noise: Noise, rework: float, rng: np.random.Generator, *, slow: bool) -> Rule:
-    """Add rounds while the rule is undecided, as `workers.measure.overwrite_check` does."""
+    """Add rounds while the rule is undecided, as `workers.measure.checks.overwrite` does."""
     process, (one, other) = int(rng.integers(len(noise.processes))), rng.permutation(ALIKE)[:2].tolist()
     chosen = blocks(noise.of(process, one).size, MOST_ROUNDS, rng)
     answered, poisoned = noise.of(process, one)[chosen], rework * noise.of(process, other)[chosen]

@@ -10,7 +10,7 @@ from evo.family import Operand, Role
 from evo.reference.encoding import FORMATS, decoded, encoded, is_floating, stored
 from evo.reference.pieces import in_pieces
 from workers.backends.distance import EXACT_INTEGERS
-from workers.measure.expected_output import Arrays, FamilyError
+from workers.measure.family.expected_output import Arrays, FamilyError
 
 _SQUARABLE = 1e-150, 1e150
 """Magnitudes whose squares and their sums stay within float64, which a relative L2 error needs."""

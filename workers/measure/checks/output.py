@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from evo.results import OutputChecks
 from evo.trial.outcome import WrongAnswer
 from workers.backends import Buffers
-from workers.measure.contents import Contents
-from workers.measure.expected_output import Golden
+from workers.measure.checks.contents import Contents
+from workers.measure.family.expected_output import Golden
 from workers.measure.verify import ANY_ORDER, WrongAnswerError, judge
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from evo.family import DRAWN, Operand
 from evo.reference.encoding import decoded, is_floating
-from workers.measure.expected_output import Arrays
+from workers.measure.family.expected_output import Arrays
 
 _MOST_BYTES = 1 << 27
 """Of all inputs: beyond it, drawing and judging mixtures takes longer than it is worth."""

@@ -26,10 +26,10 @@ from evo.family import DRAWN, JUDGED, Operand
 from evo.reference.encoding import is_floating
 from workers.backends.distance import distance
 from workers.build.cache import LIMIT_BYTES, Cache, cache_key
-from workers.measure.contract import check_input, check_names, check_reference, on_host
-from workers.measure.expected_output import Arrays, FamilyError, Golden, Limit
-from workers.measure.mixtures import Mixture, mixtures
-from workers.measure.verification import Verification
+from workers.measure.family.contract import check_input, check_names, check_reference, on_host
+from workers.measure.family.expected_output import Arrays, FamilyError, Golden, Limit
+from workers.measure.family.mixtures import Mixture, mixtures
+from workers.measure.family.verification import Verification
 from workers.runner.protocol import CasePlan
 
 NO_LIMIT = sys.float_info.max

@@ -15,7 +15,7 @@ from evo.results import Witness
 from evo.trial.timing import Timing
 from workers.backends import Buffers, Timer
 from workers.build.kernel import Argument
-from workers.measure.contents import Contents
+from workers.measure.checks.contents import Contents
 from workers.measure.timing import Moment, undisturbed, undisturbed_sample
 
 MOST_SETS = 128

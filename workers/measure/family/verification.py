@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from evo.family import Operand
 from evo.reference.encoding import stored
 from workers.backends.distance import POISON
-from workers.measure.expected_output import Arrays, FamilyError
+from workers.measure.family.expected_output import Arrays, FamilyError
 from workers.runner.protocol import CasePlan
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from evo.results import Changing
 from workers.backends import Buffers, Session, TrespassError
 from workers.build.kernel import Argument
-from workers.measure.expected_output import Arrays, Golden
+from workers.measure.family.expected_output import Arrays, Golden
 from workers.measure.timing import Moment
 from workers.measure.verify import WrongAnswerError, judge
 

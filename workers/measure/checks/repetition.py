@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from evo.results import Repetition
 from workers.backends import Buffers, Timer
-from workers.measure.expected_output import Arrays
+from workers.measure.family.expected_output import Arrays
 from workers.measure.timing import Moment, undisturbed
 
 MOST_SETS = 16

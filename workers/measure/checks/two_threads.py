@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from workers.backends import Buffers, DeviceLostError, Session, TrespassError
-from workers.measure.expected_output import Golden
+from workers.measure.family.expected_output import Golden
 from workers.measure.verify import WrongAnswerError, judge
 
 _LEAST_TURNS, _MOST_TURNS, _CALLS = 2, 24, 4
