@@ -1,13 +1,15 @@
-"""``searches`` and ``trials``: look at earlier ones."""
+"""``searches``, ``trials``, ``watch``, ``pause``, ``stop``, ``edit``, ``delete``, ``report``: stored searches."""
 
 import sys
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from evo.cli.arguments.options import Db, Json, SearchId, Token, Url, examples
+from evo.cli.arguments.options import Db, Force, Json, SearchId, Token, Url, examples
 from evo.cli.service.locations import Where
-from evo.errors import InvalidInput
+from evo.errors import Conflict, InvalidInput
 from evo.text.limits import MOST
 from evo.text.visible import visible
 
@@ -32,6 +34,27 @@ def register(app: typer.Typer) -> None:
             "kernel-evo trials 12 --format csv > trials.csv",
         )
     )(trials)
+    app.command(
+        epilog=examples(
+            "kernel-evo report 12",
+            "kernel-evo report 12 --to ./night --cost-per-hour 0.68 --calls-per-second 2000",
+            "kernel-evo report 12 --targets conservative=300us,stretch=200us,dream=2x",
+        )
+    )(report)
+    app.command(epilog=examples("kernel-evo watch 12", "kernel-evo watch 12 --url https://evo.example.org"))(watch)
+    app.command(epilog=examples("kernel-evo pause 12 && kernel-evo resume 12"))(pause)
+    app.command(epilog=examples("kernel-evo resume 12", "kernel-evo search --resume 12"))(resume)
+    app.command(epilog=examples("kernel-evo stop 12"))(stop)
+    app.command(epilog=examples("kernel-evo cancel 12"))(cancel)
+    app.command(
+        epilog=examples(
+            'kernel-evo edit 12 --notes "swizzle on, see 9"',
+            "kernel-evo edit 12 --priority 5",
+            "kernel-evo edit 12 --archive",
+        )
+    )(edit)
+    app.command(epilog=examples("kernel-evo delete 12"))(delete)
+    app.command(epilog=examples("kernel-evo gc --keep-days 90 --dry-run", "kernel-evo gc --artefacts-gb 20"))(gc)
 
 
 def searches(
@@ -143,3 +166,190 @@ def _print_trials(found: "Iterable[TrialView]", place: str) -> None:
         )
     console().print(rows if rows.row_count else "No such trials.")
     console().print(Text(place, "dim"))
+
+
+if TYPE_CHECKING:
+    from evo.client import SearchCommand
+
+
+def watch(search_id: SearchId, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:
+    """Follow a search live from another terminal. Ctrl-C leaves it running."""
+    from evo.cli.session.session import watch as stay_with
+
+    raise typer.Exit(stay_with(search_id, Where(url=url, token=token, database=db), as_json=as_json))
+
+
+def pause(search_id: SearchId, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:
+    """Let running trials end and begin no more, until it is resumed."""
+    _command(search_id, "pause", Where(url=url, token=token, database=db), as_json)
+
+
+def resume(search_id: SearchId, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:
+    """Go on with a paused search; `search --resume` also runs a service and a worker for it."""
+    _command(search_id, "resume", Where(url=url, token=token, database=db), as_json)
+
+
+def stop(search_id: SearchId, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:
+    """End a search early: what runs may finish, the best is confirmed."""
+    _command(search_id, "stop", Where(url=url, token=token, database=db), as_json)
+
+
+def cancel(search_id: SearchId, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:
+    """End a search at once: what runs is dropped, nothing is confirmed."""
+    _command(search_id, "cancel", Where(url=url, token=token, database=db), as_json)
+
+
+def _command(search_id: int, command: "SearchCommand", where: Where, as_json: bool) -> None:
+    from evo.cli.console.output import console, print_json
+    from evo.cli.service.connection import connect
+
+    with connect(where) as connection:
+        view = connection.client.command(search_id, command)
+    if as_json:
+        print_json(view)
+    else:
+        console().print(f"Search {view.id} ({view.family}) is {view.state}.")
+
+
+def edit(
+    search_id: SearchId,
+    *,
+    notes: Annotated[str | None, typer.Option(help="Notes shown with it.", metavar="TEXT")] = None,
+    priority: Annotated[
+        int | None, typer.Option(min=-1000, max=1000, metavar="N", help="Higher is served first; 0 is usual.")
+    ] = None,
+    archive: Annotated[
+        bool | None, typer.Option("--archive/--unarchive", help="Keep an ended search, but hide it from lists.")
+    ] = None,
+    url: Url = None,
+    token: Token = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """Change a search's notes or priority, or put it into the archive."""
+    from evo.cli.console.output import console, print_json
+    from evo.cli.service.connection import connect
+
+    if notes is None and priority is None and archive is None:
+        raise InvalidInput("edit", "nothing to change: give --notes, --priority, --archive or --unarchive")
+    with connect(Where(url=url, token=token, database=db)) as connection:
+        view = connection.client.edit_search(search_id, notes=notes, priority=priority, archived=archive)
+    if as_json:
+        print_json(view)
+    else:
+        place = ", in the archive" if view.archived else ""
+        console().print(f"Search {view.id} has priority {view.priority}{place}. Notes: {view.notes or 'none'}")
+
+
+def delete(search_id: SearchId, *, url: Url = None, token: Token = None, db: Db = None) -> None:
+    """Delete an ended search with its trials; not one that a champion's evidence rests on."""
+    from evo.cli.console.output import console
+    from evo.cli.service.connection import connect
+
+    with connect(Where(url=url, token=token, database=db)) as connection:
+        connection.client.delete_search(search_id)
+    console().print(f"Search {search_id} is deleted.")
+
+
+def gc(
+    *,
+    keep_days: Annotated[
+        float | None,
+        typer.Option(
+            min=0.01, max=MOST, metavar="N", help="Delete searches that ended longer ago; archived ones are kept."
+        ),
+    ] = None,
+    artefacts_gb: Annotated[
+        float | None,
+        typer.Option(min=0, max=MOST, metavar="N", help="Delete the oldest artefacts above this many gigabytes."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only report what would be deleted.")] = False,
+    url: Url = None,
+    token: Token = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """Make room: old searches and artefacts go, but never what a champion rests on."""
+    from evo.cli.console.output import console, print_json
+    from evo.cli.service.connection import connect
+
+    if keep_days is None and artefacts_gb is None:
+        raise InvalidInput("gc", "nothing to collect: give --keep-days or --artefacts-gb")
+    with connect(Where(url=url, token=token, database=db)) as connection:
+        gone = connection.client.collect(keep_days=keep_days, artefact_limit_gb=artefacts_gb, dry_run=dry_run)
+    if as_json:
+        print_json(gone)
+        return
+    text = (
+        f"{gone.searches_deleted} searches deleted, {gone.searches_thinned} thinned out (champions rest on them), "
+        f"{gone.workers_deleted} workers not heard of, {gone.tokens_deleted} refused tokens and "
+        f"{gone.families_deleted} unused family versions deleted, "
+        f"{gone.artefacts_deleted} artefacts with {gone.bytes_freed / 1e6:,.1f} MB deleted."
+    )
+    console().print(f"Would be: {text}" if dry_run else text)
+
+
+MARKDOWN, PAGE = "report.md", "report.html"
+
+
+def report(
+    search_id: SearchId,
+    *,
+    to: Annotated[Path | None, typer.Option(help="Folder to write; by default named after the search.")] = None,
+    cost_per_hour: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0001, max=MOST, metavar="MONEY", help="Cost of its machines; by default the rate of its budget."
+        ),
+    ] = None,
+    calls_per_second: Annotated[
+        float | None,
+        typer.Option(min=1e-9, max=MOST, metavar="N", help="How often the kernel is called where it will be used."),
+    ] = None,
+    targets: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME=TIME,…",
+            help="Targets to compare with, e.g. conservative=800us, or speed-ups over the fastest baseline: dream=2x.",
+        ),
+    ] = "",
+    force: Force = False,
+    url: Url = None,
+    token: Token = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """Write report.md and report.html: findings, valid negatives, cost, and the decision that follows.
+
+    Both are made of what the database holds; no worker needs to be there.
+    """
+    from evo.cli.console.output import console, print_json
+    from evo.cli.files.writing import writing_to
+    from evo.cli.service.connection import connect
+    from evo.report import parse_goals
+
+    parse_goals(targets, "--targets")
+    folder = to or Path(f"search-{search_id}-report")
+    if folder.exists() and not folder.is_dir():
+        raise Conflict(f"{folder} is no folder: name another one with --to")
+    earlier = [name for name in (MARKDOWN, PAGE) if (folder / name).exists()]
+    if earlier and not force:
+        raise Conflict(f"{folder / earlier[0]} is there already: replace it with --force, or name a folder with --to")
+    with connect(Where(url=url, token=token, database=db)) as connection:
+        fetch = partial(
+            connection.client.search_report,
+            search_id,
+            cost_per_hour=cost_per_hour,
+            calls_per_second=calls_per_second,
+            targets=targets or None,
+        )
+        files = {MARKDOWN: fetch("md"), PAGE: fetch("html")}
+    with writing_to(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+    if as_json:
+        print_json({"folder": folder.absolute(), "files": list(files)})
+        return
+    for name in files:
+        console().print(f"wrote {folder / name}")

@@ -1,4 +1,4 @@
-"""``variant``: other implementations of a search's family, proposed by people, agents and models."""
+"""``variant`` and ``mcp``: other implementations of a search's family, submitted by people and agents."""
 
 import time
 from pathlib import Path
@@ -8,6 +8,7 @@ import typer
 
 from evo.cli.arguments.options import Db, Json, SearchId, Token, Url, examples
 from evo.cli.service.locations import Where
+from evo.errors import EvoError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,6 +42,7 @@ def register(app: typer.Typer) -> None:
     group.command(epilog=examples("kernel-evo variant source 12 1 --out ./better"))(source)
     group.command(epilog=examples("kernel-evo variant brief 12", "kernel-evo variant brief 12 --json"))(brief)
     app.add_typer(group, name="variant")
+    app.command(epilog=examples("kernel-evo mcp", "kernel-evo mcp --url https://evo.example.org --author ana"))(mcp)
 
 
 def submit(
@@ -231,3 +233,36 @@ def _show(view: "VariantView", *, as_json: bool) -> None:
             f"\n{count_text(failure.count, 'trial')}: {outcome_text(failure.outcome)}; the first, {failure.trial}:"
         )
         out.print(failure.detail, markup=False, highlight=False)
+
+
+INSTALL = "pip install mcp"
+
+
+class McpMissing(EvoError):
+    """The SDK of the protocol is not installed."""
+
+
+def mcp(
+    *,
+    author: Annotated[
+        str, typer.Option(metavar="NAME", help="Author of the variants that the agent submits.")
+    ] = "agent",
+    url: Url = None,
+    token: Token = None,
+    db: Db = None,
+) -> None:
+    """Serve agents over standard input and output: brief, submit, result, compare, source.
+
+    Without --url, the local service and a worker run as long as the agent's session.
+    """
+    from evo.agents.tools import Tools
+    from evo.cli.service.connection import connect
+    from evo.cli.session.session import ended_by_signals
+
+    try:
+        from evo.agents.server import server
+    except ModuleNotFoundError as error:
+        raise McpMissing(f"the Model Context Protocol needs a package that is not installed: {INSTALL}") from error
+    where = Where(url=url, token=token, database=db)
+    with ended_by_signals(), connect(where, measuring=url is None) as connection:
+        server(Tools(lambda: connection.client, author=author)).run()
