@@ -18,8 +18,6 @@ from api.dependencies import Service
 from api.events.feed import Feed
 from api.families.builtin import BuiltinFamilies
 from api.http import errors
-from api.logs import RequestLog
-from api.metrics import Measured, Metrics
 from api.middleware.body import BodyLimit
 from api.middleware.compression import Compressed
 from api.middleware.conditional import Conditional
@@ -28,18 +26,9 @@ from api.middleware.head import Head
 from api.middleware.idempotency import Idempotency
 from api.middleware.origin import OriginCheck
 from api.middleware.security_headers import SecurityHeaders
-from api.rest import (
-    artefacts,
-    champions,
-    events,
-    families,
-    leases,
-    searches,
-    tokens,
-    trials,
-    variants,
-    workers,
-)
+from api.monitoring.logs import RequestLog
+from api.monitoring.metrics import Measured, Metrics
+from api.rest import artefacts, champions, events, families, leases, searches, tokens, trials, variants, workers
 from api.rest import service as service_routes
 from api.scheduler.conductor import Conductor
 from api.scheduler.interruptions import Interruptions

@@ -9,7 +9,7 @@ from api.auth.authentication import Gate
 from api.events.feed import Feed
 from api.events.listeners import Listeners
 from api.families.builtin import BuiltinFamilies
-from api.metrics import Metrics
+from api.monitoring.metrics import Metrics
 from api.scheduler.conductor import Conductor
 from api.scheduler.leasing.wakeup import Wakeup
 from api.settings import Settings

@@ -26,11 +26,11 @@ from evo.device import Device
 from evo.device.requirements import Requirements
 from evo.errors import InvalidInput
 from evo.messages.job import Answer, Lease, SlotReport
-from evo.results import AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Report
 from evo.search.search import Budget
 from evo.text.limits import LARGEST, LARGEST_ID, refuse_invisible, refuse_unaddressable
 from evo.trial import Value
 from evo.trial.objective import Objective
+from evo.trial.results import AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Report
 
 DIGEST_LENGTH = 64
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]

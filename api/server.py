@@ -10,8 +10,8 @@ from uvicorn.lifespan.on import LifespanOn, LifespanSendMessage
 
 from api.app import create_app, open_database
 from api.dependencies import Service
-from api.logs import configure
 from api.middleware.connections import TimedProtocol, raise_limit
+from api.monitoring.logs import configure
 from api.settings import Settings
 from api.upkeep.warm_up import learn_to_judge, settle
 from db.engine.ownership import Ownership
@@ -75,7 +75,7 @@ def serve(settings: Settings, announce: Callable[[str], None] = lambda url: None
             access_log=False,
             timeout_graceful_shutdown=GRACE_S,
             timeout_keep_alive=KEEP_ALIVE_S,
-            proxy_headers=False,  # `api.middleware.forwarding` reads them
+            proxy_headers=False,  # `api.http.middleware.forwarding` reads them
             server_header=False,
         )
         server = _Server(config, lambda: _listening(ownership, url, announce))

@@ -17,7 +17,7 @@ from evo.errors import EvoError, InvalidInput, NotFound
 from evo.family import Family
 from evo.family.launch.entry import is_instance, template_name
 from evo.family.scope import WORD
-from evo.recording import Recording, parse_recording, recording_name
+from evo.space.recording import Recording, parse_recording, recording_name
 from evo.text.document import read_toml
 from evo.text.suggestion import unknown
 

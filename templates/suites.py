@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from evo.errors import InvalidInput, NotFound
-from evo.suite import Suite, suite_from
+from evo.search.suite import Suite, suite_from
 from evo.text.document import read_toml
 from evo.text.suggestion import unknown
 

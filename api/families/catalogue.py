@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from db.models import FamilyRow, SearchRow
-from evo.estimate.target import aimed_at
+from evo.device.estimate.target import aimed_at
 from evo.family import Family
 from evo.latest import Latest
 from evo.space import Space

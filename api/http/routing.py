@@ -16,8 +16,8 @@ from api.http import errors
 from api.http.parameters import known_parameters
 from api.http.query import known_to_route, refuse_repeated
 from api.http.strict_json import StrictRoute
-from api.logs import bind_ids
-from api.metrics import note_route
+from api.monitoring.logs import bind_ids
+from api.monitoring.metrics import note_route
 
 PREFIX = "/api/v1"
 BEARER = HTTPBearer(

@@ -21,8 +21,8 @@ from db.repositories.retention import remove_search
 from evo.errors import Conflict, NotFound
 from evo.family.problem import split_assignments
 from evo.messages.view import Page, SearchView
-from evo.results import EvaluateReport
 from evo.search.lifecycle import TERMINAL, Command, State
+from evo.trial.results import EvaluateReport
 
 router = rest_router("/searches", tag="searches")
 

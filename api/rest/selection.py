@@ -11,8 +11,8 @@ from api.families.catalogue import Catalogue
 from db.queries.leaderboard import PagePosition
 from db.queries.selection import KEYS, Condition, Operator, Order, Selection
 from db.repositories.archive import Archive
+from evo.device.estimate.target import aimed_at
 from evo.errors import InvalidInput
-from evo.estimate.target import aimed_at
 from evo.space import Tunable
 from evo.text.suggestion import unknown
 from evo.text.wording import value_text

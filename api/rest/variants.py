@@ -18,8 +18,8 @@ from api.views import brief_view, proposal_view, variant_view, variant_views
 from db.models import ProposalRow, SearchRow
 from db.repositories.archive import Archive
 from db.repositories.variants import Proposals, Variants
+from evo.device.estimate.target import aimed_at
 from evo.errors import Conflict, InvalidInput, NotFound
-from evo.estimate.target import aimed_at
 from evo.messages.view import BriefView, ProposalView, VariantSource, VariantView
 from templates.variant import FOLDER
 

@@ -18,8 +18,8 @@ from db.repositories.turns import Turns
 from evo.errors import Conflict, InvalidInput
 from evo.messages.job import Ablate
 from evo.promotion.ablation import Change, Effect, changes, weigh
-from evo.results import AblateReport
 from evo.search.lifecycle import transition
+from evo.trial.results import AblateReport
 
 CHANGES_AT_ONCE = 4
 """Changes per job. Each takes as many rounds as a confirmation, and starting a process costs more than a few rounds."""

@@ -15,11 +15,11 @@ from evo import strategy
 from evo.device import Device
 from evo.device.requirements import Requirements
 from evo.messages.job import FamilyRef, SearchTerms
-from evo.results import BaselineReport
 from evo.search.lifecycle import State
 from evo.search.search import Search
 from evo.space import Space
 from evo.strategy.base import Context
+from evo.trial.results import BaselineReport
 from evo.trial.timing import Timing
 
 Clock = Callable[[], datetime]

@@ -36,7 +36,7 @@ from evo.device import Device
 from evo.errors import EvoError
 from evo.messages.condition import SILENT_S
 from evo.messages.job import Answer, Delivery, HeartbeatReply, SlotReport
-from evo.results import Report
+from evo.trial.results import Report
 
 log = structlog.get_logger("conductor")
 

@@ -17,10 +17,10 @@ from db.repositories.champions import Champions
 from db.repositories.fleet import Fleet
 from evo import strategy
 from evo.device import Device, kind_of, kinds
+from evo.device.estimate.roofline import Roofline
+from evo.device.estimate.target import aimed_at, compared_with, known, shown_roofline
 from evo.device.requirements import Requirements
 from evo.errors import Conflict, InvalidInput, NotFound
-from evo.estimate.roofline import Roofline
-from evo.estimate.target import aimed_at, compared_with, known, shown_roofline
 from evo.family import Family
 from evo.family.problem import Problem, distance
 from evo.messages.view import WarmStartView

@@ -22,9 +22,9 @@ from db.repositories.artefacts import Artefacts
 from db.repositories.leases import Leases
 from db.repositories.variants import FAMILY, Proposals, Variants
 from evo.device import DeviceKind
+from evo.device.estimate.target import aimed_at
 from evo.device.requirements import Requirements
 from evo.errors import Conflict, InvalidInput
-from evo.estimate.target import aimed_at
 from evo.family import Family
 from evo.family.variant import VariantNote
 from evo.messages.job import Baseline

@@ -6,7 +6,7 @@ import numpy as np
 
 from evo.promotion import judge
 from evo.promotion.policy import Policy
-from evo.results import ConfirmReport
+from evo.trial.results import ConfirmReport
 from evo.trial.timing import Timing
 
 YOUNG, MIDDLE = 10_000, 20

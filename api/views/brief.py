@@ -10,7 +10,7 @@ from db.models import SearchRow
 from db.repositories.archive import Archive
 from db.repositories.champions import Champions
 from evo.device import Device, kind_of
-from evo.estimate.target import aimed_at
+from evo.device.estimate.target import aimed_at
 from evo.family import Family
 from evo.family.description import describe_operand, signature
 from evo.messages.view import BriefView, TriedView, VariantSource, VariantView

@@ -15,8 +15,8 @@ from db.repositories.archive import BUNDLE, Archive
 from db.repositories.champions import Champions
 from db.repositories.deliveries import Deliveries
 from db.repositories.leases import Leases
+from evo.device.estimate.roofline import Roofline
 from evo.device.requirements import Requirements
-from evo.estimate.roofline import Roofline
 from evo.messages.view import (
     BestView,
     ChallengeView,

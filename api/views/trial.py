@@ -9,7 +9,7 @@ from db.repositories.archive import Archive
 from db.repositories.leases import Leases
 from evo.messages.view import AttemptView, TrialView
 from evo.promotion.leading import Source, leading_time
-from evo.results import ConfirmReport, EvaluateReport
+from evo.trial.results import ConfirmReport, EvaluateReport
 
 
 def trial_views(session: Session, rows: Sequence[TrialRow], *, reported: bool = True) -> tuple[TrialView, ...]:

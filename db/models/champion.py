@@ -13,9 +13,9 @@ from evo.device import Device
 from evo.messages.view.champion import Decision
 from evo.promotion import Verdict
 from evo.promotion.ablation import Change, Effect
-from evo.results import Ablated, ConfirmReport
 from evo.trial import Config, Value
 from evo.trial.objective import Objective
+from evo.trial.results import Ablated, ConfirmReport
 
 
 @dataclass(frozen=True, kw_only=True)

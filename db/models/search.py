@@ -11,15 +11,15 @@ from sqlalchemy.orm import Mapped, mapped_column, relationship
 from db.models.base import NUMBERED_ONCE, Base
 from db.models.columns import Document
 from evo.device import Device
+from evo.device.estimate.roofline import Roofline
 from evo.device.requirements import Requirements
-from evo.estimate.roofline import Roofline
 from evo.messages.view import WarmStartView
 from evo.promotion.policy import Policy
-from evo.results import BaselineReport
 from evo.search.lifecycle import State
 from evo.search.search import Budget
 from evo.trial import Config, Value
 from evo.trial.objective import Objective
+from evo.trial.results import BaselineReport
 from evo.trial.timing import Timing
 
 

@@ -12,9 +12,9 @@ from db.models.search import SearchRow
 from evo.messages.job import Job
 from evo.promotion import Verdict
 from evo.promotion.leading import Confirmation
-from evo.results import Report
 from evo.trial import Proposal
 from evo.trial.outcome import Outcome
+from evo.trial.results import Report
 
 JobState: TypeAlias = Literal["queued", "leased", "done", "abandoned", "cancelled"]
 AttemptState: TypeAlias = Literal["live", "done", "expired", "abandoned", "released", "cancelled"]

@@ -9,9 +9,9 @@ from sqlalchemy import JSON, ColumnElement, Integer, Select, case, func, literal
 from sqlalchemy.orm import Session
 
 from db.models import AttemptRow, JobRow, TrialRow, WorkerRow
-from evo.results import Stages
 from evo.text.limits import LONGEST_S
 from evo.trial import Config
+from evo.trial.results import Stages
 
 STAGES = tuple(entry.name for entry in fields(Stages))
 

@@ -16,11 +16,11 @@ from db.models import ChampionRow, FamilyRow, SearchRow, TrialRow, table
 from db.repositories.readable import readable
 from evo.errors import Conflict, NotFound
 from evo.promotion.leading import Confirmation
-from evo.results import BaselineReport
 from evo.search.lifecycle import State
 from evo.search.search import Logged
 from evo.text.suggestion import unknown
 from evo.trial.outcome import Cancelled
+from evo.trial.results import BaselineReport
 
 DIGEST = re.compile("[0-9a-f]{64}")
 

@@ -13,7 +13,7 @@ from evo.errors import Conflict, NotFound
 from evo.messages.view import Decision
 from evo.promotion import void_reason
 from evo.promotion.ablation import Change, Effect
-from evo.results import Ablated
+from evo.trial.results import Ablated
 
 
 class EvidenceVoid(Conflict):

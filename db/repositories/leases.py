@@ -15,8 +15,8 @@ from db.models import AttemptRow, AttemptState, JobRow, JobState, SearchRow, Tri
 from evo.errors import Conflict, NotFound
 from evo.messages.job import Job
 from evo.promotion.challenge import Challenge, comparable_us
-from evo.results import EvaluateReport, Report
 from evo.text.limits import LARGEST_ID
+from evo.trial.results import EvaluateReport, Report
 from evo.trial.timing import Timing
 
 _ORDER = case({"baseline": 0, "confirm": 1}, value=JobRow.kind, else_=2)

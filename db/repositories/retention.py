@@ -30,8 +30,8 @@ from db.repositories.archive import BUNDLE, Archive
 from db.repositories.leases import Leases
 from evo.errors import Conflict
 from evo.messages.view import Collected
-from evo.results import EvaluateReport
 from evo.search.lifecycle import TERMINAL
+from evo.trial.results import EvaluateReport
 
 
 def remove_search(session: Session, search_id: int) -> bool:

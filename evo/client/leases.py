@@ -8,7 +8,7 @@ from evo.client.calls import Calls
 from evo.client.transport import parse, to_json
 from evo.errors import NotFound
 from evo.messages.job import Answer, Delivery, Lease
-from evo.results import EvaluateReport, Report
+from evo.trial.results import EvaluateReport, Report
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,8 +12,8 @@ from evo.device import Device
 from evo.messages.view import ChampionView, RooflineView, SearchView
 from evo.promotion import Verdict
 from evo.promotion.policy import Policy
-from evo.results import ConfirmReport
 from evo.trial.objective import Objective
+from evo.trial.results import ConfirmReport
 from evo.trial.timing import Timing
 
 

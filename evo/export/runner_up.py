@@ -18,11 +18,11 @@ from evo.messages.view import TrialView
 from evo.promotion import Verdict
 from evo.promotion.leading import Figure
 from evo.promotion.policy import Policy
-from evo.results import ConfirmReport
 from evo.text.wording import settings_text, time_text
 from evo.trial import Config
 from evo.trial.objective import Objective
 from evo.trial.outcome import Measured
+from evo.trial.results import ConfirmReport
 from evo.trial.timing import Timing
 
 QUICK = "These are the quick samples of one session: no confirmation in a fresh process stands behind them."

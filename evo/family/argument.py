@@ -8,10 +8,10 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from evo.errors import InvalidInput
-from evo.expression import Expression, Scope
 from evo.family.problem import Field
 from evo.family.table import Table
 from evo.reference.encoding import is_floating, stored
+from evo.space.expression import Expression, Scope
 from evo.text.suggestion import unknown
 from evo.trial import Value
 

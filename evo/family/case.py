@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from evo.errors import InvalidInput
-from evo.expression import Expression
 from evo.family.problem import Field, Problem
 from evo.family.table import Table
+from evo.space.expression import Expression
 
 CASE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evo.expression import Expression
 from evo.family.argument import Argument, Operand
 from evo.family.implementation import Implementation
 from evo.family.launch.geometry import Geometry
 from evo.family.problem import Field
 from evo.space import Constraint, Tunable
+from evo.space.expression import Expression
 from evo.text.wording import significant
 
 

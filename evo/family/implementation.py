@@ -7,7 +7,6 @@ from typing import Literal
 
 from evo.device import Device, DeviceKind, kind_of
 from evo.errors import InvalidInput
-from evo.expression import Expression, Scope
 from evo.family.argument import JUDGED, Argument, Operand
 from evo.family.flags import check_flags
 from evo.family.language import LANGUAGES, Language, is_keyword, language_of
@@ -18,6 +17,7 @@ from evo.family.scope import TERMS, check_new_name, device_limits
 from evo.family.start import Start, read_starts
 from evo.family.table import Table
 from evo.space import Constraint, Tunable
+from evo.space.expression import Expression, Scope
 from evo.text.suggestion import unknown
 from evo.trial import Config, Value
 

@@ -9,10 +9,10 @@ from typing import Literal, TypeAlias, cast
 
 from evo.device.kind import implemented_kinds
 from evo.errors import InvalidInput
-from evo.expression.arithmetic import INTEGER_LIMIT
 from evo.family.scope import WORD, check_new_name
 from evo.family.table import Table
 from evo.space import Constraint, EmptySpace
+from evo.space.expression.arithmetic import INTEGER_LIMIT
 from evo.text.suggestion import unknown
 from evo.trial import Value
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from evo.device import Device, DeviceKind, kind_of
 from evo.errors import InvalidInput
-from evo.expression import FUNCTIONS
+from evo.space.expression import FUNCTIONS
 from evo.space.tunable import NAME
 from evo.trial import Value
 from evo.trial.objective import Objective

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evo.errors import InvalidInput
-from evo.expression import Expression, Scope
 from evo.family.table import Table
 from evo.space import Tunable
+from evo.space.expression import Expression, Scope
 from evo.trial import Config, Value
 
 

@@ -7,7 +7,7 @@ from math import isfinite
 from typing import Any
 
 from evo.errors import InvalidInput
-from evo.expression import Expression
+from evo.space.expression import Expression
 from evo.text.limits import refuse_invisible
 from evo.text.suggestion import unknown
 

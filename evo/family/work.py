@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from evo.device import Device
 from evo.device.requirements import GB
 from evo.errors import InvalidInput
-from evo.expression import Expression
 from evo.family.argument import JUDGED, Operand, read_dtype
 from evo.family.problem import Field, Problem
 from evo.family.table import Table
 from evo.reference.encoding import stored
+from evo.space.expression import Expression
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,9 +8,9 @@ import numpy as np
 
 from evo.promotion.policy import Policy
 from evo.promotion.statistics import Interval, ratio_interval
-from evo.results import Ablated
 from evo.space import Indices, Space, Tunable
 from evo.trial import Config, Value
+from evo.trial.results import Ablated
 
 Finding: TypeAlias = Literal["pays", "hurts", "nothing", "unclear"]
 

@@ -12,8 +12,8 @@ from evo.promotion.judgement import judge
 from evo.promotion.policy import Policy
 from evo.promotion.rules.quick import Quick
 from evo.promotion.verdict import Rule, Verdict
-from evo.results import ConfirmReport
 from evo.trial.objective import PROTOCOL_VERSION, Objective
+from evo.trial.results import ConfirmReport
 from evo.trial.timing import Timing
 
 

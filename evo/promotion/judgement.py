@@ -12,8 +12,8 @@ from evo.promotion.rules.sequential import shrunk, standing
 from evo.promotion.rules.work import inputs_rule, rework_rule, work_rule
 from evo.promotion.statistics import Interval, order_interval, ratio_interval, unshared
 from evo.promotion.verdict import Rule, Verdict, change_text
-from evo.results import ConfirmReport
 from evo.trial.explain import detail_text, first_lines
+from evo.trial.results import ConfirmReport
 from evo.trial.timing import Timing
 
 _WITHOUT_SPEED = (

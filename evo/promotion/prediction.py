@@ -16,7 +16,7 @@ from evo.promotion.statistics import (
     prediction_interval,
     rounds_ratio,
 )
-from evo.results import ConfirmReport
+from evo.trial.results import ConfirmReport
 from evo.trial.timing import Timing
 
 BY_ROUND = "the median of the rounds' ratios, which is not the ratio of the medians"

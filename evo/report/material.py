@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from evo.family import Work
 from evo.messages.view import AblationView, ChampionView, SearchView, TrialView
 from evo.report.saving import Saving, saving
-from evo.results import Stages
 from evo.trial import Config
+from evo.trial.results import Stages
 from evo.trial.timing import Timing
 
 

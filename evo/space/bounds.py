@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from evo.expression import Expression
-from evo.expression.arithmetic import Mask
-from evo.expression.evaluation import Environment
+from evo.space.expression import Expression
+from evo.space.expression.arithmetic import Mask
+from evo.space.expression.evaluation import Environment
 
 EXACT = float(1 << 53)
 """Below this magnitude float64 represents every whole number exactly; beyond it no bound is claimed."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from evo.expression import Expression
+from evo.space.expression import Expression
 
 
 @dataclass(frozen=True, kw_only=True)

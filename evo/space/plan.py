@@ -9,9 +9,9 @@ from functools import partial as partially
 import numpy as np
 import numpy.typing as npt
 
-from evo.expression.arithmetic import Mask
 from evo.space.bounds import can_hold
 from evo.space.constraint import Constraint
+from evo.space.expression.arithmetic import Mask
 from evo.space.tunable import Tunable
 from evo.trial import Value
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evo.errors import InvalidInput
-from evo.expression.arithmetic import INTEGER_LIMIT, Array
+from evo.space.expression.arithmetic import INTEGER_LIMIT, Array
 from evo.trial import Value
 
 MAX_VALUES = 10_000

@@ -7,9 +7,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from evo.expression.arithmetic import INTEGER_LIMIT, Mask
 from evo.space.emptiness import EmptySpace
 from evo.space.enumeration import WIDTH, Lister, balanced, built, drawn
+from evo.space.expression.arithmetic import INTEGER_LIMIT, Mask
 from evo.space.nearest import TIE, Distances, Nearest, total_distance
 from evo.space.plan import Indices, Partial, Plan
 

@@ -15,8 +15,8 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from evo.errors import InvalidInput
-from evo.expression import Expression
 from evo.space import EmptySpace, Space
+from evo.space.expression import Expression
 from evo.space.space import MAX_TUNABLES
 from evo.strategy import STRATEGIES, Context, build
 from evo.strategy.study.adapter import GIVEN, Told, row_values

@@ -20,7 +20,7 @@ class Objective:
         threads: CPU threads a kernel may use.
         launch: ``plain``, or ``pdl`` (programmatic dependent launch, sm_90).
         accumulate: dtype of the accumulator, which sets the accuracy class of the result.
-        target: a known GPU (`evo.estimate.target`) other than the device. A config must fit its limits, and the
+        target: a known GPU (`evo.device.estimate.target`) other than the device. A config must fit its limits, and the
             resource gates judge the build for it. In a search of estimates, the GPU whose time is estimated.
         deterministic: True refuses a kernel whose output differs between runs on the same input.
         protocol: version of the timing protocol.

@@ -50,7 +50,7 @@ class Estimated:
     """Compiled for a target and never run: neither its results nor its time are known.
 
     Attributes:
-        time_us: estimated by `evo.estimate.estimate`; comparable only with estimates of the same problem and target.
+        time_us: estimated by `evo.device.estimate`; comparable only with estimates of the same problem and target.
         resources: registers, shared memory and so on of the build, as the compiler reports them.
         parts: the quantities the estimate was computed from, by name.
     """

@@ -15,8 +15,8 @@ from statistics import median
 
 import numpy as np
 
+from evo.device.estimate.target import known
 from evo.errors import InvalidInput
-from evo.estimate.target import known
 from evo.promotion.policy import Policy
 from evo.trial import Config
 from evo.trial.objective import Objective

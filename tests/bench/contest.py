@@ -11,7 +11,7 @@ import numpy as np
 
 from evo.cli.service.devices import choose, local_devices
 from evo.device import Device
-from evo.estimate.roofline import Roofline, device_roofline
+from evo.device.estimate.roofline import Roofline, device_roofline
 from evo.family.problem import problem_key
 from evo.messages.job import Evaluate, FamilyRef, SearchTerms
 from evo.promotion.policy import Policy

@@ -15,9 +15,9 @@ from evo.client import Leases
 from evo.device import Device, DeviceKind
 from evo.messages.job import Answer, Delivery, Evaluate, FamilyRef, Job, Lease, SearchTerms
 from evo.promotion.policy import Policy
-from evo.results import EvaluateReport, Report
 from evo.trial.objective import Objective
 from evo.trial.outcome import Measured
+from evo.trial.results import EvaluateReport, Report
 from evo.trial.timing import Timing
 from workers.build.build import Built
 from workers.build.families import Assignment

@@ -15,14 +15,14 @@ from db.models import AttemptRow, JobRow, SearchRow, SpaceSize, TrialRow
 from db.repositories.archive import Archive
 from db.repositories.fleet import Fleet
 from evo.device import Device
-from evo.estimate.roofline import Roofline
+from evo.device.estimate.roofline import Roofline
 from evo.messages.job import Evaluate
 from evo.promotion.policy import Policy
-from evo.results import BaselineReport, EvaluateReport, Stages
 from evo.search.search import Budget
 from evo.trial import Config, Proposal
 from evo.trial.objective import Objective
 from evo.trial.outcome import CompileFailed, Measured, Outcome, Pruned, WrongAnswer
+from evo.trial.results import BaselineReport, EvaluateReport, Stages
 from evo.trial.timing import Timing
 
 BEGAN = datetime(2026, 3, 1, tzinfo=UTC)

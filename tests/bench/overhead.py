@@ -17,7 +17,7 @@ from pathlib import Path
 
 from db.engine.session import Database
 from db.models import AttemptRow, JobRow, TrialRow
-from evo.results import EvaluateReport
+from evo.trial.results import EvaluateReport
 
 POLICY = {"quick_samples": 5, "seeds": 1, "challenge_every": 100_000, "confirm_samples": 10, "confirm_processes": 1}
 WARM_UP = 12

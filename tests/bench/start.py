@@ -23,8 +23,8 @@ from sqlalchemy import func
 
 from db.engine.session import Database
 from db.models import AttemptRow, JobRow, SearchRow, WorkerRow
-from evo.results import BaselineReport, EvaluateReport
 from evo.trial.outcome import Measured
+from evo.trial.results import BaselineReport, EvaluateReport
 from tests.bench.strategy.tables import table
 
 PROBLEMS = {

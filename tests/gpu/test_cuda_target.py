@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evo.device import Device
-from evo.estimate.target import aimed_at
+from evo.device.estimate.target import aimed_at
 from evo.promotion.policy import Policy
 from evo.trial.objective import Objective
 from evo.trial.outcome import Measured, OverResources

@@ -11,10 +11,10 @@ from evo.device import Ceilings, Device
 from evo.messages.job import Confirm, Evaluate, FamilyRef, SearchTerms
 from evo.promotion import Verdict, judge
 from evo.promotion.policy import Policy
-from evo.results import ConfirmReport
 from evo.trial import Config
 from evo.trial.objective import Objective
 from evo.trial.outcome import Crashed, Impossible, Measured, Outcome, OverResources, TimedOut, WrongAnswer
+from evo.trial.results import ConfirmReport
 from templates.registry import find
 from tests.gpu.record import Recorder
 from workers.backends.cuda.sanitizer import CudaSanitizer, read

@@ -18,7 +18,9 @@ from evo.device import Ceilings, Device
 from evo.messages.job import Ablate, Baseline, Confirm, Evaluate, Lease
 from evo.messages.view import SearchView, TrialView
 from evo.promotion.policy import Policy
-from evo.results import (
+from evo.trial import Config
+from evo.trial.outcome import CaseError, Measured, Outcome
+from evo.trial.results import (
     Ablated,
     AblateReport,
     BaselineReport,
@@ -31,8 +33,6 @@ from evo.results import (
     Stages,
     Witness,
 )
-from evo.trial import Config
-from evo.trial.outcome import CaseError, Measured, Outcome
 from evo.trial.timing import Timing
 from tests.integration.blank import prepared
 

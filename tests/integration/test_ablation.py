@@ -16,8 +16,8 @@ from evo.errors import Conflict, InvalidInput
 from evo.messages.condition import proving_text
 from evo.messages.job import Ablate, Confirm, SlotReport
 from evo.messages.view import AblationView
-from evo.results import Ablated, AblateReport
 from evo.trial.outcome import WrongAnswer
+from evo.trial.results import Ablated, AblateReport
 from templates.registry import BUILTIN, find
 from tests.integration.stage import DEVICE, TOY, Stage, answer, toy_time_us
 

@@ -21,8 +21,8 @@ from api.http.paging import to_cursor
 from api.schemas import TrialState
 from api.settings import Settings
 from evo.messages.job import Lease
-from evo.results import EvaluateReport, Report
 from evo.trial.outcome import Abandoned, Outcome
+from evo.trial.results import EvaluateReport, Report
 from tests.integration.serving import PATIENCE_S, announced, client_of, process_of, served, wait_until
 from tests.integration.stage import DEVICE, DIGEST, QUICK, TOY, VALID, answer
 
@@ -451,7 +451,7 @@ def test_unreadable_body_is_named(rest: Rest, content: bytes) -> None:
 
 
 def test_body_that_grows_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.middleware.body.MOST_BYTES", 1000)
+    monkeypatch.setattr("api.http.middleware.body.MOST_BYTES", 1000)
     with served(tmp_path / "evo.db") as url, client_of(url) as client:
         for method, path in (("PUT", f"/artefacts/{DIGEST}"), ("POST", "/searches")):
             response = client.request(

@@ -10,8 +10,8 @@ import pytest
 
 from api.schemas import SearchRequest
 from evo.messages.job import Baseline, Confirm
-from evo.results import BaselineReport
 from evo.trial.outcome import CompileFailed, WrongAnswer
+from evo.trial.results import BaselineReport
 from tests.integration.inside import BROWSER
 from tests.integration.serving import served
 from tests.integration.stage import DEVICE, OTHER_DIGEST, TOY, Stage

@@ -17,13 +17,13 @@ from typing import Any
 import httpx
 import pytest
 import structlog
+from api.events.webhooks import outbound
+from api.monitoring.logs import configure
 from sqlalchemy.orm import Session
 
 from api.http.public_url import PublicUrl
-from api.logs import configure
 from api.schemas import SearchRequest, Webhook
 from api.upkeep.periodic import Collector
-from api.webhooks import outbound
 from api.webhooks.delivery import WebhookDelivery
 from api.webhooks.outbound import Target, is_public, target_of
 from db.repositories.archive import Archive
@@ -36,7 +36,7 @@ from db.repositories.tokens import Terms, Tokens
 from evo.errors import InvalidInput, NotFound
 from evo.messages.job import Evaluate
 from evo.messages.view import Collected
-from evo.results import ConfirmReport, EvaluateReport
+from evo.trial.results import ConfirmReport, EvaluateReport
 from tests.integration.local import Local, local
 from tests.integration.stage import DEVICE, DIGEST, QUICK, TOY, Stage, answer, toy_time_us
 

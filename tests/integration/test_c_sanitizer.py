@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evo.family.language import Language
-from evo.results import Sanitized
+from evo.trial.results import Sanitized
 from workers.backends.cpu.compiler import find_compiler
 from workers.backends.cpu.sanitizer import CSanitizer
 from workers.backends.sanitizer import Subject

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from evo.device import Device
-from evo.results import EvaluateReport
 from evo.trial.objective import Objective
 from evo.trial.outcome import Measured, WrongAnswer
+from evo.trial.results import EvaluateReport
 from templates.registry import find
 from tests.integration.workbench import QUICK, cpu
 from workers.jobs.single import climb

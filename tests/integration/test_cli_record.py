@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evo.recording import Recording, parse_recording
+from evo.space.recording import Recording, parse_recording
 from evo.trial.outcome import CompileFailed, Measured
 from templates.registry import find
 from tests.integration.commands import CommandLine, recording

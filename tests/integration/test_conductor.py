@@ -13,11 +13,11 @@ from db.repositories.champions import Champions
 from db.repositories.leases import StaleLease
 from evo.errors import Conflict, InvalidInput
 from evo.messages.job import Baseline, Confirm, Evaluate, Lease
-from evo.results import BaselineReport, ConfirmReport, EvaluateReport, Stages
 from evo.search.hopeless import ALIKE
 from evo.strategy.parts import initial_design
 from evo.trial import Config
 from evo.trial.outcome import Abandoned, CompileFailed, Crashed, Impossible, Measured, ReferenceFailed, TimedOut
+from evo.trial.results import BaselineReport, ConfirmReport, EvaluateReport, Stages
 from tests.integration.stage import DIGEST, OTHER_DIGEST, TOY, VALID, Stage, answer, policy, timing, toy_time_us
 
 

@@ -18,7 +18,7 @@ from evo.cli.console.search_result import print_report
 from evo.messages.job import Lease
 from evo.messages.view import SearchView
 from evo.report import Terms, search_report, to_markdown
-from evo.results import ConfirmReport, EvaluateReport
+from evo.trial.results import ConfirmReport, EvaluateReport
 from tests.integration.inside import BROWSER
 from tests.integration.local import Local, local
 from tests.integration.stage import Stage, answer, policy, timing, toy_time_us

@@ -13,7 +13,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from evo.estimate.target import known
+from evo.device.estimate.target import known
 from evo.family.problem import Problem
 from evo.trial import Config
 from evo.trial.objective import Objective

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from evo.device.counters import FIGURES
-from evo.results import Profiled, Sanitized
+from evo.trial.results import Profiled, Sanitized
 from workers.backends.cuda import profiler, sanitizer
 from workers.backends.cuda.profiler import NcuProfiler, value_of
 from workers.backends.cuda.sanitizer import TOOLS, CudaSanitizer

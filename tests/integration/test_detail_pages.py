@@ -18,8 +18,8 @@ from db.repositories.artefacts import Artefacts
 from evo.export.headers import pack_headers
 from evo.messages.job import Evaluate, Lease
 from evo.promotion import Rule
-from evo.results import ConfirmReport, EvaluateReport, OutputChecks, Profiled, Witness
 from evo.trial.outcome import CaseError, CompileFailed, Measured, Pruned, WrongAnswer
+from evo.trial.results import ConfirmReport, EvaluateReport, OutputChecks, Profiled, Witness
 from tests.integration.inside import BROWSER
 from tests.integration.serving import served
 from tests.integration.stage import DEVICE, OTHER_DIGEST, TOY, Stage, answer, timing

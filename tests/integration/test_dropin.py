@@ -13,7 +13,7 @@ import pytest
 
 from evo.errors import Conflict
 from evo.export.package import package_files
-from evo.suite import suite_from
+from evo.search.suite import suite_from
 from evo.text.document import read_toml
 from templates.registry import find
 from tests.dropin import CPU, bundle, imported, write

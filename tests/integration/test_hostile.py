@@ -22,9 +22,9 @@ from evo.family import Family
 from evo.family.problem import split_assignments
 from evo.messages.job import Baseline, Confirm, Evaluate, FamilyRef, Lease, SearchTerms
 from evo.promotion.policy import Policy
-from evo.results import BaselineReport
 from evo.trial.objective import Objective
 from evo.trial.outcome import CompileFailed, Measured, Outcome, WrongAnswer
+from evo.trial.results import BaselineReport
 from templates import registry
 from tests.integration.hostile import ATTRIBUTE, NASTY, SCRIPT, TEMPLATE, TRAVERSAL, spoiled
 from tests.integration.inside import HOME, Serving, serving

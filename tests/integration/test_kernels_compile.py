@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from evo.device import Device
+from evo.device.estimate.target import known
 from evo.errors import InvalidInput
-from evo.estimate.target import known
 from evo.messages.job import FamilyRef, SearchTerms
 from evo.promotion.policy import Policy
 from evo.trial import Config

@@ -18,7 +18,6 @@ from evo.device import Ceilings, Device
 from evo.messages.job import Ablate, Confirm, Evaluate
 from evo.promotion import judge
 from evo.promotion.policy import Policy
-from evo.results import EvaluateReport
 from evo.trial.objective import Objective
 from evo.trial.outcome import (
     CompileFailed,
@@ -32,6 +31,7 @@ from evo.trial.outcome import (
     TimedOut,
     WrongAnswer,
 )
+from evo.trial.results import EvaluateReport
 from evo.trial.timing import Bars
 from templates.registry import find
 from tests.integration.workbench import FAMILIES, QUICK, config, cpu, faulty, terms

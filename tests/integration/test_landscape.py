@@ -14,8 +14,8 @@ from db.queries.landscape import Landscape
 from db.repositories.artefacts import Artefacts
 from db.repositories.champions import Champions
 from evo.errors import Conflict
-from evo.results import Stages
 from evo.trial.outcome import CompileFailed, Measured
+from evo.trial.results import Stages
 from tests.integration.stage import Stage, timing, toy_time_us
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from evo.device import Device
-from evo.estimate.target import known
+from evo.device.estimate.target import known
 from evo.trial.outcome import LaunchFailed, OverResources
 from workers.backends.cuda.nvrtc import NoNvrtcError, NvrtcCompiler
 from workers.build import Artefact, Launch, Unit

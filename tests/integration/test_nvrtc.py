@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from evo.device import Device
+from evo.device.estimate.target import known
 from evo.errors import InvalidInput
-from evo.estimate.target import known
 from evo.family import Candidate, Family
 from evo.trial import Config
 from evo.trial.objective import Objective

@@ -11,12 +11,12 @@ from typing import Any
 
 import httpx
 import pytest
+from api.events.webhooks import outbound
 from sqlalchemy import text
 
 from api.events.stream import read_batch
 from api.schemas import SearchRequest
 from api.upkeep import failures
-from api.webhooks import outbound
 from api.webhooks.delivery import WebhookDelivery
 from api.webhooks.outbound import Target, post, target_of
 from api.webhooks.under_way import AT_ONCE, RETRIES_AT_ONCE, UnderWay

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evo.estimate.target import known
+from evo.device.estimate.target import known
 from evo.trial import Config
 from evo.trial.objective import Objective
 from templates.registry import find

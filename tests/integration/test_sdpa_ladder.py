@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from evo.estimate.target import known
+from evo.device.estimate.target import known
 from evo.trial.objective import Objective
 from templates.registry import find
 from templates.render import render

@@ -17,8 +17,8 @@ from db.repositories.leases import Leases
 from evo.messages.job import Confirm, Evaluate
 from evo.promotion import Quick, decide
 from evo.promotion.ablation import weigh
-from evo.results import ConfirmReport
 from evo.trial.outcome import CompileFailed, Measured, WrongAnswer
+from evo.trial.results import ConfirmReport
 from tests.integration.commands import CommandLine
 from tests.integration.serving import served
 from tests.integration.stage import Stage, timing, toy_time_us

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from evo.estimate.target import known
+from evo.device.estimate.target import known
 from tests.starts import SEARCHED, built_starts
 from workers.backends.cuda.nvrtc import NoNvrtcError
 

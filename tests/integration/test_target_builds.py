@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from evo.device import Device
-from evo.estimate.target import known
+from evo.device.estimate.target import known
 from evo.messages.job import Baseline, Evaluate, FamilyRef, SearchTerms
 from evo.promotion.policy import Policy
-from evo.results import BaselineReport, EvaluateReport
 from evo.trial.objective import Objective
 from evo.trial.outcome import CompileFailed, Estimated, InvalidConfig, OverResources
+from evo.trial.results import BaselineReport, EvaluateReport
 from templates.registry import find
 from workers.backends.cuda.nvrtc import NvrtcCompiler
 from workers.build import Artefact, Launch, Resources, Unit

@@ -8,11 +8,11 @@ import pytest
 
 from api.schemas import SearchRequest
 from evo.device import Device
+from evo.device.estimate.target import known
 from evo.errors import Conflict, InvalidInput
-from evo.estimate.target import known
 from evo.messages.job import Evaluate, Lease
-from evo.results import BaselineReport, EvaluateReport
 from evo.trial.outcome import Estimated, Outcome
+from evo.trial.results import BaselineReport, EvaluateReport
 from tests.integration.stage import DEVICE, DIGEST, TOY, Stage, measured, policy, timing
 
 CUDA = {

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from evo.expression import Expression
 from evo.space import Constraint, Space, Tunable
+from evo.space.expression import Expression
 from evo.strategy import Strategy
 from evo.trial import Trial
 from evo.trial.history import History

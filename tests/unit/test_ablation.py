@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from evo.expression import Expression
 from evo.promotion.ablation import Change, changes, weigh
 from evo.promotion.policy import Policy
-from evo.results import Ablated
 from evo.space import Constraint, Space, Tunable
+from evo.space.expression import Expression
+from evo.trial.results import Ablated
 from evo.trial.timing import Timing
 
 

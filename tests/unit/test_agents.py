@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from evo.agents.tools import Tools, differences, feedback
 from evo.messages.view import VariantSource
+from evo.variants.agents.tools import Tools, differences, feedback
 from tests.unit.test_brief import BRIEF
 from tests.unit.test_evolution import Memory, view
 
@@ -86,7 +86,7 @@ TRANSCRIPT: list[tuple[str, dict[str, Any], str]] = [
 def test_transcript_of_an_agent_is_replayed_over_the_protocol() -> None:
     from mcp.client import Client
 
-    from evo.agents.server import server
+    from evo.variants.agents.server import server
 
     async def replay() -> list[str]:
         async with Client(server(tools(Service()))) as client:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from evo.estimate.target import known
+from evo.device.estimate.target import known
 from evo.trial.objective import Objective
 from templates.registry import find
 from tests.bench.discovery import TASKS, Discovery, known_configs

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from evo.device.estimate.target import known
 from evo.errors import InvalidInput
-from evo.estimate.target import known
 from evo.trial.objective import Objective
 from evo.trial.outcome import CompileFailed, Measured
 from evo.trial.timing import Timing

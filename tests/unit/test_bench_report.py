@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from evo.device import Ceilings, Device
-from evo.estimate.roofline import Roofline
-from evo.estimate.target import known
+from evo.device.estimate.roofline import Roofline
+from evo.device.estimate.target import known
 from evo.trial.objective import Objective
 from evo.trial.outcome import Measured, OverResources
 from evo.trial.timing import Timing

@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from db.models import AttemptRow, SearchRow
-from evo.results import BaselineReport, EvaluateReport, Report
-from evo.results.stages import Stages
 from evo.trial.outcome import LaunchFailed, Measured
+from evo.trial.results import BaselineReport, EvaluateReport, Report
+from evo.trial.results.stages import Stages
 from evo.trial.timing import Timing
 from tests.bench.start import split
 

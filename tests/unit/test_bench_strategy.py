@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evo.recording import parse_recording
+from evo.space.recording import parse_recording
 from evo.strategy import STRATEGIES
 from evo.trial.outcome import Measured
 from tests.bench.strategy import (

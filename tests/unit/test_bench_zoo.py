@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from evo.promotion.statistics import Interval
-from evo.suite import Call, suite_from
+from evo.search.suite import Call, suite_from
 from templates.registry import find
 from tests.bench.searching import BenchError
 from tests.bench.zoo import __main__ as zoo

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from evo.cli.commands import doctor
-from evo.estimate.target import known
+from evo.device.estimate.target import known
 from workers.backends.cpu import support
 from workers.backends.cuda import nvrtc
 from workers.backends.cuda.device import CudaDriver

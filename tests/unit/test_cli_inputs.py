@@ -20,9 +20,9 @@ from evo.cli.session.request import Request, read_policy
 from evo.cli.session.session import begun
 from evo.device import Device
 from evo.errors import Conflict, EvoError, InvalidInput, NotFound
-from evo.expression import Expression
 from evo.messages.view import Page, ProvingView, SearchView
 from evo.space import Constraint, Space, Tunable
+from evo.space.expression import Expression
 from templates import registry
 from tests.unit.views import NOW, view
 from workers.backends.cuda.device import CudaDriver

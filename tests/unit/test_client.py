@@ -19,8 +19,8 @@ from evo.client.transport import retry_after_s
 from evo.errors import Conflict, EvoError, InvalidInput, NotFound
 from evo.messages.event import SearchDeleted
 from evo.messages.job import Delivery
-from evo.results import EvaluateReport
 from evo.trial.outcome import Cancelled
+from evo.trial.results import EvaluateReport
 
 Answer = httpx.Response | Exception
 

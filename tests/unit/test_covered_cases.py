@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evo.estimate.target import known
+from evo.device.estimate.target import known
 from evo.family import Family, coverage
 from evo.family.problem import Problem
 from evo.trial import Config

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from evo.estimate.target import known
+from evo.device.estimate.target import known
 from workers.backends.cuda.machine import copy_bandwidth
 from workers.backends.cuda.machine.copy_bandwidth import copy_us, with_measured_copies
 from workers.backends.cuda.machine.copy_process import copy_bytes, copy_rate

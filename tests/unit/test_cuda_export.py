@@ -20,7 +20,7 @@ from evo.export.bundle import Bundle
 from evo.export.evidence import series
 from evo.export.profile import profile_markdown
 from evo.messages.view import ChampionView, SearchView
-from evo.results import ConfirmReport, Profiled, Repeat
+from evo.trial.results import ConfirmReport, Profiled, Repeat
 from evo.trial.timing import Timing
 from templates.registry import find
 from tests.unit.views import CHAMPION, view

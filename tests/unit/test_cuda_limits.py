@@ -3,9 +3,9 @@
 import pytest
 
 from evo.device import kind_of
+from evo.device.estimate.target import ATTRIBUTES_BY_MODEL, known
 from evo.device.gpu import capability, ceilings, limits
 from evo.errors import NotFound
-from evo.estimate.target import ATTRIBUTES_BY_MODEL, known
 from workers.backends.cuda.limits import ATTRIBUTES
 
 L4 = ATTRIBUTES_BY_MODEL["NVIDIA L4"]

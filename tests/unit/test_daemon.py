@@ -11,8 +11,8 @@ from evo.client import AccessDenied, Leases, ServiceUnreachable
 from evo.device import Device
 from evo.errors import Conflict, EvoError, NotFound
 from evo.messages.job import HeartbeatReply
-from evo.results import EvaluateReport
 from evo.trial.outcome import Cancelled
+from evo.trial.results import EvaluateReport
 from tests.unit.test_pipeline import lease as any_lease
 from workers.backends.cpu.device import CpuDriver
 from workers.daemon import daemon

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from evo.device import Device
-from evo.estimate.target import known
-from evo.expression import Expression
+from evo.device.estimate.target import known
 from evo.messages.job import Baseline, FamilyRef, SearchTerms
 from evo.promotion.policy import Policy
-from evo.results import BaselineReport
 from evo.space import Constraint, Space, Tunable
+from evo.space.expression import Expression
 from evo.trial import Config
 from evo.trial.objective import Objective
 from evo.trial.outcome import CompileFailed
+from evo.trial.results import BaselineReport
 from templates.registry import find
 from tests.unit.family_document import write_family
 from workers.build import Artefact, Launch, Resources, Unit, effects

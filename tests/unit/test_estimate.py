@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from evo.device import Device
+from evo.device.estimate.estimate import LAUNCH_US, Estimate, Footprint, estimate
+from evo.device.estimate.target import known
 from evo.errors import InvalidInput
-from evo.estimate.estimate import LAUNCH_US, Estimate, Footprint, estimate
-from evo.estimate.target import known
 from evo.family import Work
 from evo.trial import Config
 from evo.trial.explain import detail_text

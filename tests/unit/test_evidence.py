@@ -9,8 +9,8 @@ import pytest
 from evo.device import DeviceKind, kinds
 from evo.promotion import Verdict, decide, required
 from evo.promotion.policy import Policy
-from evo.results import ConfirmReport, OutputChecks, Repeat, Sanitized, Witness
 from evo.trial.outcome import CaseError, Crashed
+from evo.trial.results import ConfirmReport, OutputChecks, Repeat, Sanitized, Witness
 from evo.trial.timing import Timing
 
 FAST = Timing(samples_us=(50.0,) * 20)

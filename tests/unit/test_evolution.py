@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from evo.errors import InvalidInput
-from evo.evolve.answer import read_idea
-from evo.evolve.chat import ATTEMPTS, Chat, Message, ModelFailed, Prices
-from evo.evolve.evolution import Evolution, Limits
-from evo.evolve.operators import insights, operator_of, parents_of
 from evo.messages.view import BestView, FailureView, ProposalView, VariantView
+from evo.variants.evolve.answer import read_idea
+from evo.variants.evolve.chat import ATTEMPTS, Chat, Message, ModelFailed, Prices
+from evo.variants.evolve.evolution import Evolution, Limits
+from evo.variants.evolve.operators import insights, operator_of, parents_of
 from tests.unit.test_brief import BRIEF
 
 MODEL = Path(__file__).parents[2] / "docs" / "guides" / "examples" / "evolve" / "scripted_model.py"

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evo.errors import InvalidInput
-from evo.expression import MAX_DEPTH, MAX_TEXT, Expression
+from evo.space.expression import MAX_DEPTH, MAX_TEXT, Expression
 from tests.unit.random_expressions import NUMBERS, by_python, expressions
 
 

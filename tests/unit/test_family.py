@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from evo.device import Device, kind_of
+from evo.device.estimate.target import known
 from evo.errors import InvalidInput
-from evo.estimate.target import known
 from evo.family import Family, Launch, Operand, Work
 from evo.family.argument import Tolerance
 from evo.space import EmptySpace

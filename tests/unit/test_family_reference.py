@@ -11,10 +11,10 @@ import pytest
 
 from evo.device import kind_of
 from evo.errors import InvalidInput
-from evo.expression import FUNCTIONS, Expression
 from evo.family import DTYPES, TERMS, Family
 from evo.family.argument import ROLES
 from evo.family.table import Table
+from evo.space.expression import FUNCTIONS, Expression
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "family.md").read_text(encoding="utf-8")
 EXAMPLE = PAGE.split("```toml\n")[1].split("```")[0]

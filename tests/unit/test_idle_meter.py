@@ -2,8 +2,8 @@
 
 import pytest
 
-from evo.results import EvaluateReport, Stages
 from evo.trial.outcome import Measured
+from evo.trial.results import EvaluateReport, Stages
 from evo.trial.timing import Timing
 from tests.unit.test_pipeline import add, pipeline
 from workers.daemon.idle_clock import Meter

@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 
 from evo.device import Device
-from evo.estimate.target import known
+from evo.device.estimate.target import known
 from workers.backends.cuda.machine import nvml
 from workers.backends.cuda.machine.kept_survey import kept_survey
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from evo.results import Ablated, AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Report, Stages
 from evo.trial.outcome import Crashed, Measured, WrongAnswer
+from evo.trial.results import Ablated, AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Report, Stages
 from evo.trial.timing import Timing
 from workers.runner import killed
 from workers.runner.killed import MOST_ATTEMPTS, KilledError, memory_kills, undisturbed

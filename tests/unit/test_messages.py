@@ -6,9 +6,9 @@ from pydantic import TypeAdapter
 from evo.device import Ceilings, Device
 from evo.messages.job import Baseline, Confirm, Evaluate, FamilyRef, Job, Lease, SearchTerms
 from evo.promotion.policy import Policy
-from evo.results import ConfirmReport, EvaluateReport, Report
 from evo.trial.objective import Objective
 from evo.trial.outcome import Cancelled, CaseError, Crashed, Measured, Outcome, Pruned, WrongAnswer
+from evo.trial.results import ConfirmReport, EvaluateReport, Report
 from evo.trial.timing import Bars, Timing
 
 TIMING = Timing(samples_us=(3.0, 1.0, 2.0), calls_per_sample=7, anchor_us=5.0, floor_us=0.1)

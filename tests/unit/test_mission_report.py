@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from evo.device import Device
-from evo.estimate.target import known
+from evo.device.estimate.target import known
 from evo.family import Work
 from evo.messages.view import BestView
 from evo.promotion.statistics import Interval

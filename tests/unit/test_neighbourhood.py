@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from evo.expression import Expression
 from evo.space import Constraint, Space, Tunable
+from evo.space.expression import Expression
 from evo.strategy.parts.neighbourhood import CENTRES, Neighbourhood
 from evo.strategy.parts.observations import Observations
 from evo.strategy.parts.relinking import POOL

@@ -13,7 +13,7 @@ import pytest
 
 import workers
 from evo.cli.commands import doctor
-from evo.estimate.target import known
+from evo.device.estimate.target import known
 from workers.backends import LaunchError
 from workers.backends.cuda import device
 from workers.backends.cuda.machine import nvml

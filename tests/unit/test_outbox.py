@@ -10,8 +10,8 @@ import pytest
 from evo.client import AccessDenied, ForeignService, ServiceAway, ServiceError, ServiceUnreachable, TooLarge
 from evo.errors import EvoError, InvalidInput
 from evo.messages.job import Answer, Delivery
-from evo.results import EvaluateReport
 from evo.trial.outcome import InvalidConfig
+from evo.trial.results import EvaluateReport
 from workers.delivery import outbox as outboxes
 from workers.delivery.outbox import MOST_AT_ONCE, MOST_TRIES, Outbox, digest_of
 from workers.delivery.spool import Parcel

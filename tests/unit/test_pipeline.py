@@ -10,8 +10,8 @@ import pytest
 from evo.device import Device, DeviceKind
 from evo.messages.job import Baseline, Evaluate, FamilyRef, Job, Lease, SearchTerms
 from evo.promotion.policy import Policy
-from evo.results import Report
 from evo.trial.objective import Objective
+from evo.trial.results import Report
 from workers.build.families import Assignment
 from workers.daemon.idle_clock import Meter
 from workers.daemon.pipeline import Pipeline

@@ -11,9 +11,9 @@ from evo.device import Ceilings, Device
 from evo.errors import InvalidInput
 from evo.messages.job import Confirm, Evaluate, FamilyRef, Job, SearchTerms
 from evo.promotion.policy import Policy
-from evo.results import ConfirmReport, EvaluateReport, OutputChecks, Profiled, Repeat, Report, Stages
 from evo.trial.objective import PROTOCOL_VERSION, Objective
 from evo.trial.outcome import CaseError, Estimated, Impossible, Measured, OverResources, Pruned, TimedOut, WrongAnswer
+from evo.trial.results import ConfirmReport, EvaluateReport, OutputChecks, Profiled, Repeat, Report, Stages
 from evo.trial.timing import Timing
 
 FAIR = Timing(samples_us=(1e-6, 20.0, 1e12), calls_per_sample=100_000, anchor_us=0.0, floor_us=0.0)

@@ -8,7 +8,7 @@ import pytest
 from evo.promotion import Rule, judge
 from evo.promotion.policy import POLICIES, Policy, policy_from
 from evo.promotion.rules.profile import profile_rows
-from evo.results import ConfirmReport, Profiled
+from evo.trial.results import ConfirmReport, Profiled
 from evo.trial.timing import Timing
 
 GOOD = {

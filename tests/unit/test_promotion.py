@@ -7,8 +7,8 @@ import pytest
 
 from evo.promotion import Rule, Verdict, judge, promising, undecided
 from evo.promotion.policy import Policy
-from evo.results import ConfirmReport, OutputChecks, Repeat, Sanitized, Witness
 from evo.trial.outcome import CaseError, WrongAnswer
+from evo.trial.results import ConfirmReport, OutputChecks, Repeat, Sanitized, Witness
 from evo.trial.timing import Timing
 
 POLICY = Policy()

@@ -5,7 +5,7 @@ import pytest
 
 from evo.promotion import Quick, Rule, judge
 from evo.promotion.policy import Policy
-from evo.results import ConfirmReport
+from evo.trial.results import ConfirmReport
 from evo.trial.timing import Timing
 
 

@@ -10,7 +10,8 @@ import pytest
 from evo.errors import InvalidInput, NotFound
 from evo.family import Family
 from evo.family.scope import WORD
-from evo.recording import (
+from evo.space import Space, Tunable
+from evo.space.recording import (
     Costs,
     Entry,
     Recording,
@@ -21,7 +22,6 @@ from evo.recording import (
     recording_name,
     results_document,
 )
-from evo.space import Space, Tunable
 from evo.trial.outcome import (
     CompileFailed,
     Crashed,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from evo.promotion import judge
 from evo.promotion.policy import Policy
-from evo.results import ConfirmReport, Repetition, Witness
+from evo.trial.results import ConfirmReport, Repetition, Witness
 from evo.trial.timing import Timing
 from tests.unit.fake_session import FakeBuffers
 from workers.measure.checks.repetition import LEAST_ROUNDS, MOST_ROUNDS, repetition

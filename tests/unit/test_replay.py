@@ -7,10 +7,10 @@ import pytest
 
 from evo.errors import Conflict, EvoError
 from evo.messages.job import Baseline, Confirm, Evaluate, Job
-from evo.recording import Recording
-from evo.results import ConfirmReport, EvaluateReport, Report
+from evo.space.recording import Recording
 from evo.trial.objective import Objective
 from evo.trial.outcome import InvalidConfig, Measured
+from evo.trial.results import ConfirmReport, EvaluateReport, Report
 from templates.registry import find
 from tests.unit.test_pipeline import lease
 from workers.backends import driver

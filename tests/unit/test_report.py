@@ -15,8 +15,8 @@ from evo.promotion.policy import Policy
 from evo.promotion.statistics import Interval
 from evo.report import Found, Goal, Material, Terms, parse_goals, search_report, to_markdown
 from evo.report.sections.negatives import comparisons, never_measured
-from evo.results import ConfirmReport, Repeat
 from evo.trial.outcome import Estimated
+from evo.trial.results import ConfirmReport, Repeat
 from evo.trial.timing import Timing
 from tests.unit.views import CHAMPION, CONFIG, NOW, PROMOTED, REFUSED, ROLLED_BACK, estimated, finished, trial
 

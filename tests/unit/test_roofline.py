@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from evo.device import Ceilings, Device
-from evo.estimate.roofline import Roofline, device_roofline, roofline
+from evo.device.estimate.roofline import Roofline, device_roofline, roofline
 from evo.family import Work
 from evo.trial.objective import Objective
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from evo.results import Sanitized
+from evo.trial.results import Sanitized
 from workers.build.kernel import Argument, KernelFile
 from workers.jobs.sanitized_cases import case_order, examine_cases
 

@@ -13,9 +13,9 @@ from evo.promotion import Verdict
 from evo.promotion.challenge import Challenge, Incumbent, bar, comparable_us
 from evo.promotion.policy import Policy
 from evo.promotion.statistics import Interval
-from evo.recording import Recording, parse_recording
 from evo.search.search import Budget, Logged, Search
 from evo.space import Space, Tunable
+from evo.space.recording import Recording, parse_recording
 from evo.strategy import STRATEGIES, Context, build
 from evo.strategy.parts.initial_design import FIRST, SHARE
 from evo.trial import Trial

@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from evo.export.headers import unpack_headers
-from evo.results import BaselineReport, ConfirmReport, EvaluateReport
 from evo.trial.outcome import Measured, WrongAnswer
+from evo.trial.results import BaselineReport, ConfirmReport, EvaluateReport
 from evo.trial.timing import Timing
 from tests.unit.test_pipeline import lease
 from workers.build.build import Built

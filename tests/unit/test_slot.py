@@ -12,8 +12,8 @@ import pytest
 from evo.client import Leases, ServiceError, ServiceUnreachable, TooLarge
 from evo.errors import Conflict, EvoError, NotFound
 from evo.messages.job import Answer, Baseline, Confirm, Delivery, Evaluate, FamilyRef, Job, Lease
-from evo.results import BaselineReport, ConfirmReport, EvaluateReport, Report
 from evo.trial.outcome import CompileFailed, Crashed, LaunchFailed, Measured, Outcome, TimedOut
+from evo.trial.results import BaselineReport, ConfirmReport, EvaluateReport, Report
 from evo.trial.timing import Timing
 from tests.unit.test_pipeline import lease as any_lease
 from workers.build.build import Built

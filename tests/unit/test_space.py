@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evo.device.estimate.target import known
 from evo.errors import InvalidInput
-from evo.estimate.target import known
-from evo.expression import Expression
 from evo.space import Constraint, EmptySpace, Space, Tunable
 from evo.space.bounds import can_hold
 from evo.space.enumeration import Lister, built
+from evo.space.expression import Expression
 from evo.space.plan import START, Plan
 from evo.trial import Config
 from evo.trial.objective import Objective

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from evo.cli.session.watching import watched
-from evo.suite import suite_from
-from evo.suite.recorder import Recorder
+from evo.search.suite import suite_from
+from evo.search.suite.recorder import Recorder
 from evo.text.document import read_toml
 from templates.registry import find
 

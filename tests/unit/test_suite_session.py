@@ -17,7 +17,7 @@ from evo.cli.session.request import Request
 from evo.cli.session.suites import Shared
 from evo.errors import Conflict
 from evo.messages.view import BestView, Page, SearchView, TrialView
-from evo.suite import suite_from
+from evo.search.suite import suite_from
 from templates import registry
 from tests.unit.views import CHAMPION, NOW, view
 

@@ -7,8 +7,8 @@ import pytest
 from evo.cli.commands.record import _keep
 from evo.client import Client
 from evo.device import Device
+from evo.device.estimate.target import aimed_at, compared_with, known, place_text
 from evo.errors import InvalidInput
-from evo.estimate.target import aimed_at, compared_with, known, place_text
 from evo.trial.objective import Objective
 from tests.unit.views import view
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from evo.device.estimate.target import known
 from evo.errors import InvalidInput
-from evo.estimate.target import known
 from evo.export.compiled import Compiled
 from evo.export.loader import tensor_map
 from evo.family import Family, TensorMap

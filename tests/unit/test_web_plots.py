@@ -12,8 +12,8 @@ from api.web.pages.plots.lineage import main_line
 from api.web.pages.plots.slices import contour, slices, values_of, varied
 from api.web.pages.plots.timeline import bars, short_names
 from db.queries.landscape import Point, Relative, Work
-from evo.results import Stages
 from evo.trial import Value
+from evo.trial.results import Stages
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -17,8 +17,8 @@ from evo.errors import InvalidInput
 from evo.family import Family
 from evo.family.problem import parse_problem, split_shapes
 from evo.promotion.policy import policy_from
-from evo.recording import parse_recording
 from evo.space import Space, Tunable
+from evo.space.recording import parse_recording
 from tests.unit.family_document import document, edited
 
 WRONG: tuple[Any, ...] = (

@@ -2,7 +2,7 @@
 
 import math
 
-from evo.estimate.roofline import MOST_COLD_SETS
+from evo.device.estimate.roofline import MOST_COLD_SETS
 
 _COLD_SHARE = 4
 _LEAST_SET_BYTES = 1 << 16

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Literal
 
 from evo.device import Device
+from evo.device.estimate.target import aimed_at
 from evo.errors import InvalidInput
-from evo.estimate.target import aimed_at
 from evo.family import Candidate, CaseProblem, coverage
 from evo.family.launch.entry import symbol_of
 from evo.family.problem import Problem, problem_key

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from evo.results import Report
+from evo.trial.results import Report
 from workers.daemon.pipeline import Pending, Prepared
 
 

@@ -14,7 +14,7 @@ from evo.client import ServiceError, ServiceUnreachable
 from evo.device import Device
 from evo.errors import EvoError
 from evo.messages.job import Activity, Lease, SlotReport
-from evo.results import EvaluateReport, Report
+from evo.trial.results import EvaluateReport, Report
 from workers.build.families import Assignment
 from workers.daemon.claims import Claims, Office
 from workers.daemon.health import Health

@@ -12,7 +12,7 @@ import structlog
 from evo.client import AccessDenied, Client, ForeignService, ServiceError, ServiceUnreachable, TooLarge
 from evo.errors import InvalidInput
 from evo.messages.job import Answer, Delivery
-from evo.results import ConfirmReport, EvaluateReport
+from evo.trial.results import ConfirmReport, EvaluateReport
 from workers.delivery.spool import Parcel, Spool
 from workers.system.backoff import Patience
 

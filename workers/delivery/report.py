@@ -1,8 +1,8 @@
 """Facts about reports: possible causes of an outcome, and reports of jobs that could not be done."""
 
 from evo.messages.job import Ablate, Baseline, Confirm, Evaluate, Job, Lease
-from evo.results import AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Report
 from evo.trial.outcome import Crashed, LaunchFailed, Outcome, TimedOut
+from evo.trial.results import AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Report
 from workers.jobs.evaluation import Preparation
 
 

@@ -7,8 +7,8 @@ from evo.export.headers import NAME as HEADERS
 from evo.export.headers import pack_headers
 from evo.latest import Latest
 from evo.messages.job import Lease
-from evo.results import ConfirmReport, EvaluateReport, Report
 from evo.trial.outcome import Measured
+from evo.trial.results import ConfirmReport, EvaluateReport, Report
 from workers.build.build import Built
 from workers.build.own_headers import contents
 from workers.delivery.outbox import digest_of

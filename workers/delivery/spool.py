@@ -9,7 +9,7 @@ from pathlib import Path
 import structlog
 from pydantic import Base64Bytes, TypeAdapter, ValidationError
 
-from evo.results import Report
+from evo.trial.results import Report
 
 MOST_ASIDE = 100
 """Refused parcels kept; the oldest go first."""

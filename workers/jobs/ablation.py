@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from evo.messages.job import Ablate
-from evo.results import Ablated, AblateReport
 from evo.text.wording import count_text
 from evo.trial.outcome import Outcome
+from evo.trial.results import Ablated, AblateReport
 from workers.build.build import Built
 from workers.build.families import Assignment
 from workers.jobs.confirmation import budget_s, compare

@@ -10,8 +10,8 @@ from evo.device import DeviceKind, kind_of
 from evo.messages.job import Confirm
 from evo.promotion import looks, promising, undecided
 from evo.promotion.prediction import fastest_baseline
-from evo.results import ConfirmReport, OutputChecks, Profiled, Repeat, Sanitized
 from evo.trial.outcome import CaseError
+from evo.trial.results import ConfirmReport, OutputChecks, Profiled, Repeat, Sanitized
 from workers.backends.profiler import Profiler
 from workers.backends.sanitizer import Sanitizer, Subject
 from workers.build.build import Built

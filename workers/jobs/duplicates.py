@@ -6,7 +6,7 @@ from evo.client import Client
 from evo.errors import EvoError
 from evo.latest import Latest
 from evo.messages.job import Evaluate, Lease
-from evo.results import EvaluateReport
+from evo.trial.results import EvaluateReport
 
 SEARCHES = 32
 """Searches remembered; of one that was forgotten the service is asked."""

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from evo.device.estimate.estimate import Footprint, estimate
+from evo.device.estimate.target import aimed_at
 from evo.errors import EvoError
-from evo.estimate.estimate import Footprint, estimate
-from evo.estimate.target import aimed_at
 from evo.messages.job import Ablate, Baseline, Confirm, Evaluate, Job
-from evo.results import BaselineReport, EvaluateReport, Report, Stages
 from evo.trial import Config
 from evo.trial.outcome import Estimated
+from evo.trial.results import BaselineReport, EvaluateReport, Report, Stages
 from workers.backends.cuda.occupancy import blocks_per_sm
 from workers.build import Compiler
 from workers.build.build import Builder, Built

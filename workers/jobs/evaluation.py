@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from evo.device import DeviceKind
-from evo.estimate.roofline import device_roofline
+from evo.device.estimate.roofline import device_roofline
 from evo.messages.job import Ablate, Baseline, Confirm, Evaluate, Job, SearchTerms
-from evo.results import AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Report
 from evo.trial import Config
 from evo.trial.outcome import Impossible, Measured, Outcome, Pruned
+from evo.trial.results import AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Report
 from evo.trial.timing import Timing
 from workers.backends import driver
 from workers.build.build import Builder, Built

@@ -6,10 +6,10 @@ import numpy as np
 
 from evo.errors import EvoError, NotFound
 from evo.messages.job import Ablate, Baseline, Confirm, Evaluate, Job
-from evo.recording import Recording, config_key
-from evo.results import Ablated, AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Report, Stages
+from evo.space.recording import Recording, config_key
 from evo.trial import Config
 from evo.trial.outcome import InvalidConfig, Measured, Outcome
+from evo.trial.results import Ablated, AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Report, Stages
 from evo.trial.timing import Timing
 from workers.build.families import Assignment
 from workers.jobs.evaluation import Preparation

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from evo.results import Sanitized
+from evo.trial.results import Sanitized
 from workers.build.kernel import KernelFile
 
 

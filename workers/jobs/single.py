@@ -12,11 +12,11 @@ from evo.device import Device
 from evo.family.problem import Problem
 from evo.messages.job import Evaluate, FamilyRef, SearchTerms
 from evo.promotion.policy import Policy
-from evo.results import BaselineReport, EvaluateReport
 from evo.text.log_stream import LogStream
 from evo.trial import Config
 from evo.trial.objective import Objective
 from evo.trial.outcome import Measured
+from evo.trial.results import BaselineReport, EvaluateReport
 from templates.registry import Package
 from workers.build.build import Built
 from workers.build.families import Assignment, Families

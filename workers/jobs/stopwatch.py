@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Literal
 
-from evo.results import Stages
+from evo.trial.results import Stages
 from workers.build.build import Built
 
 

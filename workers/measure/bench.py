@@ -14,8 +14,8 @@ import numpy as np
 from evo.promotion import straddles
 from evo.promotion.policy import Policy
 from evo.reference.encoding import is_floating
-from evo.results import Repetition, Witness
 from evo.trial.outcome import CaseError
+from evo.trial.results import Repetition, Witness
 from evo.trial.timing import Bars
 from workers.backends import (
     Buffers,

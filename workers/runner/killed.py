@@ -12,8 +12,8 @@ from typing import TypeVar
 import structlog
 
 from evo.errors import EvoError
-from evo.results import AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Report
 from evo.trial.outcome import Crashed, Outcome
+from evo.trial.results import AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Report
 
 MOST_ATTEMPTS = 3
 """Attempts at one job, each in fresh processes."""

@@ -12,10 +12,10 @@ from pydantic import TypeAdapter
 from evo.device import Device
 from evo.family import JUDGED, Operand
 from evo.promotion.policy import Policy
-from evo.results import OutputChecks, Witness
 from evo.trial import Value
 from evo.trial.objective import Objective
 from evo.trial.outcome import CaseError, Outcome
+from evo.trial.results import OutputChecks, Witness
 from evo.trial.timing import Bars, Timing
 from workers.build.kernel import KernelFile
 

@@ -7,9 +7,9 @@ from typing import Any, TypeAlias
 
 from evo.device import Ceilings
 from evo.errors import InvalidInput
-from evo.results import OutputChecks
 from evo.text.limits import LARGEST_FIGURE, LONGEST_S, LONGEST_US, SHORTEST_US, accepted
 from evo.trial.outcome import CaseError
+from evo.trial.results import OutputChecks
 from evo.trial.timing import Timing
 
 Range: TypeAlias = tuple[float, float]

@@ -26,9 +26,9 @@ from evo.promotion import Quick, Verdict
 from evo.promotion.ablation import Effect
 from evo.promotion.challenge import comparable_us
 from evo.promotion.leading import confirmation_of
-from evo.results import AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Report
 from evo.trial import Trial
 from evo.trial.outcome import Crashed, Impossible, Measured, Outcome, TimedOut
+from evo.trial.results import AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Report
 
 Ruling: TypeAlias = Verdict | tuple[Effect | None, ...] | None
 """Ruling on a report's samples: a confirmation's verdict, or an ablation's effects."""

@@ -6,8 +6,8 @@ from api.scheduler.results.figure_limits import TIME_US, check_figures
 from evo.device.kind import Runs
 from evo.errors import InvalidInput
 from evo.messages.job import Confirm, Job, SearchTerms
-from evo.results import Ablated, AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Repeat, Report
 from evo.trial.outcome import Abandoned, Cancelled, Estimated, Impossible, Measured, Outcome, Pruned
+from evo.trial.results import Ablated, AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Repeat, Report
 from evo.trial.timing import Timing
 
 

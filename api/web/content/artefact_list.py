@@ -11,7 +11,7 @@ from db.repositories.leases import Leases
 from evo.device import DeviceKind, kind_of
 from evo.errors import NotFound
 from evo.messages.view import TrialView
-from evo.results import ConfirmReport, EvaluateReport
+from evo.trial.results import ConfirmReport, EvaluateReport
 
 SOURCE, LOG = "source", "compiler.log"
 MOST_BYTES = 4 << 20

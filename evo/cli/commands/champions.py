@@ -274,7 +274,7 @@ if TYPE_CHECKING:
 
     from evo.client import Client
     from evo.messages.view import ChampionView
-    from evo.suite import Call, Suite
+    from evo.search.suite import Call, Suite
 
 
 def export_suite(

@@ -102,8 +102,8 @@ def evolve(
     """
     from evo.cli.console.output import print_json
     from evo.cli.session.session import ended_by_signals, progress, reached
-    from evo.evolve.chat import BASES, Chat, Prices
-    from evo.evolve.evolution import Evolution, Limits
+    from evo.variants.evolve.chat import BASES, Chat, Prices
+    from evo.variants.evolve.evolution import Evolution, Limits
 
     if budget_usd is not None and not (price_in or price_out):
         raise InvalidInput("--price-in", "is needed for a budget in USD: give it, and --price-out")
@@ -146,7 +146,7 @@ def evolve(
 
 def _key(provider: "Provider", base_url: str | None) -> str | None:
     """Return the key from the environment. A provider's key is sent to that provider alone."""
-    from evo.evolve.chat import KEYS
+    from evo.variants.evolve.chat import KEYS
 
     return os.environ.get(KEY_VARIABLE if base_url is not None else KEYS[provider]) or None
 

@@ -82,7 +82,7 @@ def import_source(
     """Make a family around a C, C++ or CUDA source, with a comment where a person must decide."""
     from evo.cli.console.output import console, styled
     from evo.cli.files.imported import write_imported
-    from evo.importing.writing import MARK
+    from evo.family.importing.writing import MARK
 
     place, draft = write_imported(file, folder, entry=entry, reference=reference)
     out, shown = console(), str(place) if place.is_absolute() else f"./{place}"

@@ -69,7 +69,7 @@ def measure(
     from evo.cli.exits import Exit
     from evo.cli.service.devices import cache_folder, cache_trouble
     from evo.cli.session.request import read_policy
-    from evo.estimate.roofline import device_roofline
+    from evo.device.estimate.roofline import device_roofline
     from evo.promotion.policy import policy_from
     from evo.text.wording import spaced_text
     from evo.trial.objective import Objective
@@ -156,7 +156,7 @@ def resolve(
     """
     from evo.cli.arguments.config import parse_config
     from evo.cli.service.devices import choose, local_devices
-    from evo.estimate.target import known
+    from evo.device.estimate.target import known
     from templates import registry
     from templates.render import RenderError, check_source
 

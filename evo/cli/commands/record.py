@@ -15,8 +15,8 @@ from evo.errors import InvalidInput
 if TYPE_CHECKING:
     from evo.client import Client
     from evo.messages.view import SearchView, TrialView
-    from evo.recording import Recording
     from evo.space import Space
+    from evo.space.recording import Recording
 
 MOST = 100_000
 """Configs of one recording."""
@@ -106,9 +106,9 @@ def record(
 def _keep(client: "Client", view: "SearchView", folder: Path) -> None:
     """Write both files and say where."""
     from evo.cli.console.output import console
-    from evo.estimate.target import aimed_at
+    from evo.device.estimate.target import aimed_at
     from evo.family import Family
-    from evo.recording import cache_document, results_document
+    from evo.space.recording import cache_document, results_document
 
     if view.estimated:
         raise InvalidInput("SEARCH", f"search {view.id} ran nothing: estimates are no measurements to be recorded")
@@ -138,9 +138,9 @@ def _keep(client: "Client", view: "SearchView", folder: Path) -> None:
 
 def recorded(view: "SearchView", space: "Space", trials: "Iterable[TrialView]") -> "Recording":
     """Return the recording of a search's trials, without trials that were never evaluated."""
-    from evo.recording import Costs, Entry, Recording, recording_name
-    from evo.results import Stages
+    from evo.space.recording import Costs, Entry, Recording, recording_name
     from evo.trial.outcome import Abandoned, Cancelled, ReferenceFailed
+    from evo.trial.results import Stages
 
     entries = {}
     for trial in trials:

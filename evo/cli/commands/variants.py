@@ -255,12 +255,12 @@ def mcp(
 
     Without --url, the local service and a worker run as long as the agent's session.
     """
-    from evo.agents.tools import Tools
     from evo.cli.service.connection import connect
     from evo.cli.session.session import ended_by_signals
+    from evo.variants.agents.tools import Tools
 
     try:
-        from evo.agents.server import server
+        from evo.variants.agents.server import server
     except ModuleNotFoundError as error:
         raise McpMissing(f"the Model Context Protocol needs a package that is not installed: {INSTALL}") from error
     where = Where(url=url, token=token, database=db)

@@ -6,11 +6,11 @@ from rich.console import Console
 from rich.text import Text
 
 from evo.cli.console.output import table
-from evo.estimate.roofline import Roofline
-from evo.results import BaselineReport, Stages
+from evo.device.estimate.roofline import Roofline
 from evo.text.wording import bound_text, count_text, factor_text, outcome_text, percent_text, significant, time_text
 from evo.trial.explain import detail_text, first_lines, worst_cases
 from evo.trial.outcome import CaseError, Measured, WrongAnswer
+from evo.trial.results import BaselineReport, Stages
 from evo.trial.timing import Timing
 from workers.build.build import Built
 from workers.jobs.single import Climbed

@@ -9,8 +9,8 @@ from rich.console import Console
 from evo.cli.console.output import styled, table
 from evo.cli.exits import Exit
 from evo.messages.view import SearchView
-from evo.suite import Call, Suite
-from evo.suite.selection import SIZES, ConfigSet, Measurements, Unseen, best_set, leave_one_out
+from evo.search.suite import Call, Suite
+from evo.search.suite.selection import SIZES, ConfigSet, Measurements, Unseen, best_set, leave_one_out
 from evo.text.wording import factor_text, settings_text, spaced_text, time_text
 
 

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 from evo.errors import Conflict, InvalidInput, NotFound
+from evo.family.importing import Draft, drafted, read_source
+from evo.family.importing.writing import Answer, family_toml, reference_py
 from evo.family.language import language_of
-from evo.importing import Draft, drafted, read_source
-from evo.importing.writing import Answer, family_toml, reference_py
 
 _SUFFIXES = {".c": "cpu", ".cpp": "cpu", ".cc": "cpu", ".cxx": "cpu", ".cu": "cuda"}
 

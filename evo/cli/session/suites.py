@@ -19,9 +19,9 @@ from evo.errors import Conflict, EvoError
 from evo.family.problem import distance
 from evo.messages.view import SearchView, TrialView
 from evo.search.lifecycle import TERMINAL
-from evo.suite import Call, Suite
-from evo.suite.allotment import Progress, next_call
-from evo.suite.selection import Measurements
+from evo.search.suite import Call, Suite
+from evo.search.suite.allotment import Progress, next_call
+from evo.search.suite.selection import Measurements
 from evo.text.masking import masked
 from evo.trial import Config
 

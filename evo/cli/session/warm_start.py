@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evo.errors import InvalidInput
-from evo.recording import fastest, parse_recording
+from evo.space.recording import fastest, parse_recording
 
 if TYPE_CHECKING:
     from optuna.study import Study

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evo.errors import EvoError, NotFound
-from evo.suite.recorder import FUNCTIONS, Recorder
+from evo.search.suite.recorder import FUNCTIONS, Recorder
 
 
 def watch(script: Path, arguments: Sequence[str]) -> tuple[Recorder, str | None]:

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from evo.errors import InvalidInput
-from evo.expression import Expression, Scope
 from evo.family.argument import Argument, Operand
 from evo.family.launch.entry import read_entry
 from evo.family.launch.tensor_map import MapFormula, TensorMap, read_maps
 from evo.family.table import Table
+from evo.space.expression import Expression, Scope
 from evo.text.suggestion import unknown
 from evo.trial import Value
 

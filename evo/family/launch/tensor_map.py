@@ -5,10 +5,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from evo.errors import InvalidInput
-from evo.expression import Expression
 from evo.family.argument import IDENTIFIER, Operand
 from evo.family.table import Table
 from evo.reference.encoding import stored
+from evo.space.expression import Expression
 from evo.text.suggestion import unknown
 from evo.trial import Value
 

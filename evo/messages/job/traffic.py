@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from evo.results.report import Report
+from evo.trial.results.report import Report
 
 Activity: TypeAlias = Literal["idle", "working", "waiting", "testing", "quarantined"]
 """State of a slot. ``waiting``: another process holds its device; ``testing``: a known kernel must succeed first."""

@@ -6,10 +6,10 @@ from datetime import datetime
 
 from evo.promotion import Verdict
 from evo.promotion.ablation import Change, Effect
-from evo.results import Ablated, ConfirmReport
 from evo.text.wording import subject_text, timed_text
 from evo.trial import Config, Value
 from evo.trial.objective import Objective
+from evo.trial.results import Ablated, ConfirmReport
 
 
 @dataclass(frozen=True, kw_only=True)

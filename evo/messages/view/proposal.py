@@ -10,7 +10,7 @@ class ProposalView:
 
     Attributes:
         number: among the proposals of the search, from 1.
-        operator, information: how the request was made, see `evo.evolve.operators`.
+        operator, information: how the request was made, see `evo.variants.evolve.operators`.
         repairs: the proposal whose failure this one repairs; None for a new idea.
         answer: None while the model has not answered; a program that was killed leaves it so.
         usd: cost; while there is no answer, the most that the request can cost.

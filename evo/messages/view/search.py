@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import Literal
 
 from evo.device import Device
+from evo.device.estimate.target import place_text
 from evo.device.requirements import Requirements
-from evo.estimate.target import place_text
 from evo.messages.view.champion import ChampionView, RetiredView
 from evo.promotion import Verdict
 from evo.promotion.leading import Figure, Source

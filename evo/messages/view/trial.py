@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from evo.promotion.leading import Confirmation, Figure, Source, leading_speedup, leading_time
-from evo.results import ConfirmReport, Stages
 from evo.trial import Config
 from evo.trial.outcome import Estimated, Outcome
+from evo.trial.results import ConfirmReport, Stages
 from evo.trial.timing import Timing
 
 

@@ -9,8 +9,8 @@ from evo.promotion.prediction import Prediction
 from evo.promotion.rules.processes import over_processes
 from evo.promotion.statistics import Interval, Samples, hedges_g, order_interval, paired_p_value, ratio_interval
 from evo.promotion.verdict import Rule, change_text
-from evo.results import ConfirmReport
 from evo.text.wording import time_text
+from evo.trial.results import ConfirmReport
 from evo.trial.timing import Timing
 
 

@@ -5,8 +5,8 @@ from evo.promotion.prediction import Prediction, predict_us
 from evo.promotion.rules.sequential import Standing, looks, standing
 from evo.promotion.statistics import Interval
 from evo.promotion.verdict import Rule
-from evo.results import ConfirmReport
 from evo.text.wording import time_text
+from evo.trial.results import ConfirmReport
 
 
 def prediction_rule(report: ConfirmReport, prediction: Prediction | None, policy: Policy) -> tuple[Rule, ...]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from evo.device.counters import FIGURES, Figure
 from evo.promotion.policy import Policy
-from evo.results import Profiled
+from evo.trial.results import Profiled
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from evo.promotion.policy import Policy
 from evo.promotion.statistics import order_interval
 from evo.promotion.verdict import QUICK_GAP, Rule
-from evo.results import ConfirmReport
 from evo.text.wording import factor_text, percent_text, time_text
+from evo.trial.results import ConfirmReport
 from evo.trial.timing import Timing
 
 

@@ -4,8 +4,8 @@ from evo.promotion.policy import Policy
 from evo.promotion.rules.profile import unmet_gates
 from evo.promotion.statistics import at_most_one_in
 from evo.promotion.verdict import Rule
-from evo.results import ConfirmReport, OutputChecks, Sanitized
 from evo.text.wording import count_text
+from evo.trial.results import ConfirmReport, OutputChecks, Sanitized
 
 
 def rolled_back_rule(rolled_back: str | None) -> tuple[Rule, ...]:

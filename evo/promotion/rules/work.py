@@ -3,7 +3,7 @@
 from evo.promotion.policy import Policy
 from evo.promotion.statistics import CONFIDENCE, Interval, order_interval, rounds_ratio
 from evo.promotion.verdict import Rule, change_text
-from evo.results import ConfirmReport, Witness
+from evo.trial.results import ConfirmReport, Witness
 from evo.trial.timing import Timing
 
 

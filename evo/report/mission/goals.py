@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from evo.device import Device
-from evo.estimate.roofline import device_roofline
-from evo.estimate.target import known
+from evo.device.estimate.roofline import device_roofline
+from evo.device.estimate.target import known
 from evo.export.table import table
 from evo.family import Work
 from evo.messages.view import SearchView

@@ -6,8 +6,8 @@ from evo.report.document import Block, Listed, Text
 from evo.report.material import Material
 from evo.report.saving import Saving
 from evo.report.terms import Terms
-from evo.results import Stages
 from evo.text.wording import count_text, duration_text, percent_text, significant, time_text
+from evo.trial.results import Stages
 
 STAGES = {
     "render_s": "rendering",

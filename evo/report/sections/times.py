@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from evo.estimate.target import shown_roofline
+from evo.device.estimate.target import shown_roofline
 from evo.promotion import Rule
 from evo.promotion.prediction import BY_ROUND, times_as_fast
 from evo.promotion.statistics import order_interval

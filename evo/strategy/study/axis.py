@@ -12,8 +12,8 @@ import numpy as np
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 from evo.errors import InvalidInput
-from evo.expression import Expression
 from evo.space import Constraint, Space, Tunable
+from evo.space.expression import Expression
 from evo.space.space import MAX_TUNABLES
 from evo.space.tunable import NAME
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evo.recording import Costs, Entry, Recording, cache_document, config_key, recording_name, results_document
+from evo.space.recording import Costs, Entry, Recording, cache_document, config_key, recording_name, results_document
 from evo.trial import Config, Value
 from tests.bench.recorded.recorder import Line
 from tests.bench.recorded.reduced import DEFINITIONS, Reduced, definitions

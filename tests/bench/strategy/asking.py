@@ -9,8 +9,8 @@ from functools import partial
 
 import numpy as np
 
-from evo.expression import Expression
 from evo.space import Constraint, Space, Tunable
+from evo.space.expression import Expression
 from evo.strategy import Context, build
 from evo.trial import Proposal, Trial
 from evo.trial.history import History

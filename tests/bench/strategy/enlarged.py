@@ -18,7 +18,7 @@ from statistics import median
 
 import numpy as np
 
-from evo.estimate.target import known
+from evo.device.estimate.target import known
 from evo.promotion.policy import Policy
 from evo.search.search import Budget, Search
 from evo.space import Tunable

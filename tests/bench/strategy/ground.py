@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from evo.recording import Entry, Recording, config_key
 from evo.space import Space, Tunable
+from evo.space.recording import Entry, Recording, config_key
 from evo.trial import Config
 from evo.trial.outcome import Measured
 from templates.registry import find

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from evo.promotion import looks
 from evo.promotion.policy import Policy
-from evo.results import ConfirmReport, Repeat, Witness
+from evo.trial.results import ConfirmReport, Repeat, Witness
 from evo.trial.timing import Timing
 from tests.bench.verdict.noise import Noise
 from workers.measure.checks.overwrite import USUAL_ROUNDS

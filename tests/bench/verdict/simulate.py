@@ -10,7 +10,7 @@ from evo.promotion import Rule, judge, straddles, undecided
 from evo.promotion.policy import Policy
 from evo.promotion.prediction import predict, times_as_fast
 from evo.promotion.rules.work import work_rule
-from evo.results import ConfirmReport, Repeat, Witness
+from evo.trial.results import ConfirmReport, Repeat, Witness
 from evo.trial.timing import Timing
 from tests.bench.verdict.draws import ALIKE, blocks
 from tests.bench.verdict.noise import Noise

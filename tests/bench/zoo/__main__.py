@@ -18,7 +18,7 @@ from pathlib import Path
 
 from evo.errors import EvoError
 from evo.messages.view import SearchView
-from evo.suite import Call, Suite, suite_from
+from evo.search.suite import Call, Suite, suite_from
 from templates.suites import find
 from tests.bench.searching import BenchError
 from tests.bench.strategy.tables import table

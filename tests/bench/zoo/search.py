@@ -11,7 +11,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from evo.messages.view import SearchView
-from evo.suite import Call
+from evo.search.suite import Call
 from tests.bench.searching import BenchError
 
 POLICY = {"confirm_processes": 3, "most_processes": 5, "process_looks": 1, "confirm_samples": 60}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from evo.promotion.policy import Policy
-from evo.recording import config_key
+from evo.space.recording import config_key
 from templates import registry
 from tests import postgresql
 from tests.bench.fleet.ledger import wrong

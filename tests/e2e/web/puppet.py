@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 
 from evo.client import Client
 from evo.messages.job import Evaluate, Lease
-from evo.results import EvaluateReport
 from evo.trial import Config
 from evo.trial.outcome import Measured, Outcome
+from evo.trial.results import EvaluateReport
 from tests.integration.stage import DEVICE, QUICK, TOY, answer, timing
 
 FAMILY = {**TOY, "name": "puppet"}

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from evo.family.flags import native_flag, without_libraries
-from evo.results import Sanitized
+from evo.trial.results import Sanitized
 from workers.backends.cpu.compiler import SUFFIXES, searched_flags
 from workers.backends.sanitizer import Subject
 from workers.build.kernel import Argument

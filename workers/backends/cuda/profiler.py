@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from evo.device.counters import FIGURES, Metric
-from evo.results import Profiled
+from evo.trial.results import Profiled
 from workers.backends.cuda.tools import find_tool, watched
 from workers.backends.sanitizer import Subject
 from workers.system.scratch import scratch

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from evo.results import Sanitized
+from evo.trial.results import Sanitized
 from workers.backends.cuda.solo import DONE
 from workers.backends.cuda.tools import find_tool, watched
 from workers.backends.sanitizer import Subject

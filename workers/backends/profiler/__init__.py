@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from evo.results import Profiled
+from evo.trial.results import Profiled
 from workers.backends.sanitizer import Subject
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from evo.results import Sanitized
+from evo.trial.results import Sanitized
 from workers.build import Unit
 from workers.build.kernel import KernelFile
 from workers.system.interruption import Interruption

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from evo.results import OutputChecks
 from evo.trial.outcome import WrongAnswer
+from evo.trial.results import OutputChecks
 from workers.backends import Buffers
 from workers.measure.checks.contents import Contents
 from workers.measure.family.expected_output import Golden

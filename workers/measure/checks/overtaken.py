@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from evo.results import Changing
+from evo.trial.results import Changing
 from workers.backends import Buffers, Session, TrespassError
 from workers.build.kernel import Argument
 from workers.measure.family.expected_output import Arrays, Golden

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from evo.promotion.policy import Policy
 from evo.promotion.statistics import CONFIDENCE, order_interval, rounds_ratio
-from evo.results import Witness
+from evo.trial.results import Witness
 from evo.trial.timing import Timing
 from workers.backends import Buffers, Timer
 from workers.build.kernel import Argument

@@ -10,7 +10,7 @@ often: a kernel that keeps answers by address is slower where addresses differ.
 import time
 from collections.abc import Callable, Sequence
 
-from evo.results import Repetition
+from evo.trial.results import Repetition
 from workers.backends import Buffers, Timer
 from workers.measure.family.expected_output import Arrays
 from workers.measure.timing import Moment, undisturbed

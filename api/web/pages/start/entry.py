@@ -6,7 +6,7 @@ from typing import Literal
 
 from api.schemas import MAX_INTEGER
 from api.web.pages.start.reading import Reading, above_zero, one_of, toolkit, whole, words
-from evo.estimate.target import ATTRIBUTES_BY_MODEL, known
+from evo.device.estimate.target import ATTRIBUTES_BY_MODEL, known
 from evo.promotion.policy import POLICIES
 from evo.strategy import STRATEGIES
 from evo.text.limits import MOST

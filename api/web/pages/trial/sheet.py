@@ -20,10 +20,10 @@ from evo.messages.view import SearchView, TrialView
 from evo.promotion import Verdict
 from evo.promotion.leading import Figure
 from evo.promotion.statistics import CONFIDENCE, Interval, order_interval
-from evo.results import ConfirmReport
 from evo.trial import Config, Value
 from evo.trial.objective import Objective
 from evo.trial.outcome import CaseError, Estimated, Impossible, Measured, Outcome, Pruned, WrongAnswer
+from evo.trial.results import ConfirmReport
 from evo.trial.timing import Timing
 
 ROLES = ("parent", "champion")

@@ -1,0 +1,178 @@
+"""The files of an imported family: ``family.toml`` and ``reference.py``, with a comment where a person must decide."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from evo.errors import InvalidInput
+from evo.family.importing.draft import Draft, DraftArgument, DraftField, DraftTunable
+from evo.reference.encoding import FORMATS
+from evo.text.suggestion import unknown
+
+MARK = "# decide: "
+"""Begins each comment on something that only a person can know."""
+
+_TOLERANCES = {"float64": "1e-12", "float32": "1e-5", "float16": "1e-3", "bfloat16": "1e-2"}
+_NUMPY = {"float16": "np.float16", "float32": "np.float32", "float64": "np.float64", "bool": "np.bool_"}
+
+
+def family_toml(draft: Draft, *, name: str, file: str) -> str:
+    """Return the document of a draft."""
+    return "\n".join(_document(draft, name, file)) + "\n"
+
+
+def _document(draft: Draft, name: str, file: str) -> Iterator[str]:
+    yield f'name = "{name}"'
+    if not draft.deterministic:
+        yield f"deterministic = false  {MARK}floats are added in any order"
+    for each in draft.fields:
+        yield ""
+        yield from _field(each)
+    for argument in draft.arguments:
+        yield ""
+        yield from _argument(argument)
+    yield from ("", "[[cases]]", 'name = "nominal"', 'inputs = "random"')
+    yield from ("", f"{MARK}a case of another shape finds kernels that are right for one shape alone, e.g.")
+    changed = draft.fields[0].name
+    yield from ("# [[cases]]", '# name = "tail"', '# inputs = "random"')
+    yield from (f'# problem = {{ {changed} = "{changed} // 2 + 3" }}', "# hidden = true")
+    yield from ("", f"[{draft.kind}]", f'source = "{file}"', f'entry = "{draft.entry}"')
+    if "<" in draft.entry:
+        yield f"{MARK}the template's arguments, which may name tunables"
+    yield f"macros = [{', '.join(_quoted(each) for each in draft.macros)}]"
+    if draft.openmp:
+        yield "openmp = true"
+    for tunable in draft.tunables:
+        yield from _tunable(draft.kind, tunable)
+    if not draft.tunables:
+        yield from ("", f"{MARK}macros of the source that may vary", f"[{draft.kind}.tunables]", "# TILE = [8, 16, 32]")
+    if draft.block:
+        yield from ("", "[cuda.launch]")
+        yield f"grid = [{', '.join(_quoted(each) for each in draft.grid)}]  {MARK}blocks"
+        yield f"block = [{', '.join(_quoted(each) for each in draft.block)}]  {MARK}threads of a block"
+
+
+def _field(each: DraftField) -> Iterator[str]:
+    yield f"[problem.{each.name}]"
+    yield 'type = "int"'
+    yield f"default = {each.default}" + _decide(each.decide)
+    yield "min = 1"
+
+
+def _argument(each: DraftArgument) -> Iterator[str]:
+    yield "[[arguments]]"
+    yield f'name = "{each.name}"'
+    yield f'role = "{each.role}"' + _decide(each.decide)
+    yield f'dtype = "{each.dtype}"'
+    if each.role == "scalar":
+        yield f'value = "{each.value}"'
+        return
+    yield f"shape = [{', '.join(_quoted(extent) for extent in each.shape)}]  {MARK}its extents"
+    if each.init:
+        yield "init = 0"
+    if each.role in ("output", "inout"):
+        tolerance = _TOLERANCES.get(each.dtype, "1e-1" if each.dtype.startswith("float8") else "0")
+        yield f"rel_l2 = {tolerance}"
+        yield f"max_abs = {'0' if tolerance == '0' else f'{float(tolerance) * 10:g}'}" + _decide(
+            "" if tolerance == "0" else "how exact it must be"
+        )
+
+
+def _tunable(kind: str, each: DraftTunable) -> Iterator[str]:
+    yield from ("", f"[{kind}.tunables.{each.name}]")
+    yield f"values = [{', '.join(map(str, each.values))}]" + _decide(each.decide)
+    yield f"default = {each.default}"
+
+
+def _quoted(text: str) -> str:
+    return f'"{text}"'
+
+
+def _decide(what: str) -> str:
+    return f"  {MARK}{what}" if what else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """A Python function that computes the right outputs.
+
+    Attributes:
+        text: code that defines it.
+        parameters: names of inputs, scalars or problem fields.
+        own_inputs: True if the code defines ``inputs()`` as well.
+    """
+
+    text: str
+    function: str
+    parameters: tuple[str, ...]
+    own_inputs: bool = False
+
+
+def reference_py(draft: Draft, answer: Answer | None = None) -> str:
+    """Return reference.py; without an answer a person has to write its ``reference()``."""
+    text = answer.text.rstrip() if answer else ""
+    lines = ["import numpy as np"] * (re.search(r"^import numpy as np$", text, re.MULTILINE) is None)
+    if any(each.dtype in FORMATS for each in draft.arguments):
+        lines += ["", "from evo.reference.encoding import encoded"]
+    lines += ["", "", text] if text and lines else [text] if text else []
+    if answer and answer.function == "reference":
+        lines += ["", "", "answer = reference"]
+    if answer is None or not answer.own_inputs:
+        lines += ["", "", *_inputs(draft)]
+    return "\n".join([*lines, "", "", "def reference(problem, inputs):", *_outputs(draft, answer)]) + "\n"
+
+
+def _inputs(draft: Draft) -> Iterator[str]:
+    names = ", ".join(each.name for each in draft.fields)
+    yield "def inputs(problem, distribution, rng):"
+    yield f"    {names} = " + ", ".join(f'problem["{each.name}"]' for each in draft.fields)
+    yield "    return {"
+    for each in draft.arguments:
+        if each.role in ("input", "inout"):
+            yield f'        "{each.name}": {_drawn(each)},'
+    yield "    }"
+
+
+def _drawn(each: DraftArgument) -> str:
+    shape = f"({', '.join(each.shape)}{',' * (len(each.shape) == 1)})"
+    if each.dtype in ("float32", "float64"):
+        return f"rng.standard_normal({shape}, {_NUMPY[each.dtype]})"
+    if each.dtype == "float16":
+        return f"rng.standard_normal({shape}).astype(np.float16)"
+    if each.dtype in FORMATS:
+        encoded = '__import__("evo.reference.encoding").reference.encoding.encoded'
+        return f'{encoded}(rng.standard_normal({shape}, np.float32), "{each.dtype}")'
+    if each.dtype == "bool":
+        return f"rng.integers(0, 2, {shape}).astype(np.bool_)"
+    return f"rng.integers(0, 100, {shape}, np.{each.dtype})"
+
+
+def _outputs(draft: Draft, answer: Answer | None) -> Iterator[str]:
+    judged = [each.name for each in draft.arguments if each.role in ("output", "inout")]
+    if answer is None:
+        yield f"    {MARK}the right outputs, in float64: {', '.join(judged)}"
+        yield '    raise NotImplementedError("reference.py: write reference(), which returns the right outputs")'
+        return
+    function = "answer" if answer.function == "reference" else answer.function
+    call = f"{function}({', '.join(f'{each}={_passed(each, draft)}' for each in answer.parameters)})"
+    if len(judged) == 1:
+        yield f'    return {{"{judged[0]}": np.asarray({call})}}'
+        return
+    yield f"    found = {call}"
+    names = ", ".join(_quoted(each) for each in judged)
+    yield f"    return found if isinstance(found, dict) else dict(zip(({names}), map(np.asarray, found), strict=True))"
+
+
+def _passed(parameter: str, draft: Draft) -> str:
+    for each in draft.arguments:
+        if each.name == parameter and each.role in ("input", "inout"):
+            return f'inputs["{parameter}"]'
+    for known in draft.fields:
+        if parameter in (known.name, known.argument):
+            return f'problem["{known.name}"]'
+    for each in draft.arguments:
+        if each.name == parameter and each.role == "scalar":
+            return each.value
+    known_names = [each.name for each in draft.arguments if each.role != "output"]
+    known_names += [each.name for each in draft.fields]
+    raise InvalidInput("--reference", f"parameter {unknown(parameter, known_names, 'inputs and problem fields')}")

@@ -1,0 +1,85 @@
+"""Check the constants that an expression compares with a name against the name's possible values."""
+
+import ast
+import difflib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from evo.space.expression.repair import word
+from evo.trial import Value
+
+Scope: TypeAlias = Collection[str] | Mapping[str, Sequence[Value]]
+"""Names of an expression and, if known, their possible values; an empty list means any."""
+
+
+def words_meant(missing: Collection[str], choices: Mapping[str, Sequence[Value]]) -> dict[str, Value]:
+    """Suggest values for unknown names: truth values of other languages, or texts without quotes."""
+    texts = {value for values in choices.values() for value in values if isinstance(value, str)}
+    meant: dict[str, Value] = {}
+    for name in missing:
+        truth = word(name)
+        if truth is not None:
+            meant[name] = truth
+        elif name in texts:
+            meant[name] = name
+    return meant
+
+
+def impossible_value(tree: ast.expr, choices: Mapping[str, Sequence[Value]]) -> str | None:
+    """Explain a comparison with a text that can never hold, and how to correct it; None if there is none.
+
+    A name with a single value may be compared with others: its author has pinned it for a while.
+    """
+    for name, text in _comparisons(tree):
+        values = choices.get(name, ())
+        if (
+            not isinstance(text, str) or len(values) < 2 or text in values
+        ):  # numbers never equal texts, so `in` is exact
+            continue
+        return f"{text!r:.100} is no value of {name}: write {_nearest(text, values)}"
+    return None
+
+
+def absent_value(tree: ast.expr, choices: Mapping[str, Sequence[Value]]) -> str | None:
+    """The first constant that a name is compared with and cannot have; None if there is none."""
+    for name, value in _comparisons(tree):
+        if name in choices and value not in choices[name]:
+            shown = ", ".join(map(repr, choices[name][:20]))
+            return f"{value!r:.100} is no value of {name}, which has {shown}{', …' if len(choices[name]) > 20 else ''}"
+    return None
+
+
+def _comparisons(tree: ast.expr) -> Iterator[tuple[str, Value]]:
+    """Each name with each constant that it is tested for."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Compare):
+            continue
+        left = node.left
+        for op, right in zip(node.ops, node.comparators, strict=True):
+            if isinstance(op, ast.Eq | ast.NotEq | ast.In | ast.NotIn):
+                yield from _pairs(left, right)
+                yield from _pairs(right, left)
+            left = right
+
+
+def _pairs(name: ast.expr, value: ast.expr) -> Iterator[tuple[str, Value]]:
+    for each in value.elts if isinstance(value, ast.Tuple) else [value]:
+        if (
+            isinstance(name, ast.Name)
+            and isinstance(each, ast.Constant)
+            and isinstance(each.value, bool | int | float | str)
+        ):
+            yield name.id, each.value
+
+
+def _nearest(text: str, values: Sequence[Value]) -> str:
+    written = {str(value): repr(value) for value in values}
+    if text in written:  # "4" for 4
+        return f"`{written[text]}`"
+    if (truth := word(text)) is not None and truth in values:
+        return f"`{truth}`"
+    near = difflib.get_close_matches(text, written, n=1, cutoff=0.6)
+    if near:
+        return f"`{written[near[0]]}`"
+    shown = list(written.values())
+    return f"one of {', '.join(shown[:20])}{', …' if len(shown) > 20 else ''}"

@@ -1,0 +1,143 @@
+"""Evaluate an expression's tree over scalars or arrays.
+
+``and``, ``or``, conditional expressions and chained comparisons pass on where their later operands count, so that only
+those elements can be at fault.
+"""
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from evo.errors import InvalidInput
+from evo.space.expression import arithmetic
+from evo.space.expression.arithmetic import Array, Mask, Operation, OperationError
+
+Environment: TypeAlias = Mapping[str, Any]
+"""Name → scalar (`Value`) or a one-dimensional array; all arrays of one length."""
+
+BINARY: Mapping[type[ast.operator], Operation] = {
+    ast.Add: arithmetic.add,
+    ast.Sub: arithmetic.subtract,
+    ast.Mult: arithmetic.multiply,
+    ast.Div: arithmetic.divide,
+    ast.FloorDiv: arithmetic.floor_divide,
+    ast.Mod: arithmetic.remainder,
+    ast.Pow: arithmetic.power,
+}
+COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+MEMBERSHIPS = (ast.In, ast.NotIn)
+UNARY = (ast.UAdd, ast.USub, ast.Not)
+FOLDS: Mapping[str, Operation] = {
+    "min": arithmetic.minimum,
+    "max": arithmetic.maximum,
+    "gcd": arithmetic.gcd,
+    "ceil_div": arithmetic.ceil_div,
+}
+
+
+def free_names(tree: ast.expr) -> frozenset[str]:
+    functions = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    return frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in functions)
+
+
+class Evaluation:
+    """One walk over a checked tree."""
+
+    def __init__(self, *, field: str, environment: Environment) -> None:
+        self.field = field
+        self.environment = environment
+
+    def value(self, node: ast.expr, active: Mask) -> Array:
+        """Return the node's value where `active`; other elements are undefined."""
+        try:
+            return self._value(node, active)
+        except OperationError as fault:
+            where = self._values_at(node, fault)
+            raise InvalidInput(self.field, f"`{ast.unparse(node)}` {fault}{where}") from fault
+
+    def _value(self, node: ast.expr, active: Mask) -> Array:  # noqa: PLR0911
+        match node:
+            case ast.Constant(value=value):
+                return np.asarray(value)
+            case ast.Name(id=name):
+                return arithmetic.column(self.environment[name])
+            case ast.UnaryOp(op=op, operand=operand):
+                return self._unary(op, self.value(operand, active))
+            case ast.BinOp(left=left, op=op, right=right):
+                return BINARY[type(op)](self.value(left, active), self.value(right, active), active)
+            case ast.BoolOp(op=op, values=values):
+                return self._boolean(isinstance(op, ast.And), values, active)
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                condition = arithmetic.truth(self.value(test, active))
+                return self._choose(condition, body, orelse, active)
+            case ast.Compare():
+                return self._chain(node, active)
+            case ast.Call(func=ast.Name(id="abs"), args=[argument]):
+                return arithmetic.absolute(self.value(argument, active))
+            case ast.Call(func=ast.Name(id=name), args=arguments):
+                operation = FOLDS[name]
+                return reduce(lambda a, b: operation(a, b, active), [self.value(each, active) for each in arguments])
+            case _:
+                raise OperationError("is a list of values where one value is needed")
+
+    def _unary(self, op: ast.unaryop, operand: Array) -> Array:
+        if isinstance(op, ast.Not):
+            return ~arithmetic.truth(operand)
+        return arithmetic.negate(operand) if isinstance(op, ast.USub) else arithmetic.numbers(operand)[0]
+
+    def _boolean(self, conjunction: bool, values: list[ast.expr], active: Mask) -> Array:
+        result = self.value(values[0], active)
+        for node in values[1:]:
+            undecided = arithmetic.truth(result) == conjunction
+            if not np.any(undecided & active):
+                break
+            result = arithmetic.select(undecided, self.value(node, active & undecided), result)
+        return result
+
+    def _choose(self, condition: Mask, body: ast.expr, orelse: ast.expr, active: Mask) -> Array:
+        if not np.any(condition & active):
+            return self.value(orelse, active)
+        if not np.any(~condition & active):
+            return self.value(body, active)
+        return arithmetic.select(
+            condition, self.value(body, active & condition), self.value(orelse, active & ~condition)
+        )
+
+    def _chain(self, node: ast.Compare, active: Mask) -> Mask:
+        holds = np.asarray(True)
+        left = self.value(node.left, active)
+        for op, comparator in zip(node.ops, node.comparators, strict=True):
+            wanted = active & holds
+            if not np.any(wanted):
+                break
+            if isinstance(comparator, ast.Tuple):
+                found = self._member(left, comparator, wanted)
+                return holds & (~found if isinstance(op, ast.NotIn) else found)
+            right = self.value(comparator, wanted)
+            holds = holds & arithmetic.compare(COMPARISONS[type(op)], left, right)
+            left = right
+        return holds
+
+    def _member(self, value: Array, choices: ast.Tuple, active: Mask) -> Mask:
+        matches = [arithmetic.compare(operator.eq, value, self.value(choice, active)) for choice in choices.elts]
+        return reduce(np.logical_or, matches, np.asarray(False))
+
+    def _values_at(self, node: ast.expr, fault: OperationError) -> str:
+        """`` for BLOCK_M = 0``: the names in the node and their values at the first faulty element."""
+        names = sorted(free_names(node))
+        if fault.elements is None or not names:
+            return ""
+        first = int(np.argmax(fault.elements)) if fault.elements.ndim else 0
+        values = {name: np.atleast_1d(np.asarray(self.environment[name])) for name in names}
+        return " for " + ", ".join(f"{name} = {value[min(first, len(value) - 1)]}" for name, value in values.items())

@@ -1,0 +1,196 @@
+"""One checked expression and its operations."""
+
+import ast
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from dataclasses import field as attribute
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from evo.errors import InvalidInput
+from evo.space.expression import arithmetic
+from evo.space.expression.choices import Scope, impossible_value, words_meant
+from evo.space.expression.evaluation import Environment, Evaluation, free_names
+from evo.space.expression.repair import foreign, pasted, renamed, rewritten
+from evo.space.expression.scalar import SCALARS, Reading, Unsure, reading
+from evo.space.expression.substitution import Binder, Inliner, terms
+from evo.space.expression.whitelist import MAX_INLINED_DEPTH, MAX_NODES, MAX_TEXT, admit, available, check_depth
+from evo.text.suggestion import unknown
+from evo.trial import Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expression:
+    """One checked expression.
+
+    Attributes:
+        text: as the author wrote it.
+        field: its place, e.g. ``cpu.constraints[0].expression``; named by every error.
+        names: the free names; all of them must be in the environment.
+    """
+
+    text: str
+    field: str
+    names: frozenset[str]
+    tree: ast.expr = attribute(repr=False, compare=False)
+
+    @classmethod
+    def parse(cls, text: str, field: str) -> "Expression":
+        """Check `text` against the whitelist.
+
+        Raises:
+            InvalidInput: not an expression, not on the whitelist, or too long or deep; names the offending piece.
+        """
+        if not isinstance(text, str):
+            raise InvalidInput(field, f"must be an expression in quotes, not {text!r:.100}")
+        if len(text) > MAX_TEXT:
+            raise InvalidInput(field, f"is {len(text)} characters long, of at most {MAX_TEXT}: name parts of it first")
+        try:
+            return cls._parse(text, field)
+        except InvalidInput as error:
+            if (other := cls._rewritten(text, field)) is None:
+                raise
+            spelled = ", ".join(f"`{sign}` is `{meant}` here" for sign, meant in foreign(text).items())
+            reason = spelled or "is not available in an expression"
+            raise InvalidInput(field, f"`{text}`: {reason}: write {pasted(other)}") from error
+
+    @classmethod
+    def _parse(cls, text: str, field: str) -> "Expression":
+        try:
+            tree = ast.parse(text.strip(), mode="eval").body
+        except SyntaxError as error:
+            reason = f"`{text}` is not an expression in Python's syntax: {error.msg}; {available()}"
+            raise InvalidInput(field, reason) from error
+        except (ValueError, RecursionError, MemoryError) as error:
+            raise InvalidInput(field, f"is not an expression in Python's syntax: {error}; {available()}") from error
+        check_depth(tree, field)
+        admit(tree, field)
+        return cls(text=text, field=field, names=free_names(tree), tree=tree)
+
+    @classmethod
+    def _rewritten(cls, text: str, field: str) -> str | None:
+        """Suggest a valid expression that the author probably means; None where that is unclear."""
+        tree = rewritten(text)
+        if tree is None:
+            return None
+        try:
+            return cls._parse(ast.unparse(tree), field).text
+        except (InvalidInput, RecursionError):
+            return None
+
+    @cached_property
+    def size(self) -> int:
+        """Number of terms, which is the cost of an evaluation per element."""
+        return terms(self.tree, {})
+
+    def check_names(self, scope: Scope, meaning: str = "") -> "Expression":
+        """This expression, if `scope` has all its names and the values they are compared with.
+
+        Args:
+            scope: the names; as a mapping, also the values each can have, none where they are not listed.
+            meaning: what the scope consists of, for the message, e.g. ``problem fields``.
+
+        Raises:
+            InvalidInput: names the unknown one, near misses, and what there is.
+        """
+        choices = scope if isinstance(scope, Mapping) else {}
+        missing = self.names.difference(scope)
+        if meant := words_meant(missing, choices):
+            texts = any(isinstance(each, str) for each in meant.values())
+            reason = "a text stands in quotes" if texts else "truth values are `True` and `False` here"
+            raise InvalidInput(self.field, f"`{self.text}`: {reason}: write {pasted(renamed(self.tree, meant))}")
+        for name in sorted(missing):
+            raise InvalidInput(self.field, f"`{self.text}`: {unknown(name, scope, meaning or 'names')}")
+        if (absent := impossible_value(self.tree, choices)) is not None:
+            raise InvalidInput(self.field, f"`{self.text}`: {absent}")
+        return self
+
+    def check_condition(self) -> "Expression":
+        """This expression, if its value can differ from config to config.
+
+        Raises:
+            InvalidInput: it names nothing, e.g. because it is a text in quotes of its own.
+        """
+        if self.names:
+            return self
+        if isinstance(self.tree, ast.Constant) and isinstance(self.tree.value, str):
+            reason = f"is a text, which counts as true for every config: write {pasted(self.tree.value)}"
+        else:
+            reason = "names no tunable, field or limit, so it is the same for every config: name one, or remove it"
+        raise InvalidInput(self.field, f"`{self.text}` {reason}")
+
+    def inline(self, definitions: Mapping[str, "Expression"]) -> "Expression":
+        """The same expression with each defined name replaced by its definition; the text stays as written.
+
+        Raises:
+            InvalidInput: what comes out is too large to evaluate.
+        """
+        used = self.names.intersection(definitions)
+        if not used:
+            return self
+        trees = {name: definitions[name].tree for name in used}
+        grown = terms(self.tree, {name: terms(tree, {}) for name, tree in trees.items()})
+        if grown > MAX_NODES:
+            raise InvalidInput(self.field, f"`{self.text}` grows to {grown} terms, of at most {MAX_NODES}: simplify it")
+        tree = Inliner(trees).visit(copy.deepcopy(self.tree))
+        check_depth(tree, self.field, depth_limit=MAX_INLINED_DEPTH)
+        return Expression(text=self.text, field=self.field, names=free_names(tree), tree=tree)
+
+    def bind(self, constants: Mapping[str, Value]) -> "Expression":
+        """Return the expression with constants substituted and folded."""
+        if not self.names.intersection(constants):
+            return self
+        tree = Binder(constants).visit(copy.deepcopy(self.tree))
+        return Expression(text=self.text, field=self.field, names=free_names(tree), tree=tree)
+
+    def evaluate(self, environment: Environment) -> Any:
+        """Its value: a Python scalar when every name is one, else an array.
+
+        Raises:
+            InvalidInput: an unknown name, text where a number is needed, a division by zero, or a result that is no
+                finite number of less than 63 bits; names the piece and the values it happened for.
+        """
+        if all(type(environment.get(name)) in SCALARS for name in self.names):
+            try:
+                return self._reading(environment)
+            except Unsure:
+                pass
+        return self.evaluate_arrays(environment)
+
+    def evaluate_arrays(self, environment: Environment) -> Any:
+        """Evaluate by the general walk, which supports arrays and reports faults."""
+        if not self.names <= environment.keys():
+            self.check_names(environment.keys())
+        lengths = [np.shape(environment[name]) for name in self.names]
+        with np.errstate(all="ignore"):
+            result = Evaluation(field=self.field, environment=environment).value(self.tree, np.asarray(True))
+        return np.broadcast_to(result, max(lengths, default=())) if any(lengths) else result.item()
+
+    @cached_property
+    def _reading(self) -> Reading:
+        return reading(self.tree)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_reading"}  # functions are not pickled
+
+    def truth(self, environment: Environment) -> Any:
+        """Its truth value: a bool, or an array of them; raises as `evaluate` does."""
+        value = self.evaluate(environment)
+        return bool(value) if type(value) in SCALARS else arithmetic.truth(value)
+
+    def number(self, environment: Mapping[str, Value]) -> int | float:
+        """Its value over scalars, which must be a number; raises as `evaluate` does."""
+        result = self.evaluate(environment)
+        if isinstance(result, bool) or not isinstance(result, int | float):
+            raise InvalidInput(self.field, f"`{self.text}` is {result!r} here, but must be a number")
+        return result
+
+    def whole(self, environment: Mapping[str, Value]) -> int:
+        """Its value over scalars, which must be a whole number; raises as `evaluate` does."""
+        result = self.number(environment)
+        if result != int(result):
+            raise InvalidInput(self.field, f"`{self.text}` is {result!r} here, but must be whole: use // to divide")
+        return int(result)

@@ -1,0 +1,92 @@
+"""Whitelist of Python's syntax for expressions, with limits on size."""
+
+import ast
+import math
+
+from evo.errors import InvalidInput
+from evo.space.expression.arithmetic import INTEGER_LIMIT
+from evo.space.expression.evaluation import BINARY, COMPARISONS, FOLDS, MEMBERSHIPS, UNARY
+from evo.text.suggestion import unknown
+
+MAX_TEXT = 1_000
+MAX_LITERAL = 100
+MAX_DEPTH = 50
+MAX_INLINED_DEPTH = 120
+MAX_NODES = 5_000
+
+FUNCTIONS = frozenset({*FOLDS, "abs"})
+"""Functions an expression may call; no tunable, field or derived value may take one of these names."""
+
+
+def admit(node: ast.expr, field: str) -> None:
+    """Refuse whatever is not on the whitelist; what passes here, `Evaluation` can evaluate."""
+    match node:
+        case ast.Constant(value=bool()) | ast.Name():
+            return
+        case ast.Constant(value=str() as text) if len(text) <= MAX_LITERAL:
+            return
+        case ast.Constant(value=int() as number) if number < INTEGER_LIMIT:
+            return
+        case ast.Constant(value=float() as number) if math.isfinite(number):
+            return
+        case ast.BinOp(op=op) if type(op) in BINARY:
+            operands = [node.left, node.right]
+        case ast.UnaryOp(op=op) if isinstance(op, UNARY):
+            operands = [node.operand]
+        case ast.BoolOp(values=operands):
+            pass
+        case ast.IfExp():
+            operands = [node.test, node.body, node.orelse]
+        case ast.Compare():
+            operands = [node.left, *_comparands(node, field)]
+        case ast.Call():
+            operands = _arguments(node, field)
+        case _:
+            raise InvalidInput(field, f"`{ast.unparse(node)}` is not available in an expression: {_way_out(node)}")
+    for operand in operands:
+        admit(operand, field)
+
+
+def _way_out(node: ast.expr) -> str:
+    # A rewrite would have to guess: some people write `^` for a power, though it is exclusive or in C and Python.
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitXor):
+        return "the exclusive or of two truth values is `a != b`, a power `a ** b`"
+    return available()
+
+
+def check_depth(tree: ast.expr, field: str, depth_limit: int = MAX_DEPTH) -> None:
+    """Refuse what is nested deeper, which recursion would not survive."""
+    level: list[ast.AST] = [tree]
+    for _ in range(depth_limit):
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+        if not level:
+            return
+    raise InvalidInput(field, f"is nested more than {depth_limit} levels deep: name parts of it first")
+
+
+def _comparands(node: ast.Compare, field: str) -> list[ast.expr]:
+    """Check the right operands of a comparison; a membership test must be the last."""
+    *inner, last = node.ops
+    admitted = {*COMPARISONS, *MEMBERSHIPS} if isinstance(node.comparators[-1], ast.Tuple) else {*COMPARISONS}
+    if not admitted.issuperset({type(last)}) or not COMPARISONS.keys() >= {type(op) for op in inner}:
+        raise InvalidInput(field, f"`{ast.unparse(node)}` is not available: write `a <= b < c`, or `x in (1, 2)`")
+    if type(last) in MEMBERSHIPS and isinstance(node.comparators[-1], ast.Tuple):
+        return [*node.comparators[:-1], *node.comparators[-1].elts]
+    return node.comparators
+
+
+def _arguments(node: ast.Call, field: str) -> list[ast.expr]:
+    name = node.func.id if isinstance(node.func, ast.Name) else ast.unparse(node.func)
+    if name not in FUNCTIONS or not isinstance(node.func, ast.Name):
+        raise InvalidInput(field, f"`{ast.unparse(node)}`: {unknown(name, FUNCTIONS, 'functions')}")
+    arguments = {"abs": (1, 1), "ceil_div": (2, 2)}.get(name, (2, MAX_NODES))
+    if node.keywords or not arguments[0] <= len(node.args) <= arguments[1]:
+        wanted = f"{arguments[0]}" if arguments[0] == arguments[1] else "at least 2"
+        raise InvalidInput(field, f"`{ast.unparse(node)}`: {name} takes {wanted} plain arguments")
+    return node.args
+
+
+def available() -> str:
+    """Describe the allowed syntax, for error messages."""
+    functions = ", ".join(sorted(FUNCTIONS))
+    return f"use numbers, texts, names, + - * / // % **, comparisons, and/or/not, `a if c else b`, {functions}"

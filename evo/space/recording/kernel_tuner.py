@@ -1,0 +1,78 @@
+"""Kernel Tuner's cache files (https://github.com/KernelTuner/kernel_tuner): ``"v1,v2,…"`` → result, in milliseconds."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from evo.errors import InvalidInput
+from evo.space.recording.columns import Column, read_columns, read_config
+from evo.space.recording.recording import Costs, Entry, Recording, config_key
+from evo.space.recording.values import MICROSECONDS_PER, is_no_time, other_figure, read_list, read_seconds, read_time
+from evo.trial.outcome import CompileFailed, InvalidConfig, LaunchFailed, Outcome
+
+TIME = "time"
+FAILURES = ("CompilationFailedConfig", "RuntimeFailedConfig", "InvalidConfig")
+
+
+def read_cache(document: Mapping[str, Any], name: str) -> Recording:
+    columns = _columns(document, name)
+    _check_objective(document, name)
+    entries: dict[str, Entry] = {}
+    for key, result in document["cache"].items():
+        where = f"{name}: cache[{key!r}]"
+        config = read_config(result, columns, where)
+        costs = Costs(
+            compile_s=read_seconds(result, ("compile_time",), 1e3, where),
+            verify_s=read_seconds(result, ("verification_time",), 1e3, where),
+            benchmark_s=read_seconds(result, ("benchmark_time",), 1e3, where),
+        )
+        outcome = _cache_outcome(result, where)
+        entries.setdefault(config_key(config), Entry(config=config, outcome=outcome, costs=costs))
+    tunables = {column.name: column.values for column in columns}
+    return Recording(name=name, device=str(document.get("device_name", "")), tunables=tunables, entries=entries)
+
+
+def _check_objective(document: Mapping[str, Any], name: str) -> None:
+    """Refuse a file whose configs have another figure than a time, at the place that says which."""
+    objective, results = document.get("objective", TIME), document["cache"].values()
+    recorded = [result for result in results if isinstance(result, dict)]
+    timed = any(TIME in result or "__error__" in result for result in recorded)
+    if isinstance(objective, str) and objective != TIME and recorded and not timed:
+        reason = f"it is {objective!r:.100}, and no entry of `cache` has a {TIME!r}"
+        way_out = other_figure(objective[:100], recorded[0].get(objective))
+        raise InvalidInput(f"{name}: objective", f'{reason}: {way_out}, e.g. "{TIME}": 0.5')
+
+
+def _columns(document: Mapping[str, Any], name: str) -> tuple[Column, ...]:
+    declared = document.get("tune_params")
+    if not isinstance(declared, dict) or not declared:
+        way_out = 'give the values of each tunable, e.g. "tune_params": {"block_size_x": [32, 64]}'
+        raise InvalidInput(f"{name}: tune_params", f"is missing or empty: {way_out}")
+    keys = read_list(document.get("tune_params_keys", list(declared)), f"{name}: tune_params_keys")
+    for key in keys:
+        if not isinstance(key, str) or key not in declared:
+            raise InvalidInput(f"{name}: tune_params_keys", f"tune_params gives no values for {key!r:.100}")
+    if left_out := [key for key in declared if key not in keys]:  # configs that differ in these would become one
+        raise InvalidInput(f"{name}: tune_params_keys", f"leaves out {left_out[0]!r:.100} of tune_params: list it, too")
+    lists = {key: read_list(declared[key], f"{name}: tune_params.{key}") for key in keys}
+    return read_columns(lists, f"{name}: tune_params")
+
+
+def _cache_outcome(result: Mapping[str, Any], where: str) -> Outcome:
+    # The raw `times` are not used: in some published files they belong to another config than `time`.
+    time = result.get("__error__", result.get("time"))
+    if TIME not in result and "__error__" not in result:
+        raise InvalidInput(f"{where}.{TIME}", f"is missing: give milliseconds, or a failure: {', '.join(FAILURES)}")
+    match time:
+        case "CompilationFailedConfig":
+            return CompileFailed(log="recorded as CompilationFailedConfig")
+        case "RuntimeFailedConfig":
+            return LaunchFailed(reason="recorded as RuntimeFailedConfig")
+        case "InvalidConfig":
+            return InvalidConfig(reason="recorded as InvalidConfig")
+        case str():
+            raise InvalidInput(
+                f"{where}.time", f"{time!r:.100} is no time; write milliseconds, or a failure: {', '.join(FAILURES)}"
+            )
+        case _ if is_no_time(time):
+            return LaunchFailed(reason=f"recorded as a time of {time:g}")
+    return read_time(time, MICROSECONDS_PER["ms"], f"{where}.time")

@@ -1,0 +1,93 @@
+"""Parse a recording in either format."""
+
+import json
+from collections import Counter
+from typing import Any
+
+from evo.errors import InvalidInput
+from evo.space.recording.kernel_tuner import read_cache
+from evo.space.recording.recording import Recording
+from evo.space.recording.t4 import read_results
+from evo.text.wording import outcome_text
+from evo.trial.outcome import Measured
+
+MAX_DEPTH = 20
+"""Closing braces at the end of a file that is cut off, among which the end of its last whole entry is looked for."""
+
+
+def parse_recording(text: str, name: str) -> Recording:
+    """Read a Kernel Tuner cache file or a T4 results file.
+
+    Args:
+        text: the file's content; a cache file may lack its closing ``}}``, as Kernel Tuner leaves it while it runs, or
+            be cut off within its last entry, which is left out then.
+        name: what the recording is called, and what errors name.
+
+    Raises:
+        InvalidInput: neither format, or a malformed entry; the field says which.
+    """
+    document = _json(text, name)
+    if isinstance(document.get("cache"), dict):
+        recording = read_cache(document, name)
+    elif isinstance(document.get("results"), list):
+        recording = read_results(document, name)
+    else:
+        known = "a Kernel Tuner cache (an object `cache`) or T4 results (a list `results`)"
+        raise InvalidInput(name, f"expected {known}, but it has {_held(document)}")
+    if not any(isinstance(entry.outcome, Measured) for entry in recording.entries.values()):
+        ends = Counter(entry.outcome.kind for entry in recording.entries.values())
+        listed = ", ".join(f"{count:,} {outcome_text(kind)}" for kind, count in ends.items()) or "it holds none"
+        raise InvalidInput(name, f"no config in it has a time ({listed}): give one that ran at least its `time`")
+    return recording
+
+
+def _held(document: dict[str, Any]) -> str:
+    """Describe a file of another kind, and how to convert it if that is known."""
+    keys = ", ".join(f"`{key}`" for key in list(document)[:5]) or "no keys"
+    if isinstance(document.get("Results"), list) and isinstance(document.get("Metadata"), dict):
+        return f"{keys}: KTT's own results; write them as a Kernel Tuner cache or as T4 results first"
+    return f"{keys:.300}"
+
+
+def _json(text: str, name: str) -> dict[str, Any]:
+    try:
+        document = _loaded(text.removeprefix("\ufeff"))
+    except ValueError as error:  # also of a number with thousands of digits
+        document = _closed(text)
+        if document is None:
+            raise InvalidInput(name, _damage(text, error)) from None
+    if not isinstance(document, dict):
+        raise InvalidInput(name, f"expected a JSON object, got {type(document).__name__}")
+    return document
+
+
+def _closed(text: str) -> Any:
+    """Repair a truncated cache file by closing it after its last complete entry; None if that fails."""
+    if not text.lstrip().startswith("{") or '"cache"' not in text:
+        return None
+    end = len(text)
+    for _ in range(MAX_DEPTH):
+        try:
+            document = _loaded(text[:end].rstrip().rstrip(",") + "}}")
+        except ValueError:
+            end = text.rfind("}", 0, end - 1) + 1
+            if not end:
+                return None
+        else:
+            whole = isinstance(document, dict) and isinstance(document.get("cache"), dict) and document["cache"]
+            return document if whole else None
+    return None
+
+
+def _damage(text: str, error: ValueError) -> str:
+    if isinstance(error, json.JSONDecodeError) and error.pos >= len(text.rstrip()):
+        return f"is cut off at line {error.lineno}: copy it again, or close it behind its last whole entry"
+    return f"not valid JSON: {error}"
+
+
+def _loaded(text: str) -> Any:
+    """Parse JSON; raises ValueError also if it is nested too deeply."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None

@@ -1,5 +1,0 @@
-"""Suites: problems that are tuned together, and the small sets of configs that serve all of them."""
-
-from evo.suite.suite import Call, Suite, suite_from
-
-__all__ = ["Call", "Suite", "suite_from"]

@@ -1,0 +1,31 @@
+"""Reports of workers on finished jobs. The service stores them, and verdicts rest on them."""
+
+from evo.trial.results.confirmation import (
+    Changing,
+    ConfirmReport,
+    OutputChecks,
+    Profiled,
+    Repeat,
+    Repetition,
+    Sanitized,
+    Witness,
+)
+from evo.trial.results.report import Ablated, AblateReport, BaselineReport, EvaluateReport, Report
+from evo.trial.results.stages import Stages
+
+__all__ = [
+    "AblateReport",
+    "Ablated",
+    "BaselineReport",
+    "Changing",
+    "ConfirmReport",
+    "EvaluateReport",
+    "OutputChecks",
+    "Profiled",
+    "Repeat",
+    "Repetition",
+    "Report",
+    "Sanitized",
+    "Stages",
+    "Witness",
+]

@@ -1,0 +1,156 @@
+"""Report on a confirmation: times of the challenger alongside the incumbent's, and all other evidence."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from evo.trial.outcome import CaseError, Outcome
+from evo.trial.results.stages import Stages
+from evo.trial.timing import Timing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sanitized:
+    """Findings of one sanitizer in runs of the challenger.
+
+    Attributes:
+        findings: one line each.
+        skipped: why it did not run or did not finish; None if it did.
+        cases: correctness cases that it ran on; empty where that is not known.
+        left_out: cases for which there was no time.
+    """
+
+    tool: str
+    findings: tuple[str, ...] = ()
+    skipped: str | None = None
+    cases: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profiled:
+    """Counters of one launch on the searched problem.
+
+    Attributes:
+        figures: by the names of `evo.device.counters.FIGURES`; counters that the device lacks are left out.
+        skipped: why there are none; None if there are.
+    """
+
+    tool: str
+    figures: Mapping[str, float] = field(default_factory=dict)
+    skipped: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repeat:
+    """The same comparison in one more fresh process; entry i of both was taken in round i.
+
+    Attributes:
+        other: None where there was nothing to compare with.
+    """
+
+    challenger: Timing
+    other: Timing | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repetition:
+    """Calls of the challenger on new and on repeated inputs; entry i of all was taken in round i.
+
+    Attributes:
+        new: calls on inputs that the kernel was not called with before.
+        known: calls on inputs that it was timed with before.
+        elements: number of elements of all inputs of one call.
+        same: as many calls on one set of buffers; None in older reports.
+    """
+
+    new: Timing
+    known: Timing
+    elements: int
+    same: Timing | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changing:
+    """Calls in a row while their inputs are written at the same addresses; entry i of both was taken in round i.
+
+    Attributes:
+        different: two different inputs are written in turns.
+        same: the same inputs are written again and again.
+    """
+
+    different: Timing
+    same: Timing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Witness:
+    """Calls of the challenger on separate outputs with known contents; entry i of both was taken in round i.
+
+    Attributes:
+        answered: all outputs held the right result before the call, as in a timed loop.
+        poisoned: the outputs held no valid result before the call.
+        repeated: as many calls on one set of outputs; None where it was not requested.
+        repetition: calls on repeated inputs; None where the kernel has no inputs, or in older reports.
+        changing: calls whose inputs change meanwhile; None where the device cannot do that, or in older reports.
+    """
+
+    answered: Timing
+    poisoned: Timing
+    repeated: Timing | None = None
+    repetition: Repetition | None = None
+    changing: Changing | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputChecks:
+    """Correctness of the outputs of timed calls.
+
+    Attributes:
+        judged: number of calls whose outputs were checked: the last one of each sample, and all those of `Witness`.
+        wrong: number of wrong ones among these.
+        first: the first fault.
+        inputs: number of different inputs of these calls; 0: not known.
+    """
+
+    judged: int
+    wrong: int = 0
+    first: str = ""
+    inputs: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfirmReport:
+    """Report on a confirmation. Samples are interleaved: entry i of every timing was taken in round i.
+
+    Attributes:
+        challenger_again: a second series of the challenger in the same rounds, for the A/A spread of the session.
+        uncovered: cases that the challenger has no kernel for, with the reason; they were not tested.
+        witness: shows whether calls do less work where their outputs already hold the result.
+        answers: correctness of the timed calls of all processes.
+        repeats: further fresh processes, if the challenger looked like a champion.
+        repeated_against: what they compared with: ``incumbent``, a baseline's name, or None for nothing.
+        profiles: by ``challenger`` and ``incumbent``; empty where this kind of device has no profiler.
+        failure: set, with the timings None, when challenger or incumbent could not be measured.
+        failed: which of the two failed.
+        sanitizers: tools the challenger ran under; empty where this kind of device has none.
+    """
+
+    challenger: Timing | None = None
+    challenger_again: Timing | None = None
+    incumbent: Timing | None = None
+    baselines: Mapping[str, Timing] = field(default_factory=dict)
+    cases: tuple[CaseError, ...] = ()
+    uncovered: Mapping[str, str] = field(default_factory=dict)
+    witness: Witness | None = None
+    answers: OutputChecks | None = None
+    sanitizers: tuple[Sanitized, ...] = ()
+    repeats: tuple[Repeat, ...] = ()
+    repeated_against: str | None = None
+    profiles: Mapping[str, Profiled] = field(default_factory=dict)
+    failure: Outcome | None = None
+    failed: Literal["challenger", "incumbent"] | None = None
+    stages: Stages = field(default_factory=Stages)
+    artefacts: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    kind: Literal["confirm"] = "confirm"

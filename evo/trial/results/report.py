@@ -1,0 +1,84 @@
+"""Reports of workers on jobs that ended."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from evo.trial.outcome import Outcome
+from evo.trial.results.confirmation import ConfirmReport
+from evo.trial.results.stages import Stages
+from evo.trial.timing import Timing
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateReport:
+    """Report on a trial.
+
+    Attributes:
+        binary_digest: digest of the compiled artefact; equal binaries are measured once.
+        uncovered: cases that the config has no kernel for, with the reason.
+        artefacts: name (``source``, ``compiler.log``, ``binary``, ``headers``) → digest in the artefact store.
+        environment: clocks, temperature and versions when it was measured.
+    """
+
+    outcome: Outcome
+    stages: Stages = field(default_factory=Stages)
+    binary_digest: str | None = None
+    uncovered: Mapping[str, str] = field(default_factory=dict)
+    artefacts: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    kind: Literal["evaluate"] = "evaluate"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaselineReport:
+    """Report on the baselines: timings by name.
+
+    Attributes:
+        unavailable: baselines that could not run, with the reason.
+        warnings: problems of the family that do not stop the search, e.g. a tunable without effect.
+        failure: why none was timed; None if the timing process ended normally.
+    """
+
+    timings: Mapping[str, Timing]
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    failure: Outcome | None = None
+    stages: Stages = field(default_factory=Stages)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    kind: Literal["baseline"] = "baseline"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ablated:
+    """One changed config timed alongside its champion: entry i of every timing was taken in round i.
+
+    Attributes:
+        champion_again: a second series of the champion in the same rounds.
+        failure: why the changed config has no times.
+        same_binary: True if it compiles to the champion's binary, so there was nothing to time.
+    """
+
+    champion: Timing | None = None
+    champion_again: Timing | None = None
+    changed: Timing | None = None
+    failure: Outcome | None = None
+    same_binary: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class AblateReport:
+    """Report on an ablation: the changed configs in the order of the job.
+
+    Attributes:
+        failure: why the champion itself could not be measured; `changes` is then empty.
+    """
+
+    changes: tuple[Ablated, ...] = ()
+    failure: Outcome | None = None
+    stages: Stages = field(default_factory=Stages)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    kind: Literal["ablate"] = "ablate"
+
+
+Report: TypeAlias = EvaluateReport | BaselineReport | ConfirmReport | AblateReport

@@ -1,0 +1,1 @@
+"""Proposers of variants: agents over the Model Context Protocol, and language models."""

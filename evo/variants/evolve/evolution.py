@@ -1,0 +1,221 @@
+"""Evolution of variants by a model: asks, submits, waits, repairs, until a budget is used up."""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from evo.client import Client
+from evo.errors import Conflict, InvalidInput
+from evo.messages.view import ProposalView, VariantView
+from evo.variants.evolve.answer import Idea, read_idea
+from evo.variants.evolve.chat import Answer, Chat, Message, ModelFailed, Prices
+from evo.variants.evolve.operators import REPAIR, Information, ideas_in, insights, operator_of, parents_of
+from evo.variants.evolve.prompts import failure_of, idea_messages, repair_message
+
+End: TypeAlias = Literal["proposals", "usd", "minutes", "share", "model"]
+MODEL_FAILURES = 3
+"""Requests without an answer, one after the other, after which the model is given up."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Budget of an evolution; None is no limit.
+
+    Attributes:
+        proposals: requests to the model, repairs included, over all runs on the search.
+        usd: cost of all requests on the search. No request is sent that could exceed it.
+        minutes: of this run.
+        share: share of the device's limit at which there is little left to gain.
+        repairs: requests to repair one idea.
+        trials: most trials of each variant.
+    """
+
+    proposals: int | None = None
+    usd: float | None = None
+    minutes: float | None = None
+    share: float | None = None
+    repairs: int = 2
+    trials: int | None = None
+
+
+@dataclass(kw_only=True)
+class Evolution:
+    """One run on a search. All of its state is in the service, so that another run continues it.
+
+    Attributes:
+        service: returns the client, whose service may move when it restarts.
+        report: called with each proposal that was answered or has failed, and with the variant that came of it.
+        wait: waits until the trials of a variant have ended, and returns it.
+    """
+
+    service: Callable[[], Client]
+    search_id: int
+    chat: Chat
+    prices: Prices
+    limits: Limits
+    information: Information
+    wait: Callable[[VariantView], VariantView]
+    report: Callable[[ProposalView, VariantView | None], None] = lambda proposal, variant: None
+    prompt_tokens: int = 12_000
+    _begun_s: float = field(default_factory=time.monotonic)
+    _unanswered: int = 0
+
+    @property
+    def client(self) -> Client:
+        return self.service()
+
+    def run(self) -> End:
+        """Propose variants until a budget is used up. Return which one.
+
+        Raises:
+            EvoError: the service is away, or refuses the caller.
+        """
+        self._finish_earlier()
+        while (end := self._end()) is None:
+            if (end := self._idea()) is not None:
+                return end
+        return end
+
+    def _finish_earlier(self) -> None:
+        """Submit the answer that an earlier run received but did not submit, and wait for its variant."""
+        for proposal in self.client.proposals(self.search_id):
+            if proposal.answer and proposal.error is None and proposal.variant is None:
+                self._try(proposal, proposal.answer, self._parents(proposal))
+
+    def _end(self) -> End | None:
+        limits, proposals = self.limits, self.client.proposals(self.search_id)
+        if self._unanswered >= MODEL_FAILURES:
+            return "model"
+        if limits.proposals is not None and len(proposals) >= limits.proposals:
+            return "proposals"
+        if limits.minutes is not None and time.monotonic() - self._begun_s >= 60 * limits.minutes:
+            return "minutes"
+        shares = [each.share for each in self.client.variants(self.search_id) if each.share is not None]
+        if limits.share is not None and max(shares, default=0.0) >= limits.share:
+            return "share"
+        return None
+
+    def _idea(self) -> End | None:
+        """Ask for one idea, and repair it while it fails. Return the budget that ended it, if one did."""
+        proposals, variants = self.client.proposals(self.search_id), self.client.variants(self.search_id)
+        ideas = ideas_in(proposals)
+        operator = operator_of(ideas, sum(each.usable for each in variants))
+        parents = parents_of(operator, variants, ideas)
+        messages = idea_messages(
+            self.client.variant_brief(self.search_id),
+            operator,
+            parents=parents,
+            information=self.information,
+            insights=insights(proposals, variants),
+            most_tokens=self.prompt_tokens,
+        )
+        asked, first = str(operator), None
+        for _ in range(1 + self.limits.repairs):
+            if (end := self._end() or self._too_dear(messages)) is not None:
+                return end
+            proposal, answer = self._ask(asked, messages, repairs=first)
+            if answer is None:
+                return None
+            failure = self._try(proposal, answer.text, parents)
+            if failure is None:
+                return None
+            first, asked = first or proposal.number, REPAIR
+            messages = [*messages, Message(role="assistant", text=answer.text or "(empty)"), repair_message(failure)]
+        return None
+
+    def _too_dear(self, messages: Sequence[Message]) -> End | None:
+        if self.limits.usd is None:
+            return None
+        spent = sum(each.usd for each in self.client.proposals(self.search_id))
+        return "usd" if spent + self.chat.most_cost(messages, self.prices) > self.limits.usd else None
+
+    def _ask(
+        self, operator: str, messages: Sequence[Message], *, repairs: int | None
+    ) -> tuple[ProposalView, Answer | None]:
+        """Ask the model. What the request may cost is stored before it is sent."""
+        most_usd = self.chat.most_cost(messages, self.prices)
+        proposal = self.client.add_proposal(
+            self.search_id,
+            operator=operator,
+            information=self.information,
+            model=self.chat.model,
+            prompt=json.dumps([vars(each) for each in messages], ensure_ascii=False),
+            usd=most_usd,
+            repairs=repairs,
+        )
+        try:
+            answer = self.chat.ask(messages)
+        except ModelFailed as error:
+            self._unanswered += 1
+            usd = most_usd if error.charged else 0.0
+            failed = self._note(proposal.number, answer="", usd=usd, error=str(error))
+            self.report(failed, None)
+            return failed, None
+        self._unanswered = 0
+        counted = answer.tokens_in is not None and answer.tokens_out is not None
+        usd = self.prices.of(answer.tokens_in or 0, answer.tokens_out or 0) if counted else most_usd
+        text = answer.text[:900_000]
+        known = self._note(
+            proposal.number,
+            answer=text,
+            tokens_in=answer.tokens_in or 0,
+            tokens_out=answer.tokens_out or 0,
+            usd=usd,
+            error=None if text else "the answer is empty",
+        )
+        return known, answer
+
+    def _try(self, proposal: ProposalView, text: str, parents: Sequence[int]) -> str | None:
+        """Submit the variant in an answer and wait for it. Return why it does not work; None if it does."""
+        try:
+            idea = read_idea(text)
+            view = self._submitted(proposal, idea, parents)
+        except (InvalidInput, Conflict) as error:
+            self.report(self._note_of(proposal, text, error=str(error)), None)
+            return str(error)
+        if idea.insight:
+            proposal = self._note_of(proposal, text, insight=idea.insight)
+        view = self.wait(view)
+        self.report(proposal, view)
+        return failure_of(view)
+
+    def _submitted(self, proposal: ProposalView, idea: Idea, parents: Sequence[int]) -> VariantView:
+        taken = {each.name for each in self.client.variants(self.search_id)}
+        name = idea.name if idea.name and idea.name not in taken else f"{idea.name or 'variant'}-p{proposal.number}"
+        document = idea.document(self.chat.model) | {"name": name}
+        return self.client.submit_variant(
+            self.search_id,
+            idea.files,
+            document=document,
+            parents=parents,
+            trials=self.limits.trials,
+            proposal=proposal.number,
+        )
+
+    def _note_of(
+        self, proposal: ProposalView, text: str, *, error: str | None = None, insight: str = ""
+    ) -> ProposalView:
+        return self._note(
+            proposal.number,
+            answer=text,
+            tokens_in=proposal.tokens_in or 0,
+            tokens_out=proposal.tokens_out or 0,
+            usd=proposal.usd,
+            error=None if error is None else error[:2000],
+            insight=insight,
+        )
+
+    def _note(self, number: int, **answer: object) -> ProposalView:
+        return self.client.answer_proposal(self.search_id, number, **answer)
+
+    def _parents(self, proposal: ProposalView) -> tuple[int, ...]:
+        """Return the parents that an earlier run chose: the choice is a function of what preceded it."""
+        earlier = [each for each in self.client.proposals(self.search_id) if each.number < proposal.number]
+        if proposal.repairs is not None:
+            earlier = [each for each in earlier if each.number < proposal.repairs]
+        made_from = {each.variant for each in earlier}
+        known = [each for each in self.client.variants(self.search_id) if each.number == 0 or each.number in made_from]
+        ideas = ideas_in(earlier)
+        return parents_of(operator_of(ideas, sum(each.usable for each in known)), known, ideas)
