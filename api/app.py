@@ -16,16 +16,17 @@ from api.auth.openapi import Application
 from api.auth.throttle import Rate
 from api.dependencies import Service
 from api.events.feed import Feed
+from api.events.webhooks.delivery import WebhookDelivery
 from api.families.builtin import BuiltinFamilies
 from api.http import errors
-from api.middleware.body import BodyLimit
-from api.middleware.compression import Compressed
-from api.middleware.conditional import Conditional
-from api.middleware.forwarding import Forwarding
-from api.middleware.head import Head
-from api.middleware.idempotency import Idempotency
-from api.middleware.origin import OriginCheck
-from api.middleware.security_headers import SecurityHeaders
+from api.http.middleware.body import BodyLimit
+from api.http.middleware.compression import Compressed
+from api.http.middleware.conditional import Conditional
+from api.http.middleware.forwarding import Forwarding
+from api.http.middleware.head import Head
+from api.http.middleware.idempotency import Idempotency
+from api.http.middleware.origin import OriginCheck
+from api.http.middleware.security_headers import SecurityHeaders
 from api.monitoring.logs import RequestLog
 from api.monitoring.metrics import Measured, Metrics
 from api.rest import artefacts, champions, events, families, leases, searches, tokens, trials, variants, workers
@@ -36,7 +37,6 @@ from api.scheduler.leasing.wakeup import Wakeup
 from api.settings import Settings
 from api.upkeep.periodic import Chore, Collector, regularly
 from api.web import pages, report_files
-from api.webhooks.delivery import WebhookDelivery
 from db.engine.key import ensure_key
 from db.engine.ownership import Ownership
 from db.engine.session import Database, StoreUnavailable

@@ -8,13 +8,13 @@ from fastapi import Depends, Request
 from api.auth.authentication import Gate
 from api.events.feed import Feed
 from api.events.listeners import Listeners
+from api.events.webhooks.delivery import WebhookDelivery
 from api.families.builtin import BuiltinFamilies
 from api.monitoring.metrics import Metrics
 from api.scheduler.conductor import Conductor
 from api.scheduler.leasing.wakeup import Wakeup
 from api.settings import Settings
 from api.upkeep.periodic import Collector
-from api.webhooks.delivery import WebhookDelivery
 from db.engine.session import Database
 from db.repositories.artefacts import Artefacts
 

@@ -10,7 +10,7 @@ from uvicorn.lifespan.on import LifespanOn, LifespanSendMessage
 
 from api.app import create_app, open_database
 from api.dependencies import Service
-from api.middleware.connections import TimedProtocol, raise_limit
+from api.http.middleware.connections import TimedProtocol, raise_limit
 from api.monitoring.logs import configure
 from api.settings import Settings
 from api.upkeep.warm_up import learn_to_judge, settle

@@ -21,7 +21,7 @@ from api.auth.form_values import keep_typed
 from api.auth.permission import PUBLIC, rules
 from api.auth.throttle import Rate, Throttle
 from api.http.errors import answer, wants_page
-from api.middleware.forwarding import address_of
+from api.http.middleware.forwarding import address_of
 from api.monitoring.logs import LONGEST_PATH
 from evo.text.shell import command
 

@@ -13,8 +13,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.auth.caller import caller
 from api.http.etag import Outdated
+from api.http.middleware.forwarding import address_of
 from api.http.strict_json import Malformed
-from api.middleware.forwarding import address_of
 from db.engine.session import StoreUnavailable
 from evo.errors import Conflict, EvoError, InvalidInput, NotFound
 from evo.text.limits import refused

@@ -8,8 +8,8 @@ from pydantic import Field
 
 from api.auth.permission import allow, public
 from api.dependencies import ServiceDep
+from api.http.middleware.forwarding import address_of
 from api.http.routing import bare_router, rest_router
-from api.middleware.forwarding import address_of
 from api.schemas import Body, Health
 from api.settings import LARGEST_GB, LONGEST_DAYS
 from db.engine.schema import check_schema

@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from api.auth.caller import caller
 from api.auth.csrf import masked
-from api.middleware.forwarding import address_of
+from api.http.middleware.forwarding import address_of
 from api.web import filters
 from api.web.drawings.plotly import EMPTY_STYLE, MAP_STYLE
 

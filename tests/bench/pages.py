@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
-from api.monitoring.logs import configure
 
 from api.app import create_app
+from api.monitoring.logs import configure
 from api.settings import Settings
 from api.web.pages.plots.gallery import EXHIBITS, Gallery
 from tests.bench.large_search import made

@@ -15,9 +15,9 @@ import threading
 import time
 from pathlib import Path
 
-from api.monitoring.logs import configure
 from playwright.sync_api import Page
 
+from api.monitoring.logs import configure
 from db.engine.events import Events
 from db.engine.session import Database
 from tests.bench.large_search import fill, trials, write

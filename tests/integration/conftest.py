@@ -5,8 +5,8 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from api.monitoring.logs import configure
 
+from api.monitoring.logs import configure
 from db.engine.location import Location
 from tests import postgresql as postgresql_server
 from tests.integration.stage import Stage

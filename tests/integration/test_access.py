@@ -16,7 +16,7 @@ from fastapi import FastAPI
 from api.app import create_app
 from api.auth import caller as callers
 from api.auth.permission import rules
-from api.middleware.body import BodyLimit
+from api.http.middleware.body import BodyLimit
 from api.scheduler.conductor import Conductor
 from api.server import OpenNetwork, refuse_open_network, serve
 from api.settings import Settings

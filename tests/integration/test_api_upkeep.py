@@ -17,15 +17,15 @@ from typing import Any
 import httpx
 import pytest
 import structlog
-from api.events.webhooks import outbound
-from api.monitoring.logs import configure
 from sqlalchemy.orm import Session
 
+from api.events.webhooks import outbound
+from api.events.webhooks.delivery import WebhookDelivery
+from api.events.webhooks.outbound import Target, is_public, target_of
 from api.http.public_url import PublicUrl
+from api.monitoring.logs import configure
 from api.schemas import SearchRequest, Webhook
 from api.upkeep.periodic import Collector
-from api.webhooks.delivery import WebhookDelivery
-from api.webhooks.outbound import Target, is_public, target_of
 from db.repositories.archive import Archive
 from db.repositories.artefacts import Artefacts
 from db.repositories.census import census

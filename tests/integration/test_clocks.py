@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from api.webhooks.delivery import WebhookDelivery
+from api.events.webhooks.delivery import WebhookDelivery
 from db.repositories.fleet import Fleet
 from db.repositories.leases import StaleLease
 from db.repositories.turns import Turns

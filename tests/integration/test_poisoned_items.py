@@ -11,15 +11,15 @@ from typing import Any
 
 import httpx
 import pytest
-from api.events.webhooks import outbound
 from sqlalchemy import text
 
 from api.events.stream import read_batch
+from api.events.webhooks import outbound
+from api.events.webhooks.delivery import WebhookDelivery
+from api.events.webhooks.outbound import Target, post, target_of
+from api.events.webhooks.under_way import AT_ONCE, RETRIES_AT_ONCE, UnderWay
 from api.schemas import SearchRequest
 from api.upkeep import failures
-from api.webhooks.delivery import WebhookDelivery
-from api.webhooks.outbound import Target, post, target_of
-from api.webhooks.under_way import AT_ONCE, RETRIES_AT_ONCE, UnderWay
 from db.engine.events import EventPosition
 from db.models import Webhook
 from db.repositories.archive import Archive

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 import structlog
-from api.monitoring.logs import configure
 
+from api.monitoring.logs import configure
 from evo.text.log_stream import LogStream
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import anyio
 import pytest
 
+from api.http.middleware.forwarding import KEY, Address, Forwarding
 from api.http.public_url import Proxies, PublicUrl
-from api.middleware.forwarding import KEY, Address, Forwarding
 from api.settings import Settings
 from api.web.rendering import HERE, below
 from evo.errors import InvalidInput

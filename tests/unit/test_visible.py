@@ -6,9 +6,9 @@ import sys
 
 import pytest
 import structlog
-from api.monitoring.logs import configure
 from rich.text import Text as RichText
 
+from api.monitoring.logs import configure
 from evo.cli.console.output import console, facts, print_json, table
 from evo.cli.main import complain
 from evo.report.document import Code, Document, Listed, Section, Text

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from api.webhooks.outbound import target_of
+from api.events.webhooks.outbound import target_of
 from evo.cli.arguments.config import parse_config
 from evo.device.requirements import Requirements, parse_toolkit
 from evo.errors import InvalidInput

@@ -141,7 +141,6 @@ def worker(
     The token may be a join token: it is exchanged once for one of this worker's own, which is kept in --data.
     """
     from api.monitoring.logs import configure
-
     from evo.cli.service.devices import cache_folder
     from evo.cli.service.locations import data_folder
     from evo.cli.service.parent import follow_parent

@@ -44,7 +44,6 @@ def unwritable(folder: Path) -> str | None:
 def local_devices() -> list[Device]:
     """Every device found here; a kind whose libraries are missing has none."""
     from api.monitoring.logs import configure
-
     from workers.backends import driver
 
     configure("console", "error")  # what is worth a warning is said by who asked, in words

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 import pytest
-from api.monitoring.logs import configure
 from playwright.sync_api import Browser, Page
 
+from api.monitoring.logs import configure
 from tests.e2e.web import browser as browsers
 from tests.e2e.web import site as sites
 from tests.e2e.web.site import Site

@@ -9,9 +9,9 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from api.monitoring.logs import configure
 from playwright.sync_api import Browser, Page, expect
 
+from api.monitoring.logs import configure
 from tests.e2e.web.browser import NARROW, PATIENCE_MS, WIDE, chromium, reading
 from tests.e2e.web.site import Site, site, submit
 

@@ -11,8 +11,8 @@ from api.auth.admission import SIGN_IN, WRONG
 from api.auth.caller import caller
 from api.auth.permission import allow, public
 from api.dependencies import Service, ServiceDep
+from api.http.middleware.forwarding import address_of
 from api.http.routing import page_router
-from api.middleware.forwarding import address_of
 from api.web.pages.start.kept import LONGEST_ADDRESS
 from api.web.rendering import render
 from db.repositories.tokens import Tokens

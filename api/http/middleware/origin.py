@@ -9,8 +9,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api.http.authority import host_name, is_loopback
 from api.http.errors import problem
+from api.http.middleware.forwarding import KEY
 from api.http.public_url import PORTS, PublicUrl
-from api.middleware.forwarding import KEY
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 READS = frozenset({"GET", "HEAD"})

@@ -18,12 +18,12 @@ import httpx
 import structlog
 from sqlalchemy.orm import Session
 
+from api.events.webhooks.outbound import Target, post, target_of
+from api.events.webhooks.under_way import UnderWay
 from api.http.public_url import PublicUrl
 from api.scheduler.active import Clock
 from api.schemas import Webhook as WebhookRequest
 from api.views.summaries import search_summaries
-from api.webhooks.outbound import Target, post, target_of
-from api.webhooks.under_way import UnderWay
 from db.engine.session import Database, StoreUnavailable
 from db.models import DeliveryRow, Webhook
 from db.models.columns import adapter
