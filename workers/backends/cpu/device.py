@@ -25,6 +25,7 @@ from workers.backends import Buffers, Change, LaunchError, Manner, Overlap, Time
 from workers.backends.cpu.compiler import CCompiler, NoCompilerError, find_compiler
 from workers.backends.cpu.imports import NO_KERNEL_MAY, forbidden_imports
 from workers.backends.cpu.kernel_process import KernelProcess
+from workers.backends.cpu.library_folders import way_out
 from workers.backends.cpu.memory import HostBuffers, host_sets
 from workers.backends.cpu.sanitizer import CSanitizer
 from workers.backends.cpu.support import kernel_program, load_ceilings, load_support
@@ -191,7 +192,8 @@ class CpuSession:
         try:
             process = self._process(binary, entry, cores, timed=elsewhere is None)
         except LaunchError as error:
-            raise LaunchError(f"the shared library does not load: {error}") from None
+            hint = way_out(binary, str(error))
+            raise LaunchError(f"the shared library does not load: {error}{hint}") from None
         self._processes.add(process)
         return process
 

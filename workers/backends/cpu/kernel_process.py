@@ -25,6 +25,7 @@ from workers.backends import DeviceLostError, InvalidMeasurementError, LaunchErr
 from workers.backends.cpu.batch import Batch, contradicted, joined, leak, overused, worth_repeating
 from workers.backends.cpu.imports import NO_KERNEL_MAY
 from workers.backends.cpu.kernel_state import KernelState, state_of
+from workers.backends.cpu.library_folders import Passage, passage
 from workers.backends.cpu.memory import GuardedArray, HostBuffers, scalar
 from workers.backends.cpu.segment import Segment
 from workers.build.kernel import Argument
@@ -263,18 +264,20 @@ class KernelProcess:
         where = str(self.library) if library is None else f"/proc/self/fd/{library}"
         user = _FIRST_USER + os.getpid() % _USERS if hasattr(os, "geteuid") and os.geteuid() == 0 else 0
         words = [theirs.fileno(), where, user, os.getpid(), self.memory_bytes, *self.cores]
+        own = [theirs.fileno(), *([] if library is None else [library])]
         try:
-            self._process = subprocess.Popen(
-                ["kernel", *map(str, words)],
-                executable=self.program,
-                cwd="/",
-                env=_environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
-                pass_fds=[theirs.fileno(), *([] if library is None else [library])],
-                start_new_session=True,
-            )
+            with passage(self.library) if user else contextlib.nullcontext(Passage()) as ways:
+                self._process = subprocess.Popen(
+                    ["kernel", *map(str, words)],
+                    executable=self.program,
+                    cwd="/",
+                    env={**_environment(), **ways.variables},
+                    stdin=subprocess.DEVNULL,
+                    stdout=said,
+                    stderr=said,
+                    pass_fds=[*own, *ways.descriptors],
+                    start_new_session=True,
+                )
         except OSError as error:
             os.close(heard)
             self._ended = str(error)

@@ -1,0 +1,104 @@
+"""Libraries that a kernel is linked with: found in folders that are closed to the user of kernel processes."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from evo.device import Device
+from evo.trial.objective import Objective
+from workers.backends import LaunchError, driver
+from workers.backends.cpu.library_folders import passage, searched_folders
+from workers.build.kernel import Argument
+
+DEVICE = Device(kind="cpu", model="any", architecture="any", uuid="any")
+OUTPUT = [Argument(name="y", role="output", dtype="float32", shape=(1,))]
+KERNEL = "float twice(float); void f(float *y) { y[0] = twice(21); }"
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+def shared(folder: Path, name: str, source: str, *flags: str) -> Path:
+    """Compile a shared library into a new or existing folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    library = folder / name
+    command = ["gcc", "-x", "c", "-", "-shared", "-fPIC", "-Wl,--no-as-needed", "-o", str(library), *flags]
+    subprocess.run(command, input=source.encode(), check=True)
+    return library
+
+
+def linked(folder: Path, *, rpath: str | None = None) -> Path:
+    """Compile a kernel that needs a library, which needs another one next to it, in a private folder."""
+    libraries = folder / "private" / "lib"
+    shared(libraries, "libbase.so", "float base(void) { return 2; }")
+    source = "float base(void); float twice(float x) { return base() * x; }"
+    shared(libraries, "libtwice.so", source, f"-L{libraries}", "-lbase", "-Wl,-rpath,$ORIGIN")
+    (folder / "private").chmod(0o700)
+    return shared(folder, "kernel.so", KERNEL, f"-L{libraries}", "-ltwice", f"-Wl,-rpath,{rpath or libraries}")
+
+
+def answered(kernel: Path, cache: Path) -> float:
+    session = driver("cpu").open(DEVICE, Objective(), cache)
+    loaded, buffers = session.load(kernel, "f", OUTPUT, None), session.allocate(OUTPUT, {})
+    session.call(loaded, buffers)
+    return float(buffers.read("y")[0])
+
+
+def test_kernel_finds_its_libraries_in_a_private_folder(tmp_path: Path, cache: Path) -> None:
+    assert answered(linked(tmp_path), cache) == 42
+
+
+def test_kernel_finds_its_libraries_by_the_search_path_of_the_worker(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = linked(tmp_path, rpath="/nowhere")
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"/nowhere:{tmp_path}/private/lib")
+    assert answered(kernel, cache) == 42
+
+
+def test_missing_library_is_reported_with_a_remedy(tmp_path: Path, cache: Path) -> None:
+    with pytest.raises(LaunchError, match=r"libtwice\.so.*add its folder to the flags.*-rpath"):
+        answered(linked(tmp_path, rpath="/nowhere"), cache)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a worker that is not root runs kernels as its own user")
+@pytest.mark.parametrize("closed", ["private/lib", "private/lib/libtwice.so"])
+def test_closed_folder_or_file_is_named_with_the_command_that_opens_it(
+    tmp_path: Path, cache: Path, closed: str
+) -> None:
+    kernel = linked(tmp_path)
+    (tmp_path / closed).chmod(0o600)
+    with pytest.raises(LaunchError) as refusal:
+        answered(kernel, cache)
+    assert f"chmod -R o+rX {tmp_path / closed}" in str(refusal.value)
+
+
+def test_open_folders_are_searched_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment stays as it is, so that the loader's own order of search applies."""
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    with passage(shared(tmp_path, "kernel.so", "void f(void) {}", "-Wl,-rpath,/usr/lib")) as ways:
+        assert (ways.descriptors, dict(ways.variables)) == ((), {})
+
+
+def test_descriptors_are_closed_afterwards(tmp_path: Path) -> None:
+    (tmp_path / "private").mkdir()
+    kernel = linked(tmp_path)
+    with passage(kernel) as ways:
+        assert [Path(f"/proc/self/fd/{each}").readlink() for each in ways.descriptors] == [tmp_path / "private/lib"]
+    for each in ways.descriptors:
+        with pytest.raises(OSError):
+            os.fstat(each)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x7fELF\x02\x01", b"\x7fELF\x02\x01" + b"\xff" * 200, b"#!"], ids=range(4))
+def test_file_that_is_no_library_has_no_folders(
+    tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    (tmp_path / "kernel.so").write_bytes(content)
+    assert searched_folders(tmp_path / "kernel.so") == []
+    assert searched_folders(tmp_path / "nowhere.so") == []

@@ -1,0 +1,116 @@
+"""Folders of the libraries that a kernel is linked with, and a way into them for the user of kernel processes.
+
+A worker of root runs kernels as another user, to whom folders below ``/root`` are closed (mode 0700), and with them the
+libraries of a toolchain that is installed there. An open descriptor of such a folder is a way into that folder alone;
+the modes of the folder itself and of its files still apply.
+"""
+
+import os
+import shlex
+import stat
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+SEARCHED = "LD_LIBRARY_PATH"
+_DYNAMIC = 6
+_NEEDED, _RPATH, _RUNPATH = 1, 15, 29
+_MOST_LIBRARIES = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class Passage:
+    """What a process of another user needs to load libraries: descriptors to inherit, and variables to set."""
+
+    descriptors: tuple[int, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+@contextmanager
+def passage(library: Path) -> Iterator[Passage]:
+    """Open the folders that are searched for a library's dependencies and lie in folders closed to other users."""
+    ways: list[str] = []
+    opened: list[int] = []
+    try:
+        for folder in searched_folders(library):
+            ways.append(str(folder))
+            if any(not _enters(above) for above in folder.parents):
+                opened.append(os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
+                ways[-1] = f"/proc/self/fd/{opened[-1]}"
+        yield Passage(descriptors=tuple(opened), variables={SEARCHED: ":".join(ways)} if opened else {})
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+
+
+def searched_folders(library: Path) -> list[Path]:
+    """Return the folders in which the loader looks for dependencies, those of dependencies included; existing ones."""
+    found = dict.fromkeys(_folders(os.environ.get(SEARCHED, ""), None))
+    waiting, seen = [(library, False)], {library}
+    while waiting:
+        here, has_origin = waiting.pop()
+        needed, paths = _dynamic(here)
+        found.update(dict.fromkeys(_folders(paths, here.parent if has_origin else None)))
+        for other in (folder / name for name in needed for folder in found):
+            if len(seen) < _MOST_LIBRARIES and other not in seen and other.is_file():
+                seen.add(other)
+                waiting.append((other, True))
+    return list(found)
+
+
+def way_out(library: Path, error: str) -> str:
+    """Return what to do about a dependency that cannot be loaded, as the end of a sentence; "" for other errors."""
+    if "cannot open shared object file" not in error:
+        return ""
+    if os.geteuid() == 0 and (closed := _closed(library)):
+        named = " ".join(shlex.quote(str(path)) for path in closed)
+        return f"; kernels of a worker of root run as another user, who may not read it: chmod -R o+rX {named}"
+    return f'; add its folder to the flags, e.g. flags = ["-Wl,-rpath,/opt/lib"], or to {SEARCHED} of the worker'
+
+
+def _closed(library: Path) -> list[Path]:
+    """Return searched folders that other users may not enter, and dependencies in them that they may not read."""
+    folders = searched_folders(library)
+    files = [folder / name for folder in folders for name in _dynamic(library)[0]]
+    closed = [folder for folder in folders if not _enters(folder)]
+    return closed or [file for file in files if file.is_file() and not file.stat().st_mode & stat.S_IROTH]
+
+
+def _enters(folder: Path) -> bool:
+    """Return True if users who neither own the folder nor are in its group may enter it."""
+    try:
+        return bool(folder.stat().st_mode & stat.S_IXOTH)
+    except OSError:
+        return False
+
+
+def _folders(paths: str, origin: Path | None) -> Iterator[Path]:
+    """Yield the existing folders of a search path; relative ones mean something else in a kernel's process."""
+    if origin is not None:
+        paths = paths.replace("${ORIGIN}", str(origin)).replace("$ORIGIN", str(origin))
+    for path in paths.split(":"):
+        if path.startswith("/") and "$" not in path and Path(path).is_dir():
+            yield Path(path).resolve()
+
+
+def _dynamic(library: Path) -> tuple[list[str], str]:
+    """Return the dependencies and the search paths in the dynamic section of a 64-bit little-endian ELF file."""
+    try:
+        image = library.read_bytes()
+        if image[:6] != b"\x7fELF\x02\x01":
+            return [], ""
+        table, size, count = struct.unpack_from("<Q", image, 40)[0], *struct.unpack_from("<HH", image, 58)
+        sections = [struct.unpack_from("<IIQQQQIIQQ", image, table + number * size) for number in range(count)]
+        needed, paths = list[str](), list[str]()
+        for _, kind, _, _, offset, bytes_, link, *_ in sections:
+            for at in range(offset, offset + bytes_, 16) if kind == _DYNAMIC else ():
+                tag, value = struct.unpack_from("<qQ", image, at)
+                start = sections[link][4] + value
+                if tag in (_NEEDED, _RPATH, _RUNPATH):
+                    text = image[start : image.index(b"\0", start)].decode(errors="replace")
+                    (needed if tag == _NEEDED else paths).append(text)
+    except (OSError, OverflowError, struct.error, ValueError, IndexError):
+        return [], ""
+    return needed, ":".join(paths)
