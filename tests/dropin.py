@@ -12,6 +12,7 @@ from types import ModuleType
 from evo.device import Device
 from evo.export.bundle import Bundle
 from evo.export.package import package_files
+from evo.trial import Config
 from evo.trial.objective import Objective
 from templates.registry import find
 from templates.render import render
@@ -22,20 +23,23 @@ LIMITS = {"cores": 1.0, "simd_bytes": 16.0, "l2_bytes": float(1 << 20)}
 CPU = Device(kind="cpu", model="this", architecture=platform.machine(), uuid="cpu", limits=LIMITS)
 
 
-def bundle(number: int, name: str, text: str, device: Device, *, started: bool = False) -> Bundle:
-    """Return the bundle of a family's default config, as if champion `number` had it.
+def bundle(
+    number: int, name: str, text: str, device: Device, *, config: Config | None = None, started: bool = False
+) -> Bundle:
+    """Return the bundle of a config, as if it were champion `number`.
 
     Args:
         text: the problem.
-        started: take the family's recommended config for the problem if there is a valid one.
+        config: None: the family's default.
+        started: instead of the default, take the family's recommended config for the problem if there is a valid one.
     """
     package = find(name)
     family = package.family
     problem = family.problem(text, device.kind)
     space = family.space(problem, device, Objective())
-    config = space.default()
-    if started:
-        starts = ({**config, **each} for each in family.begin(problem, device))
+    if config is None:
+        config = space.default()
+        starts = [{**config, **each} for each in family.begin(problem, device)] if started else []
         config = next((each for each in starts if each in space), config)
     candidate = family.candidate(config, problem, device, Objective())
     source = render(package, device.kind, config, problem, candidate.derived)

@@ -133,6 +133,24 @@ def test_attention_and_decoding_with_grouped_heads_are_served(fast: Any) -> None
     assert (served(fast), reasons(fast)) == (3, [])
 
 
+def test_keys_and_values_of_another_layout_are_copied_and_counted(fast: Any) -> None:
+    import torch
+
+    q, k, v = (drawn(1, 2, 12, 8, seed=seed) for seed in range(3))
+    keys, values = (each.transpose(1, 2).contiguous().transpose(1, 2) for each in (k, v))
+    expected = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    for _ in range(2):
+        found = fast.scaled_dot_product_attention(q, keys, values, is_causal=True)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    fast.scaled_dot_product_attention(q, k, v, is_causal=True)
+    report = fast.report()
+    assert (list(report.served.values()), list(report.copied.values()), report.missed) == ([3], [2], ())
+    assert "keys or values copied: 2" in str(report)
+    keys.requires_grad_()
+    fast.scaled_dot_product_attention(q, keys, values, is_causal=True).sum().backward()
+    assert keys.grad.abs().sum() > 0
+
+
 def test_calls_without_a_kernel_are_answered_by_pytorch_counted_and_a_suite(fast: Any) -> None:
     import torch
 

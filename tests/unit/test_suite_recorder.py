@@ -1,7 +1,7 @@
 """Recording a program's calls as a suite: problems from arguments, counts as weights, with and without PyTorch."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,10 +17,17 @@ from templates.registry import find
 
 @dataclass(frozen=True)
 class Tensor:
-    """Stands for a tensor."""
+    """Stands for a tensor; its memory has the order of its dimensions, that of the swapped ones, or neither."""
 
     shape: Sequence[int]
     dtype: str = "torch.bfloat16"
+    memory: str = "in order"
+
+    def is_contiguous(self) -> bool:
+        return self.memory == "in order"
+
+    def transpose(self, _dim0: int, _dim1: int, /) -> "Tensor":
+        return replace(self, memory="in order" if self.memory == "swapped" else "other")
 
 
 Q, KV = Tensor((2, 8, 100, 64)), Tensor((2, 2, 100, 64))
@@ -111,6 +118,25 @@ def test_calls_that_no_family_computes_are_counted_with_the_reason(
     assert not recorder.counts
     ((name, said),) = recorder.skipped
     assert (name, reason in said) == (function, True)
+
+
+def test_layout_of_attention_is_recorded_from_the_memory_of_its_tensors() -> None:
+    q, kv = replace(Q, memory="swapped"), replace(KV, memory="swapped")
+    recorder = recorded("scaled_dot_product_attention", q, kv, kv, enable_gqa=True)
+    recorder.observe("scaled_dot_product_attention", (replace(Q, memory="other"), kv, kv), {"enable_gqa": True})
+    (call,) = suite_from(read_toml(recorder.suite()), "recorded").calls
+    assert (call.problem["layout"], call.weight) == ("bshd", 1)
+    assert dict(recorder.skipped) == {("scaled_dot_product_attention", "not contiguous in memory"): 1}
+
+
+def test_gated_modules_are_recorded_as_swiglu(torch: Any) -> None:
+    recorder = Recorder()
+    linear = SimpleNamespace(out_features=96)
+    with watched(recorder, torch):
+        for hook in torch.hooks:
+            hook(SimpleNamespace(gate_proj=linear, up_proj=linear, down_proj=linear), (Tensor((2, 3, 64)),))
+    (call,) = suite_from(read_toml(recorder.suite()), "recorded").calls
+    assert (call.family, call.problem) == ("swiglu", {"rows": 6, "cols": 96, "dtype": "bfloat16"})
 
 
 def test_repeated_calls_are_weights_and_frequent_ones_come_first() -> None:

@@ -4,6 +4,7 @@ import runpy
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,23 @@ def watch(script: Path, arguments: Sequence[str]) -> tuple[Recorder, str | None]
     return recorder, None
 
 
+@dataclass(frozen=True)
+class _Contiguous:
+    """The facts of a tensor that a module will compute."""
+
+    shape: tuple[int, ...]
+    dtype: object
+
+    def is_contiguous(self) -> bool:
+        return True
+
+    def transpose(self, _dim0: int, _dim1: int, /) -> "_Contiguous":
+        raise NotImplementedError
+
+
 @contextmanager
 def watched(recorder: Recorder, torch: Any) -> Iterator[None]:
-    """Record calls of PyTorch's functions, and of RMSNorm modules that compute without them, in this thread."""
+    """Record calls of PyTorch's functions, and modules that do without them (RMSNorm, SwiGLU), in this thread."""
     functional, own = torch.nn.functional, getattr(torch.nn, "RMSNorm", None)
     names: Mapping[Any, str] = {getattr(functional, name): name for name in FUNCTIONS if hasattr(functional, name)}
 
@@ -49,6 +64,10 @@ def watched(recorder: Recorder, torch: Any) -> Iterator[None]:
         if type(module).__name__.endswith("RMSNorm") and type(module) is not own and inputs:
             weight = getattr(module, "weight", None)
             recorder.observe("rms_norm", (inputs[0], tuple(getattr(weight, "shape", ())), weight), {})
+        if inputs and all(hasattr(module, name) for name in ("gate_proj", "up_proj", "down_proj")):
+            cols = getattr(module.gate_proj, "out_features", 0)
+            gate = _Contiguous((*inputs[0].shape[:-1], cols), inputs[0].dtype)
+            recorder.observe("swiglu", (gate, gate), {})
 
     hook = torch.nn.modules.module.register_module_forward_pre_hook(before)
     try:

@@ -293,7 +293,8 @@ def scaled_dot_product_attention(  # noqa: PLR0917 — the signature is PyTorch'
 ) -> torch.Tensor:
     """Attention, as `torch.nn.functional.scaled_dot_product_attention`; not for masks and dropout.
 
-    Queries, keys and values are contiguous, or lie in memory as (B, S, H, D), as the projections of a model leave them.
+    Queries are contiguous, or lie in memory as (B, S, H, D), as the projections of a model leave them; keys and values
+    of another layout are copied. The output has the layout of the queries.
     """
     inputs = (query, key, value)
 
@@ -321,7 +322,9 @@ def scaled_dot_product_attention(  # noqa: PLR0917 — the signature is PyTorch'
     if reason is not None:
         give_up(terms[0], "sdpa", {"query": str(tuple(query.shape))}, reason, key=call_key)
         return plain(*inputs)
-    by_tokens = not query.is_contiguous() and all(each.transpose(1, 2).is_contiguous() for each in inputs)
+    by_tokens = not query.is_contiguous() and query.transpose(1, 2).is_contiguous()
+    laid_out = [(each.transpose(1, 2) if by_tokens else each).is_contiguous() for each in inputs]
+    copied = tuple(place for place in (1, 2) if not laid_out[place])
     family, problem = _attention_problem(query, key, causal=is_causal, by_tokens=by_tokens)
     found = serve(
         Call(
@@ -334,6 +337,7 @@ def scaled_dot_product_attention(  # noqa: PLR0917 — the signature is PyTorch'
             shape=tuple(query.shape),
             strides=query.stride() if by_tokens else None,
             by_tokens=by_tokens,
+            copied=copied,
         )
     )
     return plain(*inputs) if found is None else found[0]

@@ -23,12 +23,16 @@ class Plan:
         kernel: None: PyTorch answers.
         results: shapes, strides and dtypes of the outputs as the caller gets them.
         threads: largest number of PyTorch's threads; 0: any.
+        copied: places of the inputs that are copied into the layout of the first one.
+        by_tokens: that layout is (B, S, H, D), and not that of the shapes.
     """
 
     count: Entry | Fallback
     kernel: Kernel | None = None
     results: tuple[Result, ...] = ()
     threads: int = 0
+    copied: tuple[int, ...] = ()
+    by_tokens: bool = False
 
     def run(
         self, inputs: tuple[Any, ...], scalars: Mapping[str, float], device: torch.device
@@ -38,6 +42,10 @@ class Plan:
         if kernel is None or (self.threads and torch.get_num_threads() > self.threads):
             return None
         recorded = torch.is_grad_enabled()
+        if self.copied:
+            if recorded and any(each.requires_grad for each in inputs):
+                return None
+            inputs = self.laid_out(inputs)
         try:
             addresses = [each.data_ptr() for each in inputs]
         except RuntimeError:  # tensors of vmap have the type Tensor, and no memory
@@ -45,8 +53,25 @@ class Plan:
         for each, address, alignment in zip(inputs, addresses, kernel.alignments, strict=True):
             if address % alignment or (recorded and each.requires_grad):
                 return None
-        self.count.calls += 1
+        self.counted()
         return kernel.launch(addresses, scalars, device, self.results)
+
+    def counted(self) -> None:
+        """Count a call on the kernel."""
+        self.count.calls += 1
+        if self.copied and isinstance(self.count, Entry):
+            self.count.copied += 1
+
+    def laid_out(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the inputs with copies of those in another layout."""
+        return tuple(
+            each
+            if place not in self.copied
+            else each.transpose(1, 2).contiguous().transpose(1, 2)
+            if self.by_tokens
+            else each.contiguous()
+            for place, each in enumerate(inputs)
+        )
 
 
 class Plans:

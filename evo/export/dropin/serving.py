@@ -23,7 +23,8 @@ class Call:
         key: of its plan; None: it is not remembered.
         inputs: the caller's tensors in the order of the kernel's arguments.
         shape, strides: of every output as the caller gets it; strides None: contiguous.
-        by_tokens: the memory of the inputs is (B, S, H, D).
+        by_tokens: the kernel takes (B, S, H, D) in memory.
+        copied: places of the inputs that are copied into that layout.
         scalars: values of the kernel's scalar arguments.
     """
 
@@ -36,6 +37,7 @@ class Call:
     shape: tuple[int, ...]
     strides: tuple[int, ...] | None = None
     by_tokens: bool = False
+    copied: tuple[int, ...] = ()
     scalars: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -60,11 +62,11 @@ def serve(call: Call) -> tuple[torch.Tensor, ...] | None:
         give_up(call.function, call.family, call.problem, "a kernel of other parameters", key=call.key)
         return None
     results = tuple((call.shape, call.strides, dtype) for _, _, dtype in kernel.results)
-    if (reason := _unaligned(call.inputs, kernel.alignments)) is not None:
+    threads = found.threads if found.device == "cpu" else 0
+    plan = Plan(found, kernel, results, threads=threads, copied=call.copied, by_tokens=call.by_tokens)
+    if (reason := _unaligned(plan.laid_out(call.inputs), kernel.alignments)) is not None:
         give_up(call.function, call.family, call.problem, reason)
         return None
-    threads = found.threads if found.device == "cpu" else 0
-    plan = Plan(count=found, kernel=kernel, results=results, threads=threads)
     if torch.is_grad_enabled() and any(each.requires_grad for each in call.inputs):
         outputs = _Differentiable.apply(plan, call.scalars, call.plain, *call.inputs)
         return outputs if isinstance(outputs, tuple) else (outputs,)
@@ -91,21 +93,22 @@ def _counted(found: Fallback, key: Key | None) -> None:
 
 def _launched(plan: Plan, inputs: tuple[torch.Tensor, ...], scalars: Mapping[str, float]) -> list[torch.Tensor]:
     assert plan.kernel is not None and isinstance(plan.count, Entry)
-    plan.count.calls += 1
+    plan.counted()
+    inputs = plan.laid_out(inputs)
     return plan.kernel.launch([each.data_ptr() for each in inputs], scalars, inputs[0].device, plan.results)
 
 
 def _trouble(call: Call) -> str | None:
     """Return why no kernel takes such tensors; None if one may."""
     first = call.inputs[0]
-    for each in call.inputs:
+    for place, each in enumerate(call.inputs):
         if type(each) not in _KINDS:
             return "a subclass of Tensor"
         if each.layout is not torch.strided or each.is_nested:
             return "tensors without strides"
         if each.device != first.device or each.dtype != first.dtype:
             return "tensors of several devices or dtypes"
-        if not (each.transpose(1, 2) if call.by_tokens else each).is_contiguous():
+        if place not in call.copied and not (each.transpose(1, 2) if call.by_tokens else each).is_contiguous():
             return "not contiguous in memory"
     if torch.is_autocast_enabled(first.device.type):
         return "autocast is on"

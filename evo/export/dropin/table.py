@@ -28,6 +28,7 @@ class Entry:
         threads: threads of PyTorch that it was compared with, on a CPU.
         champion, model: number of the promoted champion, and the device that timed it.
         time_us, speedup, baseline: its confirmed time, and how much faster it is than the fastest baseline.
+        calls: on this kernel; `copied` of them after a copy of keys or values into its layout.
         kernel: loaded on first use.
         trouble: why this machine cannot run it; None as long as nothing speaks against it.
     """
@@ -43,6 +44,7 @@ class Entry:
     speedup: float | None
     baseline: str | None
     calls: int = 0
+    copied: int = 0
     kernel: Kernel | None = None
     trouble: str | None = None
 
@@ -68,10 +70,12 @@ class Report:
 
     Attributes:
         served: calls by kernel, with its problem.
+        copied: of these, calls whose keys or values were copied into the layout of the queries.
         missed: calls that PyTorch answered.
     """
 
     served: Mapping[str, int]
+    copied: Mapping[str, int]
     missed: Sequence[Fallback]
 
     @property
@@ -81,7 +85,9 @@ class Report:
 
     def __str__(self) -> str:
         lines = [f"{sum(self.served.values())} calls on kernels, {sum(self.fallbacks.values())} on PyTorch"]
-        lines += [f"  {count:>8}  {name}" for name, count in self.served.items()]
+        for name, count in self.served.items():
+            copied = f" (keys or values copied: {self.copied[name]})" if name in self.copied else ""
+            lines.append(f"  {count:>8}  {name}{copied}")
         lines += [
             f"  {each.calls:>8}  {each.function} {each.text}: PyTorch ({each.reason})"
             for each in sorted(self.missed, key=lambda each: -each.calls)
@@ -184,6 +190,7 @@ def report() -> Report:
     """Return the calls since the import, or since `reset`."""
     return Report(
         served={described(entry.family, entry.problem): entry.calls for entry in TABLE.entries if entry.calls},
+        copied={described(entry.family, entry.problem): entry.copied for entry in TABLE.entries if entry.copied},
         missed=tuple(replace(each) for each in TABLE.fallbacks.values() if each.calls),
     )
 
@@ -193,3 +200,5 @@ def reset() -> None:
     counted: list[Entry | Fallback] = [*TABLE.entries, *TABLE.fallbacks.values()]
     for each in counted:
         each.calls = 0
+    for entry in TABLE.entries:
+        entry.copied = 0

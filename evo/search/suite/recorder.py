@@ -23,6 +23,10 @@ class Tensor(Protocol):
     @property
     def dtype(self) -> object: ...
 
+    def is_contiguous(self) -> bool: ...
+
+    def transpose(self, dim0: int, dim1: int, /) -> "Tensor": ...
+
 
 class NotServed(ValueError):
     """No family computes such a call; the message says why."""
@@ -87,13 +91,26 @@ def _attention(  # noqa: PLR0917 — the signature is that of PyTorch
         raise NotServed("another scale than 1 / sqrt(D)")
     if is_causal and keys != length:
         raise NotServed("a causal mask of queries and keys of unlike length, which PyTorch aligns at the first key")
-    dtype = _dtype(query)
+    dtype, layout = _dtype(query), _layout(query)
     if length == 1 and keys > 1:
-        return "sdpa_decode", {"B": batch, "H": heads, "KV": kv_heads, "S": keys, "Q": 1, "D": size, "dtype": dtype}
+        sizes: dict[str, Value] = {"B": batch, "H": heads, "KV": kv_heads, "S": keys, "Q": 1, "D": size}
+        return "sdpa_decode", {**sizes, "dtype": dtype, **layout}
     grouped: dict[str, Value] = {} if kv_heads == heads else {"KV": kv_heads}
     crossed: dict[str, Value] = {} if keys == length else {"S_KV": keys}
     terms = {"B": batch, "H": heads, **grouped, "S": length, **crossed, "D": size}
-    return "sdpa", {**terms, "causal": bool(is_causal), "dtype": dtype}
+    return "sdpa", {**terms, "causal": bool(is_causal), "dtype": dtype, **layout}
+
+
+def _layout(query: Tensor) -> dict[str, Value]:
+    """Return the field of the queries' layout in memory, into which an exported package copies keys and values.
+
+    Empty where it is that of the shapes.
+    """
+    if query.is_contiguous():
+        return {}
+    if query.transpose(1, 2).is_contiguous():
+        return {"layout": "bshd"}
+    raise NotServed("not contiguous in memory")
 
 
 def _rms_norm(
@@ -132,17 +149,26 @@ def _linear(input: Tensor, weight: Tensor, bias: object = None) -> Recognised:
     return "gemm", {**size, "b_layout": "nk", "epilogue": epilogue, "dtype": _dtype(input)}
 
 
+def _swiglu(gate: Tensor, up: Tensor) -> Recognised:
+    if tuple(gate.shape) != tuple(up.shape):
+        raise NotServed("tensors of several shapes")
+    return "swiglu", {**_rows(gate), "dtype": _dtype(gate)}
+
+
 FUNCTIONS: Mapping[str, Callable[..., Recognised]] = {
     "scaled_dot_product_attention": _attention,
     "rms_norm": _rms_norm,
     "layer_norm": _layer_norm,
     "softmax": _softmax,
     "linear": _linear,
+    "swiglu": _swiglu,
 }
-"""How the arguments of a function of `torch.nn.functional` become a problem."""
+"""How the arguments of a function of `torch.nn.functional`, or of an exported package, become a problem."""
 
 
 def _rows(input: Tensor) -> dict[str, Value]:
+    if not input.is_contiguous():
+        raise NotServed("not contiguous in memory")
     rows, cols = 1, int(input.shape[-1])
     for extent in input.shape[:-1]:
         rows *= int(extent)

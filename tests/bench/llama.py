@@ -1,0 +1,329 @@
+"""A model of Llama's shape with and without a package of kernels: ``python -m tests.bench.llama``.
+
+The model (transformers, random weights) runs once while its calls are recorded. Each call gets a kernel: of the
+recommended config, or with ``--seconds`` of the best config of a search. A kernel that loses to PyTorch when called by
+the package is left out. Then prefill and decode are timed with `patch` and without, in turns, without PyTorch's
+compiler and graphs.
+"""
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evo.cli.service.devices import choose, local_devices
+from evo.cli.session.watching import watched
+from evo.device import Device
+from evo.errors import EvoError
+from evo.export.bundle import Bundle
+from evo.promotion.statistics import ratio_interval
+from evo.search.suite import Call, suite_from
+from evo.search.suite.recorder import Recorder
+from evo.text.document import read_toml
+from templates.registry import find
+from tests.bench.searching import BenchError
+from tests.bench.strategy.tables import table
+from tests.bench.zoo.search import Terms, searched
+from tests.dropin import bundle, imported, write
+
+TOLERANCE = {"bfloat16": 3e-2, "float16": 4e-3, "float32": 1e-4}
+"""Largest relative L2 difference of the logits."""
+
+TINY = {"layers": 2, "hidden": 64, "intermediate": 160, "heads": 4, "kv_heads": 2, "vocabulary": 128}
+TINY |= {"prefill": 32, "batch": 2, "context": 16}
+CALL_S = 0.05
+"""Seconds that one call is repeated for in each round of its comparison."""
+
+Run = Callable[[], Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Times of one recorded call, as a program makes it."""
+
+    call: Call
+    kernel_us: float
+    torch_us: float
+
+    @property
+    def ratio(self) -> float:
+        return self.torch_us / self.kernel_us
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print a table of the calls, then one of prefill and decode; status 1 if the outputs differ too much."""
+    import torch
+
+    options = _options(arguments)
+    torch.manual_seed(options.seed)
+    with torch.no_grad(), tempfile.TemporaryDirectory(prefix="bench-llama-") as name:
+        model = _model(options)
+        workloads = {"prefill": _prefill(model, options), "decode": _decode(model, options)}
+        calls = {name: recorded(run, options.families) for name, run in workloads.items()}
+        device = choose(local_devices(), options.device, find("rmsnorm").family)
+        folder = Path(name)
+        bundles = dict(_built([each for group in calls.values() for each in group], device, options, folder))
+        if not bundles:
+            print("no call of the model has a kernel", file=sys.stderr)
+            return 2
+        write(list(bundles.values()), folder / "all_kernels")
+        with imported(folder / "all_kernels") as package:
+            compared = {name: compare(package, call, options) for name, call in _calls(calls, bundles)}
+        print(
+            table(
+                ("call", "problem", "kernel, µs", "PyTorch, µs", "ratio"), [_cells(each) for each in compared.values()]
+            )
+        )
+        faster = [bundles[name] for name, each in compared.items() if each.ratio > 1.0]
+        if not faster:
+            print("PyTorch is faster at every call: nothing to patch")
+            return 0
+        write(faster, folder / "fast_llama")
+        with imported(folder / "fast_llama") as package:
+            timed = {name: _timed(package, model, run, options) for name, run in workloads.items()}
+            print(package.report())
+        shares = {name: _patched_us(calls[name], compared) for name in workloads}
+        return _report(timed, shares, options)
+
+
+def recorded(run: Run, families: Sequence[str]) -> list[Call]:
+    """Return the calls of a workload, with their number as weights."""
+    import torch
+
+    recorder = Recorder()
+    run()
+    with watched(recorder, torch):
+        run()
+    suite = suite_from(read_toml(recorder.suite()), "recorded")
+    return [call for call in suite.calls if not families or call.family in families]
+
+
+def _calls(calls: Mapping[str, Sequence[Call]], bundles: Mapping[str, Bundle]) -> Iterator[tuple[str, Call]]:
+    seen = set[str]()
+    for group in calls.values():
+        for call in group:
+            name = key(call)
+            if name in bundles and name not in seen:
+                seen.add(name)
+                yield name, call
+
+
+def key(call: Call) -> str:
+    return f"{call.family} {call.text}"
+
+
+def _built(
+    calls: Sequence[Call], device: Device, options: argparse.Namespace, folder: Path
+) -> Iterator[tuple[str, Bundle]]:
+    """Yield a bundle for each call that a kernel can be built for; the others are named on standard error."""
+    terms = Terms(device=options.device, seconds=options.seconds, confirming=0.0)
+    for number, call in enumerate({key(each): each for each in calls}.values(), start=1):
+        try:
+            config = None
+            if options.seconds:
+                found = searched(call, "hot", terms, folder / f"search{number}")
+                config = None if found.best is None else found.best.config
+            yield key(call), bundle(number, call.family, call.text, device, config=config, started=True)
+        except (EvoError, BenchError, AssertionError) as error:
+            print(f"no kernel: {key(call)}: {str(error).splitlines()[0][:160]}", file=sys.stderr)
+
+
+def compare(package: Any, call: Call, options: argparse.Namespace) -> Comparison:
+    """Time one call through the package and through PyTorch, in turns; the medians."""
+    ours, theirs = example(package, call, options.device)
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(7):
+        for run, taken in zip((ours, theirs), times, strict=True):
+            run()
+            once = _seconds(run, 1, options.device)
+            count = max(1, min(1000, int(CALL_S / max(once, 1e-7))))
+            taken.append(_seconds(run, count, options.device) / count * 1e6)
+    return Comparison(call=call, kernel_us=statistics.median(times[0]), torch_us=statistics.median(times[1]))
+
+
+def example(package: Any, call: Call, device: str) -> tuple[Run, Run]:
+    """Return a call on random tensors, by the package and by PyTorch."""
+    import torch
+    from torch.nn import functional
+
+    problem: Mapping[str, Any] = find(call.family).family.problem(call.text, device)
+    dtype = getattr(torch, str(problem["dtype"]))
+
+    def drawn(*shape: int) -> Any:
+        return torch.randn(*shape, device=device).to(dtype)
+
+    if call.family == "swiglu":
+        gate, up = drawn(problem["rows"], problem["cols"]), drawn(problem["rows"], problem["cols"])
+        return (lambda: package.swiglu(gate, up)), (lambda: functional.silu(gate) * up)
+    given: tuple[Any, ...]
+    terms: dict[str, bool] = {}
+    if call.family == "rmsnorm":
+        name, cols = "rms_norm", problem["cols"]
+        given = (drawn(problem["rows"], cols), (cols,), drawn(cols), 1e-5)
+    elif call.family == "gemm":
+        name, given = "linear", (drawn(problem["M"], problem["K"]), drawn(problem["N"], problem["K"]))
+    else:
+        name = "scaled_dot_product_attention"
+        given, terms = _attention(call.family, problem, drawn)
+    ours, theirs = getattr(package, name), getattr(functional, name)
+    return (lambda: ours(*given, **terms)), (lambda: theirs(*given, **terms))
+
+
+def _attention(
+    family: str, problem: Mapping[str, Any], drawn: Callable[..., Any]
+) -> tuple[tuple[Any, ...], dict[str, bool]]:
+    kv_heads = problem["KV"] or problem["H"]
+    queries = problem["Q"] if family == "sdpa_decode" else problem["S"]
+    keys = problem["S"] if family == "sdpa_decode" else problem["S_KV"] or problem["S"]
+    shapes = ((problem["H"], queries), (kv_heads, keys), (kv_heads, keys))
+    batch, size = problem["B"], problem["D"]
+    if problem.get("layout") == "bshd":
+        inputs = tuple(drawn(batch, length, heads, size).transpose(1, 2) for heads, length in shapes)
+    else:
+        inputs = tuple(drawn(batch, heads, length, size) for heads, length in shapes)
+    return inputs, {"is_causal": bool(problem["causal"]), "enable_gqa": kv_heads != problem["H"]}
+
+
+def _patched_us(calls: Sequence[Call], compared: Mapping[str, Comparison]) -> float:
+    """Return what the calls that are patched take with PyTorch."""
+    patched = ((each, compared[key(each)]) for each in calls if key(each) in compared)
+    return sum(call.weight * each.torch_us for call, each in patched if each.ratio > 1.0)
+
+
+def _report(timed: Mapping[str, "Timed"], patched_us: Mapping[str, float], options: argparse.Namespace) -> int:
+    rows = list[list[str]]()
+    for name, each in timed.items():
+        interval = ratio_interval(each.off_ms, each.on_ms, 0.95, np.random.default_rng(0))
+        off_ms = statistics.median(each.off_ms)
+        rows.append([
+            name,
+            f"{off_ms:.3f}",
+            f"{statistics.median(each.on_ms):.3f}",
+            f"{interval.estimate:.3f} ({interval.low:.3f}–{interval.high:.3f})",
+            f"{patched_us[name] / (1e3 * off_ms):.0%}",
+            f"{each.difference:.1e}",
+        ])  # fmt: skip
+    print(table(("", "off, ms", "on, ms", "speed-up", "patched calls' share", "difference"), rows))
+    if all(each.difference <= TOLERANCE[options.dtype] for each in timed.values()):
+        return 0
+    print(f"the logits differ by more than {TOLERANCE[options.dtype]:g}", file=sys.stderr)
+    return 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timed:
+    """Times of a workload by round, and the relative L2 difference of its logits."""
+
+    off_ms: list[float]
+    on_ms: list[float]
+    difference: float
+
+
+def _timed(package: Any, model: Any, run: Run, options: argparse.Namespace) -> Timed:
+    """Time a workload without and with the package, in turns."""
+    off_ms, on_ms = list[float](), list[float]()
+    expected = run().float()
+    package.patch(model)
+    found = run().float()
+    package.unpatch(model)
+    difference = float((found - expected).norm() / expected.norm())
+    for _ in range(options.rounds):
+        run()
+        off_ms.append(1e3 * _seconds(run, 1, options.device))
+        package.patch(model)
+        run()
+        on_ms.append(1e3 * _seconds(run, 1, options.device))
+        package.unpatch(model)
+    return Timed(off_ms=off_ms, on_ms=on_ms, difference=difference)
+
+
+def _seconds(run: Run, count: int, device: str) -> float:
+    import torch
+
+    if device == "cuda":
+        torch.cuda.synchronize()
+    begun = time.perf_counter()
+    for _ in range(count):
+        run()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - begun
+
+
+def _model(options: argparse.Namespace) -> Any:
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM  # type: ignore[import-not-found]
+
+    config = LlamaConfig(
+        hidden_size=options.hidden,
+        intermediate_size=options.intermediate,
+        num_hidden_layers=options.layers,
+        num_attention_heads=options.heads,
+        num_key_value_heads=options.kv_heads,
+        vocab_size=options.vocabulary,
+        max_position_embeddings=max(options.prefill, options.context + 1),
+        attn_implementation="sdpa",
+        pad_token_id=None,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
+    with torch.device(options.device):
+        model = LlamaForCausalLM(config)
+    return model.to(getattr(torch, options.dtype)).eval()
+
+
+def _prefill(model: Any, options: argparse.Namespace) -> Run:
+    import torch
+
+    tokens = torch.randint(options.vocabulary, (1, options.prefill), device=options.device)
+    return lambda: model(tokens, use_cache=True, logits_to_keep=1).logits  # without a cache it makes a mask of its own
+
+
+def _decode(model: Any, options: argparse.Namespace) -> Run:
+    """Return one step of decoding after `context` tokens; the cache is cut back after each."""
+    import torch
+
+    context = torch.randint(options.vocabulary, (options.batch, options.context), device=options.device)
+    cache = model(context, use_cache=True, logits_to_keep=1).past_key_values
+    tokens = torch.randint(options.vocabulary, (options.batch, 1), device=options.device)
+
+    def step() -> Any:
+        logits = model(tokens, past_key_values=cache, use_cache=True).logits
+        cache.crop(options.context)
+        return logits
+
+    return step
+
+
+def _cells(each: Comparison) -> tuple[str, ...]:
+    return each.call.family, each.call.text, f"{each.kernel_us:.2f}", f"{each.torch_us:.2f}", f"{each.ratio:.2f}"
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.llama", description=__doc__)
+    sizes = {"layers": 8, "hidden": 4096, "intermediate": 14336, "heads": 32, "kv_heads": 8, "vocabulary": 128256}
+    sizes |= {"prefill": 2048, "batch": 16, "context": 2047}
+    for name, value in sizes.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=value)
+    parser.add_argument("--tiny", action="store_true", help="sizes for a CPU")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--dtype", choices=tuple(TOLERANCE), default="bfloat16")
+    parser.add_argument("--seconds", type=float, default=0.0, help="search each call for so long (default: no search)")
+    parser.add_argument("--families", nargs="*", default=(), help="only kernels of these families")
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args(arguments)
+    if options.tiny:
+        vars(options).update(TINY)
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())
