@@ -50,6 +50,9 @@ bench-overhead: .venv/.test    ## the overhead of a search, on a kernel with alm
 bench-start: .venv/.test    ## seconds from the command to the first measured candidate, by stage (ARGS="--device cuda")
 	$(BIN)/python -m tests.bench.start $(ARGS)
 
+bench-confirmation: .venv/.test  ## seconds of confirmations, by step (ARGS="--device cuda")
+	$(BIN)/python -m tests.bench.confirmation $(ARGS)
+
 bench-discovery: .venv/.bench  ## what searches find from the default alone, against the best known (ARGS="--device cpu --minutes 0.3 0")
 	$(BIN)/python -m tests.bench.discovery $(ARGS)
 

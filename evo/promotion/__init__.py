@@ -1,7 +1,7 @@
 """Decide whether a confirmed challenger becomes champion. Every rule reports its figure and its threshold."""
 
 from evo.promotion.evidence import RequiredEvidence, decide, required, void_reason
-from evo.promotion.judgement import judge, promising, undecided
+from evo.promotion.judgement import judge, promising, so_far, undecided
 from evo.promotion.rules.quick import Quick
 from evo.promotion.rules.sequential import Standing, looks, standing
 from evo.promotion.rules.work import straddles
@@ -18,6 +18,7 @@ __all__ = [
     "looks",
     "promising",
     "required",
+    "so_far",
     "standing",
     "straddles",
     "undecided",

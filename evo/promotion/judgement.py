@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from evo.promotion.policy import Policy
-from evo.promotion.prediction import Prediction, fastest_baseline, predict
+from evo.promotion.prediction import Prediction, fastest_baseline, predict, times_as_fast
 from evo.promotion.rules import comparison, processes, soundness
 from evo.promotion.rules.quick import Quick, quick_rule
 from evo.promotion.rules.sequential import shrunk, standing
@@ -36,9 +36,10 @@ _ADVICE = (
 
 
 def promising(report: ConfirmReport, policy: Policy) -> bool:
-    """True if the samples of the first process alone would lead to a promotion.
+    """True if the samples so far would lead to a promotion.
 
-    Sanitizers, a profile and further processes, which judge further calls, are then worth their time.
+    After the first process, further ones, which judge further calls, are then worth their time; after the last one,
+    sanitizers and a profile are.
     """
     lenient = replace(policy, require_sanitizers=False, require_profile=False, min_calls_per_error=None)
     return judge(report, lenient, 1, np.random.default_rng(0)).promote
@@ -50,6 +51,19 @@ def undecided(report: ConfirmReport, policy: Policy) -> bool:
     if prediction is None or prediction.against != "incumbent":
         return len(report.repeats) + 1 < policy.confirm_processes
     return policy.confirm_processes > 1 and standing(prediction.found, policy).decision == "open"
+
+
+def so_far(report: ConfirmReport, policy: Policy) -> str:
+    """Return the provisional speed-up as a clause that continues a sentence; empty if nothing was compared yet."""
+    against, challenger = report.repeated_against, report.challenger
+    other = report.incumbent if against == "incumbent" else report.baselines.get(against or "")
+    if challenger is None or other is None:
+        return ""
+    prediction = predict(report, policy)
+    overall = None if prediction is None else prediction.overall
+    figure = times_as_fast(challenger, other) if overall is None else overall.estimate
+    named = "the incumbent" if against == "incumbent" else against
+    return f"; so far {figure:.3g} times as fast as {named}"
 
 
 def judge(

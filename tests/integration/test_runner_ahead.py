@@ -7,7 +7,8 @@ import pytest
 
 from tests.integration.workbench import cpu, faulty, terms
 from workers.build.families import Assignment, Families
-from workers.runner.pool import Runners, TroubleError
+from workers.runner.pool import Runners, TroubleError, ask
+from workers.runner.protocol import Save, Saved
 from workers.system.device_lock import GaveUp
 
 BROKEN = """
@@ -36,8 +37,7 @@ def runners(folder: Path) -> Iterator[Runners]:
 
 def test_prepared_runner_is_taken_and_opens_with_its_own_references(runners: Runners, work: Assignment) -> None:
     runners.prepare(work, 7)
-    assert runners._ahead is not None
-    ahead = runners._ahead._child
+    ahead = runners._ahead[0]._child
     taken = runners.fresh(work, 7)
     assert taken is ahead
     assert taken.usable
@@ -46,8 +46,7 @@ def test_prepared_runner_is_taken_and_opens_with_its_own_references(runners: Run
 
 def test_runner_prepared_for_other_inputs_is_ended(runners: Runners, work: Assignment) -> None:
     runners.prepare(work, 7)
-    assert runners._ahead is not None
-    ahead = runners._ahead._child
+    ahead = runners._ahead[0]._child
     other = runners.fresh(work, 8)
     assert other is not ahead
     assert not ahead.usable
@@ -56,8 +55,7 @@ def test_runner_prepared_for_other_inputs_is_ended(runners: Runners, work: Assig
 
 def test_prepared_runner_that_is_not_needed_is_ended(runners: Runners, work: Assignment) -> None:
     runners.prepare(work, 7)
-    assert runners._ahead is not None
-    ahead = runners._ahead._child
+    ahead = runners._ahead[0]._child
     runners.discard()
     assert not ahead.usable
 
@@ -74,3 +72,28 @@ def test_fault_of_the_family_is_reported_by_the_runner_opened_instead(runners: R
     runners.prepare(work, 7)
     with pytest.raises(TroubleError, match="no inputs today"):
         runners.fresh(work, 7)
+
+
+def test_runners_prepared_in_a_row_are_taken_in_their_order(runners: Runners, work: Assignment) -> None:
+    for process in (2, 3, 3):
+        runners.prepare(work, 7, process=process)
+    second, third = (each._child for each in runners._ahead)
+    first = runners.fresh(work, 7, process=2)
+    assert first is second
+    other = runners.fresh(work, 7, process=3)
+    assert other is third
+    for child in (first, other):
+        child.kill()
+
+
+def test_process_without_a_device_saves_the_inputs_of_a_case(
+    runners: Runners, work: Assignment, tmp_path: Path
+) -> None:
+    case = work.cases[0].case.name
+    with runners.drawn(work, 7) as child:
+        ask(child, Save(case=case, folder=str(tmp_path)), Saved, stage="verify", limit_s=30.0)
+    assert not child.usable
+    sizes = {each.name: each.stat().st_size for each in tmp_path.glob("*.bin")}
+    declared = work.copy.family.operands(work.terms.problem)
+    assert sizes.keys() == {f"{each.name}.bin" for each in declared if each.role == "input"}
+    assert all(sizes.values())

@@ -300,6 +300,8 @@ class Driver(Protocol):
     """Name of the function in reference.py that returns baselines for this kind."""
     limits_address_space: bool
     """True if runners can have an address-space limit (a GPU driver reserves far more than it uses)."""
+    modules: tuple[str, ...]
+    """Python modules that a session imports; a runner that is started ahead imports them before it is needed."""
 
     def discover(self, folder: Path) -> list[Device]:
         """Return every device of this kind on this machine; none if its libraries or drivers are absent.

@@ -1,4 +1,4 @@
-"""Confirmation: interleaved samples in a fresh process; winners are also sanitized, profiled and repeated."""
+"""Confirmation: interleaved samples in fresh processes; what they would promote is also sanitized and profiled."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from evo.device import DeviceKind, kind_of
 from evo.messages.job import Confirm
-from evo.promotion import looks, promising, undecided
+from evo.promotion import looks, promising, so_far, undecided
 from evo.promotion.prediction import fastest_baseline
 from evo.trial.outcome import CaseError
 from evo.trial.results import ConfirmReport, OutputChecks, Profiled, Repeat, Sanitized
@@ -21,6 +21,7 @@ from workers.jobs.status import Status
 from workers.jobs.stopwatch import Stopwatch
 from workers.measure.checks.output import refusal, together
 from workers.runner.child import Child
+from workers.runner.plan import imports
 from workers.runner.pool import CandidateFault, Runners, TroubleError, ask, trouble
 from workers.runner.protocol import Compare, Compared, Save, Saved, Verified, Verify
 from workers.system import machine
@@ -30,6 +31,9 @@ Side: TypeAlias = Literal["challenger", "incumbent"]
 
 SPARE_CORES = 4
 """Cores of a machine on which a process may compute references while another one times a GPU."""
+
+PREPARED = 2
+"""Processes that are started ahead: one takes about as long to import libraries as another one to measure."""
 
 NO_SANITIZER = "there is none for this kind of device"
 NOT_WON = "the samples make no champion of it"
@@ -61,6 +65,7 @@ class Confirmation:
         self._watch = Stopwatch(*built.values())
         self._sides: list[Side] = ["challenger"] if job.incumbent is None else ["challenger", "incumbent"]
         self._suspect: Side = "challenger"
+        self._process, self._so_far = 1, ""
         self._most = self._terms.policy.confirm_processes if job.incumbent is None else looks(self._terms.policy)[-1]
 
     def report(self) -> ConfirmReport:
@@ -74,16 +79,16 @@ class Confirmation:
             if (refusal := self._built[side].refusal) is not None:
                 return ConfirmReport(failure=refusal, failed=side, stages=self._watch.stages)
         try:
-            report = self._repeated(self._first())
+            report = self._examined(self._repeated(self._first()))
         except (CandidateFault, TroubleError) as error:
             failure = error.outcome if isinstance(error, CandidateFault) else trouble(error)
             report = ConfirmReport(failure=failure, failed=self._suspect)
         finally:
             self._instruments.runners.discard()
-        return replace(report, stages=self._watch.stages)
+        return replace(report, stages=self._watch.stages, steps=self._watch.steps)
 
     def _first(self) -> ConfirmReport:
-        """Interleave challenger (twice), incumbent and baselines. The tools run last because they load the cores."""
+        """Prove the challenger on every case; interleave it (twice) with incumbent and baselines."""
         series = {"challenger": "challenger", "incumbent": "incumbent", "challenger_again": "challenger"}
         request = Compare(
             series={name: side for name, side in series.items() if side in self._built},
@@ -94,19 +99,10 @@ class Confirmation:
             policy=self._terms.policy,
         )
         self._say(1, "proving")
-        with self._fresh(self._work) as child:
+        with self._fresh(1) as child:
             cases = {side: self._verify(child, side, launches=3) for side in self._sides}
             self._say(1, "timing")
-            self._prepare(2)
-            compared = self._compare(child, request)
-            report = _report(cases["challenger"], compared, self._built["challenger"].uncovered)
-            with self._watch.stage("verify_s"):
-                if not promising(report, self._terms.policy):
-                    return replace(report, sanitizers=self._not_sanitized())
-                self._say(1, "sanitizing")
-                report = replace(report, sanitizers=self._sanitized(child))
-                self._say(1, "profiling")
-                return replace(report, profiles=self._profiles(child)) if _clean(report) else report
+            return _report(cases["challenger"], self._compare(child, request), self._built["challenger"].uncovered)
 
     def _repeated(self, report: ConfirmReport) -> ConfirmReport:
         """Repeat the comparison of a leading challenger in further processes until the promotion is decided.
@@ -119,12 +115,35 @@ class Confirmation:
         against = "incumbent" if report.incumbent is not None else fastest_baseline(report)
         report = replace(report, repeated_against=against)
         while undecided(report, policy):
+            self._so_far = so_far(report, policy)
             repeat, answers = self._repeat(against, len(report.repeats) + 2)
             report, given = replace(report, repeats=(*report.repeats, repeat)), [*given, answers]
+        self._so_far = so_far(report, policy)
         return replace(report, answers=together([each for each in given if each is not None]))
 
-    def _say(self, process: int, stage: str) -> None:
-        self._instruments.status.say(f"{stage}, process {process} of {self._most} at most")
+    def _examined(self, report: ConfirmReport) -> ConfirmReport:
+        """Sanitize and profile a challenger that the measurements of all processes would promote."""
+        self._instruments.runners.discard()  # those that were prepared for further looks
+        sanitizer, profiler = self._instruments.sanitizer, self._instruments.profiler
+        if not promising(report, self._terms.policy):
+            return replace(report, sanitizers=_not_sanitized(NOT_WON if sanitizer else NO_SANITIZER))
+        with self._watch.stage("verify_s"), self._drawn() as child:
+            if sanitizer is None:
+                report = replace(report, sanitizers=_not_sanitized(NO_SANITIZER))
+            else:
+                self._say(None, "sanitizing")
+                with self._watch.step(0, "sanitizers"):
+                    report = replace(report, sanitizers=self._sanitized(child, sanitizer))
+            if profiler is None or not _clean(report):
+                return report
+            self._say(None, "profiling")
+            with self._watch.step(0, "profiler"):
+                return replace(report, profiles=self._profiles(child, profiler))
+
+    def _say(self, process: int | None, stage: str) -> None:
+        """Report the current step, with the speed-up found so far."""
+        where = "" if process is None else f", process {process} of {self._most} at most"
+        self._instruments.status.say(f"{stage}{where}{self._so_far}")
 
     def _repeat(self, against: str | None, process: int) -> tuple[Repeat, OutputChecks]:
         beside, policy = against == "incumbent", self._terms.policy
@@ -138,58 +157,87 @@ class Confirmation:
             policy=policy,
         )
         self._say(process, "timing")
-        with self._fresh(self._timed_only, process) as child:
+        with self._fresh(process) as child:
             for side in self._sides:
                 self._verify(child, side, launches=1)
-            self._prepare(process + 1)
             compared = self._compare(child, request)
         other = compared.series["incumbent"] if beside else compared.baselines.get(against or "")
         if other is None and against is not None:
             raise TroubleError(f"baseline {against}: {compared.unavailable.get(against, 'is not offered any more')}")
         return Repeat(challenger=compared.series["challenger"], other=other), compared.answers["challenger"]
 
-    @property
-    def _timed_only(self) -> Assignment:
-        return replace(self._work, timed_only=True)
+    def _draws(self, process: int) -> tuple[int, ...]:
+        """Return the entropy of the inputs of a process.
+
+        The first process draws inputs of all cases. Where processes are prepared while others measure, all further ones
+        share one more set of timed inputs, so that its expected outputs are computed once. Kernels of such devices have
+        no files in which one process could leave anything to another. Elsewhere each process has inputs of its own.
+        """
+        if process == 1:
+            return (self._job.seed,)
+        return (self._job.seed, 2 if self._ahead else process)
+
+    def _assignment(self, process: int) -> Assignment:
+        return self._work if process == 1 else replace(self._work, timed_only=True)
 
     def _prepare(self, process: int) -> None:
         """Start the runner of a later process while this one measures, where that does not disturb it."""
-        if process <= self._most and overlaps(self._terms.device.kind):
-            self._instruments.runners.prepare(self._timed_only, self._job.seed, process)
+        if process > self._most or not self._ahead:
+            return
+        self._instruments.runners.prepare(
+            self._assignment(process),
+            *self._draws(process),
+            process=process,
+            modules=imports(self._work, baselines=self._job.incumbent is None),
+        )
+
+    @property
+    def _ahead(self) -> bool:
+        """True if processes are prepared while others measure."""
+        return overlaps(self._terms.device.kind)
 
     @contextmanager
-    def _fresh(self, work: Assignment, *entropy: int) -> Iterator[Child]:
+    def _fresh(self, process: int) -> Iterator[Child]:
+        """Provide the runner of a process, and start those of later ones."""
+        runners = self._instruments.runners
+        self._prepare(process)
         with self._watch.stage("verify_s"):
-            child = self._instruments.runners.fresh(work, self._job.seed, *entropy)
+            child = runners.fresh(self._assignment(process), *self._draws(process), process=process)
+        for name, seconds in runners.opening.taken.items():
+            self._watch.note(process, name, seconds)
         try:
+            self._process = process
+            for ahead in range(process + 1, process + 1 + PREPARED):
+                self._prepare(ahead)
             yield child
         finally:
-            child.kill()
+            with self._watch.step(process, "end"):
+                child.kill()
+
+    @contextmanager
+    def _drawn(self) -> Iterator[Child]:
+        with self._instruments.runners.drawn(self._work, *self._draws(1)) as child:
+            yield child
 
     def _verify(self, child: Child, side: Side, *, launches: int) -> tuple[CaseError, ...]:
         self._suspect = side
         request = Verify(candidate=side, kernels=self._built[side].kernels, launches=launches)
-        with self._watch.stage("verify_s"):
+        with self._watch.stage("verify_s"), self._watch.step(self._process, f"verify {side}"):
             return ask(child, request, Verified, stage="verify", limit_s=self._terms.policy.verify_timeout_s).cases
 
     def _compare(self, child: Child, request: Compare) -> Compared:
         self._suspect = "challenger"
         with self._watch.stage("measure_s"):
             compared = compare(child, request, self._work)
+        for name, seconds in compared.seconds.items():
+            self._watch.note(self._process, name, seconds)
         if "incumbent" in compared.answers and (wrong := refusal(compared.answers["incumbent"])) is not None:
             self._suspect = "incumbent"
             raise CandidateFault(wrong)
         return compared
 
-    def _not_sanitized(self) -> tuple[Sanitized, ...]:
-        return (Sanitized(tool="sanitizers", skipped=NO_SANITIZER if self._instruments.sanitizer is None else NOT_WON),)
-
-    def _sanitized(self, child: Child) -> tuple[Sanitized, ...]:
+    def _sanitized(self, child: Child, sanitizer: Sanitizer) -> tuple[Sanitized, ...]:
         """Sanitize the challenger on as many cases as time allows."""
-        sanitizer = self._instruments.sanitizer
-        if sanitizer is None:
-            return self._not_sanitized()
-
         asking = Lock()
 
         def examine(case: str, timeout_s: float) -> Sequence[Sanitized]:
@@ -199,11 +247,8 @@ class Confirmation:
         cases = case_order(self._built["challenger"].kernels, searched=self._work.cases[0].case.name)
         return examine_cases(cases, examine, limit_s=self._terms.policy.verify_timeout_s, at_once=sanitizer.at_once)
 
-    def _profiles(self, child: Child) -> dict[str, Profiled]:
+    def _profiles(self, child: Child, profiler: Profiler) -> dict[str, Profiled]:
         """Profile challenger and incumbent on the searched problem."""
-        profiler = self._instruments.profiler
-        if profiler is None:
-            return {}
         limit_s = _PROFILE_SHARE * self._terms.policy.verify_timeout_s
         cold = self._terms.objective.cache == "cold"
         profiles: dict[str, Profiled] = {}
@@ -260,6 +305,10 @@ def _report(cases: tuple[CaseError, ...], compared: Compared, uncovered: Mapping
         answers=compared.answers["challenger"],
         environment={**compared.environment, **left_out},
     )
+
+
+def _not_sanitized(reason: str) -> tuple[Sanitized, ...]:
+    return (Sanitized(tool="sanitizers", skipped=reason),)
 
 
 def _clean(report: ConfirmReport) -> bool:

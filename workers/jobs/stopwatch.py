@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Literal
 
-from evo.trial.results import Stages
+from evo.trial.results import Stages, Step
 from workers.build.build import Built
 
 
@@ -17,6 +17,7 @@ class Stopwatch:
         self.stages = Stages(
             render_s=sum(each.render_s for each in built), compile_s=sum(each.compile_s for each in built)
         )
+        self.steps: tuple[Step, ...] = ()
 
     @contextmanager
     def stage(self, name: Literal["verify_s", "measure_s"]) -> Iterator[None]:
@@ -25,3 +26,16 @@ class Stopwatch:
             yield
         finally:
             self.stages = replace(self.stages, **{name: getattr(self.stages, name) + time.perf_counter() - begun})
+
+    @contextmanager
+    def step(self, process: int, name: str) -> Iterator[None]:
+        """Time one step of a process; see `evo.trial.results.Step`."""
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.note(process, name, time.perf_counter() - begun)
+
+    def note(self, process: int, name: str, seconds: float) -> None:
+        """Add a step that was timed elsewhere."""
+        self.steps = (*self.steps, Step(process=process, name=name, seconds=seconds))

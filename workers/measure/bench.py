@@ -3,8 +3,11 @@
 import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
@@ -14,6 +17,7 @@ import numpy as np
 from evo.promotion import straddles
 from evo.promotion.policy import Policy
 from evo.reference.encoding import is_floating
+from evo.reference.library import host_only
 from evo.trial.outcome import CaseError
 from evo.trial.results import Repetition, Witness
 from evo.trial.timing import Bars
@@ -60,13 +64,13 @@ from workers.runner.protocol import (
     Compared,
     Measure,
     Open,
+    Prepare,
     Prove,
     Sampled,
-    Save,
-    Saved,
     Verified,
     Verify,
 )
+from workers.system.seconds import Seconds
 
 Mode = Literal["hot", "cold"]
 _ORDERS = 1
@@ -118,6 +122,17 @@ class Prepared:
         """
         reference = Reference(Path(terms.reference), terms.family_digest, Cache(Path(terms.folder)))
         return cls(terms=terms, reference=reference, golden=reference.goldens(terms.cases))
+
+    @classmethod
+    def ahead(cls, request: Prepare) -> "Prepared":
+        """Compute the references on the cores, and import what the process will need meanwhile.
+
+        Raises:
+            FamilyError: reference.py does not keep its contract.
+        """
+        with ThreadPoolExecutor(1) as pool, host_only():
+            pool.submit(_import_all, request.modules)
+            return cls.of(request.terms)
 
 
 @dataclass(kw_only=True)
@@ -177,37 +192,43 @@ class Bench:
 
     def compare(self, request: Compare) -> Compared:
         """Time candidates and baselines in interleaved rounds, then judge each candidate again."""
-        mode = self.terms.objective.cache
+        mode, seconds = self.terms.objective.cache, Seconds()
         chosen = {name: self.candidates[candidate] for name, candidate in request.series.items()}
-        timers = {
-            name: self.session.timer(each.kernel, self._sets(mode, each.arguments)) for name, each in chosen.items()
-        }
-        self._require_nothing_left("the first launches to be timed")
-        baselines = self._baselines(mode, request.only) if request.baselines else Baselines()
-        self.session.settle()  # a library's threads and helpers are not the candidates'
-        rounds = fitting_rounds(timers, baselines, request)
-        scrutinies = {name: self._scrutiny(self.candidates[name]) for name in set(request.series.values())}
+        with seconds.of("buffers"):
+            timers = {
+                name: self.session.timer(each.kernel, self._sets(mode, each.arguments)) for name, each in chosen.items()
+            }
+            self._require_nothing_left("the first launches to be timed")
+        with seconds.of("baselines"):
+            baselines = self._baselines(mode, request.only) if request.baselines else Baselines()
+            self.session.settle()  # a library's threads and helpers are not the candidates'
+        with seconds.of("rounds"):
+            rounds = fitting_rounds(timers, baselines, request)
+            scrutinies = {name: self._scrutiny(self.candidates[name]) for name in set(request.series.values())}
 
-        def look(name: str) -> None:
-            if name in timers:
-                sets = self._sets(mode, chosen[name].arguments)
-                scrutinies[request.series[name]].look_and_change(sets[timers[name].last])
+            def look(name: str) -> None:
+                if name in timers:
+                    sets = self._sets(mode, chosen[name].arguments)
+                    scrutinies[request.series[name]].look_and_change(sets[timers[name].last])
 
-        orders = np.random.default_rng([*self.terms.cases[0].seeds[0], _ORDERS])
-        samples = interleave({**timers, **baselines.timers}, rounds, rng=orders, warm=mode == "hot", after=look)
-        self._require_nothing_left("the timed launches")
-        moment = self._beside.now()
+            orders = np.random.default_rng([*self._seed, _ORDERS])
+            samples = interleave({**timers, **baselines.timers}, rounds, rng=orders, warm=mode == "hot", after=look)
+            self._require_nothing_left("the timed launches")
+            moment = self._beside.now()
         found = None
         if (name := request.witness) is not None:
             look_on = scrutinies[request.series[name]].look
-            found = self._witness(chosen[name], timers[name].calls, look_on, moment=moment, request=request)
-            self._require_alike(chosen[name], found, request.policy)
-            found = self._overtaken(chosen[name], found, moment)
-        if (name := request.series.get("challenger")) is not None and request.inputs:
-            self._judge_further(self.candidates[name], scrutinies[name], request.inputs)
-        answers = {name: scrutiny.found for name, scrutiny in scrutinies.items()}
-        for candidate in (self.candidates[name] for name, each in answers.items() if not each.wrong):
-            self._judge_once_more(candidate)
+            with seconds.of("overwritten outputs"):
+                found = self._witness(chosen[name], timers[name].calls, look_on, moment=moment, request=request)
+                self._require_alike(chosen[name], found, request.policy)
+            with seconds.of("changing inputs"):
+                found = self._overtaken(chosen[name], found, moment)
+        with seconds.of("further inputs"):
+            if (name := request.series.get("challenger")) is not None and request.inputs:
+                self._judge_further(self.candidates[name], scrutinies[name], request.inputs)
+            answers = {name: scrutiny.found for name, scrutiny in scrutinies.items()}
+            for candidate in (self.candidates[name] for name, each in answers.items() if not each.wrong):
+                self._judge_once_more(candidate)
         return Compared(
             series={name: moment.timing(samples[name], timer.calls) for name, timer in timers.items()},
             baselines={name: moment.timing(samples[name], timer.calls) for name, timer in baselines.timers.items()},
@@ -215,13 +236,13 @@ class Bench:
             witness=found,
             answers=answers,
             environment={**self.session.environment(), **self._proofs},
+            seconds=seconds.taken,
         )
 
-    def save(self, request: Save) -> Saved:
-        """Write a case's inputs for an external program."""
-        for name, values in self.golden[request.case][0].inputs.items():
-            (Path(request.folder) / f"{name}.bin").write_bytes(np.ascontiguousarray(values).tobytes())
-        return Saved()
+    @property
+    def _seed(self) -> list[int]:
+        """Return the seed of what this process draws beyond the cases."""
+        return [*self.terms.cases[0].seeds[0], self.terms.process]
 
     @property
     def _nominal(self) -> Golden:
@@ -254,7 +275,7 @@ class Bench:
             return
         timed = plan is self.terms.cases[0]
         self._processes += 1
-        proof = ProofPlan.draw(plan.seeds[0], self._processes)
+        proof = ProofPlan.draw((*plan.seeds[0], self.terms.process), self._processes)
         kernel = self._load(file, None if timed else proof.core)
         goldens = self._timed_goldens if timed else self.golden[plan.name]
         (buffers,) = self._hot(plan.name, file.arguments)
@@ -402,7 +423,7 @@ class Bench:
             return None
 
         def draw() -> Arrays:
-            inputs = self.reference.draw(plan, (*plan.seeds[0], _NEW, next(drawn)))
+            inputs = self.reference.draw(plan, (*self._seed, _NEW, next(drawn)))
             return {name: inputs[name] for name in known}
 
         chosen = sets[:MOST_REPETITION_SETS]
@@ -425,7 +446,7 @@ class Bench:
         (buffers,) = self._sets("hot", arguments)
         contents, call_us = self._contents(arguments), (found.repeated or found.answered).median_us
         goldens = [*self._timed_goldens[:2], *self.mixtures]
-        rng = np.random.default_rng([*plan.seeds[0], _OVERTAKEN])
+        rng = np.random.default_rng([*self._seed, _OVERTAKEN])
         contents.note(buffers, HELD_BACK)
         given = (self.session, candidate.kernel, buffers, arguments, goldens)
         judged = judge_overtaken(*given, call_us=call_us, rng=rng, budget_s=_OVERTAKEN_S)
@@ -444,7 +465,7 @@ class Bench:
         for number in range(most):
             if time.monotonic() - began_s + self.reference.slowest_s > _FURTHER_S:
                 break
-            golden = self.reference.further(plan, (*plan.seeds[0], _FURTHER, number))
+            golden = self.reference.further(plan, (*self._seed, _FURTHER, number))
             buffers.renew(golden.inputs_of(candidate.arguments))
             contents.note(buffers, HELD_BACK)
             buffers.poison()
@@ -513,7 +534,7 @@ class Bench:
                 self._keep((f"content {name}", number), arguments, golden, 1)[0]
                 for number, golden in enumerate(self._timed_goldens)
             ]
-            rng = np.random.default_rng(list(self.terms.cases[0].seeds[0]))
+            rng = np.random.default_rng(self._seed)
             self._contents_of[hot] = Contents(sources, rng, self._held)
         return self._contents_of[hot]
 
@@ -550,6 +571,13 @@ class Bench:
         if not self.driver.limits_address_space:
             return cold_sets(self.session.cold_bytes, inputs, self.terms.memory_limit_bytes)
         return cold_sets(self.session.cold_bytes, inputs + outputs, self.terms.memory_limit_bytes // baselines)
+
+
+def _import_all(modules: Sequence[str]) -> None:
+    """Import modules; those that cannot be imported are reported where they are used."""
+    for name in modules:
+        with suppress(Exception):
+            import_module(name)
 
 
 def proven(request: Prove) -> Session:

@@ -13,23 +13,30 @@ class Ahead:
 
     Args:
         request: the `open` request it prepares for.
+        modules: Python modules that it imports meanwhile.
         limit_s: seconds it may take to prepare.
     """
 
-    def __init__(self, child: Child, request: Open, *, limit_s: float, interruption: Interruption) -> None:
+    def __init__(
+        self,
+        child: Child,
+        request: Open,
+        *,
+        limit_s: float,
+        interruption: Interruption,
+        modules: tuple[str, ...] = (),
+    ) -> None:
         self._child = child
-        self._request = request
+        self.request = request
+        self._modules = modules
         self._limit_s = limit_s
         self._interruption = interruption
         self._ready = False
         self._thread = threading.Thread(target=self._prepare, name="runner ahead", daemon=True)
         self._thread.start()
 
-    def taken(self, request: Open) -> Child | None:
-        """Return the runner once it is prepared; None if it is for another request or failed, which ends it."""
-        if request != self._request:
-            self.discard()
-            return None
+    def taken(self) -> Child | None:
+        """Return the runner once it is prepared; None if it failed, which ends it."""
         self._thread.join()
         if self._ready and self._child.usable:
             return self._child
@@ -45,6 +52,8 @@ class Ahead:
     def _prepare(self) -> None:
         with self._interruption.ends(self._child.interrupt):
             try:
-                self._ready = isinstance(self._child.ask(Prepare(terms=self._request), self._limit_s), Ready)
+                self._ready = isinstance(
+                    self._child.ask(Prepare(terms=self.request, modules=self._modules), self._limit_s), Ready
+                )
             except EvoError:  # the runner that is opened instead reports the reason
                 self._ready = False

@@ -1,8 +1,10 @@
 """First request to a runner: the correctness cases of a problem with unpredictable seeds."""
 
+import ast
 import zlib
 from pathlib import Path
 
+from workers.backends import driver
 from workers.build.families import Assignment
 from workers.runner.protocol import CasePlan, Open
 
@@ -10,12 +12,13 @@ _FEWEST_CONTENTS = 2
 """Of timed buffers: with one alone there would be nothing to change between samples."""
 
 
-def open_request(work: Assignment, folder: Path, *fresh: int) -> Open:
+def open_request(work: Assignment, folder: Path, *fresh: int, process: int = 0) -> Open:
     """Return the first request to a runner of this search.
 
     Args:
         folder: the worker's cache.
         fresh: further entropy, so that a confirmation draws inputs that its challenger has not seen.
+        process: number of the process, of several with the same inputs.
     """
     terms, family = work.terms, work.copy.family
     return Open(
@@ -27,7 +30,26 @@ def open_request(work: Assignment, folder: Path, *fresh: int) -> Open:
         memory_limit_bytes=terms.policy.memory_limit_bytes,
         cases=case_plans(work, *fresh),
         reentrant=family.implementation(terms.device.kind).reentrant,
+        process=process,
     )
+
+
+def imports(work: Assignment, *, baselines: bool) -> tuple[str, ...]:
+    """Return the Python modules that a runner of this search imports late: those of the device and of baselines.
+
+    Functions of reference.py import large libraries only where they need them, which takes seconds.
+
+    Args:
+        baselines: the runner will time baselines.
+    """
+    needed = set(driver(work.terms.device.kind).modules)
+    if baselines:
+        for node in ast.walk(ast.parse(work.copy.reference.read_bytes())):
+            if isinstance(node, ast.Import):
+                needed.update(each.name for each in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                needed.add(node.module)
+    return tuple(sorted(needed))
 
 
 def case_plans(work: Assignment, *fresh: int) -> tuple[CasePlan, ...]:

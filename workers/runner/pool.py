@@ -18,10 +18,11 @@ from workers.runner.ahead import Ahead
 from workers.runner.child import Child, ChildDiedError, ChildTimeoutError
 from workers.runner.killed import MOST_ATTEMPTS
 from workers.runner.plan import open_request
-from workers.runner.protocol import Open, Prove, Ready, Refused, Reply, Request, Trouble, Unfit
+from workers.runner.protocol import Draw, Open, Prove, Ready, Refused, Reply, Request, Trouble, Unfit
 from workers.system.device_lock import GaveUp
 from workers.system.exhaustion import MachineExhausted
 from workers.system.interruption import Interruption
+from workers.system.seconds import Seconds
 
 R = TypeVar("R", bound=Reply)
 
@@ -166,6 +167,7 @@ class Runners:
 
     Attributes:
         interruption: also of the other programs that the job starts.
+        opening: time of the steps of the latest opening.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -173,7 +175,8 @@ class Runners:
         self._kept: OrderedDict[int, Child] = OrderedDict()
         self._trials: Counter[int] = Counter()
         self._busy: Child | None = None
-        self._ahead: Ahead | None = None
+        self._ahead: list[Ahead] = []
+        self.opening = Seconds()
         self.interruption = Interruption()
 
     def of(self, work: Assignment) -> Child:
@@ -196,7 +199,7 @@ class Runners:
         self.interruption.check()
         return child
 
-    def fresh(self, work: Assignment, *entropy: int) -> Child:
+    def fresh(self, work: Assignment, *entropy: int, process: int = 0) -> Child:
         """Return a new runner with inputs of its own; the caller ends it.
 
         A runner that dies while it opens is replaced once, and twice if it was killed from outside.
@@ -206,40 +209,71 @@ class Runners:
             UnfitError: the device fails even at a known kernel.
             GaveUp: it was interrupted.
         """
-        return self._opened(work, *entropy, attempt=1)
+        return self._opened(work, open_request(work, self._folder, *entropy, process=process), attempt=1)
 
-    def prepare(self, work: Assignment, *entropy: int) -> None:
+    def prepare(self, work: Assignment, *entropy: int, process: int = 0, modules: tuple[str, ...] = ()) -> None:
         """Start the runner that `fresh` will return for these arguments, and make its inputs and references meanwhile.
 
-        It replaces an earlier one that was not taken. `discard` ends it.
+        Several may be prepared at a time. `discard` ends those that are not needed.
+
+        Args:
+            modules: Python modules that it imports meanwhile.
         """
-        self.discard()
-        self._ahead = Ahead(
-            Child(threads=work.terms.objective.threads),
-            open_request(work, self._folder, *entropy),
-            limit_s=open_limit_s(work.terms.policy),
-            interruption=self.interruption,
+        request = open_request(work, self._folder, *entropy, process=process)
+        if any(each.request == request for each in self._ahead):
+            return
+        self._ahead.append(
+            Ahead(
+                Child(threads=work.terms.objective.threads),
+                request,
+                limit_s=open_limit_s(work.terms.policy),
+                interruption=self.interruption,
+                modules=modules,
+            )
         )
 
     def discard(self) -> None:
-        """End a prepared runner that is not needed."""
-        if self._ahead is not None:
-            self._ahead.discard()
-            self._ahead = None
+        """End the prepared runners."""
+        while self._ahead:
+            self._ahead.pop().discard()
+
+    @contextmanager
+    def drawn(self, work: Assignment, *entropy: int) -> Iterator[Child]:
+        """Provide a process that has drawn the inputs of the cases, for `Save`. It opens no device.
+
+        Raises:
+            TroubleError: reference.py does not draw them.
+        """
+        self.interruption.check()
+        child = Child(threads=work.terms.objective.threads)
+        try:
+            with self.interruption.ends(child.interrupt):
+                request = Draw(terms=open_request(work, self._folder, *entropy))
+                ask(child, request, Ready, stage="open", limit_s=open_limit_s(work.terms.policy))
+                yield child
+        finally:
+            child.kill()
 
     def _taken(self, request: Open) -> Child | None:
-        ahead, self._ahead = self._ahead, None
-        return None if ahead is None else ahead.taken(request)
+        """Return the runner that was prepared for a request; those prepared before it are ended."""
+        while self._ahead:
+            ahead = self._ahead.pop(0)
+            if ahead.request == request:
+                return ahead.taken()
+            ahead.discard()
+        return None
 
-    def _opened(self, work: Assignment, *entropy: int, attempt: int) -> Child:
+    def _opened(self, work: Assignment, request: Open, *, attempt: int) -> Child:
         self.interruption.check()
-        request = open_request(work, self._folder, *entropy)
-        child = self._taken(request) or Child(threads=work.terms.objective.threads)
+        self.opening = Seconds()
+        with self.opening.of("start"):
+            child = self._taken(request) or Child(threads=work.terms.objective.threads)
         limit_s = open_limit_s(work.terms.policy)
         try:
             with self.interruption.ends(child.interrupt):
-                self._prove(child, work)
-                with _telling(work, limit_s):
+                with self.opening.of("device"):
+                    self._prove(child, work)
+                with _telling(work, limit_s), self.opening.of("references"):
                     ask(child, request, Ready, stage="open", limit_s=limit_s)
             self._busy = child
             self.interruption.check()
@@ -260,7 +294,7 @@ class Runners:
         else:
             return child
         _LOG.warning("runner.opened_again", search=work.terms.search_id)
-        return self._opened(work, *entropy, attempt=attempt + 1)
+        return self._opened(work, request, attempt=attempt + 1)
 
     def _prove(self, child: Child, work: Assignment) -> None:
         """Run a known kernel before anything is judged: a runner that crashed may have broken the device.

@@ -18,12 +18,14 @@ from workers.backends import (
     TrespassError,
 )
 from workers.measure.bench import Bench, Prepared, proven
+from workers.measure.drawn import Drawn
 from workers.measure.verify import WrongAnswerError
 from workers.runner import confinement
 from workers.runner.protocol import (
     REPLIES,
     REQUESTS,
     Compare,
+    Draw,
     Measure,
     Open,
     Prepare,
@@ -47,6 +49,7 @@ class Runner:
     def __init__(self) -> None:
         self._session: Session | None = None
         self._prepared: Prepared | None = None
+        self._drawn: Drawn | None = None
         self._bench: Bench | None = None
 
     def answer(self, request: Request) -> Reply:
@@ -68,24 +71,30 @@ class Runner:
             return Trouble(reason=str(error) if isinstance(error, EvoError) else unnamed, exhausted=exhausted)
 
     def _answer(self, request: Request) -> Reply:
-        if isinstance(request, Prove):
-            self._session = proven(request)
-            return Ready()
-        if isinstance(request, Prepare):
-            self._prepared = Prepared.of(request.terms)
-            return Ready()
-        if isinstance(request, Open) and self._session is not None:
-            prepared, self._prepared = self._prepared, None
-            if prepared is None or prepared.terms != request:
-                prepared = Prepared.of(request)
-            self._bench = Bench.open(prepared, self._session)
-            return Ready()
-        if self._bench is None or isinstance(request, Open):
-            return Trouble(reason="the slot asked before it opened the device")
-        return _asked_of(self._bench, request)
+        match request:
+            case Prove():
+                self._session = proven(request)
+            case Prepare():
+                self._prepared = Prepared.ahead(request)
+            case Draw():
+                self._drawn = Drawn.of(request.terms)
+            case Open() if self._session is not None:
+                self._bench = Bench.open(self._made(request), self._session)
+            case Save() if self._drawn is not None:
+                return self._drawn.save(request)
+            case Verify() | Measure() | Compare() if self._bench is not None:
+                return _asked_of(self._bench, request)
+            case _:
+                return Trouble(reason="the slot asked before it opened the device")
+        return Ready()
+
+    def _made(self, request: Open) -> Prepared:
+        """Return the inputs and references of a request, which may have been prepared ahead."""
+        prepared, self._prepared = self._prepared, None
+        return prepared if prepared is not None and prepared.terms == request else Prepared.of(request)
 
 
-def _asked_of(bench: Bench, request: Verify | Measure | Compare | Save) -> Reply:
+def _asked_of(bench: Bench, request: Verify | Measure | Compare) -> Reply:
     match request:
         case Verify():
             return bench.verify(request)
@@ -93,8 +102,6 @@ def _asked_of(bench: Bench, request: Verify | Measure | Compare | Save) -> Reply
             return bench.measure(request)
         case Compare():
             return bench.compare(request)
-        case Save():
-            return bench.save(request)
 
 
 Fault: TypeAlias = WrongAnswerError | TrespassError | InvalidMeasurementError | LaunchError | DeviceLostError

@@ -72,6 +72,8 @@ class Open:
         folder: the worker's cache.
         memory_limit_bytes: what the runner may allocate from then on.
         reentrant: False if the family says that two threads may not call its kernels at the same time.
+        process: number of the process within a job. Processes with the same cases differ by it in everything else that
+            is drawn: orders of rounds, further inputs, changes between samples.
     """
 
     device: Device
@@ -82,15 +84,29 @@ class Open:
     memory_limit_bytes: int
     cases: tuple[CasePlan, ...]
     reentrant: bool = True
+    process: int = 0
     kind: Literal["open"] = "open"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prepare:
-    """Make inputs and expected outputs of a later `open` ahead, without a device; another runner may be measuring."""
+    """Make inputs and expected outputs of a later `open` ahead, without a device; another runner may be measuring.
+
+    Attributes:
+        modules: Python modules that the process will need, which it imports meanwhile.
+    """
 
     terms: Open
+    modules: tuple[str, ...] = ()
     kind: Literal["prepare"] = "prepare"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draw:
+    """Draw the first inputs of each case, for `save`. Needs no device, and computes no expected outputs."""
+
+    terms: Open
+    kind: Literal["draw"] = "draw"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,14 +163,14 @@ class Compare:
 
 @dataclass(frozen=True, kw_only=True)
 class Save:
-    """Write the first inputs of a case into a folder, each as its bytes in ``NAME.bin``."""
+    """After `draw`: write the inputs of a case into a folder, each as its bytes in ``NAME.bin``."""
 
     case: str
     folder: str
     kind: Literal["save"] = "save"
 
 
-Request: TypeAlias = Prove | Prepare | Open | Verify | Measure | Compare | Save
+Request: TypeAlias = Prove | Prepare | Draw | Open | Verify | Measure | Compare | Save
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,6 +205,7 @@ class Compared:
 
     Attributes:
         answers: output checks by candidate; a candidate with wrong answers was timed like the others.
+        seconds: time of each step of the comparison, in their order.
     """
 
     series: Mapping[str, Timing]
@@ -197,6 +214,7 @@ class Compared:
     witness: Witness | None = None
     answers: Mapping[str, OutputChecks] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
     kind: Literal["compared"] = "compared"
 
 

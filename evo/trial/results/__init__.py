@@ -11,7 +11,7 @@ from evo.trial.results.confirmation import (
     Witness,
 )
 from evo.trial.results.report import Ablated, AblateReport, BaselineReport, EvaluateReport, Report
-from evo.trial.results.stages import Stages
+from evo.trial.results.stages import Stages, Step
 
 __all__ = [
     "AblateReport",
@@ -27,5 +27,6 @@ __all__ = [
     "Report",
     "Sanitized",
     "Stages",
+    "Step",
     "Witness",
 ]

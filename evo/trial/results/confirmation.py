@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from evo.trial.outcome import CaseError, Outcome
-from evo.trial.results.stages import Stages
+from evo.trial.results.stages import Stages, Step
 from evo.trial.timing import Timing
 
 
@@ -134,6 +134,7 @@ class ConfirmReport:
         failure: set, with the timings None, when challenger or incumbent could not be measured.
         failed: which of the two failed.
         sanitizers: tools the challenger ran under; empty where this kind of device has none.
+        steps: where the time went, in order; empty in older reports.
     """
 
     challenger: Timing | None = None
@@ -151,6 +152,7 @@ class ConfirmReport:
     failure: Outcome | None = None
     failed: Literal["challenger", "incumbent"] | None = None
     stages: Stages = field(default_factory=Stages)
+    steps: tuple[Step, ...] = ()
     artefacts: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     kind: Literal["confirm"] = "confirm"

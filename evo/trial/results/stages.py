@@ -20,3 +20,17 @@ class Stages:
     wait_s: float = 0.0
     total_s: float = 0.0
     overhead_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One step of a confirmation.
+
+    Attributes:
+        process: number of the fresh process that did it; 0: it ran after the processes.
+        name: e.g. ``start``, ``device``, ``references``, ``verify challenger``, ``rounds``, ``sanitizers``.
+    """
+
+    process: int
+    name: str
+    seconds: float

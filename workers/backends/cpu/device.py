@@ -349,6 +349,7 @@ class CpuDriver:
     kind: DeviceKind = "cpu"
     baselines = "baselines"
     limits_address_space = True
+    modules = ()
 
     def discover(self, folder: Path) -> list[Device]:
         try:

@@ -215,6 +215,7 @@ class CudaDriver:
     kind: DeviceKind = "cuda"
     baselines = "cuda_baselines"
     limits_address_space = False
+    modules = ("cupy",)
 
     def discover(self, folder: Path) -> list[Device]:
         try:

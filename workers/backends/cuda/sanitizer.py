@@ -8,10 +8,14 @@ from evo.trial.results import Sanitized
 from workers.backends.cuda.solo import DONE
 from workers.backends.cuda.tools import find_tool, watched
 from workers.backends.sanitizer import Subject
+from workers.system import machine
 from workers.system.scratch import scratch
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 MAX_FINDINGS = 10
+MOST_CASES = 4
+"""Cases that are examined at a time: each tool opens the GPU, and spends most of its time on that and on one core."""
+
 OPTIONS = {"memcheck": ("--padding", "256")}
 """The driver packs buffers of a multiple of 512 bytes without a gap, where a read beyond one is a valid read of the
 next; padding behind each makes it an invalid one."""
@@ -34,10 +38,9 @@ class CudaSanitizer:
         command: starts compute-sanitizer; None: there is none here.
     """
 
-    at_once = 1  # all tools of a case run at the same time
-
     def __init__(self, command: Sequence[str] | None) -> None:
         self._command = command
+        self.at_once = max(1, min(MOST_CASES, len(machine.cores()) // len(TOOLS)))  # all tools of a case run at once
 
     @classmethod
     def here(cls) -> "CudaSanitizer":

@@ -18,6 +18,7 @@ class EstimateDriver:
     kind: DeviceKind = "estimate"
     baselines = ""
     limits_address_space = False
+    modules = ()
 
     def discover(self, folder: Path) -> list[Device]:
         if not installed():

@@ -15,6 +15,7 @@ class ReplayDriver:
     kind: DeviceKind = "replay"
     baselines = ""
     limits_address_space = True
+    modules = ()
 
     def discover(self, folder: Path) -> list[Device]:
         return [

@@ -44,6 +44,7 @@ class ToyDriver:
     kind = "toy"
     baselines = "baselines"
     limits_address_space = True
+    modules = ()
 
     def discover(self, folder: Path) -> list[Device]:
         return [
