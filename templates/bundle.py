@@ -16,6 +16,7 @@ from pathlib import PurePosixPath
 from evo.errors import InvalidInput
 from evo.family import Family
 from evo.text.document import read_toml
+from templates.errors import RenderError
 from templates.registry import (
     MAX_FILES,
     MAX_FOLDER_BYTES,
@@ -26,7 +27,7 @@ from templates.registry import (
     own_files,
     package_of,
 )
-from templates.render import RenderError, check_source
+from templates.render import check_source
 
 SCHEME = "bundle:"
 """Prefix of locations that name an artefact of the service by its digest instead of a path."""

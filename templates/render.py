@@ -11,19 +11,16 @@ from jinja2 import BaseLoader, StrictUndefined, TemplateError, TemplateNotFound,
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from evo.device import DeviceKind, kind_of
-from evo.errors import EvoError
 from evo.family import Implementation
 from evo.family.problem import Problem
 from evo.text.suggestion import unknown
 from evo.trial import Config, Value
+from templates import triton
+from templates.errors import RenderError
 from templates.registry import Package
 from templates.source import Fate, all_read, fates, near_miss, words_of
 
 MAX_SOURCE_CHARACTERS = 8 << 20
-
-
-class RenderError(EvoError, ValueError):
-    """A template did not render; the message names file, line and error."""
 
 
 def render(package: Package, kind: DeviceKind, config: Config, problem: Problem, derived: Mapping[str, Value]) -> str:
@@ -37,6 +34,8 @@ def render(package: Package, kind: DeviceKind, config: Config, problem: Problem,
     """
     implementation = package.family.implementation(kind)
     variables = {**problem, **config, **derived}
+    if implementation.mode == "triton":
+        return triton.rendered(_text(package, implementation.file), implementation, problem, variables)
     if implementation.mode == "source":
         text, needed = _text(package, implementation.file), _needed(package, implementation)
         macros = {name: value for name, value in variables.items() if implementation.becomes_macro(name)}
@@ -56,6 +55,10 @@ def check(package: Package, kind: DeviceKind) -> None:
     if kind_of(kind).runs == "recordings":
         return
     tunables = [tunable.name for tunable in implementation.tunables]
+    if implementation.mode == "triton":
+        known = [*tunables, *implementation.derived, *(field.name for field in package.family.fields)]
+        triton.check(_text(package, implementation.file), implementation, known)
+        return
     if implementation.mode == "source":
         _check_source(package, implementation, tunables)
         return
@@ -70,18 +73,20 @@ def check(package: Package, kind: DeviceKind) -> None:
 
 
 def check_source(package: Package, kind: DeviceKind) -> None:
-    """`check` for a plain source. A template fails config by config, and may work for some.
+    """`check` for a plain or Triton source. A template fails config by config, and may work for some.
 
     Raises:
         RenderError: see `check`.
     """
-    if package.family.implementation(kind).mode == "source":
+    if package.family.implementation(kind).mode != "template":
         check(package, kind)
 
 
 def used_names(package: Package, kind: DeviceKind) -> frozenset[str]:
     """Return a template's free variables, or a source's words, including those of included files."""
     implementation = package.family.implementation(kind)
+    if implementation.mode == "triton":
+        return triton.names_of(_text(package, implementation.file), implementation)
     if implementation.mode == "source":
         _text(package, implementation.file)
         return words_of(_texts(package), implementation)

@@ -27,6 +27,9 @@ FLOAT_CONTROL = "float_control.py"
 """Loader files of exports that run on the caller's thread."""
 
 
+_SOURCES: Mapping[Language, str] = {"c++": "kernel.cpp", "triton": "triton_kernel.py"}
+"""Names of sources in other languages than their form's. A Triton source must not replace the loader."""
+
 _OF_SEVERAL = ("entry", "arguments", "further")
 """Keys of a launch that is one of several."""
 
@@ -101,7 +104,7 @@ class Compiled:
     @property
     def source_name(self) -> str:
         """The source's file name, whose suffix tells a compiler the language."""
-        return "kernel.cpp" if self.language == "c++" else self.form.source
+        return _SOURCES.get(self.language, self.form.source)
 
     @property
     def language(self) -> Language:
@@ -109,7 +112,8 @@ class Compiled:
 
     def candidate_of(self, config: Config) -> Candidate:
         search = self.search
-        return self.family.candidate(config, search.problem, search.device, search.objective)
+        candidate = self.family.candidate(config, search.problem, search.device, search.objective)
+        return candidate.compiled(self._ptx_text)
 
     def build_command(self, config: Config) -> str:
         """Return the command that compiles the source, with this machine's compiler."""
@@ -120,7 +124,11 @@ class Compiled:
             steps = c_steps(architecture, flags, source=self.source_name, library=self.form.binary)
             compiler = "c++" if self.language == "c++" else "cc"
             return " && ".join(shlex.join([compiler, *step]) for step in steps)
-        command = ["nvcc", "-cubin", f"-arch={self.candidate_of(config).target(architecture)}", "--std=c++17", *flags]
+        target = self.candidate_of(config).target(architecture)
+        if self.language == "triton":
+            module = "workers.backends.cuda.triton_library"
+            return shlex.join(["python", "-m", module, self.source_name, target, self.form.binary, PTX])
+        command = ["nvcc", "-cubin", f"-arch={target}", "--std=c++17", *flags]
         return shlex.join([*command, self.form.source, "-o", self.form.binary])
 
     @property

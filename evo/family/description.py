@@ -32,6 +32,7 @@ def describe_argument(argument: Argument) -> dict[str, Any]:
 def describe_implementation(implementation: Implementation) -> dict[str, Any]:
     return {
         "file": implementation.file or None,
+        "language": implementation.language,
         "entry": implementation.entry or None,
         "requires": _constraints(implementation.requires),
         "notes": [{"expression": each.expression.text, "note": each.text} for each in implementation.notes],

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 from evo.device import Device, DeviceKind, kind_of
@@ -15,12 +16,16 @@ from evo.family.launch.geometry import Launch
 from evo.family.problem import Field, Problem, in_problem_terms, parse_problem, problem_key, read_fields
 from evo.family.scope import WORD, device_scope
 from evo.family.table import Table
+from evo.family.triton.compiled import read_note
 from evo.family.variant import VariantNote, read_variant
 from evo.family.work import Work, WorkFormula, check_memory, read_work
 from evo.space import Constraint, EmptySpace, Space, Tunable
 from evo.text.suggestion import unknown
 from evo.trial import Config, Value
 from evo.trial.objective import Objective
+
+_SCRATCH = ("triton_global_scratch", "triton_profile_scratch")
+"""Names of the buffers that Triton's kernels take behind their arguments."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +55,28 @@ class Candidate:
     def target(self, architecture: str) -> str:
         """Return the compiler's name of a device's architecture: ``sm_90a`` instead of ``sm_90`` if `specific`."""
         return f"{architecture}a" if self.specific else architecture
+
+    def compiled(self, ptx: str) -> "Candidate":
+        """Return the candidate with what Triton decided while it compiled; any other kernel's as it is.
+
+        Args:
+            ptx: of the compiled kernel; empty if there is none.
+        """
+        note = read_note(ptx)
+        if note is None or self.launch is None:
+            return self
+        x, y, z = self.launch.grid
+        launch = replace(
+            self.launch,
+            grid=(x * note.cluster, y, z),
+            block=(note.threads, 1, 1),
+            shared_memory_bytes=note.shared_memory_bytes,
+        )
+        scratch = (
+            Operand(name=name, role="workspace", dtype="uint8", shape=(max(size * prod(launch.grid), 1),))
+            for name, size in zip(_SCRATCH, note.scratch, strict=True)
+        )
+        return replace(self, launch=launch, operands=(*self.operands, *scratch))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -97,7 +124,8 @@ class Family:
         if not any(argument.role in JUDGED for argument in arguments):
             reason = 'none is an output: give one with role = "output", or "inout" for one that is changed in place'
             raise InvalidInput(table.field("arguments"), reason)
-        implementations = {
+        written_in_triton = {"cuda": _read_triton(table, fields, arguments)} if "triton" in table else {}
+        implementations = written_in_triton | {
             kind: read_implementation(kind, table.table(kind), fields, arguments)
             for kind in sorted(implemented_kinds())
             if kind in table
@@ -297,6 +325,14 @@ class Family:
     def _known_limits(self, device: Device) -> None:
         for name in sorted(self.implementation(device.kind).limits.difference(device.limits)):
             raise InvalidInput("device", f"{device.model} does not report its `{name}`, which {self.name} needs")
+
+
+def _read_triton(table: Table, fields: Sequence[Field], arguments: Sequence[Argument]) -> Implementation:
+    if "cuda" in table:
+        reason = "a family has one implementation for GPUs, and [cuda] is one: keep one of them"
+        way_out = "submit the other as a variant (kernel-evo variant submit), and a search compares both"
+        raise InvalidInput(table.field("triton"), f"{reason}, or {way_out}")
+    return read_implementation("cuda", table.table("triton"), fields, arguments, triton=True)
 
 
 def _keeping(tunables: Sequence[Tunable], kept: Mapping[str, Sequence[Value]]) -> tuple[Tunable, ...]:

@@ -50,7 +50,8 @@ class Implementation:
     Expressions contain no derived names: these are replaced by their definitions when the document is read.
 
     Attributes:
-        mode: ``template``: rendered by Jinja2; ``source``: used unchanged, tunables and problem fields become macros.
+        mode: ``template``: rendered by Jinja2; ``source``: used unchanged, tunables and problem fields become macros;
+            ``triton``: a Python file, tunables and problem fields become constants of the kernel.
         file: path of the template or source, relative to the family's folder.
         language: language of the source.
         entry: name of the function to call.
@@ -67,7 +68,7 @@ class Implementation:
     """
 
     kind: DeviceKind
-    mode: Literal["template", "source"] = "template"
+    mode: Literal["template", "source", "triton"] = "template"
     file: str = ""
     language: Language = "c"
     entry: str = ""
@@ -176,12 +177,19 @@ class Implementation:
 
 
 def read_implementation(
-    kind: DeviceKind, table: Table, fields: Sequence[Field], arguments: Sequence[Argument]
+    kind: DeviceKind,
+    table: Table,
+    fields: Sequence[Field],
+    arguments: Sequence[Argument],
+    *,
+    triton: bool = False,
 ) -> Implementation:
-    """Read the table that is named after a device kind, e.g. ``[cpu]`` or ``[cuda]``."""
-    if ("template" in table) == ("source" in table):
-        raise InvalidInput(table.field("template"), "give one of template (Jinja2) and source (used as it is)")
-    mode: Literal["template", "source"] = "template" if "template" in table else "source"
+    """Read the table that is named after a device kind, e.g. ``[cpu]`` or ``[cuda]``.
+
+    Args:
+        triton: the table is ``[triton]``: an implementation for `kind` in Triton.
+    """
+    mode, key = _read_mode(table, triton=triton)
     names = {each.name: each.values for each in fields}
     tunables = read_tunables(table.table("tunables"), tuple(names), kind)
     declared = {**names, **{tunable.name: tuple(tunable.values) for tunable in tunables}}
@@ -191,18 +199,18 @@ def read_implementation(
     asked = {**names, **dict.fromkeys(kind_of(kind).limits, ())}
     grid = kind_of(kind).sources == "cuda"
     call = _read_call(table, arguments, scope, derived)
-    geometry = read_launch(table, call, scope, derived) if grid else None
-    file = table.text(mode, pattern=FILE, what="the path of a file in the family's folder")
+    geometry = read_launch(table, call, scope, derived, triton=triton) if grid else None
+    file = table.text(key, pattern=FILE, what="the path of a file in the family's folder")
     implementation = Implementation(
         kind=kind,
         mode=mode,
         file=file,
-        language=language_of(kind, file, table.field(mode)),
+        language="triton" if triton else language_of(kind, file, table.field(mode)),
         entry=geometry.entry if geometry and has_launches(table) else read_entry(table, kind, call),
         arguments=call,
-        flags=(*_read_flags(table, kind), *_openmp(table, kind)),
+        flags=() if triton else (*_read_flags(table, kind), *_openmp(table, kind)),
         reentrant=table.flag("reentrant", default=True),
-        macros=_read_macros(table, mode, [*declared, *derived]),
+        macros=None if triton else _read_macros(table, mode, [*declared, *derived]),
         requires=_read_constraints(table.tables("requires"), asked, {}),
         notes=read_notes(table.tables("notes"), asked),
         defaults=_read_defaults(table.table("defaults"), fields),
@@ -210,13 +218,27 @@ def read_implementation(
         starts=read_starts(table.tables("starts"), asked, tunables),
         constraints=_read_constraints(table.tables("constraints"), scope, derived),
         derived=derived,
-        specific=_read_specific(table, scope, derived) if grid else None,
+        specific=_triton_specific(table) if triton else _read_specific(table, scope, derived) if grid else None,
         geometry=geometry,
     )
     table.done()
     if mode == "source":
         _check_macros(implementation, fields, table)
     return implementation
+
+
+def _read_mode(table: Table, *, triton: bool) -> tuple[Literal["template", "source", "triton"], str]:
+    """Return the mode of an implementation and the key that names its file."""
+    if triton:
+        return "triton", "source"
+    if ("template" in table) == ("source" in table):
+        raise InvalidInput(table.field("template"), "give one of template (Jinja2) and source (used as it is)")
+    return ("template", "template") if "template" in table else ("source", "source")
+
+
+def _triton_specific(table: Table) -> Expression:
+    """Triton compiles for sm_90 and newer with the features of one architecture alone."""
+    return Expression.parse("compute_capability >= 90", table.field())
 
 
 def read_recording(table: Table) -> Implementation:

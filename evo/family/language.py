@@ -7,9 +7,9 @@ from typing import Literal
 from evo.device import DeviceKind, kind_of
 from evo.errors import InvalidInput
 
-Language = Literal["c", "c++", "cuda", "own"]
+Language = Literal["c", "c++", "cuda", "triton", "own"]
 """``own``: a language that only the compiler of its device kind knows."""
-LANGUAGES: Mapping[Language, str] = {"c": "C", "c++": "C++", "cuda": "CUDA", "own": "the language of its device kind"}
+LANGUAGES: Mapping[Language, str] = {"c": "C", "c++": "C++", "cuda": "CUDA", "triton": "Triton", "own": "its kind's"}
 
 _CPP = frozenset({".cpp", ".cc", ".cxx", ".c++", ".cp", ".C", ".CPP", ".hpp", ".hh", ".hxx"})
 _TAKEN = "C (.c) and C++ (.cpp, .cc, .cxx)"

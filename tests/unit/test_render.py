@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from evo.errors import EvoError, InvalidInput
+from templates.errors import RenderError
 from templates.registry import Package, find
-from templates.render import RenderError, check, render, used_names
+from templates.render import check, render, used_names
 from tests.unit.family_document import SPEC, TEMPLATES, write_family
 
 CONFIG = {"TILE": 4, "UNROLL": 2, "ORDER": "rows"}

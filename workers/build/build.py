@@ -20,8 +20,9 @@ from evo.messages.job import SearchTerms
 from evo.promotion.policy import Policy
 from evo.trial import Config
 from evo.trial.outcome import CompileFailed, InvalidConfig, Outcome, OverResources
+from templates.errors import RenderError
 from templates.outside import outside
-from templates.render import RenderError, render
+from templates.render import render
 from workers.build import Artefact, Compiler, Launch, Resources, Unit
 from workers.build.advice import Macros, advised
 from workers.build.cache import Cache
@@ -230,8 +231,9 @@ class _Build:
         self.source = self.source or source
         unit = self._unit(candidate, source)
         artefact = self._compile(unit)
-        launch = self._launch(candidate)
         ptx = artefact.ptx.decode(errors="replace")
+        candidate = candidate.compiled(ptx)
+        launch = self._launch(candidate)
         entry = symbol_of(self.copy.family.implementation(self.terms.device.kind).entry, ptx)
         launch = launch.named(ptx) if launch else None
         arguments = call_arguments(candidate)

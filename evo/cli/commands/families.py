@@ -193,7 +193,8 @@ def _print_implementation(out: "Console", implementation: "Implementation") -> N
 def _print_fault(out: "Console", package: "Package", kind: "DeviceKind") -> None:
     """Return the faults that would stop a search of this implementation before its first trial."""
     from evo.cli.console.output import styled
-    from templates.render import RenderError, check
+    from templates.errors import RenderError
+    from templates.render import check
 
     try:
         check(package, kind)

@@ -158,7 +158,8 @@ def resolve(
     from evo.cli.service.devices import choose, local_devices
     from evo.device.estimate.target import known
     from templates import registry
-    from templates.render import RenderError, check_source
+    from templates.errors import RenderError
+    from templates.render import check_source
 
     package = registry.find(family)
     if package.recording is not None:

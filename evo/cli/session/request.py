@@ -13,8 +13,9 @@ from evo.promotion.policy import policy_from
 from evo.text.document import read_json, read_toml
 from templates import registry
 from templates.bundle import pack
+from templates.errors import RenderError
 from templates.registry import Package
-from templates.render import RenderError, check
+from templates.render import check
 
 
 @dataclass(frozen=True, kw_only=True)

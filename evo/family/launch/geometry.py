@@ -12,6 +12,9 @@ from evo.space.expression import Expression, Scope
 from evo.text.suggestion import unknown
 from evo.trial import Value
 
+_TRITON_WARPS = 4
+"""Warps of a Triton program whose options do not say."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
@@ -92,8 +95,16 @@ class Geometry:
         return (*self.grid, *self.block, self.shared_memory, *guesses, *maps, *further)
 
 
-def read_launch(table: Table, call: Sequence[Argument], scope: Scope, derived: Mapping[str, Expression]) -> Geometry:
-    """Read ``launch`` of an implementation: a table, or a list of tables, which are launched in order."""
+def read_launch(
+    table: Table, call: Sequence[Argument], scope: Scope, derived: Mapping[str, Expression], *, triton: bool = False
+) -> Geometry:
+    """Read ``launch`` of an implementation: a table, or a list of tables, which are launched in order.
+
+    Args:
+        triton: Triton decides the block and its shared memory; the threads here are what it usually takes.
+    """
+    if triton:
+        return _read_grid(table.table("launch"), scope, derived)
     if not has_launches(table):
         return _read_geometry(table.table("launch"), call, scope, derived)
     first, *further = (_read_step(each, call, scope, derived) for each in table.tables("launch"))
@@ -132,6 +143,24 @@ def _read_geometry(table: Table, call: Sequence[Argument], scope: Scope, derived
     for key, extents in (("grid", geometry.grid), ("block", geometry.block)):
         if not 1 <= len(extents) <= 3:
             raise InvalidInput(table.field(key), f'give one to three expressions, e.g. {key} = ["x", "y"]')
+    for expression in geometry.expressions:
+        expression.check_names(scope)
+    return geometry.inline(derived)
+
+
+def _read_grid(table: Table, scope: Scope, derived: Mapping[str, Expression]) -> Geometry:
+    """Read the launch of a Triton kernel: its grid, and what estimates need."""
+    threads = "32 * num_warps" if "num_warps" in scope else str(32 * _TRITON_WARPS)
+    geometry = Geometry(
+        grid=tuple(table.expressions("grid")),
+        block=(Expression.parse(threads, table.field("block")),),
+        shared_memory=Expression.parse("0", table.field("shared_memory")),
+        items=_stated(table, "items"),
+        effort=_stated(table, "effort"),
+    )
+    table.done()
+    if not 1 <= len(geometry.grid) <= 3:
+        raise InvalidInput(table.field("grid"), 'give one to three expressions, e.g. grid = ["ceil_div(N, BLOCK)"]')
     for expression in geometry.expressions:
         expression.check_names(scope)
     return geometry.inline(derived)

@@ -17,6 +17,7 @@ from evo.device.gpu import capability, ceilings, limits
 from evo.trial.objective import Objective
 from workers.backends import Buffers, LaunchError, Manner, Timer
 from workers.backends.cuda.buffers import DeviceBuffers, GuardedBuffer
+from workers.backends.cuda.compiler import CudaCompiler
 from workers.backends.cuda.graph import SHORT_CALLS, GraphTimer, RestoredTimer
 from workers.backends.cuda.launch import BoundCall, cuda_errors, driver_installed, static_shared_bytes
 from workers.backends.cuda.machine import nvml
@@ -246,12 +247,12 @@ class CudaDriver:
         report = surveyed(toolkit)
         return [_device(each, f"NVRTC {toolkit[0]}.{toolkit[1]}") for each in report["gpus"]], report["obstacle"]
 
-    def compiler(self) -> NvrtcCompiler:
+    def compiler(self) -> CudaCompiler:
         return self._compiler
 
     @cached_property
-    def _compiler(self) -> NvrtcCompiler:
-        return NvrtcCompiler()
+    def _compiler(self) -> CudaCompiler:
+        return CudaCompiler()
 
     def sanitizer(self) -> CudaSanitizer:
         return CudaSanitizer.here()

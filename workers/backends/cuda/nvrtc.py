@@ -1,44 +1,31 @@
 """Compiles CUDA sources to cubins for a named architecture, without a GPU or driver."""
 
-import contextlib
-import json
-import queue
 import re
-import subprocess
-import sys
-import threading
-import time
-import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import IO, cast
 
 from evo.device import Device
 from evo.errors import EvoError
 from evo.family.flags import header_folders
 from evo.family.launch.entry import symbol_of
 from evo.trial.outcome import CompileFailed, OverResources
+from workers.backends.cuda.compile_process import CompileProcesses
 from workers.backends.cuda.nvrtc_library import Nvrtc, NvrtcMissingError
 from workers.backends.cuda.occupancy import occupancy, registers_of_block
 from workers.build import Artefact, Launch, Resources, Unit
 from workers.build.contents import files_below
 from workers.build.toolkit import include_folders
-from workers.system.exit_status import ended
 
 DEFAULT_FLAGS = ("--std=c++17", "--ptxas-options=-v")
 _CACHING_SINCE = (12, 9)
 """From here on NVRTC looks into the driver's cache first, and of a binary from there ptxas tells no resources at all:
 the gates would let everything through (https://github.com/NVIDIA/Fuser/pull/4694)."""
-_COMMAND = (sys.executable, "-m", "workers.backends.cuda.nvrtc_library")
 _TRIAL = """#include <cuda_fp16.h>
 extern "C" __global__ void trial(float *x) { x[0] = __half2float(__float2half(x[1])); }
 """
 _TRIAL_S = 60.0
 _MOST_NAMES = 5
 """Kernels of a binary that an error lists."""
-
-_END_S = 2.0
-"""What a process gets that has closed its output to end."""
 
 _ARCHITECTURE = re.compile(r"sm_(\d+)[af]?")
 _MOST_LOCAL_BYTES = 512 << 10
@@ -81,7 +68,7 @@ class NvrtcCompiler:
                 "pip install -e '.[cuda13]', or `cuda12` where the driver is older than 580; for estimates "
                 "(--compile-only) the compiler alone will do: pip install 'cuda-toolkit[nvrtc,cudart,crt,cccl]==13.*'"
             ) from None
-        self._idle: queue.LifoQueue[_Process] = queue.LifoQueue()
+        self._processes = CompileProcesses("workers.backends.cuda.nvrtc_library")
 
     @cached_property
     def toolkit(self) -> tuple[int, int]:
@@ -99,7 +86,7 @@ class NvrtcCompiler:
         )
         options = [f"--gpu-architecture={unit.architecture}", *default_flags(self.toolkit)]
         options += [*own, *unit.placed_flags, *cuda]
-        answer = self._answer({"source": unit.source, "options": options, "names": unit.instances}, timeout_s)
+        answer = self._processes.answer({"source": unit.source, "options": options, "names": unit.instances}, timeout_s)
         if isinstance(answer, CompileFailed):
             return answer
         log = str(answer["log"])
@@ -145,106 +132,6 @@ class NvrtcCompiler:
             names = ", ".join(f"sm_{each}" for each in known)
             way_out = "; older GPUs need the extra `cuda12`" if match and int(match[1]) < min(known) else ""
             raise NoNvrtcError(f"{self.version.partition(' --')[0]} compiles for {names}, not {architecture}{way_out}")
-
-    def _answer(self, question: Mapping[str, object], timeout_s: float) -> Mapping[str, object] | CompileFailed:
-        """Where a process ended by itself a new one is asked: the system, short of memory, may have killed it idle."""
-        deadline_s = time.monotonic() + timeout_s
-        ends: list[str] = []
-        for anew in (False, True):
-            with self._process(anew=anew) as process:
-                answer = process.ask(question, deadline_s - time.monotonic())
-            if answer is None:
-                before = f"; before, it ended without an answer: {ends[0]}" if ends else ""
-                return CompileFailed(log=f"the compiler was stopped after {timeout_s:g} s{before}")
-            if not isinstance(answer, str):
-                return answer
-            ends.append(answer)
-        return CompileFailed(log=f"the compiler ended without an answer, and so did a second one: {', '.join(ends)}")
-
-    @contextlib.contextmanager
-    def _process(self, *, anew: bool) -> Iterator["_Process"]:
-        """Return an idle process or a new one; broken ones are not reused."""
-        try:
-            process = _Process() if anew else self._idle.get_nowait()
-        except queue.Empty:
-            process = _Process()
-        try:
-            yield process
-        except BaseException:
-            process.close()  # its answer would be taken for that to the next question
-            raise
-        if process.works:
-            self._idle.put(process)
-
-
-class _Process:
-    """One compiling process; it ends with its owner, whose end closes its input."""
-
-    def __init__(self) -> None:
-        self._popen = subprocess.Popen(
-            _COMMAND,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            start_new_session=True,
-        )
-        self.works = True
-        self._end = weakref.finalize(self, _end, self._popen)  # at the interpreter's end as well
-
-    def ask(self, question: Mapping[str, object], timeout_s: float) -> Mapping[str, object] | str | None:
-        """The answer; how the process ended instead; or None when there was no answer in time, and it was killed."""
-        late = threading.Event()
-        watchdog = threading.Timer(timeout_s, self._stop, (late,))
-        watchdog.start()
-        try:
-            self._pipe("stdin").write(json.dumps(question) + "\n")
-            self._pipe("stdin").flush()
-            line = self._pipe("stdout").readline()
-        except BrokenPipeError:
-            line = ""
-        finally:
-            watchdog.cancel()
-            watchdog.join()  # it may have been at it
-        whole = line.endswith("\n")
-        how = None if whole or late.is_set() else self._how_it_ended()
-        if late.is_set() or not whole:
-            self.close()
-        return self._answered(line) if whole else how
-
-    def _answered(self, line: str) -> Mapping[str, object] | str:
-        try:
-            return cast(Mapping[str, object], json.loads(line))
-        except json.JSONDecodeError:
-            self.close()  # whoever wrote this may have written more
-            return f"wrote {line.strip()[:80]!r} where an answer was due"
-
-    def _stop(self, late: threading.Event) -> None:
-        late.set()
-        self._popen.kill()
-
-    def _how_it_ended(self) -> str:
-        try:
-            return ended(self._popen.wait(_END_S))
-        except subprocess.TimeoutExpired:
-            return "closed its pipes"
-
-    def close(self) -> None:
-        """End the process."""
-        self.works = False
-        self._end()
-
-    def _pipe(self, name: str) -> IO[str]:
-        return cast(IO[str], getattr(self._popen, name))
-
-
-def _end(popen: "subprocess.Popen[str]") -> None:
-    popen.kill()
-    popen.wait()
-    for pipe in (popen.stdin, popen.stdout):
-        with contextlib.suppress(BrokenPipeError):
-            if pipe is not None:
-                pipe.close()
 
 
 def failures(compiler: NvrtcCompiler, architectures: Iterable[str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import NoReturn
 from evo.device import Device, DeviceKind
 from evo.errors import Conflict
 from evo.trial.objective import Objective
-from workers.backends.cuda.nvrtc import NvrtcCompiler
+from workers.backends.cuda.compiler import CudaCompiler
 from workers.backends.cuda.nvrtc_library import installed
 from workers.system import machine
 
@@ -32,12 +32,12 @@ class EstimateDriver:
             )
         ]
 
-    def compiler(self) -> NvrtcCompiler:
+    def compiler(self) -> CudaCompiler:
         return self._compiler
 
     @cached_property
-    def _compiler(self) -> NvrtcCompiler:
-        return NvrtcCompiler()
+    def _compiler(self) -> CudaCompiler:
+        return CudaCompiler()
 
     def sanitizer(self) -> None:
         """None: nothing runs."""

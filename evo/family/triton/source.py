@@ -1,0 +1,259 @@
+"""Facts of a Triton source, and the part of it that a kernel needs. The file is parsed, never run.
+
+A Triton kernel usually lies in a file that also makes tensors, runs benchmarks and reads files. Only imports of Triton,
+functions under ``@triton.jit`` and constants take part in a compilation, so the rest is left out.
+"""
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from evo.errors import InvalidInput
+from evo.text.suggestion import unknown
+
+OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+"""Compile options of Triton that a tunable or derived value of the same name sets."""
+
+_JIT = ("jit", "autotune", "heuristics")
+_MODULES = ("triton",)
+_CONSTANT_CALLS = ("constexpr", "float", "int", "bool")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameter:
+    """A parameter of a kernel.
+
+    Attributes:
+        constant: annotated with ``tl.constexpr``.
+        pointer: it is dereferenced, or named like a pointer.
+        default: literal default value; None if there is none.
+    """
+
+    name: str
+    constant: bool
+    pointer: bool
+    default: int | float | bool | str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernel:
+    """A function under ``@triton.jit`` and how its decorators tune it.
+
+    Attributes:
+        decorators: its other decorators, e.g. ``triton.autotune(…)``.
+        node: its definition.
+    """
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    node: ast.FunctionDef = field(repr=False, compare=False)
+    decorators: tuple[ast.Call, ...] = ()
+
+
+def parsed(text: str, file: str) -> ast.Module:
+    """Return the syntax tree of a source.
+
+    Raises:
+        InvalidInput: it is not Python; names file and line.
+    """
+    try:
+        return ast.parse(text)
+    except SyntaxError as error:
+        raise InvalidInput(file, f"line {error.lineno}: {error.msg}") from error
+
+
+def kernels_of(text: str, file: str) -> tuple[Kernel, ...]:
+    """Return the functions under ``@triton.jit`` of a source, in order."""
+    found = (_kernel(node) for node in parsed(text, file).body if isinstance(node, ast.FunctionDef))
+    return tuple(each for each in found if each is not None)
+
+
+def _kernel(node: ast.FunctionDef) -> Kernel | None:
+    if not any(_called(each) == "jit" for each in node.decorator_list):
+        return None
+    arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+    defaults: dict[str, ast.expr] = dict(
+        zip([each.arg for each in reversed(arguments)], reversed(node.args.defaults), strict=False)
+    )
+    pointers = _pointers(node)
+    return Kernel(
+        name=node.name,
+        parameters=tuple(
+            Parameter(
+                name=each.arg,
+                constant=_is_constant(each.annotation),
+                pointer=each.arg in pointers,
+                default=_literal(defaults.get(each.arg)),
+            )
+            for each in arguments
+        ),
+        node=node,
+        decorators=tuple(each for each in node.decorator_list if isinstance(each, ast.Call) and _called(each) in _JIT),
+    )
+
+
+def _called(node: ast.expr) -> str:
+    """Return the last name of a decorator, e.g. ``autotune`` of ``triton.autotune(…)``."""
+    if isinstance(node, ast.Call):
+        node = node.func
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_constant(annotation: ast.expr | None) -> bool:
+    return annotation is not None and "constexpr" in ast.unparse(annotation)
+
+
+def _literal(node: ast.expr | None) -> int | float | bool | str | None:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, int | float | str) else None
+
+
+def _pointers(node: ast.FunctionDef) -> set[str]:
+    """Return the parameters whose address is read or written, also through other names and functions' arguments."""
+    names = {each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
+    named = {name for name in names if name.lower().endswith(("_ptr", "_pointer", "ptr", "_ptrs"))}
+    return named | {name for name in names if name in addressed(node)}
+
+
+def addressed(node: ast.FunctionDef) -> dict[str, set[str]]:
+    """Return the names that memory accesses use as addresses, with the accesses: ``load``, ``store``, ``atomic_add`` …
+
+    An address is followed through assignments: in ``p = x + offsets`` and ``tl.load(p)`` the name ``x`` is one.
+    """
+    made = _assigned(node)
+    found: dict[str, set[str]] = {}
+    for call in (each for each in ast.walk(node) if isinstance(each, ast.Call)):
+        access = _called(call)
+        if call.args and (access in ("load", "store") or access.startswith("atomic_")):
+            for name in _bases(call.args[0], made, set()):
+                found.setdefault(name, set()).add(access)
+    return found
+
+
+def _assigned(node: ast.FunctionDef) -> dict[str, list[ast.expr]]:
+    made: dict[str, list[ast.expr]] = {}
+    for each in ast.walk(node):
+        if isinstance(each, ast.Assign):
+            for target in each.targets:
+                if isinstance(target, ast.Name):
+                    made.setdefault(target.id, []).append(each.value)
+    return made
+
+
+def _bases(node: ast.expr, made: dict[str, list[ast.expr]], seen: set[str]) -> Iterator[str]:
+    """Yield the names at the left of an address: of ``x + i * n`` it is ``x``."""
+    match node:
+        case ast.Name(id=name) if name not in seen:
+            seen.add(name)
+            yield name
+            for value in made.get(name, ()):
+                yield from _bases(value, made, seen)
+        case ast.BinOp(op=ast.Add(), left=left, right=right):
+            yield from _bases(left, made, seen)
+            if not isinstance(left, ast.Name):
+                yield from _bases(right, made, seen) if isinstance(right, ast.Name) else ()
+        case ast.Call(func=ast.Attribute(value=ast.Name() as base)) if base.id not in ("tl", "triton"):
+            yield from _bases(base, made, seen)
+        case ast.Call(args=[first, *_]) if _called(node) in ("make_block_ptr", "make_tensor_descriptor", "advance"):
+            yield from _bases(first, made, seen)
+        case ast.Call(keywords=keywords) if _called(node) in ("make_block_ptr", "make_tensor_descriptor"):
+            for each in keywords:
+                if each.arg == "base":
+                    yield from _bases(each.value, made, seen)
+
+
+def sliced(text: str, entry: str, file: str) -> str:
+    """Return the source with only what one kernel needs; all else is blank, and lines keep their numbers.
+
+    Decorators are reduced to ``@triton.jit``: a search takes the place of ``@triton.autotune``.
+
+    Raises:
+        InvalidInput: the source is not Python, has no such kernel, or the kernel uses a name that is neither a kernel,
+            a constant nor imported from Triton.
+    """
+    tree = parsed(text, file)
+    lines, kept = text.split("\n"), [""] * (text.count("\n") + 1)
+    statements = _named(tree)
+    names = [each.name for each in kernels_of(text, file)]
+    if entry not in names:
+        raise InvalidInput(f"{file}: entry", unknown(entry, names, "functions under @triton.jit"))
+    waiting, seen = [entry], set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name in seen or name not in statements:
+            continue
+        seen.add(name)
+        node = statements[name]
+        _keep(node, lines, kept)
+        if not isinstance(node, ast.Import | ast.ImportFrom):
+            _check(node, file)
+            waiting += [each.id for each in ast.walk(_bare(node)) if isinstance(each, ast.Name)]
+    for node in tree.body:
+        if isinstance(node, ast.Import) and any(each.name.split(".")[0] in _MODULES for each in node.names):
+            _keep(node, lines, kept)
+    return "\n".join(kept)
+
+
+def _bare(node: ast.stmt) -> ast.AST:
+    """Return a function without its decorators."""
+    if isinstance(node, ast.FunctionDef):
+        return ast.Module(body=[*node.body, *(ast.Expr(each) for each in _of_signature(node))], type_ignores=[])
+    return node
+
+
+def _of_signature(node: ast.FunctionDef) -> list[ast.expr]:
+    arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+    annotations = [each.annotation for each in arguments if each.annotation is not None]
+    return [*annotations, *node.args.defaults, *(each for each in node.args.kw_defaults if each is not None)]
+
+
+def _named(tree: ast.Module) -> dict[str, ast.stmt]:
+    """Return, by name, the statements of a module that a compilation may use; the last one of a name counts."""
+    found: dict[str, ast.stmt] = {}
+    for node in tree.body:
+        match node:
+            case ast.Import(names=names) if all(each.name.split(".")[0] in _MODULES for each in names):
+                found |= {(each.asname or each.name.split(".")[0]): node for each in names}
+            case ast.ImportFrom(module=str(module), names=names, level=0) if module.split(".")[0] in _MODULES:
+                found |= {(each.asname or each.name): node for each in names}
+            case ast.FunctionDef(name=name) if any(_called(each) == "jit" for each in node.decorator_list):
+                found[name] = node
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if _constant_value(value):
+                found[name] = node
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value) if _constant_value(value):
+                found[name] = node
+    return found
+
+
+def _constant_value(node: ast.expr) -> bool:
+    """True for numbers, texts, dtypes of Triton, ``tl.constexpr(…)`` of them, and arithmetic with them."""
+    match node:
+        case ast.Constant() | ast.Name():
+            return True
+        case ast.UnaryOp(operand=operand):
+            return _constant_value(operand)
+        case ast.BinOp(left=left, right=right):
+            return _constant_value(left) and _constant_value(right)
+        case ast.Attribute(value=ast.Name(id=name)):
+            return name in ("tl", "triton")
+        case ast.Call(args=arguments, keywords=[]):
+            return _called(node) in _CONSTANT_CALLS and all(_constant_value(each) for each in arguments)
+    return False
+
+
+def _keep(node: ast.stmt, lines: Sequence[str], kept: list[str]) -> None:
+    first = node.lineno - 1
+    kept[first : node.end_lineno] = lines[first : node.end_lineno]
+    if isinstance(node, ast.FunctionDef):
+        start = node.decorator_list[0].lineno - 1
+        end = max(each.end_lineno or each.lineno for each in node.decorator_list)
+        kept[start:end] = [""] * (end - start)
+        kept[first - 1] = "@triton.jit"
+
+
+def _check(node: ast.stmt, file: str) -> None:
+    """Refuse what would run Python of its own while Triton compiles."""
+    for each in ast.walk(_bare(node)):
+        if isinstance(each, ast.Attribute) and each.attr.startswith("__"):
+            raise InvalidInput(file, f"line {each.lineno}: `{each.attr}` reaches into Python, which no kernel needs")
+        if isinstance(each, ast.Name) and each.id in ("eval", "exec", "compile", "open", "__import__", "globals"):
+            raise InvalidInput(file, f"line {each.lineno}: `{each.id}` reaches into Python, which no kernel needs")

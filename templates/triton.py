@@ -1,0 +1,142 @@
+"""Generate the source of a Triton config: the kernel's part of the file, and the constants that it is compiled with."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evo.errors import InvalidInput
+from evo.family import Implementation
+from evo.family.problem import Problem
+from evo.family.triton import OPTIONS, Kernel, Parameter, kernels_of, sliced
+from evo.text.suggestion import unknown
+from evo.trial import Value
+from templates.errors import RenderError
+
+BUILD = "# kernel-evo build: "
+"""Begins the last line of a generated source: how it is compiled, as JSON."""
+
+DIVISIBLE = 16
+"""Alignment in bytes from which on Triton takes an address as a multiple of 16."""
+
+TYPES: Mapping[str, str] = {
+    "float64": "fp64",
+    "float32": "fp32",
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "float8_e4m3": "fp8e4nv",
+    "float8_e5m2": "fp8e5",
+    "int64": "i64",
+    "int32": "i32",
+    "int16": "i16",
+    "int8": "i8",
+    "uint64": "u64",
+    "uint32": "u32",
+    "uint16": "u16",
+    "uint8": "u8",
+    "bool": "i1",
+}
+"""Triton's name of each dtype."""
+
+
+def rendered(text: str, implementation: Implementation, problem: Problem, variables: Mapping[str, Value]) -> str:
+    """Return the source of one config: what the kernel needs of the file, and a last line that says how to compile it.
+
+    Raises:
+        RenderError: the file lacks the kernel, or the kernel's parameters differ from the declared arguments.
+    """
+    try:
+        kernel, source = _kernel(text, implementation), sliced(text, implementation.entry, implementation.file)
+    except InvalidInput as error:
+        raise RenderError(str(error)) from error
+    build = _build(kernel, implementation, problem, variables)
+    return f"{source.rstrip()}\n\n{BUILD}{json.dumps(build)}\n"
+
+
+def check(text: str, implementation: Implementation, declared: Sequence[str]) -> None:
+    """Refuse a file without the kernel, parameters that nothing gives, and tunables that change nothing.
+
+    Raises:
+        RenderError: names the parameter or the tunable.
+    """
+    try:
+        kernel = _kernel(text, implementation)
+        sliced(text, implementation.entry, implementation.file)
+    except InvalidInput as error:
+        raise RenderError(str(error)) from error
+    _passed(kernel, implementation, implementation.arguments, declared)
+    known = [each.name for each in kernel.parameters]
+    for name in (each.name for each in implementation.tunables):
+        if name not in {*known, *OPTIONS} | implementation.reach({*known, *OPTIONS}):
+            raise RenderError(
+                f"{implementation.file}: the tunable {name} has no effect: {unknown(name, [*known, *OPTIONS], 'names')}"
+            )
+
+
+def names_of(text: str, implementation: Implementation) -> frozenset[str]:
+    """Return the names that affect how the kernel is compiled."""
+    try:
+        return frozenset({each.name for each in _kernel(text, implementation).parameters} | set(OPTIONS))
+    except InvalidInput as error:
+        raise RenderError(str(error)) from error
+
+
+def _kernel(text: str, implementation: Implementation) -> Kernel:
+    found = {each.name: each for each in kernels_of(text, implementation.file)}
+    if implementation.entry not in found:
+        reason = unknown(implementation.entry, found, "functions under @triton.jit")
+        raise InvalidInput(f"{implementation.file}: entry", reason)
+    return found[implementation.entry]
+
+
+def _build(
+    kernel: Kernel, implementation: Implementation, problem: Problem, variables: Mapping[str, Value]
+) -> dict[str, Any]:
+    call = [each for each in implementation.arguments if each.present(problem)]
+    passed = _passed(kernel, implementation, call, variables)
+    signature, divisible = dict[str, str](), list[str]()
+    for parameter, argument in zip(passed, call, strict=True):
+        dtype = TYPES[str(problem.get(argument.dtype, argument.dtype))]
+        signature[parameter.name] = dtype if argument.role == "scalar" else f"*{dtype}"
+        if argument.role != "scalar" and argument.alignment % DIVISIBLE == 0:
+            divisible.append(parameter.name)
+    constants = {
+        each.name: variables.get(each.name, each.default) for each in kernel.parameters if each.name not in signature
+    }
+    taken = {each.name for each in kernel.parameters}
+    options = {name: variables[name] for name in OPTIONS if name in variables and name not in taken}
+    return {
+        "entry": kernel.name,
+        "signature": signature,
+        "divisible": divisible,
+        "constants": constants,
+        "options": {name: value for name, value in options.items() if value != 0},
+    }
+
+
+def _passed(
+    kernel: Kernel, implementation: Implementation, call: Sequence[Any], known: Sequence[str] | Mapping[str, Value]
+) -> list[Parameter]:
+    """Return the parameters that the call passes: those that no field, tunable, derived value or default gives."""
+    passed = [each for each in kernel.parameters if each.name not in known and not _has_default(each)]
+    for each in passed:
+        if each.constant:
+            way_out = f"declare a problem field or tunable of this name, or write `{each.name}` under [triton.derived]"
+            raise RenderError(f"{implementation.file}: {kernel.name} takes the constant {each.name}: {way_out}")
+    if len(passed) != len(call):
+        names, arguments = (", ".join(each.name for each in some) or "none" for some in (passed, call))
+        raise RenderError(
+            f"{implementation.file}: {kernel.name} takes {len(passed)} arguments ({names}), and family.toml passes "
+            f"{len(call)} ({arguments}): list them in this order in `arguments`; "
+            "a parameter with the name of a field, tunable or derived value is a constant"
+        )
+    for parameter, argument in zip(passed, call, strict=True):
+        if parameter.pointer and argument.role == "scalar":
+            raise RenderError(
+                f"{implementation.file}: {kernel.name} uses {parameter.name} as an address, and family.toml passes "
+                f"the scalar {argument.name} there: give the arguments in the order of the kernel's parameters"
+            )
+    return passed
+
+
+def _has_default(parameter: Parameter) -> bool:
+    return parameter.constant and parameter.default is not None

@@ -1,0 +1,12 @@
+import numpy as np
+
+
+def inputs(problem, distribution, rng):
+    x = rng.standard_normal((problem["ROWS"], problem["COLS"]), np.float32)
+    return {"x": x * np.float32(20) if distribution == "large" else x}
+
+
+def reference(problem, inputs):
+    x = inputs["x"].astype(np.float64)
+    powers = np.exp(x - x.max(axis=1, keepdims=True))
+    return {"out": powers / powers.sum(axis=1, keepdims=True)}

@@ -1,0 +1,148 @@
+"""Triton kernels on a GPU: each is proven and measured, wrong twins are refused, and an export runs without Triton."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from evo.device import Device
+from evo.export.bundle import Bundle
+from evo.results import EvaluateReport
+from evo.trial import Config
+from evo.trial.objective import Objective
+from evo.trial.outcome import Measured, WrongAnswer
+from templates.registry import find
+from tests.integration.test_kernels_compile import Workshop
+from tests.integration.test_triton_compiles import KERNELS, NAMES
+from tests.integration.workbench import QUICK
+from tests.unit.views import CHAMPION, view
+from workers.backends.cuda.compiler import CudaCompiler
+from workers.jobs.single import climb
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed"),
+]
+
+
+class TritonKernels:
+    def __init__(self, gpu: Device, cache: Path, folder: Path) -> None:
+        self._gpu, self._cache, self._folder = gpu, cache, folder
+
+    def measured(self, name: str, changes: Mapping[str, str] | None = None, **changed: int) -> EvaluateReport:
+        """Measure the default config with some tunables changed, and texts of the family's files replaced."""
+        place = self._folder / name
+        shutil.copytree(KERNELS / name, place)
+        for file in ("kernel.py", "family.toml"):
+            text = (place / file).read_text()
+            for old, new in (changes or {}).items():
+                text = text.replace(old, new)
+            (place / file).write_text(text)
+        package = find(str(place))
+        problem = package.family.problem("", "cuda")
+        config = package.family.space(problem, self._gpu, Objective()).default() | changed
+        return climb(package, config, problem=problem, device=self._gpu, folder=self._cache, policy=QUICK).report
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def kernels(gpu: Device, cache: Path, tmp_path: Path) -> TritonKernels:
+    return TritonKernels(gpu, cache, tmp_path)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_kernel_is_proven_and_measured(kernels: TritonKernels, name: str) -> None:
+    outcome = kernels.measured(name).outcome
+    assert isinstance(outcome, Measured), outcome
+
+
+def test_clusters_are_launched(kernels: TritonKernels, gpu: Device) -> None:
+    if gpu.limits["compute_capability"] < 90:
+        pytest.skip("clusters need sm_90")
+    outcome = kernels.measured(
+        "vector_add", {"[triton.tunables]": "[triton.tunables]\nnum_ctas = [1, 2]"}, num_ctas=2
+    ).outcome
+    assert isinstance(outcome, Measured), outcome
+
+
+EXPORTED = """
+import sys
+import cupy as cp
+from kernel import Kernel
+kernel = Kernel()
+x, y = (cp.random.standard_normal(1 << 22, dtype=cp.float32) for _ in range(2))
+assert cp.array_equal(kernel(x=x, y=y)["out"], x + y)
+assert "triton" not in sys.modules
+"""
+
+
+def test_export_runs_without_triton(gpu: Device, tmp_path: Path) -> None:
+    pytest.importorskip("cupy")
+    config: Config = {"BLOCK": 1024, "num_warps": 4}
+    package = find(str(KERNELS / "vector_add"))
+    problem = package.family.problem("", "cuda")
+    built = Workshop(CudaCompiler(), tmp_path / "build").built(package, gpu, config)
+    assert built.refusal is None, built.refusal
+    assert built.source is not None
+    assert built.binary is not None
+    bundle = Bundle(
+        champion=replace(CHAMPION, family="vector_add", problem=problem, config=config),
+        search=view(family="vector_add", problem=problem, device=gpu),
+        family=package.family,
+        source=built.source.encode(),
+        library=built.binary,
+        ptx=built.ptx,
+    )
+    folder = tmp_path / "export"
+    folder.mkdir()
+    for name, content in bundle.files().items():
+        (folder / name).write_bytes(content)
+    subprocess.run([sys.executable, "-c", EXPORTED], check=True, cwd=folder, timeout=300)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("vector_add", {"mask = here < N": "mask = here < N - 1"}),
+        ("row_softmax", {"(cols[None, :] < COLS)": "(cols[None, :] < COLS - 1)"}),
+        ("row_softmax", {', other=-float("inf")': ", other=0.0"}),
+        ("row_softmax", {', mask=mask, other=-float("inf")': ""}),
+        (
+            "rms_norm",
+            {
+                "row + cols, mask=cols < COLS, other=0.0).to(tl.float32)\n        sq": "row + cols).to(tl.float32)\n        sq"
+            },
+        ),
+        ("layer_norm", {"tl.where(cols < COLS, (x - mean) * (x - mean), 0.0)": "(x - mean) * (x - mean)"}),
+        (
+            "matmul",
+            {
+                "sums = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)": "sums = tl.zeros([BLOCK_M, BLOCK_N], tl.float16)",
+                "sums = tl.dot(left, right, sums)": "sums += tl.dot(left, right, out_dtype=tl.float16)",
+            },
+        ),
+        ("matmul", {"< K - depth": "< K - depth + 1"}),
+        ("matmul", {"mask = (rows[:, None] < M)": "mask = (rows[:, None] <= M)"}),
+        ("attention", {'tl.where(keys[None, :] < S, tl.dot(q, k) * scale, -float("inf"))': "tl.dot(q, k) * scale"}),
+        ("attention", {"mask=rows[:, None] < S)": "mask=rows[:, None] < S - 1)"}),
+        ("attention", {"sums * kept[:, None]": "sums"}),
+        (
+            "row_softmax",
+            {"tl.store(out_ptr + here, powers /": "tl.store(out_ptr + here % (COLS * ROWS - 1), powers /"},
+        ),
+    ],
+)
+def test_wrong_twin_is_refused(kernels: TritonKernels, name: str, changes: dict[str, str]) -> None:
+    texts = "".join((KERNELS / name / file).read_text() for file in ("kernel.py", "family.toml"))
+    assert all(old in texts for old in changes)
+    outcome = kernels.measured(name, changes).outcome
+    assert isinstance(outcome, WrongAnswer), outcome

@@ -1,0 +1,77 @@
+"""Triton kernels are compiled for named architectures, without a GPU; skipped where Triton is not installed."""
+
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from evo.estimate.target import known
+from evo.trial.outcome import CompileFailed
+from templates.registry import find
+from tests.integration.test_kernels_compile import Workshop
+from workers.backends.cuda.compiler import CudaCompiler
+from workers.backends.cuda.nvrtc import NoNvrtcError
+
+pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
+
+KERNELS = Path(__file__).parents[1] / "data" / "triton"
+NAMES = sorted(each.name for each in KERNELS.iterdir() if (each / "family.toml").exists())
+
+
+@pytest.fixture(scope="module")
+def compiler() -> CudaCompiler:
+    try:
+        return CudaCompiler()
+    except NoNvrtcError:
+        pytest.skip("NVRTC is not installed")
+
+
+@pytest.fixture
+def workshop(compiler: CudaCompiler, tmp_path: Path) -> Workshop:
+    return Workshop(compiler, tmp_path)
+
+
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_89", "sm_90"])
+@pytest.mark.parametrize("name", NAMES)
+def test_kernel_compiles_for_a_named_architecture(workshop: Workshop, name: str, architecture: str) -> None:
+    built = workshop.built(find(str(KERNELS / name)), known(architecture))
+    assert built.refusal is None, built.refusal
+    assert built.resources["registers"] > 0
+    launch = next(iter(built.kernels.values())).launch
+    assert launch is not None
+    assert launch.block[0] in (64, 128, 256, 512)
+
+
+def test_constants_and_options_reach_the_binary(compiler: CudaCompiler, tmp_path: Path) -> None:
+    package, device = find(str(KERNELS / "matmul")), known("sm_90")
+    default = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64, "GROUP": 4, "num_warps": 4, "num_stages": 2}
+    changes: list[dict[str, int]] = [{}, {"num_stages": 4}, {"num_warps": 8}]
+    builds = [
+        Workshop(compiler, tmp_path / str(turn)).built(package, device, default | change)
+        for turn, change in enumerate(changes)
+    ]
+    assert all(each.refusal is None for each in builds)
+    launches = [next(iter(each.kernels.values())).launch for each in builds]
+    assert [each and each.block for each in launches] == [(128, 1, 1), (128, 1, 1), (256, 1, 1)]
+    shared = [each.shared_memory_bytes if each else 0 for each in launches]
+    assert shared[1] > shared[0] > 0
+    assert len({each.digest for each in builds}) == 3
+
+
+def test_equal_builds_have_equal_digests(tmp_path: Path) -> None:
+    """Binaries contain no path or time, so duplicates are found on every machine."""
+    package, device = find(str(KERNELS / "vector_add")), known("sm_90")
+    digests = {Workshop(CudaCompiler(), tmp_path / str(turn)).built(package, device).digest for turn in range(2)}
+    assert len(digests) == 1
+
+
+def test_error_of_a_kernel_names_its_line(workshop: Workshop, tmp_path: Path) -> None:
+    folder = tmp_path / "own" / "vector_add"
+    shutil.copytree(KERNELS / "vector_add", folder)
+    text = (folder / "kernel.py").read_text()
+    (folder / "kernel.py").write_text(text.replace("mask = here < N", "mask = there < N"))
+    refusal = workshop.built(find(str(folder)), known("sm_90")).refusal
+    assert isinstance(refusal, CompileFailed)
+    assert "there is not defined" in refusal.log
+    assert "kernel.py:8:" in refusal.log

@@ -1,0 +1,153 @@
+"""Triton sources: parsed, reduced to a kernel, and checked against family.toml; nothing is compiled."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from evo.errors import EvoError, InvalidInput
+from evo.estimate.target import known
+from evo.family import Candidate
+from evo.family.triton import Compiled, kernels_of, noted, read_note, sliced
+from evo.trial.objective import Objective
+from templates.errors import RenderError
+from templates.registry import Package, find
+from templates.render import check, render
+from templates.triton import BUILD
+
+KERNELS = Path(__file__).parents[1] / "data" / "triton"
+FILE = """import os
+
+import torch
+import triton
+import triton.language as tl
+
+os.remove("/nothing/of/this/runs")
+FACTOR = tl.constexpr(2.0)
+UNUSED = 5
+
+
+@triton.jit
+def twice(x):
+    return x * FACTOR
+
+
+@triton.autotune(configs=[triton.Config({"BLOCK": 64})], key=["n"])
+@triton.jit
+def scale(x_ptr, out, n, BLOCK: tl.constexpr, FLAG: tl.constexpr = True):
+    here = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    places = out + here
+    tl.store(places, twice(tl.load(x_ptr + here, mask=here < n)), mask=here < n)
+
+
+def benchmark():
+    return torch.zeros(3)
+
+
+benchmark()
+"""
+
+
+def test_slice_has_only_what_the_kernel_needs_on_its_own_lines() -> None:
+    lines, kept = FILE.splitlines(), sliced(FILE, "scale", "kernel.py").splitlines()
+    left = [number for number, line in enumerate(kept) if line]
+    assert "torch" not in "\n".join(kept)
+    assert "os.remove" not in "\n".join(kept)
+    assert "autotune" not in "\n".join(kept)
+    assert "UNUSED" not in "\n".join(kept)
+    assert [kept[number] for number in left if kept[number] != lines[number]] == []
+    assert {"FACTOR = tl.constexpr(2.0)", "def twice(x):", "import triton.language as tl"} < set(kept)
+
+
+def test_facts_of_a_kernel() -> None:
+    kernel = kernels_of(FILE, "kernel.py")[1]
+    assert [(each.name, each.constant, each.pointer) for each in kernel.parameters] == [
+        ("x_ptr", False, True),
+        ("out", False, True),
+        ("n", False, False),
+        ("BLOCK", True, False),
+        ("FLAG", True, False),
+    ]
+    assert kernel.parameters[-1].default is True
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("x * FACTOR", "x.__class__", "reaches into Python"),
+        ("x * FACTOR", "eval('x')", "reaches into Python"),
+        ("def twice(x):", "def twice(x:", "line 13"),
+    ],
+)
+def test_source_that_is_refused(old: str, new: str, reason: str) -> None:
+    with pytest.raises(InvalidInput, match=reason):
+        sliced(FILE.replace(old, new), "scale", "kernel.py")
+
+
+def test_unknown_entry_is_refused_with_the_kernels_of_the_file() -> None:
+    with pytest.raises(InvalidInput, match=r"did you mean `scale`\? Functions under @triton.jit: scale, twice"):
+        sliced(FILE, "scales", "kernel.py")
+
+
+def package_with(tmp_path: Path, name: str, file: str = "kernel.py", old: str = "", new: str = "") -> Package:
+    place = tmp_path / name
+    shutil.copytree(KERNELS / name, place)
+    text = (place / file).read_text()
+    assert old in text
+    (place / file).write_text(text.replace(old, new) if old else text)
+    return find(str(place))
+
+
+def candidate_of(package: Package) -> tuple[Candidate, str]:
+    family, device = package.family, known("sm_90")
+    problem = family.problem("", "cuda")
+    config = family.space(problem, device, Objective()).default()
+    candidate = family.candidate(config, problem, device, Objective())
+    return candidate, render(package, "cuda", config, problem, candidate.derived)
+
+
+def test_generated_source_states_constants_options_and_types(tmp_path: Path) -> None:
+    candidate, source = candidate_of(package_with(tmp_path, "matmul"))
+    build = json.loads(source.rstrip().rpartition(BUILD)[2])
+    assert build["signature"] == {"a_ptr": "*fp16", "b_ptr": "*fp16", "c_ptr": "*fp16"}
+    assert build["divisible"] == ["a_ptr", "b_ptr", "c_ptr"]
+    assert build["constants"]["M"] == 2048
+    assert build["constants"]["BLOCK_M"] == candidate.config["BLOCK_M"]
+    assert build["options"] == {name: candidate.config[name] for name in ("num_warps", "num_stages")}
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "reason"),
+    [
+        ("kernel.py", "BLOCK: tl.constexpr", "BLOCK: tl.constexpr, WIDTH: tl.constexpr", "takes the constant WIDTH"),
+        ("kernel.py", "x_ptr, y_ptr,", "x_ptr, y_ptr, z_ptr,", "takes 4 arguments"),
+        ("family.toml", "num_warps =", "warps =", "the tunable warps has no effect"),
+        ("family.toml", 'entry = "add"', 'entry = "adds"', "did you mean"),
+    ],
+)
+def test_family_that_does_not_fit_its_kernel_is_refused(
+    tmp_path: Path, file: str, old: str, new: str, reason: str
+) -> None:
+    with pytest.raises(RenderError, match=reason):
+        check(package_with(tmp_path, "vector_add", file, old, new), "cuda")
+
+
+def test_cuda_and_triton_together_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(EvoError, match="keep one of them"):
+        package_with(tmp_path, "vector_add", "family.toml", "[triton]", "[cuda]\n\n[triton]")
+
+
+def test_note_completes_the_launch_of_a_candidate(tmp_path: Path) -> None:
+    candidate, _ = candidate_of(package_with(tmp_path, "vector_add"))
+    compiled = Compiled(threads=256, shared_memory_bytes=1024, cluster=2, scratch=(128, 0))
+    ptx = noted(".version 8.7\n", compiled)
+    assert read_note(ptx) == compiled
+    done = candidate.compiled(ptx)
+    assert candidate.launch is not None
+    assert done.launch is not None
+    assert done.launch.grid == (2 * candidate.launch.grid[0], 1, 1)
+    assert done.launch.block == (256, 1, 1)
+    assert done.launch.shared_memory_bytes == 1024
+    assert [each.shape for each in done.operands[-2:]] == [(128 * done.launch.grid[0],), (1,)]
+    assert candidate.compiled(".version 8.7\n") == candidate

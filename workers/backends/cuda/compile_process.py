@@ -1,0 +1,133 @@
+"""Processes that compile: each answers one question at a time, and is used again."""
+
+import contextlib
+import json
+import queue
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Iterator, Mapping
+from typing import IO, cast
+
+from evo.trial.outcome import CompileFailed
+from workers.system.exit_status import ended
+
+_END_S = 2.0
+"""Seconds for a process that has closed its output to end."""
+
+
+class CompileProcesses:
+    """As many processes of one module as threads ask at the same time.
+
+    Args:
+        module: run by ``python -m``; it answers each line of JSON by another.
+    """
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+        self._idle: queue.LifoQueue[_Process] = queue.LifoQueue()
+
+    def answer(self, question: Mapping[str, object], timeout_s: float) -> Mapping[str, object] | CompileFailed:
+        """Return the answer to a question, or the failure if there was none in time.
+
+        If a process ended by itself, a new one is asked: the system, short of memory, may have killed it while idle.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        ends: list[str] = []
+        for anew in (False, True):
+            with self._process(anew=anew) as process:
+                answer = process.ask(question, deadline_s - time.monotonic())
+            if answer is None:
+                before = f"; before, it ended without an answer: {ends[0]}" if ends else ""
+                return CompileFailed(log=f"the compiler was stopped after {timeout_s:g} s{before}")
+            if not isinstance(answer, str):
+                return answer
+            ends.append(answer)
+        return CompileFailed(log=f"the compiler ended without an answer, and so did a second one: {', '.join(ends)}")
+
+    @contextlib.contextmanager
+    def _process(self, *, anew: bool) -> Iterator["_Process"]:
+        """Return an idle process or a new one; broken ones are not reused."""
+        try:
+            process = _Process(self._module) if anew else self._idle.get_nowait()
+        except queue.Empty:
+            process = _Process(self._module)
+        try:
+            yield process
+        except BaseException:
+            process.close()  # its answer would be taken for that to the next question
+            raise
+        if process.works:
+            self._idle.put(process)
+
+
+class _Process:
+    """One compiling process; it ends with its owner, whose end closes its input."""
+
+    def __init__(self, module: str) -> None:
+        self._popen = subprocess.Popen(
+            (sys.executable, "-m", module),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+        self.works = True
+        self._end = weakref.finalize(self, _end, self._popen)  # at the interpreter's end as well
+
+    def ask(self, question: Mapping[str, object], timeout_s: float) -> Mapping[str, object] | str | None:
+        """The answer; how the process ended instead; or None when there was no answer in time, and it was killed."""
+        late = threading.Event()
+        watchdog = threading.Timer(timeout_s, self._stop, (late,))
+        watchdog.start()
+        try:
+            self._pipe("stdin").write(json.dumps(question) + "\n")
+            self._pipe("stdin").flush()
+            line = self._pipe("stdout").readline()
+        except BrokenPipeError:
+            line = ""
+        finally:
+            watchdog.cancel()
+            watchdog.join()  # it may have been at it
+        whole = line.endswith("\n")
+        how = None if whole or late.is_set() else self._how_it_ended()
+        if late.is_set() or not whole:
+            self.close()
+        return self._answered(line) if whole else how
+
+    def _answered(self, line: str) -> Mapping[str, object] | str:
+        try:
+            return cast(Mapping[str, object], json.loads(line))
+        except json.JSONDecodeError:
+            self.close()  # whoever wrote this may have written more
+            return f"wrote {line.strip()[:80]!r} where an answer was due"
+
+    def _stop(self, late: threading.Event) -> None:
+        late.set()
+        self._popen.kill()
+
+    def _how_it_ended(self) -> str:
+        try:
+            return ended(self._popen.wait(_END_S))
+        except subprocess.TimeoutExpired:
+            return "closed its pipes"
+
+    def close(self) -> None:
+        """End the process."""
+        self.works = False
+        self._end()
+
+    def _pipe(self, name: str) -> IO[str]:
+        return cast(IO[str], getattr(self._popen, name))
+
+
+def _end(popen: "subprocess.Popen[str]") -> None:
+    popen.kill()
+    popen.wait()
+    for pipe in (popen.stdin, popen.stdout):
+        with contextlib.suppress(BrokenPipeError):
+            if pipe is not None:
+                pipe.close()

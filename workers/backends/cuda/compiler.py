@@ -1,0 +1,29 @@
+"""The compiler of CUDA devices: NVRTC for CUDA C++, Triton for Triton."""
+
+from functools import cached_property
+
+from evo.trial.outcome import CompileFailed
+from workers.backends.cuda.nvrtc import NvrtcCompiler
+from workers.backends.cuda.triton import TritonCompiler
+from workers.build import Artefact, Unit
+
+
+class CudaCompiler(NvrtcCompiler):
+    """A `workers.build.Compiler` that compiles each unit by its language.
+
+    Raises:
+        NoNvrtcError: NVRTC is not installed; the message names the way out.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._triton = TritonCompiler()
+
+    @cached_property
+    def version(self) -> str:
+        return f"{super().version}; {self._triton.version}"
+
+    def compile(self, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
+        if unit.language == "triton":
+            return self._triton.compile(unit, timeout_s=timeout_s)
+        return super().compile(unit, timeout_s=timeout_s)

@@ -1,0 +1,58 @@
+"""Compiles Triton kernels to cubins for a named architecture, without a GPU, a driver or PyTorch."""
+
+import re
+from functools import cached_property
+
+from evo.errors import EvoError
+from evo.trial.outcome import CompileFailed
+from workers.backends.cuda.compile_process import CompileProcesses
+from workers.backends.cuda.nvrtc import figures
+from workers.backends.cuda.triton_library import installed_version
+from workers.build import Artefact, Unit
+
+_ARCHITECTURE = re.compile(r"sm_\d+a?")
+
+
+class NoTritonError(EvoError, FileNotFoundError):
+    """This machine has no Triton that works for the request."""
+
+
+class TritonCompiler:
+    """Compiles units in the language ``triton``; up to as many processes as threads ask at the same time."""
+
+    def __init__(self) -> None:
+        self._processes = CompileProcesses("workers.backends.cuda.triton_library")
+
+    @cached_property
+    def version(self) -> str:
+        """Name and version; ``without Triton`` if it is not installed."""
+        found = installed_version()
+        return f"Triton {found}" if found else "without Triton"
+
+    def compile(self, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
+        """Compile one unit.
+
+        Raises:
+            NoTritonError: Triton is not installed, or the architecture is not NVIDIA's.
+        """
+        if installed_version() is None:
+            raise NoTritonError(
+                "the kernel is written in Triton, which is not installed where this worker compiles: install it into "
+                "the worker's environment, e.g. pip install 'triton>=3.6'"
+            )
+        if _ARCHITECTURE.fullmatch(unit.architecture) is None:
+            raise NoTritonError(f"{self.version} compiles for sm_80, sm_90 …, not {unit.architecture}")
+        question = {"source": unit.source, "architecture": unit.architecture}
+        answer = self._processes.answer(question, timeout_s)
+        if isinstance(answer, CompileFailed):
+            return answer
+        log = str(answer["log"])
+        if answer["binary"] is None:
+            return CompileFailed(log=log)
+        return Artefact(
+            binary=bytes.fromhex(str(answer["binary"])),
+            log=log,
+            figures=figures(log, unit.entry),
+            ptx=str(answer["ptx"]).encode(),
+            reads=(),
+        )

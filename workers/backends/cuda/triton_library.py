@@ -1,0 +1,170 @@
+"""Compiles Triton kernels, in a process of its own: ``python -m workers.backends.cuda.triton_library``.
+
+Only this process imports Triton. It compiles for a named architecture and needs no GPU, driver or PyTorch. It runs no
+code of a kernel's file but the definitions of its functions and constants (see `evo.family.triton.source`).
+"""
+
+import contextlib
+import importlib.util
+import io
+import json
+import linecache
+import os
+import re
+import sys
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as version_of
+from pathlib import Path
+from typing import Any
+
+from evo.family.triton.compiled import Compiled, noted
+from workers.system.scratch import scratch
+
+ENVIRONMENT = {
+    "TRITON_DUMP_PTXAS_LOG": "1",
+    "TRITON_ALWAYS_COMPILE": "1",
+    "TRITON_DISABLE_LINE_INFO": "1",
+}
+"""Report registers and spills, leave caching to this project, and keep paths of this machine out of binaries."""
+
+FILE = "kernel.py"
+_BUILD = re.compile(r"^# kernel-evo build: (.*)$", re.MULTILINE)
+_DTYPE = re.compile(r"tl\.(\w+)")
+_WARP = 32
+
+
+def installed_version() -> str | None:
+    """Return the version of Triton; None if it is not installed. Imports nothing."""
+    try:
+        return version_of("triton")
+    except PackageNotFoundError:
+        return None
+
+
+def compile_source(source: str, architecture: str, folder: Path) -> dict[str, object]:
+    """Return ``{binary, log, ptx}`` of a generated source; ``binary`` is hexadecimal, or None with the reason in `log`.
+
+    Args:
+        architecture: e.g. ``sm_90a``.
+    """
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    build = json.loads(_BUILD.findall(source)[-1])
+    printed = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            function = getattr(_module(source, folder), build["entry"])
+            asked = _ast_source(ASTSource, function, build)
+            target = GPUTarget("cuda", int(re.sub(r"\D", "", architecture)), _WARP)
+            done = triton.compile(asked, target=target, options=build["options"])
+            ptx, binary, facts = done.asm["ptx"], done.asm["cubin"], done.metadata
+    except Exception as error:  # noqa: BLE001 - whatever a kernel makes Triton raise is its compile error
+        return {"binary": None, "log": _failure(error, printed.getvalue(), source, folder), "ptx": ""}
+    log = re.sub(r"^.*Compile time = .*\n?", "", printed.getvalue(), flags=re.MULTILINE).strip()
+    return {"binary": binary.hex(), "log": log, "ptx": noted(ptx, _compiled(facts))}
+
+
+def _module(source: str, folder: Path) -> Any:
+    """Return the module of a source. Triton reads functions from a file, so it is written to one."""
+    import triton
+
+    path = folder / FILE
+    path.write_text(source, encoding="utf-8")
+    linecache.checkcache()
+    spec = importlib.util.spec_from_file_location("kernel", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    module.__dict__["triton"] = triton
+    exec(compile(source, str(path), "exec"), module.__dict__)  # definitions alone
+    return module
+
+
+def _ast_source(make: Any, function: Any, build: dict[str, Any]) -> Any:
+    names = list(function.arg_names)
+    constants = {name: _constant(value) for name, value in build["constants"].items()}
+    return make(
+        fn=function,
+        signature={name: build["signature"].get(name, "constexpr") for name in names},
+        constexprs={(names.index(name),): value for name, value in constants.items()},
+        attrs={(names.index(name),): [["tt.divisibility", 16]] for name in build["divisible"]},
+    )
+
+
+def _constant(value: Any) -> Any:
+    """Return a constant's value; a text like ``tl.float16`` names a dtype."""
+    import triton.language as tl
+
+    found = _DTYPE.fullmatch(value) if isinstance(value, str) else None
+    return getattr(tl, found[1]) if found else value
+
+
+def _compiled(facts: Any) -> Compiled:
+    return Compiled(
+        threads=_WARP * facts.num_warps,
+        shared_memory_bytes=facts.shared,
+        cluster=facts.num_ctas,
+        scratch=(facts.global_scratch_size, facts.profile_scratch_size),
+    )
+
+
+def _failure(error: BaseException | None, printed: str, source: str, folder: Path) -> str:
+    """Return the error with the innermost reason first, lines of the file, and without this machine's paths."""
+    reasons, reason = list[str](), error
+    while reason is not None:
+        reasons.append(f"{type(reason).__name__}: {_placed(reason, source)}")
+        reason = reason.__cause__
+    text = "\n".join([*reversed(reasons), printed.strip()])
+    return text.replace(f"{folder}/", "").strip()
+
+
+def _placed(reason: BaseException, source: str) -> str:
+    """Return the message of an error. Triton counts lines from the function's first."""
+    function = getattr(reason, "src", None)
+    if not isinstance(function, str) or function not in source:
+        return str(reason)
+    before = source[: source.index(function)].count("\n")
+    return re.sub(
+        r"^at (\d+):(\d+):",
+        lambda found: f"{FILE}:{before + int(found[1])}:{found[2]}:",
+        str(reason),
+        flags=re.MULTILINE,
+    )
+
+
+def serve() -> None:
+    """Answer each line of JSON ``{source, architecture}`` by ``{binary, log, ptx}``."""
+    out = sys.stdout
+    with _workplace() as folder:
+        os.chdir(folder)
+        for line in sys.stdin:
+            asked = json.loads(line)
+            out.write(json.dumps(compile_source(asked["source"], asked["architecture"], folder)) + "\n")
+            out.flush()
+
+
+def compile_file(source: str, architecture: str, binary: str, ptx: str) -> str:
+    """Compile an exported source to a cubin and its PTX; return the log. Nothing is written if it fails."""
+    with _workplace() as folder:
+        done = compile_source(Path(source).read_text(encoding="utf-8"), architecture, folder)
+    if done["binary"] is not None:
+        Path(binary).write_bytes(bytes.fromhex(str(done["binary"])))
+        Path(ptx).write_text(str(done["ptx"]), encoding="utf-8")
+    return str(done["log"])
+
+
+@contextlib.contextmanager
+def _workplace() -> Iterator[Path]:
+    with scratch() as folder:
+        os.environ.update(ENVIRONMENT, TRITON_CACHE_DIR=str(folder / "cache"))
+        yield folder
+
+
+if __name__ == "__main__":
+    if sys.argv[1:]:
+        sys.stdout.write(f"{compile_file(*sys.argv[1:])}\n")
+    else:
+        serve()
