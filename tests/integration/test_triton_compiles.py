@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evo.estimate.target import known
+from evo.device.estimate.target import known
 from evo.trial.outcome import CompileFailed
 from templates.registry import find
 from tests.integration.test_kernels_compile import Workshop

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from evo.device.estimate.target import known
 from evo.errors import EvoError, InvalidInput
-from evo.estimate.target import known
 from evo.family import Candidate
 from evo.family.triton import Compiled, kernels_of, noted, read_note, sliced
 from evo.trial.objective import Objective
