@@ -54,8 +54,11 @@ def _on_gpu(
 
 @cache
 def _compiled(function: Function) -> Function:
-    """Once, however many sets of inputs it is called on: a graph captures only what has been compiled before."""
+    """Compile once, however many sets of inputs it is called on: a graph captures only what has been compiled before.
+
+    The mode is the one that times the most variants; the calls are captured by the caller's own graphs.
+    """
     import torch
 
-    compiled: Function = torch.compile(function)
+    compiled: Function = torch.compile(function, mode="max-autotune-no-cudagraphs")
     return compiled

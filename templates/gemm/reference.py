@@ -13,6 +13,7 @@ import numpy as np
 from evo.reference.encoding import decoded, encoded, stored
 from evo.reference.library import array_library
 from evo.reference.pieces import normals
+from evo.reference.rivals import rivals
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]
@@ -81,7 +82,7 @@ def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], C
             raise ImportError("this PyTorch does not see the GPU: install one built for CUDA")
         return _with_torch(problem, {name: _tensor(problem, array).cuda() for name, array in inputs.items()})
 
-    return {"torch": with_torch, "naive": partial(_naive, problem)}
+    return {"torch": with_torch, **rivals("gemm", problem), "naive": partial(_naive, problem)}
 
 
 def _tensor(problem: Mapping[str, Any], array: Array) -> Any:

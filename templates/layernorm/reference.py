@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from evo.reference.encoding import decoded, encoded
+from evo.reference.rivals import rivals
 from evo.reference.rows import by_rows, normal_rows, raise_columns
 from evo.reference.torch_baselines import tensor_of, torch_baselines
 
@@ -120,6 +121,7 @@ def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], C
         return call
 
     offered = torch_baselines(_function(problem), _names(problem), dtype=problem["dtype"])
+    offered |= rivals("layernorm", problem)
     return offered if problem["dtype"] == "bfloat16" else {**offered, "naive": naive}
 
 

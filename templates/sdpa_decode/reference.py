@@ -12,6 +12,7 @@ import numpy as np
 from evo.reference.encoding import decoded, encoded, rounded_to
 from evo.reference.heads import draw_heads
 from evo.reference.library import array_library
+from evo.reference.rivals import rivals
 from evo.reference.torch_baselines import tensor_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -107,7 +108,7 @@ def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], C
     """GPU baselines: PyTorch's backends by name, and ``naive``, the kernel of ``naive.cu``."""
     backends = ("flash", "cudnn", "efficient", "math")
     on_torch = {f"torch-{name}": partial(_on_torch, problem, name) for name in backends}
-    return {**on_torch, "naive": partial(_naive, problem)}
+    return {**on_torch, **rivals("sdpa_decode", problem), "naive": partial(_naive, problem)}
 
 
 def _on_torch(problem: Mapping[str, Any], backend: str, inputs: Arrays) -> Callable[[], object]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from evo.reference.encoding import decoded, encoded
+from evo.reference.rivals import rivals
 from evo.reference.rows import by_rows, normal_rows
 from evo.reference.torch_baselines import tensor_of, torch_baselines
 
@@ -91,6 +92,7 @@ def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], C
         return lambda: gate / (1 + cupy.exp(-gate)) * up
 
     offered = torch_baselines(_gated, ("gate", "up"), dtype=problem["dtype"])
+    offered |= rivals("swiglu", problem)
     return offered if problem["dtype"] == "bfloat16" else {**offered, "naive": naive}
 
 

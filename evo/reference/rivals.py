@@ -1,0 +1,226 @@
+"""Baselines of other libraries on a GPU, for a family's ``reference.py``: found by import, named where absent.
+
+| library | families | source of the interface |
+|---|---|---|
+| FlashAttention 2, 3, 4 | sdpa, sdpa_decode | flash_attn, flash_attn_interface, flash_attn.cute |
+| FlashInfer | sdpa, sdpa_decode, rmsnorm, swiglu | docs.flashinfer.ai |
+| Liger | rmsnorm, layernorm, softmax, swiglu | liger_kernel.transformers.functional |
+| Quack | rmsnorm, softmax | its README |
+| DeepGEMM | gemm in bfloat16 | its README |
+"""
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+from evo.reference.torch_baselines import Arrays, tensor_of
+
+Problem: TypeAlias = Mapping[str, Any]
+Tensors: TypeAlias = Mapping[str, Any]
+Timed: TypeAlias = Callable[[], object]
+
+EPSILON = 1e-6
+PAGE = 16
+"""Tokens in a page of the cache that FlashInfer decodes from."""
+
+WORKSPACE_BYTES = 128 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rival:
+    """A library's implementation of a family.
+
+    Attributes:
+        name: of the baseline.
+        module: imported when the baseline is prepared.
+        call: takes the module, the problem and the inputs as tensors on the GPU; returns the call that is timed, or
+            raises ValueError where the library does not offer the problem.
+    """
+
+    name: str
+    family: str
+    module: str
+    call: Callable[[Any, Problem, Tensors], Timed]
+
+
+def rivals(family: str, problem: Problem) -> dict[str, Callable[[Arrays], Timed]]:
+    """Return a family's baselines by name; each raises ImportError if its library is absent."""
+    return {each.name: partial(_prepared, each, problem) for each in RIVALS if each.family == family}
+
+
+def _prepared(rival: Rival, problem: Problem, inputs: Arrays) -> Timed:
+    """
+    Raises:
+        ImportError: the library or PyTorch is absent, or PyTorch sees no GPU.
+        ValueError: the library does not offer the problem.
+    """
+    module = importlib.import_module(rival.module)
+    return rival.call(module, problem, {name: on_gpu(array, problem["dtype"]) for name, array in inputs.items()})
+
+
+def on_gpu(array: Any, dtype: str) -> Any:
+    """Return an input as a tensor on the GPU."""
+    import torch
+
+    if not torch.cuda.is_available():
+        raise ImportError("this PyTorch does not see the GPU: install one built for CUDA")
+    return tensor_of(array, dtype if array.dtype.itemsize == 2 else "").cuda()  # lengths are integers of four bytes
+
+
+def _flash_attention(module: Any, problem: Problem, tensors: Tensors) -> Timed:
+    q, k, v = _by_tokens(problem, tensors)
+    window = problem.get("window", 0)
+    terms = {"window_size": (window - 1, 0)} if window else {}
+    return partial(module.flash_attn_func, q, k, v, causal=bool(problem["causal"]), **terms)
+
+
+def _flash_decoding(module: Any, problem: Problem, tensors: Tensors) -> Timed:
+    q, k, v = _by_tokens(problem, tensors)
+    return partial(module.flash_attn_with_kvcache, q, k, v, causal=bool(problem["causal"]))
+
+
+def _flashinfer_attention(module: Any, problem: Problem, tensors: Tensors) -> Timed:
+    import torch
+
+    q, k, v = _by_tokens(problem, tensors)
+    wrapper = module.BatchPrefillWithRaggedKVCacheWrapper(_workspace(q), "NHD")
+    starts = [torch.arange(each.shape[0] + 1, dtype=torch.int32, device=q.device) * each.shape[1] for each in (q, k)]
+    wrapper.plan(
+        *starts,
+        num_qo_heads=q.shape[2],
+        num_kv_heads=k.shape[2],
+        head_dim_qk=q.shape[3],
+        causal=bool(problem["causal"]),
+        window_left=problem.get("window", 0) - 1,
+        q_data_type=q.dtype,
+    )
+    return partial(wrapper.run, *(each.reshape(-1, *each.shape[2:]) for each in (q, k, v)))
+
+
+def _flashinfer_decoding(module: Any, problem: Problem, tensors: Tensors) -> Timed:
+    import torch
+
+    q, k, v = _by_tokens(problem, tensors)
+    if q.shape[1] != 1:
+        raise ValueError("decodes one query at a time")
+    batch, length = k.shape[:2]
+    pages = -(-length // PAGE)
+    caches = tuple(_paged(each, pages) for each in (k, v))
+    numbers = torch.arange(batch + 1, dtype=torch.int32, device=q.device)
+    wrapper = module.BatchDecodeWithPagedKVCacheWrapper(_workspace(q), "NHD")
+    wrapper.plan(
+        numbers * pages,
+        torch.arange(batch * pages, dtype=torch.int32, device=q.device),
+        torch.full_like(numbers[1:], length - (pages - 1) * PAGE),
+        q.shape[2],
+        k.shape[2],
+        q.shape[3],
+        PAGE,
+        q_data_type=q.dtype,
+        kv_data_type=k.dtype,
+    )
+    return partial(wrapper.run, q[:, 0].contiguous(), caches)
+
+
+def _paged(cache: Any, pages: int) -> Any:
+    """Return keys or values (B, S, KV, D) as pages, the last one padded with zeros."""
+    batch, length, *rest = cache.shape
+    padded = cache.new_zeros((batch, pages * PAGE, *rest))
+    padded[:, :length] = cache
+    return padded.view(batch * pages, PAGE, *rest)
+
+
+def _workspace(like: Any) -> Any:
+    import torch
+
+    return torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device=like.device)
+
+
+def _flashinfer_rmsnorm(module: Any, problem: Problem, tensors: Tensors) -> Timed:
+    if problem["residual"]:
+        raise ValueError("writes the sum over the residual, so repeated calls would not compute the same")
+    return partial(module.norm.rmsnorm, tensors["x"], tensors["weight"], eps=EPSILON)
+
+
+def _flashinfer_swiglu(module: Any, _problem: Problem, tensors: Tensors) -> Timed:
+    import torch
+
+    return partial(module.activation.silu_and_mul, torch.cat([tensors["gate"], tensors["up"]], dim=-1))
+
+
+def _liger_rmsnorm(module: Any, problem: Problem, tensors: Tensors) -> Timed:
+    x, weight = tensors["x"], tensors["weight"]
+    if problem["residual"]:
+        return partial(module.liger_fused_add_rms_norm, x, tensors["residual"], weight, EPSILON, in_place=False)
+    return partial(module.liger_rms_norm, x, weight, EPSILON, in_place=False)
+
+
+def _liger_layernorm(module: Any, problem: Problem, tensors: Tensors) -> Timed:
+    if problem["residual"]:
+        raise ValueError("has no LayerNorm of a sum")
+    return partial(module.liger_layer_norm, tensors["x"], tensors["weight"], tensors["bias"], 1e-5)
+
+
+def _quack_rmsnorm(module: Any, problem: Problem, tensors: Tensors) -> Timed:
+    terms = {"residual": tensors["residual"], "prenorm": True} if problem["residual"] else {}
+    return partial(module.rmsnorm, tensors["x"], tensors["weight"], eps=EPSILON, **terms)
+
+
+def _deep_gemm(module: Any, problem: Problem, tensors: Tensors) -> Timed:
+    if problem["dtype"] != "bfloat16" or problem["epilogue"] != "none":
+        raise ValueError("multiplies bfloat16 without an epilogue")
+    a, b = tensors["a"], tensors["b"]
+    b = b if problem["b_layout"] == "nk" else b.T.contiguous()
+    out = a.new_empty((a.shape[0], b.shape[0]))
+
+    def call() -> object:
+        module.bf16_gemm_nt(a, b, out)
+        return out
+
+    return call
+
+
+def _by_tokens(problem: Problem, tensors: Tensors) -> tuple[Any, Any, Any]:
+    """Return q, k and v as (B, S, H, D).
+
+    Raises:
+        ValueError: a dtype, layout or option that these libraries do not offer alike.
+    """
+    if problem["dtype"] == "float32":
+        raise ValueError("takes 16 bits")
+    layout = problem.get("layout", "bhsd")
+    if layout not in ("bhsd", "bshd") or not {"q", "k", "v"} == tensors.keys():
+        raise ValueError("not compared for packed or ragged inputs")
+    q, k, v = (tensors[name] for name in ("q", "k", "v"))
+    if layout == "bshd":
+        return q, k, v
+    return q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+
+
+_LIGER = "liger_kernel.transformers.functional"
+
+RIVALS = (
+    Rival(name="flash-attention-2", family="sdpa", module="flash_attn", call=_flash_attention),
+    Rival(name="flash-attention-3", family="sdpa", module="flash_attn_interface", call=_flash_attention),
+    Rival(name="flash-attention-4", family="sdpa", module="flash_attn.cute", call=_flash_attention),
+    Rival(name="flashinfer", family="sdpa", module="flashinfer", call=_flashinfer_attention),
+    Rival(name="flash-attention-2", family="sdpa_decode", module="flash_attn", call=_flash_decoding),
+    Rival(name="flash-attention-3", family="sdpa_decode", module="flash_attn_interface", call=_flash_decoding),
+    Rival(name="flashinfer", family="sdpa_decode", module="flashinfer", call=_flashinfer_decoding),
+    Rival(name="flashinfer", family="rmsnorm", module="flashinfer", call=_flashinfer_rmsnorm),
+    Rival(name="liger", family="rmsnorm", module=_LIGER, call=_liger_rmsnorm),
+    Rival(name="quack", family="rmsnorm", module="quack", call=_quack_rmsnorm),
+    Rival(name="liger", family="layernorm", module=_LIGER, call=_liger_layernorm),
+    Rival(name="liger", family="softmax", module=_LIGER, call=lambda m, _, t: partial(m.liger_softmax, t["x"])),
+    Rival(name="quack", family="softmax", module="quack", call=lambda m, _, t: partial(m.softmax, t["x"])),
+    Rival(name="flashinfer", family="swiglu", module="flashinfer", call=_flashinfer_swiglu),
+    Rival(
+        name="liger",
+        family="swiglu",
+        module=_LIGER,
+        call=lambda m, _, t: partial(m.liger_swiglu, t["gate"], t["up"]),
+    ),
+    Rival(name="deep-gemm", family="gemm", module="deep_gemm", call=_deep_gemm),
+)

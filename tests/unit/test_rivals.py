@@ -1,0 +1,120 @@
+"""Baselines of other libraries: named where absent, called with the tensors and options of their interfaces."""
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evo.reference import rivals as module
+from evo.reference.rivals import RIVALS, rivals
+from templates.registry import find
+
+ATTENTION = {"B": 2, "H": 4, "KV": 2, "S": 6, "S_KV": 0, "D": 8, "causal": True, "window": 0, "dtype": "float16"}
+
+
+def test_every_rival_is_of_a_family_and_named_once_there() -> None:
+    assert len({(each.family, each.name) for each in RIVALS}) == len(RIVALS)
+    for each in RIVALS:
+        family = find(each.family).family
+        assert each.name in rivals(each.family, family.problem("", "cuda"))
+
+
+def test_absent_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for each in RIVALS:
+        monkeypatch.setitem(sys.modules, each.module.split(".")[0], None)
+        with pytest.raises(ImportError, match=each.module.split(".", maxsplit=1)[0]):
+            rivals(each.family, {"dtype": "float16"})[each.name]({})
+
+
+class Library:
+    """Stands for a module: every function returns what it was called with."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *given, **terms: (name, given, terms)
+
+
+def prepared(
+    monkeypatch: pytest.MonkeyPatch, library: object, name: str, family: str, problem: dict[str, Any], **inputs: Any
+) -> Any:
+    """Return what a baseline is timed as, with a library that is faked and tensors that stay on the CPU."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr("importlib.import_module", lambda _: library)
+    monkeypatch.setattr(module, "on_gpu", lambda array, _: torch.from_numpy(array))
+    return rivals(family, problem)[name](inputs)
+
+
+def heads() -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    shapes = {"q": (2, 4, 6, 8), "k": (2, 2, 6, 8), "v": (2, 2, 6, 8)}
+    return {name: rng.standard_normal(shape).astype(np.float16) for name, shape in shapes.items()}
+
+
+def test_flash_attention_takes_tokens_first_and_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    for window, terms in ((0, {"causal": True}), (3, {"causal": True, "window_size": (2, 0)})):
+        problem = {**ATTENTION, "window": window}
+        name, given, found = prepared(monkeypatch, Library(), "flash-attention-3", "sdpa", problem, **heads())()
+        assert (name, found) == ("flash_attn_func", terms)
+        assert [tuple(each.shape) for each in given] == [(2, 6, 4, 8), (2, 6, 2, 8), (2, 6, 2, 8)]
+    with pytest.raises(ValueError, match="16 bits"):
+        prepared(monkeypatch, Library(), "flash-attention-2", "sdpa", {**ATTENTION, "dtype": "float32"}, **heads())
+    with pytest.raises(ValueError, match="packed"):
+        prepared(monkeypatch, Library(), "flash-attention-2", "sdpa", {**ATTENTION, "layout": "qkv"}, qkv=heads()["q"])
+
+
+class Wrapper:
+    """Stands for a wrapper of FlashInfer."""
+
+    def __init__(self, _workspace: Any, layout: str) -> None:
+        assert layout == "NHD"
+
+    def plan(self, *given: Any, **terms: Any) -> None:
+        self.planned = given, terms
+
+    def run(self, *given: Any) -> Any:
+        return *self.planned, given
+
+
+def test_flashinfer_gets_ragged_queries_and_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WORKSPACE_BYTES", 16)
+    library = SimpleNamespace(BatchPrefillWithRaggedKVCacheWrapper=Wrapper, BatchDecodeWithPagedKVCacheWrapper=Wrapper)
+    starts, terms, given = prepared(monkeypatch, library, "flashinfer", "sdpa", ATTENTION, **heads())()
+    assert [each.tolist() for each in starts] == [[0, 6, 12], [0, 6, 12]]
+    assert (terms["num_kv_heads"], terms["window_left"]) == (2, -1)
+    assert [tuple(each.shape) for each in given] == [(12, 4, 8), (12, 2, 8), (12, 2, 8)]
+    inputs = heads()
+    inputs["q"] = inputs["q"][:, :, :1]
+    decode = {"B": 2, "H": 4, "KV": 2, "S": 6, "Q": 1, "D": 8, "causal": False, "dtype": "float16"}
+    planned, _, (query, caches) = prepared(monkeypatch, library, "flashinfer", "sdpa_decode", decode, **inputs)()
+    assert [each.tolist() for each in planned[:3]] == [[0, 1, 2], [0, 1], [6, 6]]
+    assert tuple(query.shape) == (2, 4, 8)
+    assert [tuple(each.shape) for each in caches] == [(2, module.PAGE, 2, 8)] * 2
+    np.testing.assert_array_equal(caches[0][1, :6].numpy(), inputs["k"][1].swapaxes(0, 1))
+
+
+def test_rows_and_products_are_passed_on_with_their_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, weight = np.ones((3, 8), np.float16), np.ones(8, np.float16)
+    plain = {"rows": 3, "cols": 8, "residual": False, "dtype": "float16"}
+    called = prepared(monkeypatch, Library(), "liger", "rmsnorm", plain, x=x, weight=weight)()
+    assert (called[0], called[2]) == ("liger_rms_norm", {"in_place": False})
+    fused = {**plain, "residual": True}
+    called = prepared(monkeypatch, Library(), "quack", "rmsnorm", fused, x=x, residual=x, weight=weight)()
+    assert (called[0], called[2]["prenorm"]) == ("rmsnorm", True)
+    with pytest.raises(ValueError, match="over the residual"):
+        library = SimpleNamespace(norm=Library())
+        prepared(monkeypatch, library, "flashinfer", "rmsnorm", fused, x=x, residual=x, weight=weight)
+    library = SimpleNamespace(activation=Library())
+    _, (both,), _ = prepared(monkeypatch, library, "flashinfer", "swiglu", plain, gate=x, up=2 * x)()
+    assert (tuple(both.shape), both[0, 0].item(), both[0, -1].item()) == ((3, 16), 1.0, 2.0)
+
+    def multiply(a: Any, b: Any, out: Any) -> None:
+        out.copy_(a @ b.T)
+
+    product = {"M": 3, "N": 4, "K": 8, "b_layout": "kn", "epilogue": "none", "dtype": "bfloat16"}
+    library = SimpleNamespace(bf16_gemm_nt=multiply)
+    a, b = np.ones((3, 8), np.float32), np.arange(32, dtype=np.float32).reshape(8, 4)
+    found = prepared(monkeypatch, library, "deep-gemm", "gemm", product, a=a, b=b)()
+    np.testing.assert_array_equal(found.numpy(), a @ b)
+    with pytest.raises(ValueError, match="without an epilogue"):
+        prepared(monkeypatch, library, "deep-gemm", "gemm", {**product, "epilogue": "bias"}, a=a, b=b)
