@@ -61,11 +61,6 @@ def caller() -> Caller:
     return _current.get()
 
 
-def csrf_token() -> str:
-    """Return the CSRF token for forms of the current page; empty if none is needed."""
-    return caller().csrf or ""
-
-
 def enter(caller: Caller) -> None:
     """Make this the caller of the current request."""
     _current.set(caller)

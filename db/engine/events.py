@@ -11,15 +11,13 @@ would delay every event.
 import secrets
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from sqlalchemy import delete, func, insert, select
 from sqlalchemy.orm import Session
 
 from db.models import EventRow, table
 from evo.errors import InvalidInput
-
-EventKind: TypeAlias = Literal["trial", "search", "worker"]
 
 KEPT_EVENTS = 250_000
 """Number of events kept; a reader can resume this far back."""

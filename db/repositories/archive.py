@@ -254,12 +254,6 @@ class Archive:
         query = select(SearchRow).options(joinedload(SearchRow.family)).where(SearchRow.id.in_(search_ids))
         return self.session.scalars(query.order_by(SearchRow.id)).all()
 
-    def last_event(self, search_id: int) -> datetime | None:
-        """Return when a trial of this search was last proposed or ended."""
-        latest = select(func.max(TrialRow.asked_at), func.max(TrialRow.finished_at))
-        asked, ended = self.session.execute(latest.where(TrialRow.search_id == search_id)).one()
-        return max((moment for moment in (asked, ended) if moment is not None), default=None)
-
     def trials(
         self, search_id: int, *, outcome: str | None = None, after: int | None = None, limit: int | None = None
     ) -> Sequence[TrialRow]:

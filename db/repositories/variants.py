@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from db.models import ProposalRow, SearchRow, TrialRow, VariantRow
@@ -63,11 +63,6 @@ class Variants:
     def searches_of(self, search_id: int) -> list[int]:
         """Return a search and those that tune its variants."""
         return [search_id, *(row.tuning_id for row in self.of(search_id))]
-
-    def touching(self, search_id: int) -> Sequence[VariantRow]:
-        """Return the variants that a search tunes or has."""
-        query = select(VariantRow).where(or_(VariantRow.search_id == search_id, VariantRow.tuning_id == search_id))
-        return self.session.scalars(query).all()
 
     def times(self, search_id: int) -> list[float | None]:
         """Return the quick times of a search's ended trials, in microseconds, in the order in which they ended."""

@@ -60,9 +60,6 @@ class Verdict:
     false: Mask
 
 
-UNDECIDED = Verdict(np.asarray(True), np.asarray(True))
-
-
 def can_hold(expression: Expression, bound: Environment, free: Mapping[str, tuple[float, float]]) -> Mask:
     """Return where the expression may still be true.
 

@@ -12,27 +12,35 @@ class LogStream:
 
     def __init__(self) -> None:
         self._lost = 0
+        self._unflushed = 0
         self._reason = ""
 
     def write(self, text: str) -> int:
         """Write a text and return its length, whether or not it was written."""
+        lines = text.count("\n")
         try:
             if self._lost:
-                sys.stderr.write(f"{self._lost} log lines were lost: {self._reason}\n")
+                sys.stderr.write(self._loss())
                 sys.stderr.flush()
                 self._lost = 0
             sys.stderr.write(text)
+            self._unflushed += lines
         except (OSError, ValueError) as error:  # ValueError: the stream is closed
-            self._missed(text, error)
+            self._missed(lines, error)
         return len(text)
 
     def flush(self) -> None:
-        """Flush; text that is not taken counts as one lost line."""
+        """Flush; lines written since the last flush are lost if it fails."""
         try:
             sys.stderr.flush()
         except (OSError, ValueError) as error:
-            self._missed("\n", error)
+            self._missed(self._unflushed, error)
+        self._unflushed = 0
 
-    def _missed(self, text: str, error: Exception) -> None:
-        self._lost += text.count("\n")
+    def _missed(self, lines: int, error: Exception) -> None:
+        self._lost += lines
         self._reason = str(error)
+
+    def _loss(self) -> str:
+        lost = "1 log line was" if self._lost == 1 else f"{self._lost} log lines were"
+        return f"{lost} lost: {self._reason}\n"

@@ -358,4 +358,5 @@ def test_text_that_a_name_cannot_have_is_refused_with_its_values(written: str, v
 
 @pytest.mark.parametrize("written", ['ORDER == "rows"', 'PINNED == "b"', 'ANY == "x"', "N == 3", 'ORDER < "s"'])
 def test_comparison_that_can_hold_is_accepted(written: str) -> None:
-    Expression.parse(written, "here").check_names(CHOICES)
+    accepted = Expression.parse(written, "here").check_names(CHOICES)
+    assert set(accepted.names) == {written.partition(" ")[0]}

@@ -55,8 +55,11 @@ def test_reserved_flags_are_refused_with_the_reason(kind: DeviceKind, flags: lis
 
 
 @pytest.mark.parametrize(("kind", "flags"), [(kind, flags) for kind in HARMLESS for flags in HARMLESS[kind]])
-def test_other_flags_pass(kind: DeviceKind, flags: list[str]) -> None:
-    check_flags(flags, kind, "family.toml: k.flags")
+def test_other_flags_pass_and_only_a_reserved_one_after_them_is_named(kind: DeviceKind, flags: list[str]) -> None:
+    check_flags(flags, kind, "flags")
+    with pytest.raises(InvalidInput) as refused:
+        check_flags([*flags, *next(iter(TAKING_OVER[kind]))], kind, "flags")
+    assert refused.value.field == f"flags[{len(flags)}]"
 
 
 def test_option_and_value_in_one_text_are_refused_with_the_two_flags() -> None:

@@ -63,7 +63,12 @@ def test_logger_survives_a_stream_that_takes_nothing(
     try:
         configure(form, "info")  # type: ignore[arg-type]
         structlog.get_logger().warning("event", reason="x")
+        below.error = None
+        structlog.get_logger().warning("later", reason="y")
     finally:
         structlog.reset_defaults()
         if before is not None:
             structlog.configure(**before)
+    lost, later = below.getvalue().splitlines()
+    assert lost == f"1 log line was lost: {error}"
+    assert "later" in later

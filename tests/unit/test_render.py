@@ -152,7 +152,9 @@ def test_check_finds_unused_and_unknown_names(tmp_path: Path, template: str, mes
 
 @pytest.mark.parametrize("template", ["{{ TILE }}{{ UNROLL }}{{ ORDER }}", "{{ step }}{{ ORDER }}"])
 def test_tunable_may_be_used_through_a_derived_value(tmp_path: Path, template: str) -> None:
-    check(package(tmp_path, template), "cpu")
+    found = package(tmp_path, template)
+    check(found, "cpu")
+    assert used_names(found, "cpu") == set(re.findall(r"\w+", template))
 
 
 def test_tunable_may_be_used_through_the_launch_or_in_a_source(tmp_path: Path) -> None:

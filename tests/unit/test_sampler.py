@@ -278,6 +278,7 @@ def test_constraint_on_parameters_that_trials_do_not_share_is_reported() -> None
     study = optuna.create_study(sampler=KernelEvoSampler(constraints=["BLOK <= 64"], seed=0))
     with pytest.warns(UserWarning, match=r"constraints\[0\] is left out: no parameter `BLOK`"):
         study.optimize(lambda trial: float(trial.suggest_int("BLOCK", 16, 128, step=16)), n_trials=3)
+    assert len({trial.params["BLOCK"] for trial in study.trials}) == 3
 
 
 def test_names_invalid_for_tunables_do_not_collide() -> None:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from api.web.drawings.axis import Axis, Mark
-from api.web.drawings.samples import BOTTOM, RIGHT, TOP, WHOLE
+from api.web.drawings.axis import Axis
+from api.web.drawings.samples import BOTTOM, RIGHT, TOP, WHOLE, Rows
 from evo.messages.view import AblationView
 from evo.report.sections.ablation import by_effect, change_text, sentence
 
@@ -32,17 +32,11 @@ class Stem:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Forest:
+class Forest(Rows):
     """Changes one below the other on a scale of ratios; `even_x` is the position of no effect."""
 
     stems: tuple[Stem, ...]
-    marks: tuple[Mark, ...]
     even_x: float
-    summary: str
-    height: float
-    width: float = WHOLE
-    top: float = TOP
-    bottom: float = BOTTOM
 
 
 def forest(found: Sequence[AblationView]) -> Forest | None:

@@ -25,6 +25,18 @@ OUTLYING = 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
+class Rows:
+    """Frame of a drawing with one row per item on a common scale; `summary` describes it in words."""
+
+    marks: tuple[Mark, ...]
+    summary: str
+    height: float
+    width: float = WHOLE
+    top: float = TOP
+    bottom: float = BOTTOM
+
+
+@dataclass(frozen=True, kw_only=True)
 class Point:
     x: float
     y: float

@@ -16,9 +16,6 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
-FLUSHING = frozenset({"flush-to-zero", "denormals-are-zero"})
-"""Names of what ``-ffast-math`` sets: subnormal numbers count as zero."""
-
 _ENVIRONMENT_BYTES = 256
 """At least ``sizeof(fenv_t)``: 32 on x86-64, 8 to 16 on AArch64."""
 

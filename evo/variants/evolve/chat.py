@@ -11,7 +11,6 @@ from evo.errors import EvoError, InvalidInput
 from evo.text.credential import sendable
 
 Protocol: TypeAlias = Literal["openai", "anthropic"]
-PROTOCOLS: tuple[Protocol, ...] = ("openai", "anthropic")
 BASES: Mapping[Protocol, str] = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com/v1"}
 KEYS: Mapping[Protocol, str] = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 """Environment variables of the keys, which are sent and nothing else: neither stored nor logged."""

@@ -5,13 +5,12 @@ was learned) from how it is asked to change them.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 from evo.messages.view import ProposalView, VariantView
 
 Operator: TypeAlias = Literal["initialise", "crossover-differ", "crossover-join", "mutate", "mutate-parameters"]
 Information: TypeAlias = Literal["task", "elites", "insights"]
-INFORMATION: tuple[Information, ...] = get_args(Information)
 REPAIR = "repair"
 
 INSTRUCTIONS: Mapping[Operator, str] = {

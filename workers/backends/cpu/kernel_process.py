@@ -7,7 +7,6 @@ memory that the judge filled, and times are compared with the processor time tha
 import array
 import contextlib
 import os
-import platform
 import select
 import signal
 import socket
@@ -530,8 +529,3 @@ def _trespass_text(held: GuardedArray, distance: int, writes: int) -> str:
     verb = {0: "reads", 1: "writes"}.get(writes, "reads or writes")
     where = f"{distance - size} bytes after" if distance >= size else f"{-distance} bytes before"
     return f"{verb} out of bounds: {where} `{name}`"
-
-
-def separated_here() -> bool:
-    """Return True if this kind of machine supports kernel processes."""
-    return sys.platform == "linux" and platform.machine() in ("x86_64", "aarch64", "arm64")

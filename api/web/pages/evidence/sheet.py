@@ -8,8 +8,8 @@ from sqlalchemy.orm import Session
 
 from api.views import champion_view, search_view
 from api.web.content.artefact_list import Shelf, Shelves
-from api.web.drawings.axis import Axis, Mark
-from api.web.drawings.samples import BOTTOM, RIGHT, TOP, WHOLE, Drawing, drawing
+from api.web.drawings.axis import Axis
+from api.web.drawings.samples import BOTTOM, RIGHT, TOP, WHOLE, Drawing, Rows, drawing
 from db.repositories.archive import Archive
 from db.repositories.artefacts import Artefacts
 from db.repositories.champions import Champions
@@ -45,16 +45,10 @@ class Span:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spans:
-    """Intervals one below the other on a common scale; `summary` describes them in words."""
+class Spans(Rows):
+    """Intervals one below the other on a common scale."""
 
     spans: tuple[Span, ...]
-    marks: tuple[Mark, ...]
-    summary: str
-    height: float
-    width: float = WHOLE
-    top: float = TOP
-    bottom: float = BOTTOM
 
 
 @dataclass(frozen=True, kw_only=True)
