@@ -9,13 +9,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from evo.results import EvaluateReport
 
 from evo.device import Device
 from evo.export.bundle import Bundle
 from evo.trial import Config
 from evo.trial.objective import Objective
 from evo.trial.outcome import Measured, WrongAnswer
+from evo.trial.results import EvaluateReport
 from templates.registry import find
 from tests.integration.test_kernels_compile import Workshop
 from tests.integration.test_triton_compiles import KERNELS, NAMES
