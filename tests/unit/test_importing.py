@@ -205,7 +205,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
         imported(tmp_path)
 
 
-@pytest.mark.parametrize(("name", "reason"), [("conv.py", "ends in none of"), ("none.c", "cannot be read")])
+@pytest.mark.parametrize(("name", "reason"), [("conv.f90", "ends in none of"), ("none.c", "cannot be read")])
 def test_other_files_are_refused(tmp_path: Path, name: str, reason: str) -> None:
     with pytest.raises(EvoError, match=reason):
         write_imported(tmp_path / name, None, entry=None, reference=None)

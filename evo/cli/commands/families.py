@@ -66,7 +66,12 @@ def new(
 
 
 def import_source(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Source to import: .c, .cpp, .cc, .cxx or .cu.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="Source to import: .c, .cpp, .cc, .cxx, .cu, or .py with a kernel in Triton."
+        ),
+    ],
     entry: Annotated[str | None, typer.Option(metavar="NAME", help="Function to call; None: the only one.")] = None,
     reference: Annotated[
         str | None,
@@ -79,7 +84,7 @@ def import_source(
         Path | None, typer.Option(metavar="FOLDER", help="Folder to make; None: one named like the source.")
     ] = None,
 ) -> None:
-    """Make a family around a C, C++ or CUDA source, with a comment where a person must decide."""
+    """Make a family around a C, C++, CUDA or Triton source, with a comment where a person must decide."""
     from evo.cli.console.output import console, styled
     from evo.cli.files.imported import write_imported
     from evo.family.importing.writing import MARK

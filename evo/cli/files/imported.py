@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 from evo.errors import Conflict, InvalidInput, NotFound
-from evo.family.importing import Draft, drafted, read_source
+from evo.family.importing import Draft, drafted, drafted_from_triton, read_source
 from evo.family.importing.writing import Answer, family_toml, reference_py
 from evo.family.language import language_of
 
-_SUFFIXES = {".c": "cpu", ".cpp": "cpu", ".cc": "cpu", ".cxx": "cpu", ".cu": "cuda"}
+_SUFFIXES = {".c": "cpu", ".cpp": "cpu", ".cc": "cpu", ".cxx": "cpu", ".cu": "cuda", ".py": "triton"}
 
 
 def write_imported(file: Path, folder: Path | None, *, entry: str | None, reference: str | None) -> tuple[Path, Draft]:
@@ -31,21 +31,35 @@ def write_imported(file: Path, folder: Path | None, *, entry: str | None, refere
         text = file.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise NotFound(f"{file} cannot be read: {error.strerror}") from error
-    source = read_source(text, language_of(_SUFFIXES[file.suffix], file.name, "FILE"))
-    draft = drafted(source, entry)
+    draft, content = _drafted(text, file, entry)
     place = folder or Path(re.sub(r"[^a-z0-9_-]+", "_", file.stem.lower()).strip("_-") or "kernel")
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise Conflict(f"{place} is there already: choose another folder with --folder, or remove it first")
     answer = None if reference is None else _answer(reference)
     files = {
-        "family.toml": family_toml(draft, name=place.absolute().name, file=file.name),
+        "family.toml": family_toml(draft, name=place.absolute().name, file=_name(file)),
         "reference.py": reference_py(draft, answer),
-        file.name: source.with_guards(set(draft.macros)),
+        _name(file): content,
     }
     place.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         (place / name).write_text(content, encoding="utf-8")
     return place, draft
+
+
+def _drafted(text: str, file: Path, entry: str | None) -> tuple[Draft, str]:
+    """Return the draft of a source and the text that its family gets."""
+    kind = _SUFFIXES[file.suffix]
+    if kind == "triton":
+        return drafted_from_triton(text, file.name, entry), text
+    source = read_source(text, language_of(kind, file.name, "FILE"))
+    draft = drafted(source, entry)
+    return draft, source.with_guards(set(draft.macros))
+
+
+def _name(file: Path) -> str:
+    """Return the name of a source in its family, whose reference.py is another file."""
+    return "kernel.py" if file.name == "reference.py" else file.name
 
 
 def _answer(reference: str) -> Answer:

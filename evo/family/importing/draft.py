@@ -1,12 +1,13 @@
 """A draft of a family: what follows from the facts of a source, and guesses where only a person can know."""
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from evo.errors import InvalidInput
 from evo.family.importing.source import Function, Macro, Parameter, Source
 from evo.text.suggestion import unknown
+from evo.trial import Value
 
 _DTYPES = {
     "double": "float64",
@@ -39,23 +40,30 @@ _TUNABLE = re.compile(r"TILE|BLOCK|THREADS|WARPS|UNROLL|ITEMS|VEC|STAGES|STEP|CH
 _BOUNDS = r"__launch_bounds__\s*\([^)]*\)"
 _CHANGES = re.compile(r"\s*(?:(?:[-+*/%&|^]|<<|>>)=|\+\+|--)")
 _WRITES = re.compile(r"\s*=(?!=)")
-_PRODUCT = {"a": ("M", "K"), "b": ("K", "N"), "c": ("M", "N"), "out": ("M", "N")}
+PRODUCT = {"a": ("M", "K"), "b": ("K", "N"), "c": ("M", "N"), "out": ("M", "N")}
 _DEFAULT_THREADS = 256
 
 
 @dataclass(frozen=True, kw_only=True)
 class DraftField:
-    """A problem field; `argument` is the parameter that passes it, if the source takes it so."""
+    """A problem field.
+
+    Attributes:
+        argument: parameter that passes it, if the source takes it so.
+        flag: it is no extent of an argument.
+    """
 
     name: str
-    default: int
+    default: Value
     argument: str = ""
     decide: str = ""
+    type: str = "int"
+    flag: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class DraftArgument:
-    """An argument; `decide` says what a person has to check."""
+    """An argument; `decide` and `dtype_decide` say what a person has to check."""
 
     name: str
     role: str
@@ -64,6 +72,8 @@ class DraftArgument:
     value: str = ""
     init: bool = False
     decide: str = ""
+    alignment: int = 0
+    dtype_decide: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,8 +81,8 @@ class DraftTunable:
     """A tunable with the values around its default."""
 
     name: str
-    values: tuple[int, ...]
-    default: int
+    values: tuple[Value, ...]
+    default: Value
     decide: str = ""
 
 
@@ -82,7 +92,10 @@ class Draft:
 
     Attributes:
         deterministic: False if it adds floats atomically.
-        grid, block: of a CUDA kernel; empty for others.
+        grid, block: of a CUDA kernel; empty for others. Triton decides the block.
+        derived: derived values by name.
+        starts: configs to begin with.
+        notes: what else a person must decide.
     """
 
     kind: str
@@ -95,6 +108,9 @@ class Draft:
     deterministic: bool = True
     grid: tuple[str, ...] = ()
     block: tuple[str, ...] = ()
+    derived: Mapping[str, str] = field(default_factory=dict)
+    starts: tuple[Mapping[str, Value], ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def drafted(source: Source, entry: str | None) -> Draft:
@@ -203,7 +219,7 @@ def _argument(parameter: Parameter, function: Function, fields: Sequence[DraftFi
         return DraftArgument(name=parameter.name, role="scalar", dtype=dtype, value=passed or "1", decide=decide)
     shape = tuple(names)
     if {"M", "N", "K"} <= set(names):
-        shape = _PRODUCT.get(parameter.name.lower(), shape)
+        shape = PRODUCT.get(parameter.name.lower(), shape)
     role, init, decide = _role(parameter, function, dtype)
     return DraftArgument(
         name=parameter.name,

@@ -8,6 +8,7 @@ from evo.errors import InvalidInput
 from evo.family.importing.draft import Draft, DraftArgument, DraftField, DraftTunable
 from evo.reference.encoding import FORMATS
 from evo.text.suggestion import unknown
+from evo.trial import Value
 
 MARK = "# decide: "
 """Begins each comment on something that only a person can know."""
@@ -33,19 +34,31 @@ def _document(draft: Draft, name: str, file: str) -> Iterator[str]:
         yield from _argument(argument)
     yield from ("", "[[cases]]", 'name = "nominal"', 'inputs = "random"')
     yield from ("", f"{MARK}a case of another shape finds kernels that are right for one shape alone, e.g.")
-    changed = draft.fields[0].name
+    changed = next((each.name for each in draft.fields if each.type == "int"), draft.fields[0].name)
     yield from ("# [[cases]]", '# name = "tail"', '# inputs = "random"')
     yield from (f'# problem = {{ {changed} = "{changed} // 2 + 3" }}', "# hidden = true")
     yield from ("", f"[{draft.kind}]", f'source = "{file}"', f'entry = "{draft.entry}"')
+    yield from (f"{MARK}{each}" for each in draft.notes)
     if "<" in draft.entry:
         yield f"{MARK}the template's arguments, which may name tunables"
-    yield f"macros = [{', '.join(_quoted(each) for each in draft.macros)}]"
+    if draft.kind != "triton":
+        yield f"macros = [{', '.join(_quoted(each) for each in draft.macros)}]"
     if draft.openmp:
         yield "openmp = true"
     for tunable in draft.tunables:
         yield from _tunable(draft.kind, tunable)
     if not draft.tunables:
         yield from ("", f"{MARK}macros of the source that may vary", f"[{draft.kind}.tunables]", "# TILE = [8, 16, 32]")
+    if draft.derived:
+        yield from ("", "[triton.derived]")
+        yield from (f'{name} = "{text}"  {MARK}its value' for name, text in draft.derived.items())
+    for start in draft.starts:
+        config = ", ".join(f"{name} = {_value(value)}" for name, value in start.items())
+        yield from ("", "[[triton.starts]]", "expression = true", f"config = {{ {config} }}")
+        yield 'because = "a config of @triton.autotune"'
+    if draft.kind == "triton":
+        yield from ("", "[triton.launch]")
+        yield f"grid = [{', '.join(_quoted(each) for each in draft.grid)}]"
     if draft.block:
         yield from ("", "[cuda.launch]")
         yield f"grid = [{', '.join(_quoted(each) for each in draft.grid)}]  {MARK}blocks"
@@ -54,16 +67,19 @@ def _document(draft: Draft, name: str, file: str) -> Iterator[str]:
 
 def _field(each: DraftField) -> Iterator[str]:
     yield f"[problem.{each.name}]"
-    yield 'type = "int"'
-    yield f"default = {each.default}" + _decide(each.decide)
-    yield "min = 1"
+    yield f'type = "{each.type}"'
+    yield f"default = {_value(each.default)}" + _decide(each.decide)
+    if each.type == "int":
+        yield "min = 1"
 
 
 def _argument(each: DraftArgument) -> Iterator[str]:
     yield "[[arguments]]"
     yield f'name = "{each.name}"'
     yield f'role = "{each.role}"' + _decide(each.decide)
-    yield f'dtype = "{each.dtype}"'
+    yield f'dtype = "{each.dtype}"' + _decide(each.dtype_decide)
+    if each.alignment:
+        yield f"alignment = {each.alignment}"
     if each.role == "scalar":
         yield f'value = "{each.value}"'
         return
@@ -80,8 +96,13 @@ def _argument(each: DraftArgument) -> Iterator[str]:
 
 def _tunable(kind: str, each: DraftTunable) -> Iterator[str]:
     yield from ("", f"[{kind}.tunables.{each.name}]")
-    yield f"values = [{', '.join(map(str, each.values))}]" + _decide(each.decide)
-    yield f"default = {each.default}"
+    yield f"values = [{', '.join(map(_value, each.values))}]" + _decide(each.decide)
+    yield f"default = {_value(each.default)}"
+
+
+def _value(value: Value) -> str:
+    """Return a value as TOML has it."""
+    return _quoted(value) if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _quoted(text: str) -> str:

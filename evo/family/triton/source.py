@@ -5,7 +5,7 @@ functions under ``@triton.jit`` and constants take part in a compilation, so the
 """
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from evo.errors import InvalidInput
@@ -122,11 +122,39 @@ def addressed(node: ast.FunctionDef) -> dict[str, set[str]]:
     made = _assigned(node)
     found: dict[str, set[str]] = {}
     for call in (each for each in ast.walk(node) if isinstance(each, ast.Call)):
-        access = _called(call)
-        if call.args and (access in ("load", "store") or access.startswith("atomic_")):
-            for name in _bases(call.args[0], made, set()):
+        access, address = _called(call), _address(call)
+        if address is not None and (access in ("load", "store") or access.startswith("atomic_")):
+            for name in _bases(address, made, set()):
                 found.setdefault(name, set()).add(access)
     return found
+
+
+def accesses(kernel: Kernel, kernels: Sequence[Kernel]) -> dict[str, set[str]]:
+    """Return `addressed` of a kernel, with what the functions do that it calls."""
+    return _accesses(kernel, {each.name: each for each in kernels}, ())
+
+
+def _accesses(kernel: Kernel, kernels: Mapping[str, Kernel], above: tuple[str, ...]) -> dict[str, set[str]]:
+    found, made = addressed(kernel.node), _assigned(kernel.node)
+    for call in (each for each in ast.walk(kernel.node) if isinstance(each, ast.Call)):
+        name = _called(call)
+        if name not in kernels or name in (*above, kernel.name) or not isinstance(call.func, ast.Name):
+            continue
+        inner = _accesses(kernels[name], kernels, (*above, kernel.name))
+        parameters = [each.name for each in kernels[name].parameters]
+        passed = [*zip(parameters, call.args, strict=False), *((each.arg, each.value) for each in call.keywords)]
+        for parameter, given in passed:
+            for access in inner.get(parameter or "", ()):
+                for base in _bases(given, made, set()):
+                    found.setdefault(base, set()).add(access)
+    return found
+
+
+def _address(call: ast.Call) -> ast.expr | None:
+    """Return the address of a memory access: its first argument, or the descriptor whose method it is."""
+    if isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) not in ("tl", "triton.language"):
+        return call.func.value
+    return call.args[0] if call.args else None
 
 
 def _assigned(node: ast.FunctionDef) -> dict[str, list[ast.expr]]:

@@ -1,0 +1,312 @@
+"""A draft of a family from a Triton source: what its syntax tree says, and guesses where only a person can know.
+
+``@triton.autotune`` becomes tunables, starts and initial contents. The file is parsed, never run.
+"""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from evo.errors import InvalidInput
+from evo.family.importing.configs import OPTIONS, Configs, read_configs
+from evo.family.importing.draft import PRODUCT, Draft, DraftArgument, DraftField, DraftTunable
+from evo.family.triton.source import Kernel, Parameter, accesses, kernels_of, parsed
+from evo.space.expression import Expression
+from evo.text.suggestion import unknown
+from evo.trial import Value
+
+MOST_STARTS = 12
+"""Configs of ``@triton.autotune`` that become starts; of more, some spread over the list."""
+
+_TUNABLE = re.compile(r"BLOCK|TILE|GROUP|SPLIT|UNROLL|CHUNK|NUM_STAGES|STEPS?\b", re.IGNORECASE)
+_FLAG = re.compile(r"^(is|has|use|even|causal|with)_?|_?(output|causal|specialize|bias|mask)$", re.IGNORECASE)
+_FLOAT = re.compile(r"eps|scale|alpha|beta|slope|temperature|^p$", re.IGNORECASE)
+_STRIDE = re.compile(r"stride", re.IGNORECASE)
+_BLOCKS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Tuning:
+    """What the decorators of a kernel say."""
+
+    configs: Configs = field(default_factory=lambda: Configs(values=()))
+    zeroed: tuple[str, ...] = ()
+    restored: tuple[str, ...] = ()
+    derived: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def drafted_from_triton(text: str, file: str, entry: str | None) -> Draft:
+    """Return the family that a Triton source suggests.
+
+    Raises:
+        InvalidInput: the file is not Python, has no kernel, or several and none is named.
+    """
+    tree, kernels = parsed(text, file), kernels_of(text, file)
+    kernel = _chosen(kernels, tree, entry)
+    tuning = _tuning(kernel, tree)
+    tunables = tuple(_tunables(kernel, tuning, tree))
+    derived = dict(tuning.derived)
+    pointers = [each for each in kernel.parameters if _addressed(each, kernel, kernels)]
+    taken = {*(each.name for each in pointers), *(each.name for each in tunables), *derived}
+    others = [each for each in kernel.parameters if each.name not in taken]
+    fields = tuple(_fields(others)) or (DraftField(name="N", default=65536, decide="name the problem's extents"),)
+    extents = [each.name for each in fields if each.type == "int" and not each.flag]
+    derived |= {each.name: _stride(each.name, extents) for each in others if _STRIDE.search(each.name)}
+    used = accesses(kernel, kernels)
+    names = [each.name for each in tunables]
+    grid, decided = _grid(kernel, tree, [*extents, *names, *derived])
+    return Draft(
+        kind="triton",
+        entry=kernel.name,
+        fields=fields,
+        arguments=tuple(_argument(each, used.get(each.name, set()), tuning, extents) for each in pointers),
+        tunables=tunables,
+        macros=(),
+        grid=grid,
+        block=(),
+        derived=derived,
+        starts=_starts(tuning.configs, tunables),
+        notes=(*tuning.notes, *(() if decided else ("the grid: no launch in the file says it",))),
+    )
+
+
+def _chosen(kernels: Sequence[Kernel], tree: ast.Module, entry: str | None) -> Kernel:
+    names = [each.name for each in kernels]
+    if not names:
+        raise InvalidInput("FILE", "has no function under @triton.jit: nothing can be called")
+    if entry is not None:
+        if entry not in names:
+            raise InvalidInput("--entry", unknown(entry, names, "functions under @triton.jit"))
+        return kernels[names.index(entry)]
+    inner = {
+        each.func.id
+        for kernel in kernels
+        for each in ast.walk(kernel.node)
+        if isinstance(each, ast.Call) and isinstance(each.func, ast.Name)
+    }
+    outer = [each for each in kernels if each.name not in inner]
+    if len(outer) != 1:
+        found = [each.name for each in outer or kernels]
+        raise InvalidInput(
+            "--entry", f"is missing: the source has {', '.join(found)}; name one, e.g. --entry {found[0]}"
+        )
+    return outer[0]
+
+
+def _tuning(kernel: Kernel, tree: ast.Module) -> _Tuning:
+    tuning = _Tuning()
+    for decorator in kernel.decorators:
+        name = decorator.func.attr if isinstance(decorator.func, ast.Attribute) else ""
+        given = {each.arg: each.value for each in decorator.keywords if each.arg}
+        if name == "heuristics":
+            tuning = _Tuning(**{**vars(tuning), **_heuristics(decorator, tuning)})
+        if name != "autotune":
+            continue
+        if decorator.args:
+            given.setdefault("configs", decorator.args[0])
+        configs = read_configs(given["configs"], tree) if "configs" in given else Configs(values=())
+        notes = [f"this part of the configs was not read or applied: {each}" for each in configs.unread]
+        if "prune_configs_by" in given:
+            notes.append(
+                f"prune_configs_by = {ast.unparse(given['prune_configs_by'])} is Python, which is not run: write "
+                "what it leaves out as [[triton.constraints]]"
+            )
+        tuning = _Tuning(
+            configs=configs,
+            zeroed=_texts(given.get("reset_to_zero")),
+            restored=_texts(given.get("restore_value")),
+            derived=tuning.derived,
+            notes=(*tuning.notes, *notes),
+        )
+    return tuning
+
+
+def _heuristics(decorator: ast.Call, tuning: _Tuning) -> dict[str, object]:
+    """Return the derived values of ``@triton.heuristics``: functions of the other arguments."""
+    derived, notes = dict(tuning.derived), list(tuning.notes)
+    table = decorator.args[0] if decorator.args else next((each.value for each in decorator.keywords), None)
+    pairs = zip(table.keys, table.values, strict=True) if isinstance(table, ast.Dict) else ()
+    for key, value in pairs:
+        name = str(key.value) if isinstance(key, ast.Constant) else ""
+        expression = _expression(value.body, _parameter_of(value)) if isinstance(value, ast.Lambda) else None
+        if expression is None:
+            notes.append(f"heuristic {name}: write it under [triton.derived], {ast.unparse(value)}")
+        derived[name] = expression or "1"
+    return {"derived": derived, "notes": tuple(notes)}
+
+
+def _parameter_of(function: ast.Lambda) -> str:
+    return function.args.args[0].arg if function.args.args else ""
+
+
+def _expression(node: ast.expr, meta: str) -> str | None:
+    """Return an expression of family.toml for one of Python, where ``meta["N"]`` means N; None if there is none."""
+
+    class Names(ast.NodeTransformer):
+        def visit_Subscript(self, found: ast.Subscript) -> ast.expr:
+            if isinstance(found.value, ast.Name) and found.value.id == meta and isinstance(found.slice, ast.Constant):
+                return ast.Name(id=str(found.slice.value))
+            return found
+
+        def visit_Call(self, found: ast.Call) -> ast.expr:
+            self.generic_visit(found)
+            if ast.unparse(found.func) in ("triton.cdiv", "tl.cdiv", "cdiv"):
+                return ast.Call(func=ast.Name(id="ceil_div"), args=found.args, keywords=[])
+            return found
+
+    text = ast.unparse(Names().visit(ast.parse(ast.unparse(node), mode="eval").body))
+    try:
+        return Expression.parse(text, "import").text
+    except InvalidInput:
+        return None
+
+
+def _tunables(kernel: Kernel, tuning: _Tuning, tree: ast.Module) -> Iterator[DraftTunable]:
+    configs = tuning.configs.values
+    parameters = {each.name for each in kernel.parameters}
+    names = dict.fromkeys(name for each in configs for name in each if name in parameters | set(OPTIONS))
+    for name in names:
+        values = list(dict.fromkeys(each[name] for each in configs))
+        ordered = sorted(values) if all(isinstance(each, int) for each in values) else values
+        if len(ordered) > 1 or name in parameters:
+            yield DraftTunable(name=name, values=tuple(ordered), default=configs[0][name])
+    for each in kernel.parameters:
+        if each.constant and each.name not in names and each.default is None and _TUNABLE.search(each.name):
+            passed = _passed_value(kernel.name, each.name, tree)
+            yield _guessed(each.name, passed)
+    if not configs:
+        yield DraftTunable(name="num_warps", values=(1, 2, 4, 8, 16), default=4)
+
+
+def _guessed(name: str, passed: int | None) -> DraftTunable:
+    if "stages" in name.lower():
+        return DraftTunable(name=name, values=(1, 2, 3, 4), default=2)
+    if "group" in name.lower() or "split" in name.lower():
+        return DraftTunable(name=name, values=(1, 2, 4, 8), default=passed or 4, decide="its values")
+    values = tuple(sorted({*_BLOCKS, *((passed,) if passed else ())}))
+    return DraftTunable(name=name, values=values, default=passed or 1024, decide="its values")
+
+
+def _passed_value(kernel: str, name: str, tree: ast.Module) -> int | None:
+    """Return the number that a launch in the file gives a parameter."""
+    for call in _launches(kernel, tree):
+        for each in call.keywords:
+            if each.arg == name and isinstance(each.value, ast.Constant) and isinstance(each.value.value, int):
+                return each.value.value
+    return None
+
+
+def _launches(kernel: str, tree: ast.Module) -> Iterator[ast.Call]:
+    for each in ast.walk(tree):
+        if (
+            isinstance(each, ast.Call)
+            and isinstance(each.func, ast.Subscript)
+            and ast.unparse(each.func.value) == kernel
+        ):
+            yield each
+
+
+def _addressed(parameter: Parameter, kernel: Kernel, kernels: Sequence[Kernel]) -> bool:
+    return not parameter.constant and (parameter.pointer or parameter.name in accesses(kernel, kernels))
+
+
+def _fields(parameters: Sequence[Parameter]) -> Iterator[DraftField]:
+    for each in parameters:
+        if _STRIDE.search(each.name) or (each.constant and each.default is not None):
+            continue
+        name = each.name
+        if _FLOAT.search(name) and not each.constant:
+            yield DraftField(
+                name=name, type="float", default=1e-5 if "eps" in name.lower() else 1.0, decide="its value"
+            )
+        elif _FLAG.search(name):
+            yield DraftField(name=name, type="bool", default=False, decide="its value")
+        elif each.constant and name.upper() == name and re.search(r"ACTIVATION|MODE|TYPE|KIND|DTYPE|PRECISION", name):
+            yield DraftField(name=name, type="text", default="none", decide="its value")
+        else:
+            yield DraftField(name=name, default=1024, decide="its usual value", flag=each.constant and len(name) > 2)
+
+
+def _stride(name: str, extents: Sequence[str]) -> str:
+    """Guess a stride: of ``stride_am`` the last letter names its dimension, and the one before its matrix."""
+    last = name[-1].upper()
+    if {"M", "N", "K"} <= set(extents) and len(name) >= 2 and name[-2] in "abc":
+        dims = PRODUCT[name[-2]]
+        return "1" if last == dims[1] else dims[1]
+    return extents[-1] if extents else "1"
+
+
+def _argument(parameter: Parameter, used: set[str], tuning: _Tuning, extents: Sequence[str]) -> DraftArgument:
+    name = parameter.name
+    atomic = any(each.startswith("atomic") for each in used)
+    read, written = "load" in used, "store" in used or atomic
+    role, decide = ("inout", "") if read and written else ("output", "") if written else ("input", "")
+    if not used:
+        decide = "its role"
+    if name in tuning.zeroed or (atomic and not read):
+        role = "output"
+    if name in tuning.restored:
+        role = "inout"
+    plain = re.sub(r"(^desc_?|_?(ptr|pointer|desc)$)", "", name, flags=re.IGNORECASE) or name
+    shape = tuple(extents)
+    if {"M", "N", "K"} <= set(extents):
+        shape = PRODUCT.get(plain.lower()[:1], shape)
+    return DraftArgument(
+        name=plain,
+        role=role,
+        dtype="float32",
+        shape=shape,
+        init=name in tuning.zeroed or (atomic and role == "output"),
+        decide=decide,
+        alignment=16,
+        dtype_decide="its dtype: Triton's source does not say it",
+    )
+
+
+def _grid(kernel: Kernel, tree: ast.Module, known: Sequence[str]) -> tuple[tuple[str, ...], bool]:
+    """Return the grid of the first launch in the file, and whether it was understood."""
+    for call in _launches(kernel.name, tree):
+        node = call.func.slice if isinstance(call.func, ast.Subscript) else None
+        for meta, extents in _extents(node, tree):
+            found = [_expression(each, meta) for each in extents]
+            names = {name for each in found if each for name in re.findall(r"[A-Za-z_]\w*", each)}
+            if all(found) and names <= {*known, "ceil_div", "min", "max"}:
+                return tuple(each for each in found if each), True
+    block = next((name for name in known if "BLOCK" in name.upper()), "")
+    first = known[0] if known else "1"
+    return ((f"ceil_div({first}, {block})" if block else first,), False)
+
+
+def _extents(node: ast.expr | None, tree: ast.Module) -> Iterator[tuple[str, list[ast.expr]]]:
+    """Yield (parameter, extents) of a grid: a tuple, a lambda, a function, or a name for one."""
+    match node:
+        case ast.Tuple(elts=elements):
+            yield "", elements
+        case ast.Lambda(body=ast.Tuple(elts=elements)):
+            yield _parameter_of(node), elements
+        case ast.Name(id=name):
+            for each in ast.walk(tree):
+                if isinstance(each, ast.Assign) and any(ast.unparse(target) == name for target in each.targets):
+                    if not isinstance(each.value, ast.Name):
+                        yield from _extents(each.value, tree)
+                elif isinstance(each, ast.FunctionDef) and each.name == name and each.args.args:
+                    returned = [found.value for found in ast.walk(each) if isinstance(found, ast.Return)]
+                    yield from (
+                        (each.args.args[0].arg, found.elts) for found in returned if isinstance(found, ast.Tuple)
+                    )
+
+
+def _starts(configs: Configs, tunables: Sequence[DraftTunable]) -> tuple[Mapping[str, Value], ...]:
+    names = {each.name for each in tunables}
+    found = [{name: value for name, value in each.items() if name in names} for each in configs.values]
+    different = [each for place, each in enumerate(found) if each not in found[:place]]
+    step = max(1, -(-len(different) // MOST_STARTS))
+    return tuple(different[::step]) if len(different) > 1 else ()
+
+
+def _texts(node: ast.expr | None) -> tuple[str, ...]:
+    if not isinstance(node, ast.List | ast.Tuple):
+        return ()
+    return tuple(str(each.value) for each in node.elts if isinstance(each, ast.Constant))

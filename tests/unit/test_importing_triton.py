@@ -1,0 +1,98 @@
+"""Families drafted from Triton sources: roles, fields, and what `@triton.autotune` says; nothing is run."""
+
+from pathlib import Path
+
+import pytest
+
+from evo.cli.files.imported import write_imported
+from evo.errors import InvalidInput
+from evo.family.importing import Draft, drafted_from_triton
+from templates.registry import find
+from templates.render import check
+
+HEAD = "import torch\nimport triton\nimport triton.language as tl\n\nraise SystemExit\n"
+KERNEL = """
+@triton.jit
+def inner(p, value, offsets):
+    tl.store(p + offsets, value)
+
+{decorators}
+@triton.jit
+def scale(x_ptr, out_ptr, counts, n, eps, stride_x, BLOCK: tl.constexpr, CAUSAL: tl.constexpr, EVEN: tl.constexpr):
+    here = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + here * stride_x, mask=here < n)
+    inner(out_ptr, x * eps, here)
+    tl.atomic_add(counts, 1)
+
+def run(x, out, n):
+    grid = lambda meta: (triton.cdiv(n, meta["BLOCK"]), 2)
+    scale[grid](x, out, n, 1e-5, x.stride(0))
+"""
+TUNED = """
+@triton.heuristics({"EVEN": lambda args: args["n"] % args["BLOCK"] == 0})
+@triton.autotune(configs=CONFIGS, key=["n"], restore_value=["x_ptr"], prune_configs_by={"early_config_prune": prune})
+"""
+
+
+def draft(configs: str = "[triton.Config({'BLOCK': 64})]", decorators: str = TUNED) -> Draft:
+    return drafted_from_triton(f"{HEAD}CONFIGS = {configs}\n{KERNEL.format(decorators=decorators)}", "kernel.py", None)
+
+
+def test_roles_follow_accesses_through_calls() -> None:
+    roles = {each.name: (each.role, each.init) for each in draft(decorators="").arguments}
+    assert roles == {"x": ("input", False), "out": ("output", False), "counts": ("output", True)}
+
+
+def test_parameters_become_fields_and_derived_values() -> None:
+    found = draft()
+    assert [(each.name, each.type) for each in found.fields] == [("n", "int"), ("eps", "float"), ("CAUSAL", "bool")]
+    assert found.derived == {"EVEN": "n % BLOCK == 0", "stride_x": "n"}
+    assert found.grid == ("ceil_div(n, BLOCK)", "2")
+
+
+def test_restored_values_are_changed_in_place_and_pruning_is_refused_with_the_reason() -> None:
+    found = draft()
+    assert next(each for each in found.arguments if each.name == "x").role == "inout"
+    assert any("prune_configs_by" in each and "is not run" in each for each in found.notes)
+
+
+@pytest.mark.parametrize(
+    "configs",
+    [
+        "[triton.Config({'BLOCK': b}, num_warps=w) for b in [64, 128] for w in (2, 4)]",
+        "list(filter(keep, [triton.Config(dict(BLOCK=b), num_warps=w) for b, w in [(64, 2), (64, 4), (128, 2)]]))",
+        "[triton.Config({'BLOCK': 2 ** 6}, num_warps=2)] + [triton.Config({'BLOCK': 128}, num_warps=4)]",
+        "[triton.Config(kwargs={'BLOCK': 1 << i}, num_warps=w) for i in range(6, 8) for w in [2, 4]]",
+    ],
+)
+def test_configs_become_values_and_starts(configs: str) -> None:
+    found = draft(configs)
+    assert {each.name: each.values for each in found.tunables} == {"BLOCK": (64, 128), "num_warps": (2, 4)}
+    assert found.starts[0] == {"BLOCK": 64, "num_warps": 2}
+
+
+def test_configs_that_cannot_be_read_are_named() -> None:
+    found = draft("make_configs(torch.cuda.device_count())")
+    assert any("make_configs" in each for each in found.notes)
+    assert [each.name for each in found.tunables] == ["BLOCK", "num_warps"]
+
+
+def test_several_kernels_need_an_entry() -> None:
+    text = f"{HEAD}{KERNEL.format(decorators='')}\n@triton.jit\ndef second(x_ptr):\n    tl.store(x_ptr, 1)\n"
+    with pytest.raises(InvalidInput, match="scale, second"):
+        drafted_from_triton(text, "kernel.py", None)
+    assert drafted_from_triton(text, "kernel.py", "second").entry == "second"
+
+
+def test_file_without_a_kernel_is_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"no function under @triton\.jit"):
+        drafted_from_triton(HEAD, "kernel.py", None)
+
+
+def test_imported_family_fits_its_kernel(tmp_path: Path) -> None:
+    source = tmp_path / "scaling.py"
+    source.write_text(f"{HEAD}CONFIGS = [triton.Config({{'BLOCK': 64}})]\n{KERNEL.format(decorators=TUNED)}")
+    place, _ = write_imported(source, tmp_path / "scaling", entry=None, reference=None)
+    package = find(str(place))
+    check(package, "cuda")
+    assert package.family.implementations["cuda"].language == "triton"
