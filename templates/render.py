@@ -62,9 +62,8 @@ def check(package: Package, kind: DeviceKind) -> None:
     if implementation.mode == "source":
         _check_source(package, implementation, tunables)
         return
-    declared = {*tunables, *implementation.derived, *(field.name for field in package.family.fields)}
-    used = used_names(package, kind)
-    for name in sorted(used - declared - _optional(package, implementation)):
+    declared, used = _declared(package, implementation), used_names(package, kind)
+    for name in sorted(used - declared):
         raise RenderError(f"{implementation.file}: {unknown(name, declared, 'variables')}")
     for name in tunables:
         if name not in used | implementation.reach(used):
@@ -83,14 +82,26 @@ def check_source(package: Package, kind: DeviceKind) -> None:
 
 
 def used_names(package: Package, kind: DeviceKind) -> frozenset[str]:
-    """Return a template's free variables, or a source's words, including those of included files."""
+    """Return a template's free variables, or a source's words, including those of included files.
+
+    Left out are variables that the family does not declare and to which the template gives a default.
+    """
     implementation = package.family.implementation(kind)
     if implementation.mode == "triton":
         return triton.names_of(_text(package, implementation.file), implementation)
     if implementation.mode == "source":
         _text(package, implementation.file)
         return words_of(_texts(package), implementation)
-    return _undeclared(package, implementation)
+    return _undeclared(package, implementation) - (
+        _optional(package, implementation) - _declared(package, implementation)
+    )
+
+
+def _declared(package: Package, implementation: Implementation) -> frozenset[str]:
+    """Return the variables of a template that the family declares."""
+    tunables = (tunable.name for tunable in implementation.tunables)
+    fields = (field.name for field in package.family.fields)
+    return frozenset((*tunables, *fields, *implementation.derived))
 
 
 def _needed(package: Package, implementation: Implementation) -> frozenset[str] | None:

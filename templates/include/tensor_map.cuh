@@ -37,6 +37,11 @@ __device__ __forceinline__ void copy_box(u32 shared, const TensorMap& map, u32 b
                  :: "r"(shared), "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z) : "memory");
 }
 
+__device__ __forceinline__ void copy_box(u32 shared, const TensorMap& map, u32 barrier, int x, int y, int z, int w) {
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, { %3, %4, %5, %6 }], [%2];"
+                 :: "r"(shared), "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w) : "memory");
+}
+
 // To the same place of every block of the cluster, where it counts at the barrier in the same place.
 template <int BLOCKS>
 __device__ __forceinline__ void copy_box_to_cluster(u32 shared, const TensorMap& map, u32 barrier, int x, int y) {
@@ -52,6 +57,14 @@ __device__ __forceinline__ void copy_box_to_cluster(u32 shared, const TensorMap&
     constexpr u16 ALL = (1 << BLOCKS) - 1;
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, { %3, %4, %5 }], [%2], %6;"
                  :: "r"(shared), "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z), "h"(ALL) : "memory");
+}
+
+template <int BLOCKS>
+__device__ __forceinline__ void copy_box_to_cluster(u32 shared, const TensorMap& map, u32 barrier, int x, int y, int z, int w) {
+    if constexpr (BLOCKS == 1) return copy_box(shared, map, barrier, x, y, z, w);
+    constexpr u16 ALL = (1 << BLOCKS) - 1;
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, { %3, %4, %5, %6 }], [%2], %7;"
+                 :: "r"(shared), "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w), "h"(ALL) : "memory");
 }
 
 // Before its first use.

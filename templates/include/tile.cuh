@@ -88,12 +88,12 @@ __device__ __forceinline__ void copy_parts(u32 tile, const Element* matrix, int 
     }
 }
 
-// Rows from `first_row` on, of a matrix of LIMIT rows of COLUMNS elements, followed by zeros up to FILLED columns.
+// Rows from `first_row` on, of a matrix of LIMIT rows of COLUMNS elements, ROW apart, followed by zeros up to FILLED columns.
 template <class TILE, int ROWS, int COLUMNS, int LIMIT, int WIDTH, int THREADS, int L2_PREFETCH, int WRITTEN_OUT = 8,
-          int FILLED = COLUMNS, class Element>
+          int FILLED = COLUMNS, int ROW = COLUMNS, class Element>
 __device__ __forceinline__ void copy_rows(u32 tile, const Element* matrix, int first_row, u32 thread) {
-    copy_parts<TILE, ROWS, FILLED, COLUMNS, WIDTH, THREADS, L2_PREFETCH, WRITTEN_OUT>(
-        tile, matrix, first_row * COLUMNS, thread, [=](u32 row, u32 column) {
+    copy_parts<TILE, ROWS, FILLED, ROW, WIDTH, THREADS, L2_PREFETCH, WRITTEN_OUT>(
+        tile, matrix, first_row * ROW, thread, [=](u32 row, u32 column) {
             return (LIMIT % ROWS == 0 || first_row + row < LIMIT) && (FILLED == COLUMNS || column < COLUMNS);
         });
 }

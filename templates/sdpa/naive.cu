@@ -1,5 +1,5 @@
 // Attention as one writes it down first: a block for each query row, its scores in shared memory, no tensor cores.
-// The yardstick that is always there. S, KEYS, D, HEADS_PER_KV, CAUSAL, WINDOW, SCALE and BFLOATS are macros.
+// The yardstick that is always there. S, KEYS, D, HEADS, HEADS_PER_KV, CAUSAL, WINDOW, SCALE and BFLOATS are macros.
 #if BFLOATS
 #include <cuda_bf16.h>
 typedef __nv_bfloat16 Number;
@@ -23,10 +23,11 @@ __device__ float over_block(float x, float* place, bool maximum) {
     return result;
 }
 
-extern "C" __global__ void attention(const Number* q, const Number* k, const Number* v, Number* out) {
+extern "C" __global__ void attention(const Number* q, const Number* k, const Number* v, const int* lengths, Number* out) {
     extern __shared__ float scores[];  // KEYS of them
     __shared__ float place[128];
-    const int row = blockIdx.x % S, keys = CAUSAL ? row + 1 + KEYS - S : KEYS, first = WINDOW ? max(0, keys - WINDOW) : 0;
+    const int row = blockIdx.x % S, length = lengths[blockIdx.x / S / HEADS];
+    const int keys = CAUSAL ? min(length, row + 1 + KEYS - S) : length, first = WINDOW ? max(0, keys - WINDOW) : 0;
     const long long head = (long long)(blockIdx.x / S) * S * D, cache = (long long)(blockIdx.x / S / HEADS_PER_KV) * KEYS * D;
     float largest = -3e38f, total = 0;
     for (int key = first + threadIdx.x; key < keys; key += blockDim.x) {

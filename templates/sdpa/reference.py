@@ -20,22 +20,31 @@ Arrays = Mapping[str, Array]
 SCORES_BYTES = 1 << 30
 """Bytes for score matrices and their temporaries; they limit the heads computed at once."""
 
+HIDDEN_VALUE = 64.0
+"""Added to v beyond a batch entry's length: a padded key that leaks into a result shows."""
+
 LEAST_HALF_DEVIATION = 0.05
 """Least deviation of float16 inputs: smaller means are subnormal, and their rounding exceeds the tolerance."""
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw q, (B, H, S, D), and k and v, each (B, KV, S_KV, D), as `draw_heads` describes."""
+    """Draw q, k and v as `draw_heads` describes, and lengths if they are ragged; see `_laid_out` for their shapes."""
     shapes = {"q": tuple(problem[name] for name in ("B", "H", "S", "D"))}
     shapes |= dict.fromkeys("kv", (problem["B"], _kv_heads(problem), _keys(problem), problem["D"]))
     least = LEAST_HALF_DEVIATION if problem["dtype"] == "float16" else 0.0
     drawn = draw_heads(rng, shapes, distribution, least_deviation=least)
-    return {name: encoded(array, problem["dtype"]) for name, array in drawn.items()}
+    lengths = {}
+    if _ragged(problem):
+        lengths["lengths"] = _draw_lengths(problem, rng)
+        for entry, length in enumerate(lengths["lengths"]):
+            drawn["v"][entry, :, length:] += HIDDEN_VALUE
+    heads = {name: encoded(array, problem["dtype"]) for name, array in drawn.items()}
+    return _laid_out(problem, heads) | lengths
 
 
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
     """Return the result in float64, from the same inputs."""
-    return {"out": _attention(problem, inputs, np.float64)}
+    return _attention(problem, inputs, np.float64)
 
 
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
@@ -45,8 +54,9 @@ def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
     """
     dtype = problem["dtype"]
     if dtype == "float32":
-        return {"out": _attention(problem, inputs, np.float32)}
-    return {"out": decoded(encoded(_attention(problem, inputs, np.float32, rounded=dtype), dtype), dtype)}
+        return _attention(problem, inputs, np.float32)
+    results = _attention(problem, inputs, np.float32, rounded=dtype)
+    return results | {"out": decoded(encoded(results["out"], dtype), dtype)}
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
@@ -55,14 +65,15 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
     ``numpy`` is attention as one writes it down, ``numpy-in-place`` spares every temporary array it can, ``torch`` is
     PyTorch's own fused kernel on as many threads as ``OMP_NUM_THREADS`` says (1 if unset).
     """
-    hidden, group = _hidden_keys(problem), problem["H"] // _kv_heads(problem)
+    group = problem["H"] // _kv_heads(problem)
 
     def with_numpy(inputs: Arrays) -> Callable[[], object]:
-        q = inputs["q"]
+        heads, hidden = _decoded_heads(problem, inputs), _hidden_keys(problem, inputs)
+        q = heads["q"]
         scale = q.dtype.type(problem["D"] ** -0.5)
 
         def call() -> object:
-            k, v = (inputs[name] if group == 1 else np.repeat(inputs[name], group, axis=1) for name in ("k", "v"))
+            k, v = (heads[name] if group == 1 else np.repeat(heads[name], group, axis=1) for name in ("k", "v"))
             scores = q @ k.swapaxes(-1, -2) * scale
             if hidden is not None:
                 scores = np.where(hidden, -np.inf, scores)
@@ -72,9 +83,10 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
         return call
 
     def with_numpy_in_place(inputs: Arrays) -> Callable[[], object]:
-        q = inputs["q"] * inputs["q"].dtype.type(problem["D"] ** -0.5)
-        k, v = (inputs[name] if group == 1 else np.repeat(inputs[name], group, axis=1) for name in ("k", "v"))
-        scores, out = np.empty((*q.shape[:-1], _keys(problem)), q.dtype), np.empty_like(q)
+        heads, hidden = _decoded_heads(problem, inputs), _hidden_keys(problem, inputs)
+        q = heads["q"] * heads["q"].dtype.type(problem["D"] ** -0.5)
+        k, v = (heads[name] if group == 1 else np.repeat(heads[name], group, axis=1) for name in ("k", "v"))
+        scores, out = np.empty((*q.shape[:-1], _keys(problem)), q.dtype), np.empty(q.shape, q.dtype)
 
         def call() -> object:
             np.matmul(q, k.swapaxes(-1, -2), out=scores)
@@ -92,8 +104,9 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
         import torch
 
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-        q, k, v = (_tensor(problem, inputs[name]) for name in ("q", "k", "v"))
-        return partial(torch.nn.functional.scaled_dot_product_attention, q, k, v, **_torch_terms(problem, "cpu"))
+        q, k, v = _torch_heads(problem, inputs, "cpu")
+        terms = _torch_terms(problem, inputs, "cpu")
+        return partial(torch.nn.functional.scaled_dot_product_attention, q, k, v, **terms)
 
     return {"numpy": with_numpy, "numpy-in-place": with_numpy_in_place, "torch": with_torch}
 
@@ -113,10 +126,10 @@ def _on_torch(problem: Mapping[str, Any], backend: str, inputs: Arrays) -> Calla
     if not torch.cuda.is_available():
         raise ImportError("this PyTorch does not see the GPU: install one built for CUDA")
     chosen = getattr(SDPBackend, "MATH" if backend == "math" else f"{backend.upper()}_ATTENTION")
-    q, k, v = (_tensor(problem, inputs[name]).cuda() for name in ("q", "k", "v"))
+    q, k, v = _torch_heads(problem, inputs, "cuda")
 
-    terms = _torch_terms(problem, "cuda")
-    if backend in ("flash", "cudnn") and "attn_mask" in terms and not problem.get("window"):
+    terms = _torch_terms(problem, inputs, "cuda")
+    if backend in ("flash", "cudnn") and "attn_mask" in terms and not problem.get("window") and not _ragged(problem):
         terms["attn_mask"] = causal_lower_right(problem["S"], _keys(problem))
     if backend == "efficient" and terms.pop("enable_gqa", False):
         k, v = (each.repeat_interleave(problem["H"] // _kv_heads(problem), dim=1) for each in (k, v))
@@ -128,11 +141,14 @@ def _on_torch(problem: Mapping[str, Any], backend: str, inputs: Arrays) -> Calla
     return call
 
 
-def _tensor(problem: Mapping[str, Any], array: Array) -> Any:
+def _torch_heads(problem: Mapping[str, Any], inputs: Arrays, device: str) -> list[Any]:
+    """Return q, k and v as PyTorch takes them, (B, H, S, D), without a copy of what lies in another layout."""
     import torch
 
-    tensor = torch.from_numpy(array)
-    return tensor.view(torch.bfloat16) if problem["dtype"] == "bfloat16" else tensor
+    of = {name: torch.from_numpy(array).to(device) for name, array in inputs.items() if name != "lengths"}
+    heads = _heads(problem, of)
+    tensors = [heads[name] for name in ("q", "k", "v")]
+    return [each.view(torch.bfloat16) for each in tensors] if problem["dtype"] == "bfloat16" else tensors
 
 
 def _naive(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
@@ -145,32 +161,36 @@ def _naive(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
         "WINDOW": problem.get("window", 0),
     }
     macros |= {"CAUSAL": int(problem["causal"]), "SCALE": f"{problem['D'] ** -0.5}f"}
-    macros |= {"BFLOATS": int(problem["dtype"] == "bfloat16")}
+    macros |= {"BFLOATS": int(problem["dtype"] == "bfloat16"), "HEADS": problem["H"]}
+    heads = _heads(problem, inputs)
     source = Path(__file__).with_name("naive.cu").read_text()
     kernel = cupy.RawKernel(source, "attention", tuple(f"-D{name}={value}" for name, value in macros.items()))
-    q, k, v = (cupy.asarray(inputs[name]) for name in ("q", "k", "v"))
+    q, k, v = (cupy.asarray(np.ascontiguousarray(heads[name])) for name in ("q", "k", "v"))
+    lengths = cupy.asarray(inputs.get("lengths", np.full(problem["B"], _keys(problem), np.int32)))
     out = cupy.empty_like(q)
     blocks, scores_bytes = problem["B"] * problem["H"] * problem["S"], 4 * _keys(problem)
     kernel.max_dynamic_shared_size_bytes = scores_bytes
 
     def call() -> object:
-        kernel((blocks,), (128,), (q, k, v, out), shared_mem=scores_bytes)
+        kernel((blocks,), (128,), (q, k, v, lengths, out), shared_mem=scores_bytes)
         return out
 
     return call
 
 
-def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: Any = None) -> Array:
+def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: Any = None) -> dict[str, Array]:
     """Compute head by head, on all cores or on a GPU.
 
     Args:
         rounded: what scores and weights are kept in.
     """
-    out = np.empty(inputs["q"].shape, dtype)
+    heads = _heads(problem, inputs)
+    out = np.empty(heads["q"].shape, dtype)
+    lse = np.empty(heads["q"].shape[:3], dtype)
     flops = 4.0 * problem["B"] * problem["H"] * problem["S"] * _keys(problem) * problem["D"]
     group = problem["H"] // _kv_heads(problem)
-    library = np if problem["dtype"] == "float32" else array_library(flops)  # 16 bits are searched on GPUs only
-    unseen = _hidden_keys(problem)
+    library = np if problem["dtype"] == "float32" else array_library(flops)
+    unseen = _hidden_keys(problem, inputs)
     hidden = None if unseen is None else library.asarray(unseen)
 
     def kept(values: Array) -> Array:
@@ -179,20 +199,71 @@ def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: 
     def compute(head: tuple[int, ...]) -> None:
         shared = (head[0], head[1] // group)
         places = {"q": head, "k": shared, "v": shared}
-        numbers = (decoded(inputs[name][place], problem["dtype"]) for name, place in places.items())
+        numbers = (decoded(heads[name][place], problem["dtype"]) for name, place in places.items())
         q, k, v = (library.asarray(each).astype(dtype) for each in numbers)
         scores = kept(q @ k.T * out.dtype.type(problem["D"] ** -0.5))
         if hidden is not None:
-            scores[hidden] = -np.inf
-        weights = kept(library.exp(scores - scores.max(axis=-1, keepdims=True)))
-        result = weights @ v / weights.sum(axis=-1, keepdims=True)
+            scores[hidden[head[0] % len(hidden), 0]] = -np.inf
+        top = scores.max(axis=-1, keepdims=True)
+        weights = kept(library.exp(scores - top))
+        total = weights.sum(axis=-1, keepdims=True)
+        result, logarithm = weights @ v / total, (top + library.log(total))[:, 0]
         out[head] = result if library is np else result.get()
+        lse[head] = logarithm if library is np else logarithm.get()
 
     affordable = SCORES_BYTES // (4 * problem["S"] * _keys(problem) * out.itemsize)
     threads = min(os.cpu_count() or 1, affordable) if library is np else 1
     with ThreadPoolExecutor(max(1, threads)) as pool:
         list(pool.map(compute, np.ndindex(out.shape[:2])))
-    return out
+    if not _heads_first(problem):
+        out = np.ascontiguousarray(out.swapaxes(1, 2))
+    return {"out": out, "lse": lse} if problem.get("lse") else {"out": out}
+
+
+def _heads(problem: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """Return views of q, (B, H, S, D), and of k and v, (B, KV, S_KV, D); of arrays or of PyTorch's tensors."""
+    layout, heads, shared = problem.get("layout", "bhsd"), problem["H"], _kv_heads(problem)
+    if layout == "qkv":
+        qkv = tensors["qkv"]
+        parts = {"q": qkv[:, :, :heads], "k": qkv[:, :, heads : heads + shared], "v": qkv[:, :, heads + shared :]}
+    elif layout == "qkv_heads":
+        parts = {name: tensors["qkv"][:, :, place::3] for place, name in enumerate("qkv")}
+    else:
+        parts = {name: tensors[name] for name in ("q", "k", "v")}
+    return parts if _heads_first(problem) else {name: each.swapaxes(1, 2) for name, each in parts.items()}
+
+
+def _laid_out(problem: Mapping[str, Any], heads: Arrays) -> dict[str, Array]:
+    """Return the kernel's arguments, of q, (B, H, S, D), k and v, (B, KV, S_KV, D): the inverse of `_heads`."""
+    if _heads_first(problem):
+        return dict(heads)
+    parts = {name: np.ascontiguousarray(each.swapaxes(1, 2)) for name, each in heads.items()}
+    if problem["layout"] == "bshd":
+        return parts
+    if problem["layout"] == "qkv":
+        return {"qkv": np.concatenate([parts[name] for name in "qkv"], axis=2)}
+    stacked = np.stack([parts[name] for name in "qkv"], axis=3)
+    return {"qkv": stacked.reshape(*stacked.shape[:2], -1, problem["D"])}
+
+
+def _decoded_heads(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
+    return {name: decoded(each, problem["dtype"]) for name, each in _heads(problem, inputs).items()}
+
+
+def _draw_lengths(problem: Mapping[str, Any], rng: np.random.Generator) -> Array:
+    """Draw lengths that are spread evenly from one key to nearly all, the longest one whole, in random order."""
+    shares = (2 * np.arange(problem["B"]) + 1) * _keys(problem) // (2 * problem["B"])
+    lengths = np.maximum(shares, 1).astype(np.int32)
+    lengths[-1] = _keys(problem) if problem["B"] > 1 else lengths[-1]
+    return rng.permutation(lengths)
+
+
+def _heads_first(problem: Mapping[str, Any]) -> bool:
+    return bool(problem.get("layout", "bhsd") == "bhsd")
+
+
+def _ragged(problem: Mapping[str, Any]) -> bool:
+    return bool(problem.get("lengths", "full") == "ragged")
 
 
 def _kv_heads(problem: Mapping[str, Any]) -> int:
@@ -203,24 +274,30 @@ def _keys(problem: Mapping[str, Any]) -> int:
     return int(problem.get("S_KV") or problem["S"])
 
 
-def _torch_terms(problem: Mapping[str, Any], device: str) -> dict[str, Any]:
+def _torch_terms(problem: Mapping[str, Any], inputs: Arrays, device: str) -> dict[str, Any]:
     """Return the arguments of PyTorch's function beside q, k and v. Its own causal mask begins at the first key."""
     import torch
 
     terms: dict[str, Any] = {} if _kv_heads(problem) == problem["H"] else {"enable_gqa": True}
-    hidden = _hidden_keys(problem)
-    if hidden is None or (_keys(problem) == problem["S"] and not problem.get("window")):
+    hidden = _hidden_keys(problem, inputs)
+    plain = _keys(problem) == problem["S"] and not problem.get("window") and not _ragged(problem)
+    if hidden is None or plain:
         return {**terms, "is_causal": problem["causal"]}
     return {**terms, "attn_mask": torch.from_numpy(~hidden).to(device)}
 
 
-def _hidden_keys(problem: Mapping[str, Any]) -> Array | None:
-    """Return a mask (S, S_KV), True where a query must not attend; None if there is no mask."""
-    if not problem["causal"]:
-        return None
-    keys, window = _keys(problem), problem.get("window", 0)
-    last = np.arange(problem["S"])[:, None] + keys - problem["S"]
-    hidden: Array = np.arange(keys) > last
-    if window:
-        hidden |= np.arange(keys) <= last - window
+def _hidden_keys(problem: Mapping[str, Any], inputs: Arrays) -> Array | None:
+    """Return a mask (1 or B, 1, S, S_KV), True where a query must not attend; None if there is no mask."""
+    hidden: Array | None = None
+    keys, window = np.arange(_keys(problem)), problem.get("window", 0)
+    if problem["causal"]:
+        last = np.arange(problem["S"])[:, None] + len(keys) - problem["S"]
+        hidden = (keys > last)[None, None]
+        if window:
+            hidden = hidden | (keys <= last - window)
+    if _ragged(problem):
+        beyond = np.broadcast_to(
+            keys >= inputs["lengths"][:, None, None, None], (problem["B"], 1, problem["S"], len(keys))
+        )
+        hidden = beyond if hidden is None else hidden | beyond
     return hidden

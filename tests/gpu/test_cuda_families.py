@@ -44,6 +44,11 @@ SHAPES = [
     ("sdpa", "B=1,H=8,KV=8,S=1024,D=128,causal=true,window=300,dtype=bfloat16"),
     ("sdpa", "B=2,H=4,S=1024,S_KV=77,D=64"),
     ("sdpa", "B=1,H=4,KV=1,S=300,S_KV=1000,D=64,causal=true"),
+    ("sdpa", "B=2,H=8,KV=2,S=515,D=128,causal=true,layout=bshd,dtype=bfloat16"),
+    ("sdpa", "B=2,H=4,KV=2,S=331,D=64,layout=qkv,causal=true"),
+    ("sdpa", "B=2,H=4,S=331,D=80,layout=qkv_heads,lse=true"),
+    ("sdpa", "B=5,H=4,S=387,D=64,lengths=ragged,layout=bshd"),
+    ("sdpa", "B=5,H=4,S=387,D=128,lengths=ragged,causal=true,lse=true,dtype=bfloat16"),
     ("sdpa_decode", "B=2,H=32,KV=8,S=1024,D=128"),
     ("sdpa_decode", "B=1,H=18,KV=2,S=1001,D=64"),
     ("sdpa_decode", "B=2,H=28,KV=4,S=1001,D=128,dtype=bfloat16"),
@@ -144,6 +149,15 @@ HEAD_SIZES: list[tuple[str, Config]] = [
     ("B=1,H=3,S=387,D=40", {**BOXES, "BLOCK_N": 64}),
 ]
 """Rows of partly empty panels, of narrower panels, and of columns beyond the head that are zeros."""
+LAYOUTS: list[tuple[str, Config]] = [
+    ("B=3,H=4,KV=2,S=387,D=64,layout=bshd", {**BOXES, "BLOCK_N": 96, "UNROLL": 1}),
+    ("B=4,H=20,KV=4,S=387,D=64,layout=bshd", {**AHEAD, "BLOCK_N": 96, "SCHEDULE": "stream_k"}),
+    ("B=4,H=10,S=515,D=128,layout=qkv,causal=true,lse=true", {**AHEAD, "BLOCK_N": 128, "HEADS_TOGETHER": 4}),
+    ("B=3,H=4,S=387,D=80,layout=qkv_heads", {**BOXES, "BLOCK_N": 96, "PANEL": 16, "CLUSTER": 2, "UNROLL": 1}),
+    ("B=5,H=4,S=387,D=64,lengths=ragged,lse=true", {**BOXES, "BLOCK_N": 64, "PV_BEHIND": True}),
+    ("B=8,H=20,S=387,D=64,lengths=ragged,layout=bshd", {**AHEAD, "BLOCK_N": 96}),
+]
+"""Heads side by side, brought by the copy engine; keys that end at a length of their own."""
 MATRICES = [
     {},
     {"WARPS_M": 8, "WARPS_N": 1, "BLOCK_N": 256, "STAGES": 4, "CTAS_PER_SM": 1, "UNROLL": 2},
@@ -180,6 +194,7 @@ WARPGROUPS: list[tuple[str, str, Config]] = [
     *(("sdpa", text, each) for text, each in SHARED_KEYS),
     *(("sdpa", text, each) for text, each in SEVERAL_ITEMS),
     *(("sdpa", text, each) for text, each in HEAD_SIZES),
+    *(("sdpa", text, each) for text, each in LAYOUTS),
     *(("gemm", "M=1000,N=1024,K=1024", each) for each in MATRICES),
     *(("gemm", "M=203,N=328,K=840,b_layout=nk,dtype=bfloat16,epilogue=bias_gelu", each) for each in MATRICES),
     *(("sdpa_fp8", "B=1,H=3,S=400,D=64,v_layout=columns", {**OF_WARPGROUPS, **each}) for each in CODES),

@@ -82,6 +82,31 @@ KEYS = (
 )
 """Heads of keys that several heads of queries share, more keys than queries, windows within and beyond a tile."""
 
+BOXES_OF_KEYS = {"PRODUCTS": "wgmma", "COPY": "tma", "PRODUCER_WARPS": 1, "WARPS_KV": 1, "COPY_TOGETHER": False}
+BOXES_OF_KEYS |= {"BLOCK_M": 64, "WARPS_M": 4, "Q_IN_REGISTERS": False}
+ALL_KEYS = {"K_STAGES": 0, "V_STAGES": 0, "COPY_TOGETHER": False}
+LAYOUTS = (
+    ("B=2,H=4,KV=2,S=75,S_KV=139,D=64,layout=bshd", {"STORE": "direct"}),
+    ("B=2,H=4,KV=2,S=75,D=64,layout=bshd,causal=true,dtype=bfloat16", {**BOXES_OF_KEYS, **ALL_KEYS}),
+    ("B=2,H=2,S=75,D=72,layout=bshd", {**BOXES_OF_KEYS, **ALL_KEYS, "PANEL": 16, "STORE": "stmatrix"}),
+    ("B=2,H=4,KV=2,S=75,D=64,layout=qkv,causal=true", {**ALL_KEYS, "PRODUCER_WARPS": 1, "PARTS_APART": True}),
+    ("B=2,H=2,KV=1,S=139,D=64,layout=qkv", {**BOXES_OF_KEYS, "BLOCK_M": 128, "WARPS_M": 8, "Q_STAGES": 2, "CTAS_PER_SM": 1}),
+    ("B=2,H=3,S=75,D=64,layout=qkv_heads,lse=true", {**ALL_KEYS, "STORE": "stmatrix", "MERGE": "spread"}),
+    ("B=2,H=2,S=139,D=64,layout=qkv_heads", {**BOXES_OF_KEYS, "CLUSTER": 2}),
+    (
+        "B=3,H=2,S=139,D=64,lengths=ragged",
+        {**ALL_KEYS, "KV_SPLITS": 3, "WARPS_KV": 1, "RESCALE": "always", "ROW_SUM": "deferred"},
+    ),
+    ("B=3,H=2,S=139,D=64,lengths=ragged,causal=true,lse=true", {"QK_AHEAD": True}),
+    (
+        "B=3,H=2,S=203,D=64,lengths=ragged,layout=bshd,lse=true",
+        {**BOXES_OF_KEYS, "BLOCK_M": 128, "WARPS_M": 8, "BLOCK_N": 32, "PV_BEHIND": True, "IN_TURNS": True},
+    ),
+    ("B=3,H=2,S=203,D=64,lengths=ragged", {**BOXES_OF_KEYS, "CTAS_PER_SM": 1, "BLOCK_N": 32}),
+    ("B=1,H=3,S=139,D=64,lse=true", {**ALL_KEYS, "KV_SPLITS": 3, "WARPS_KV": 1, "RESCALE": "always", "BLOCK_N": 48}),
+)
+"""Heads side by side in the rows of tokens, one tensor for q, k and v, keys that end at a length of their own, logarithms."""
+
 FP8 = (
     ("B=1,H=1,S=139,D=32,causal=true", {"WARPS_KV": 1, "STORE": "staged", "K_STAGES": 2, "V_STAGES": 2}),
     ("B=1,H=2,S=7,D=32", {"BLOCK_N": 32, "WARPS_KV": 1, "RESCALE": "always", "ROW_SUM": "deferred"}),
@@ -267,6 +292,16 @@ def test_attention_to_keys_of_their_own_is_correct(text: str, change: Config, dr
     assert not package.family.violations(config, problem, DEVICE, Objective())
     kernel = build(package, config, problem, DEVICE, tmp_path)
     assert max(errors(kernel, package, problem, drawn)) < LIMITS[str(problem["dtype"])]
+
+
+@pytest.mark.parametrize(("text", "change"), LAYOUTS)
+def test_attention_in_every_layout_is_correct(text: str, change: Config, tmp_path: Path) -> None:
+    package = find("sdpa")
+    problem = package.family.problem(text, "cuda")
+    config = {**declared(package), **SDPA, "UNROLL": 1, **change}
+    assert not package.family.violations(config, problem, DEVICE, Objective())
+    kernel = build(package, config, problem, DEVICE, tmp_path)
+    assert max(errors(kernel, package, problem, "normal")) < LIMITS[str(problem["dtype"])]
 
 
 @pytest.mark.parametrize("change", DIFFERENTLY, ids=["ahead", "producers", "alone", "boxes", "shared", "shared boxes"])

@@ -39,7 +39,9 @@ TWO_THREADS = Objective(threads=2)
 
 # Each shape exercises its own tails: shorter than a vector, a tile, a block; a head that only narrow vectors divide.
 SHAPES = {
-    "sdpa": ("B=2,H=1,S=131,D=32", "B=1,H=2,S=7,D=8,causal=true", "B=1,H=1,S=1,D=64", "B=1,H=1,S=300,D=24,causal=true"),
+    "sdpa": ("B=2,H=1,S=131,D=32", "B=1,H=2,S=7,D=8,causal=true", "B=1,H=1,S=1,D=64", "B=1,H=1,S=300,D=24,causal=true",
+             "B=2,H=4,KV=2,S=37,S_KV=70,D=16,layout=bshd", "B=2,H=3,S=50,D=8,layout=qkv_heads,causal=true,dtype=bfloat16",
+             "B=3,H=2,S=140,D=32,lengths=ragged,causal=true"),
     "sdpa_decode": ("B=2,H=7,KV=1,S=37,Q=3,D=40", "B=2,H=2,KV=1,S=131,Q=16,D=32,causal=true"),
     "sdpa_fp8": ("B=1,H=2,S=7,D=32,causal=true",),
     "quantize_e4m3": ("B=1,H=3,S=9,D=24",),
@@ -55,6 +57,8 @@ SHAPES = {
 
 SAMPLED = (
     ("sdpa", "B=1,H=2,S=160,D=64"),
+    ("sdpa", "B=3,H=2,S=160,D=32,lengths=ragged,lse=true"),
+    ("sdpa", "B=2,H=4,KV=2,S=75,D=32,layout=qkv,causal=true,window=20,lse=true,dtype=bfloat16"),
     ("sdpa_decode", "B=1,H=6,KV=2,S=147,D=64"),
     ("sdpa_decode", "B=1,H=4,KV=2,S=67,Q=5,D=64,causal=true"),
     ("sdpa_fp8", "B=1,H=2,S=160,D=64,accuracy=fine"),
@@ -191,8 +195,7 @@ def test_template_uses_all_tunables_and_only_declared_names(name: str) -> None:
     used = used_names(package(name), "cpu")
     derived = set(family.implementation("cpu").derived)
     fields = {field.name for field in family.fields}
-    # the attention that families share gives these a default, for those that lack them
-    assert tunables <= used <= tunables | derived | fields | {"KV", "S_KV", "window"}
+    assert tunables <= used <= tunables | derived | fields
 
 
 def worst(name: str, problem: Problem, config: Config, folder: Path, *, instead: Package | None = None) -> float:

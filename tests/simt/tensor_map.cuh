@@ -83,6 +83,9 @@ inline void copy_box(u32 shared, const TensorMap& map, u32 barrier, int x, int y
 inline void copy_box(u32 shared, const TensorMap& map, u32 barrier, int x, int y, int z) {
     simt::order(shared, map, barrier, {x, y, z}, simt::rank);
 }
+inline void copy_box(u32 shared, const TensorMap& map, u32 barrier, int x, int y, int z, int w) {
+    simt::order(shared, map, barrier, {x, y, z, w}, simt::rank);
+}
 
 template <int BLOCKS>
 void copy_box_to_cluster(u32 shared, const TensorMap& map, u32 barrier, int x, int y) {
@@ -93,6 +96,12 @@ template <int BLOCKS>
 void copy_box_to_cluster(u32 shared, const TensorMap& map, u32 barrier, int x, int y, int z) {
     for (u32 block = 0; block < BLOCKS; ++block)
         simt::order(shared, map, barrier, {x, y, z}, BLOCKS == 1 ? simt::rank : block);
+}
+
+template <int BLOCKS>
+void copy_box_to_cluster(u32 shared, const TensorMap& map, u32 barrier, int x, int y, int z, int w) {
+    for (u32 block = 0; block < BLOCKS; ++block)
+        simt::order(shared, map, barrier, {x, y, z, w}, BLOCKS == 1 ? simt::rank : block);
 }
 
 inline void prefetch_map(const TensorMap&) {}
