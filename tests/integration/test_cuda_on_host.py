@@ -90,7 +90,10 @@ LAYOUTS = (
     ("B=2,H=4,KV=2,S=75,D=64,layout=bshd,causal=true,dtype=bfloat16", {**BOXES_OF_KEYS, **ALL_KEYS}),
     ("B=2,H=2,S=75,D=72,layout=bshd", {**BOXES_OF_KEYS, **ALL_KEYS, "PANEL": 16, "STORE": "stmatrix"}),
     ("B=2,H=4,KV=2,S=75,D=64,layout=qkv,causal=true", {**ALL_KEYS, "PRODUCER_WARPS": 1, "PARTS_APART": True}),
-    ("B=2,H=2,KV=1,S=139,D=64,layout=qkv", {**BOXES_OF_KEYS, "BLOCK_M": 128, "WARPS_M": 8, "Q_STAGES": 2, "CTAS_PER_SM": 1}),
+    (
+        "B=2,H=2,KV=1,S=139,D=64,layout=qkv",
+        {**BOXES_OF_KEYS, "BLOCK_M": 128, "WARPS_M": 8, "Q_STAGES": 2, "CTAS_PER_SM": 1},
+    ),
     ("B=2,H=3,S=75,D=64,layout=qkv_heads,lse=true", {**ALL_KEYS, "STORE": "stmatrix", "MERGE": "spread"}),
     ("B=2,H=2,S=139,D=64,layout=qkv_heads", {**BOXES_OF_KEYS, "CLUSTER": 2}),
     (

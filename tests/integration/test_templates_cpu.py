@@ -39,9 +39,15 @@ TWO_THREADS = Objective(threads=2)
 
 # Each shape exercises its own tails: shorter than a vector, a tile, a block; a head that only narrow vectors divide.
 SHAPES = {
-    "sdpa": ("B=2,H=1,S=131,D=32", "B=1,H=2,S=7,D=8,causal=true", "B=1,H=1,S=1,D=64", "B=1,H=1,S=300,D=24,causal=true",
-             "B=2,H=4,KV=2,S=37,S_KV=70,D=16,layout=bshd", "B=2,H=3,S=50,D=8,layout=qkv_heads,causal=true,dtype=bfloat16",
-             "B=3,H=2,S=140,D=32,lengths=ragged,causal=true"),
+    "sdpa": (
+        "B=2,H=1,S=131,D=32",
+        "B=1,H=2,S=7,D=8,causal=true",
+        "B=1,H=1,S=1,D=64",
+        "B=1,H=1,S=300,D=24,causal=true",
+        "B=2,H=4,KV=2,S=37,S_KV=70,D=16,layout=bshd",
+        "B=2,H=3,S=50,D=8,layout=qkv_heads,causal=true,dtype=bfloat16",
+        "B=3,H=2,S=140,D=32,lengths=ragged,causal=true",
+    ),
     "sdpa_decode": ("B=2,H=7,KV=1,S=37,Q=3,D=40", "B=2,H=2,KV=1,S=131,Q=16,D=32,causal=true"),
     "sdpa_fp8": ("B=1,H=2,S=7,D=32,causal=true",),
     "quantize_e4m3": ("B=1,H=3,S=9,D=24",),
