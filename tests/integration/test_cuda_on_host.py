@@ -108,7 +108,7 @@ LAYOUTS = (
     ("B=3,H=2,S=203,D=64,lengths=ragged", {**BOXES_OF_KEYS, "CTAS_PER_SM": 1, "BLOCK_N": 32}),
     ("B=1,H=3,S=139,D=64,lse=true", {**ALL_KEYS, "KV_SPLITS": 3, "WARPS_KV": 1, "RESCALE": "always", "BLOCK_N": 48}),
 )
-"""Heads side by side in the rows of tokens, one tensor for q, k and v, keys that end at a length of their own, logarithms."""
+"""Heads side by side in the rows of tokens; one tensor for q, k and v; keys that end at a length of their own; lse."""
 
 FP8 = (
     ("B=1,H=1,S=139,D=32,causal=true", {"WARPS_KV": 1, "STORE": "staged", "K_STAGES": 2, "V_STAGES": 2}),
@@ -219,6 +219,11 @@ ODD_ROWS = (
     ("swiglu", "rows=5,cols=1037", {"VECTOR": 8, "THREADS": 64, "UNROLL": 2, "CTAS_PER_SM": 1}),
     ("swiglu", "rows=3,cols=77,dtype=bfloat16", {"VECTOR": 4, "THREADS": 64, "UNROLL": 1}),
     ("swiglu", "rows=2,cols=129,dtype=float32", {"VECTOR": 4, "THREADS": 64, "UNROLL": 1}),
+    ("rope", "B=2,S=13,H=6,KV=2,D=64,dtype=bfloat16", {"VECTOR": 8, "THREADS": 64, "UNROLL": 5}),
+    ("rope", "B=2,S=13,H=3,D=38,layout=bhsd", {"VECTOR": 1, "THREADS": 64, "UNROLL": 2, "CTAS_PER_SM": 1}),
+    ("cross_entropy", "rows=5,cols=1037,dtype=bfloat16", {**ROWS, "VECTOR": 8, "UNROLL": 2}),
+    ("cross_entropy", "rows=37,cols=91,dtype=float32", {**ROWS, "THREADS_PER_ROW": 16, "UNROLL": 1}),
+    ("cross_entropy", "rows=5,cols=2051", {**ROWS, "VECTOR": 8, "ROWS_PER_BLOCK": 1, "CLUSTER": 2, "UNROLL": 2}),
     ("reduce", "rows=5,cols=1037,dtype=bfloat16", {**ROWS, "VECTOR": 8, "UNROLL": 2}),
     ("transpose", "rows=328,cols=492,dtype=bfloat16", {**TILES, "COPY": "async"}),
 )

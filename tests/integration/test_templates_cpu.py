@@ -33,7 +33,7 @@ Kernel = Callable[[dict[str, Array]], dict[str, Array]]
 
 FAMILIES = (
     *("sdpa", "sdpa_fp8", "sdpa_decode", "quantize_e4m3"),
-    *("softmax", "rmsnorm", "layernorm", "swiglu", "transpose", "reduce", "gemm", "gemm_fp8"),
+    *("softmax", "rmsnorm", "layernorm", "swiglu", "cross_entropy", "rope", "transpose", "reduce", "gemm", "gemm_fp8"),
 )
 TWO_THREADS = Objective(threads=2)
 
@@ -54,6 +54,8 @@ SHAPES = {
     "softmax": ("rows=5,cols=3", "rows=3,cols=1000", "rows=7,cols=64", "rows=1,cols=1"),
     "rmsnorm": ("rows=3,cols=1000", "rows=2,cols=1"),
     "layernorm": ("rows=3,cols=1000",),
+    "rope": ("B=2,S=5,H=3,KV=1,D=38", "B=2,S=3,H=2,D=2,layout=bhsd,dtype=bfloat16"),
+    "cross_entropy": ("rows=3,cols=1000", "rows=9,cols=3,dtype=bfloat16", "rows=2,cols=2"),
     "swiglu": ("rows=3,cols=1000", "rows=2,cols=3,dtype=bfloat16"),
     "transpose": ("rows=131,cols=70", "rows=1,cols=33"),
     "reduce": ("rows=3,cols=1000", "rows=3,cols=333,op=max"),
@@ -79,12 +81,17 @@ SAMPLED = (
     ("layernorm", "rows=7,cols=77,residual=false,dtype=bfloat16"),
     ("reduce", "rows=3,cols=77,dtype=bfloat16"),
     ("swiglu", "rows=7,cols=77"),
+    ("rope", "B=2,S=37,H=6,KV=2,D=64"),
+    ("rope", "B=2,S=37,H=3,D=80,layout=bhsd,dtype=bfloat16"),
+    ("cross_entropy", "rows=20,cols=777"),
+    ("cross_entropy", "rows=7,cols=77,dtype=bfloat16"),
     ("transpose", "rows=80,cols=200"),
     ("reduce", "rows=3,cols=4096"),
     ("gemm", "M=50,N=90,K=200,epilogue=bias_relu"),
     ("gemm_fp8", "M=50,N=90,K=200,epilogue=bias_relu"),
 )
 SMALL = {
+    "rope": "B=2,S=7,H=4,KV=2,D=16",
     "sdpa_fp8": "B=1,H=2,S=40,D=32",
     "quantize_e4m3": "B=1,H=2,S=40,D=32",
     "sdpa": "B=1,H=2,S=40,D=16",

@@ -35,6 +35,56 @@ WRONG = {
     "a window is ignored": (
         *("sdpa", "B=1,H=2,S=256,D=64,causal=true,window=64", {}, ATTENTION, "seen &= last - WINDOW < key + n;", ""),
     ),
+    "a padded key leaks": (
+        *("sdpa", "B=3,H=2,S=64,D=16,lengths=ragged", {}, ATTENTION),
+        *("seen &= lane * 0 + n < keys_there;", "seen &= lane * 0 + n <= keys_there;"),
+    ),
+    "lengths are ignored": (
+        *("sdpa", "B=3,H=2,S=64,D=16,lengths=ragged", {}, ATTENTION),
+        *("const int all_keys = tensors->lengths[head / HEADS_PER_ENTRY];", "const int all_keys = ALL_KEYS;"),
+    ),
+    "lengths are those of heads": (
+        *("sdpa", "B=3,H=2,S=64,D=16,lengths=ragged", {}, ATTENTION, "tensors->lengths[head / HEADS_PER_ENTRY]"),
+        "tensors->lengths[head % {{ B }}]",
+    ),
+    "heads side by side are taken one after the other": (
+        *("sdpa", "B=2,H=2,S=64,D=16,layout=bshd", {}, ATTENTION, "KV_ROW = {{ kv_row_heads * D }}", "KV_ROW = D"),
+    ),
+    "heads of one tensor are taken as interleaved": (
+        *("sdpa", "B=2,H=2,S=64,D=16,layout=qkv_heads", {}, ATTENTION),
+        *("HEAD_STEP = {{ 3 if", "HEAD_STEP = {{ 1 if"),
+    ),
+    "logarithms lack the maximum": (
+        *("sdpa", "B=1,H=2,S=64,D=16,lse=true", {}, ATTENTION, "(tile->peak[i / WIDTH][i % WIDTH] + ", "("),
+    ),
+    "rows turn the other way": (
+        *(
+            "rope",
+            "B=2,S=37,H=4,KV=2,D=32",
+            {},
+            "kernel.c.j2",
+            "low * cosine - high * sine",
+            "low * cosine + high * sine",
+        ),
+    ),
+    "every batch entry begins a new table": (
+        *(
+            "rope",
+            "B=2,S=37,H=4,KV=2,D=32",
+            {},
+            "kernel.c.j2",
+            "position = token % S;",
+            "position = token % S * (entry == 0);",
+        ),
+    ),
+    "ignored rows have a loss": (
+        *("cross_entropy", "rows=64,cols=1024", {}, "kernel.c.j2", "tensors->loss[row] = 0;"),
+        "tensors->loss[row] = tensors->lse[row];",
+    ),
+    "the last logit is left out": (
+        *("cross_entropy", "rows=64,cols=1024", {"METHOD": "passes"}, "kernel.c.j2", "LANES_OF(u), -INFINITY) - top)"),
+        "LANES_OF(u) - (column + (u + 1) * WIDTH >= COLS), -INFINITY) - top)",
+    ),
     "another group of heads is read": (
         *("sdpa", "B=1,H=4,KV=2,S=64,D=16", {}, ATTENTION),
         *("(ptrdiff_t)(head / HEADS_PER_KV)", "(ptrdiff_t)(head % {{ kv_heads }})"),

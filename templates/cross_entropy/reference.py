@@ -1,0 +1,112 @@
+"""Cross entropy: reference, attainable accuracy, and baselines. Runs only in a disposable child process."""
+
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from evo.reference.encoding import decoded, encoded
+from evo.reference.rows import a_column_each, by_rows, normal_rows, raise_columns
+from evo.reference.torch_baselines import tensor_of
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Arrays = Mapping[str, Array]
+
+MEAN_AND_DEVIATION = {
+    "normal": (0.0, 1.0),
+    "offset": (-200.0, 2.0),
+    "peaked": (0.0, 1.0),
+    "falling": (0.0, 1.0),
+    "large": (0.0, 40.0),
+    "small": (0.0, 1e-3),
+}
+TOWERING = 120.0
+IGNORED = -100
+
+
+def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
+    """Draw x, (rows, cols), and target, (rows,): any column, the first and the last among them; some are ignored.
+
+    Args:
+        distribution: ``normal``: N(0, 1). ``offset``: a mean so far below zero that exp of it is 0. ``peaked``: in each
+            row another column towers above the others, so that exp overflows unless the row's maximum is taken off;
+            every other row is masked, -inf in some columns but the target. ``falling``: a few columns tower, the first
+            and the last among them. ``large``: few count. ``small``: nearly equal logits.
+    """
+    mean, deviation = MEAN_AND_DEVIATION[distribution]
+    rows, columns = problem["rows"], problem["cols"]
+    x = normal_rows(rng, (rows, columns), mean, deviation)
+    target = rng.integers(columns, size=rows).astype(np.int32)
+    target[: min(2, rows)] = [0, columns - 1][: min(2, rows)]
+    if distribution == "peaked":
+        x[::2, : columns // 8] = x[::2, columns // 2 : columns // 2 + columns // 16] = -np.inf
+        x[range(rows), a_column_each(rng, rows, columns)] = TOWERING
+        x[range(rows), target] = np.maximum(x[range(rows), target], -1.0)
+    if distribution == "falling":
+        raise_columns(rng, x, TOWERING)
+    target[3::7] = IGNORED
+    return {"x": encoded(x, problem["dtype"]), "target": target}
+
+
+def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
+    """Return loss and lse, (rows,), in float64, from the same inputs."""
+    return _losses(problem, inputs, np.float64)
+
+
+def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
+    """Compute in float32; kernels are judged relative to its error."""
+    return _losses(problem, inputs, np.float32)
+
+
+def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
+    """CPU baselines by name: each takes the inputs and returns the call that is timed.
+
+    ``numpy`` is the formula as one writes it down, ``torch`` takes as many threads as ``OMP_NUM_THREADS`` says (1 if
+    unset).
+    """
+
+    def with_torch(inputs: Arrays) -> Callable[[], object]:
+        import torch
+
+        torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+        return partial(_of_torch, tensor_of(inputs["x"], problem["dtype"]), torch.from_numpy(inputs["target"]).long())
+
+    return {"numpy": lambda inputs: partial(yardstick, problem, inputs), "torch": with_torch}
+
+
+def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
+    """GPU baselines: PyTorch's cross entropy, eager and compiled, of targets that are int64, as it demands."""
+
+    def on_gpu(inputs: Arrays, *, compiled: bool) -> Callable[[], object]:
+        import torch
+
+        if not torch.cuda.is_available():
+            raise ImportError("this PyTorch does not see the GPU: install one built for CUDA")
+        x = tensor_of(inputs["x"], problem["dtype"]).cuda()
+        target = torch.from_numpy(inputs["target"]).long().cuda()
+        return partial(torch.compile(_of_torch) if compiled else _of_torch, x, target)
+
+    return {"torch": partial(on_gpu, compiled=False), "torch-compile": partial(on_gpu, compiled=True)}
+
+
+def _of_torch(x: Any, target: Any) -> object:
+    import torch
+
+    return torch.nn.functional.cross_entropy(x, target, reduction="none")
+
+
+def _losses(problem: Mapping[str, Any], inputs: Arrays, dtype: Any) -> dict[str, Array]:
+    @by_rows
+    def of_rows(problem: Mapping[str, Any], matrices: Arrays) -> dict[str, Array]:
+        x = decoded(matrices["x"], problem["dtype"]).astype(dtype)
+        top = x.max(axis=-1, keepdims=True)
+        return {"lse": (top + np.log(np.exp(x - top).sum(axis=-1, keepdims=True)))[:, 0]}
+
+    lse = of_rows(problem, {"x": inputs["x"]})["lse"]
+    target = inputs["target"]
+    counted = (target >= 0) & (target < problem["cols"])
+    rows = np.arange(len(target))
+    chosen = decoded(inputs["x"][rows, np.where(counted, target, 0)], problem["dtype"]).astype(dtype)
+    return {"loss": np.where(counted, lse - chosen, dtype(0)), "lse": lse}

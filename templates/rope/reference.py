@@ -1,0 +1,105 @@
+"""Rotary position embedding: reference, attainable accuracy, and baselines. Runs only in a disposable child process."""
+
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from evo.reference.encoding import decoded, encoded
+from evo.reference.pieces import normals
+from evo.reference.torch_baselines import tensor_of, torch_baselines
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Arrays = Mapping[str, Array]
+
+MEAN_AND_DEVIATION = {"normal": (0.0, 1.0), "offset": (3.0, 1.0), "small": (0.0, 1e-2)}
+BASE = 10000.0
+"""Of the wave lengths, as in the first models that used the embedding (Su et al., arXiv:2104.09864)."""
+
+POSITIONS = 8192
+NAMES = ("q", "k", "cos", "sin")
+
+
+def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
+    """Draw q and k in the problem's layout, and cos and sin, (S, D), of positions that are drawn as well.
+
+    Args:
+        distribution: ``normal``: N(0, 1). ``offset``: with a mean. ``small``: a hundredth of it.
+    """
+    mean, deviation = MEAN_AND_DEVIATION[distribution]
+    positions = np.sort(rng.integers(0, POSITIONS, size=problem["S"]))
+    half = problem["D"] // 2
+    angles = positions[:, None] * BASE ** -(np.arange(half) / half)
+    tables = {"cos": np.tile(np.cos(angles), 2), "sin": np.tile(np.sin(angles), 2)}
+    drawn = {name: normals(rng, _shape(problem, name)) * deviation + mean for name in ("q", "k")}
+    return {name: encoded(array.astype(np.float32), problem["dtype"]) for name, array in {**drawn, **tables}.items()}
+
+
+def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
+    """Return q_out and k_out in float64, from the same inputs."""
+    return _turned(problem, {name: decoded(each, problem["dtype"]).astype(np.float64) for name, each in inputs.items()})
+
+
+def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
+    """Compute in float32, and round products and results to the inputs' precision."""
+    dtype = problem["dtype"]
+    numbers = {name: decoded(each, dtype).astype(np.float32) for name, each in inputs.items()}
+    return _turned(problem, numbers, lambda values: decoded(encoded(values, dtype), dtype))
+
+
+def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
+    """CPU baselines by name: each takes the inputs and returns the call that is timed.
+
+    ``numpy`` is the formula as one writes it down, ``torch`` what transformers computes, on as many threads as
+    ``OMP_NUM_THREADS`` says (1 if unset).
+    """
+
+    def with_torch(inputs: Arrays) -> Callable[[], object]:
+        import torch
+
+        torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+        return partial(_of_torch(problem), *(tensor_of(inputs[name], problem["dtype"]) for name in NAMES))
+
+    return {"numpy": lambda inputs: partial(yardstick, problem, inputs), "torch": with_torch}
+
+
+def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
+    """GPU baselines: what transformers computes, eager and compiled."""
+    return torch_baselines(_of_torch(problem), NAMES, dtype=problem["dtype"])
+
+
+def _of_torch(problem: Mapping[str, Any]) -> Callable[..., object]:
+    head_axis = 2 if problem["layout"] == "bshd" else 1
+
+    def turned(x: Any, cos: Any, sin: Any) -> Any:
+        import torch
+
+        low, high = x.chunk(2, dim=-1)
+        return x * cos + torch.cat((-high, low), dim=-1) * sin
+
+    def call(q: Any, k: Any, cos: Any, sin: Any) -> object:
+        cos, sin = (each.unsqueeze(head_axis - 1) for each in (cos, sin))
+        return turned(q, cos, sin), turned(k, cos, sin)
+
+    return call
+
+
+def _turned(
+    problem: Mapping[str, Any], numbers: Arrays, rounded: Callable[[Array], Array] = lambda values: values
+) -> dict[str, Array]:
+    head_axis = 1 if problem["layout"] == "bshd" else 0  # of a batch entry
+    cos, sin = (np.expand_dims(numbers[name], head_axis) for name in ("cos", "sin"))
+
+    def turned(x: Array) -> Array:
+        low, high = np.split(x, 2, axis=-1)
+        return rounded(rounded(x * cos) + rounded(np.concatenate((-high, low), axis=-1) * sin))
+
+    return {f"{name}_out": np.stack([turned(entry) for entry in numbers[name]]) for name in ("q", "k")}
+
+
+def _shape(problem: Mapping[str, Any], name: str) -> tuple[int, ...]:
+    heads = problem["H"] if name == "q" else problem["KV"] or problem["H"]
+    tokens = (problem["S"], heads) if problem["layout"] == "bshd" else (heads, problem["S"])
+    return (problem["B"], *tokens, problem["D"])
