@@ -27,12 +27,14 @@ from workers.jobs.evaluation import Ladder
 from workers.system.scratch import scratch
 
 PROBLEMS = {
+    "cross_entropy": "rows=128,cols=256",
     "gemm": "M=96,N=128,K=160",
     "gemm_fp8": "M=64,N=96,K=128",
     "layernorm": "rows=128,cols=256",
     "quantize_e4m3": "H=2,S=64",
     "reduce": "rows=128,cols=256",
     "rmsnorm": "rows=128,cols=256",
+    "rope": "S=64,H=4,KV=2,D=32",
     "sdpa": "H=2,S=64",
     "sdpa_decode": "H=4,KV=2,S=128",
     "sdpa_fp8": "H=2,S=64",
