@@ -16,7 +16,9 @@ class Policy:
 
     Attributes:
         quick_samples: samples of the quick gate, for every trial that may be among the fastest.
-        confirm_samples: interleaved rounds of a confirmation.
+        confirm_samples: interleaved rounds of a confirmation, at most.
+        round_error, fewest_rounds: rounds of a process end earlier once there are so many, a multiple of 10, and the
+            median ratio of each two kernels that are compared has at most this standard error; None: they never do.
         confirm_processes: number of fresh processes, the first included, after which a promotion is first decided; 1: a
             single process decides, and effects of the process on the kernel are not judged.
         most_processes: largest number of processes; they are added while the result is open.
@@ -91,6 +93,8 @@ class Policy:
     name: str = "default"
     quick_samples: int = 40
     confirm_samples: int = 100
+    round_error: float | None = 0.001
+    fewest_rounds: int = 30
     confirm_processes: int = 5
     most_processes: int = 15
     process_looks: int = 4
@@ -204,6 +208,8 @@ _TYPES = get_type_hints(Policy)
 _LEAST = {
     "quick_samples": 5,
     "confirm_samples": 10,
+    "round_error": 1e-9,
+    "fewest_rounds": 20,
     "confirm_processes": 1,
     "most_processes": 1,
     "process_looks": 1,
@@ -243,6 +249,7 @@ _LEAST = {
 _MOST = {
     "quick_samples": 100_000,
     "confirm_samples": 100_000,
+    "fewest_rounds": 100_000,
     "confirm_processes": 1_000,
     "most_processes": 1_000,
     "process_looks": 100,
@@ -269,6 +276,7 @@ _MOST = {
 """Upper limits: more than any search can use, and small enough for clocks, memory and waiting; else 10^18."""
 _FRACTIONS = {
     "minimum_gain",
+    "round_error",
     "false_promotion",
     "futility",
     "max_skipped",

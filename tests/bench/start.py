@@ -2,10 +2,11 @@
 
 Each search runs as a user's command, with a new database. The first of a problem has an empty cache of binaries,
 references and surveys (*cold*), the next ones use what it left there (*warm*). A search is ended once its first
-candidate has a time.
+candidate has a time. Modules are compiled to bytecode before, as an installation does.
 """
 
 import argparse
+import compileall
 import os
 import signal
 import sqlite3
@@ -98,7 +99,8 @@ def timed(family: str, problem: str, device: str, folder: Path, cache: Path) -> 
     database, log = folder / "start.db", folder / "output.txt"
     command = [sys.executable, "-m", "evo", "search", family, "--problem", problem, "--device", device]
     command += ["--minutes", "3", "--db", str(database), "--json"]
-    environment = os.environ | {"XDG_CACHE_HOME": str(cache)}
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment |= {"XDG_CACHE_HOME": str(cache)}
     begun = datetime.now(UTC)
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
@@ -111,6 +113,13 @@ def timed(family: str, problem: str, device: str, folder: Path, cache: Path) -> 
     finally:
         _end(process)
     return stages(database, begun)
+
+
+def _compile_modules() -> None:
+    """Write the bytecode of our packages beside their sources."""
+    root = Path(__file__).parents[2]
+    for package in ("evo", "api", "db", "templates", "workers"):
+        compileall.compile_dir(root / package, quiet=2)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -199,6 +208,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--device", choices=tuple(PROBLEMS), default="cpu")
     parser.add_argument("--warm", type=int, default=1, metavar="N", help="starts after the cold one (default: 1)")
     options = parser.parse_args(arguments)
+    _compile_modules()
     rows, failures = [], 0
     for given in options.problems or PROBLEMS[options.device]:
         family, _, problem = given.partition(":")

@@ -224,3 +224,9 @@ def test_requested_baseline_is_timed_however_slow_with_fewer_rounds_if_needed() 
     assert 1 < fitting_rounds(timers, baselines, request) < 100
     assert set(baselines.timers) == {"library"}
     assert not baselines.unavailable
+
+
+def test_rounds_end_with_the_round_after_which_there_is_enough() -> None:
+    timers = {"a": ScriptedTimer([ROUND_US]), "b": ScriptedTimer([ROUND_US])}
+    taken = interleave(timers, 30, rng=RNG(0), warm=False, enough=lambda samples: len(samples["a"]) == 4)
+    assert [len(samples) for samples in taken.values()] == [4, 4]

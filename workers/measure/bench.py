@@ -16,6 +16,7 @@ import numpy as np
 
 from evo.promotion import straddles
 from evo.promotion.policy import Policy
+from evo.promotion.rules.precision import precise
 from evo.reference.encoding import is_floating
 from evo.reference.library import host_only
 from evo.trial.outcome import CaseError
@@ -212,7 +213,14 @@ class Bench:
                     scrutinies[request.series[name]].look_and_change(sets[timers[name].last])
 
             orders = np.random.default_rng([*self._seed, _ORDERS])
-            samples = interleave({**timers, **baselines.timers}, rounds, rng=orders, warm=mode == "hot", after=look)
+            samples = interleave(
+                {**timers, **baselines.timers},
+                rounds,
+                rng=orders,
+                warm=mode == "hot",
+                after=look,
+                enough=partial(_precise, request),
+            )
             self._require_nothing_left("the timed launches")
             moment = self._beside.now()
         found = None
@@ -571,6 +579,16 @@ class Bench:
         if not self.driver.limits_address_space:
             return cold_sets(self.session.cold_bytes, inputs, self.terms.memory_limit_bytes)
         return cold_sets(self.session.cold_bytes, inputs + outputs, self.terms.memory_limit_bytes // baselines)
+
+
+def _precise(request: Compare, samples: Mapping[str, Sequence[float]]) -> bool:
+    """Return True if the challenger's ratios to all that it is compared with are precise enough."""
+    names = [*request.series, request.only]
+    own = samples.get("challenger")
+    if own is None or "champion" in request.series:
+        return False
+    others = [samples[name] for name in names if name is not None and name != "challenger" and name in samples]
+    return precise([(own, each) for each in others], request.policy)
 
 
 def _import_all(modules: Sequence[str]) -> None:

@@ -109,6 +109,7 @@ def interleave(
     rng: np.random.Generator,
     warm: bool,
     after: Callable[[str], None] | None = None,
+    enough: Callable[[Mapping[str, Sequence[float]]], bool] = lambda _: False,
 ) -> dict[str, list[float]]:
     """Sample every timer once a round, in random order, so that drift and neighbours meet all of them alike.
 
@@ -119,6 +120,7 @@ def interleave(
         warm: let each timer run for `WARM_US` before its sample; else whoever follows a baseline with a large footprint
             would look slow, always the same one. A sample that lasts that long itself is taken at once.
         after: called after each sample with its timer's name, e.g. to judge what it left.
+        enough: called after each round with the samples so far; True ends the rounds.
     """
     names = list(timers)
     taken: dict[str, list[float]] = {name: [] for name in names}
@@ -130,6 +132,8 @@ def interleave(
                 taken[name].append(undisturbed_sample(timers[name]))
                 if after is not None:
                     after(name)
+            if enough(taken):
+                break
     return taken
 
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from evo.promotion import looks
 from evo.promotion.policy import Policy
+from evo.promotion.rules.precision import rounds_taken
 from evo.trial.results import ConfirmReport, Repeat, Witness
 from evo.trial.timing import Timing
 from tests.bench.verdict.noise import Noise
@@ -38,20 +39,28 @@ class Draw:
 
     def speedups(self, policy: Policy) -> list[float]:
         """Return the speed-up of each process, as `evo.promotion.prediction` computes it."""
-        rounds = min(policy.process_samples, policy.confirm_samples)
+        rounds = min(self.rounds(process, policy) for process in range(len(self.challenger)))
         ratios: list[float] = np.median((self.incumbent / self.challenger)[:, :rounds], axis=1).tolist()
         return ratios
 
+    def rounds(self, process: int, policy: Policy) -> int:
+        """Return the rounds that a worker takes in a process."""
+        pairs = [(self.challenger[process], self.incumbent[process])]
+        if process == 0:
+            pairs.append((self.challenger[0], self.again[0]))
+        most = policy.confirm_samples if process == 0 else min(policy.process_samples, policy.confirm_samples)
+        return rounds_taken(pairs, most, policy)
+
     def report(self, processes: int, policy: Policy) -> ConfirmReport:
         """Return the report of a worker that stopped after this many processes."""
-        rounds = min(policy.process_samples, policy.confirm_samples)
+        first, *later = (self.rounds(each, policy) for each in range(processes))
         return ConfirmReport(
-            challenger=_timing(self.challenger[0]),
-            challenger_again=_timing(self.again[0]),
-            incumbent=_timing(self.incumbent[0]),
+            challenger=_timing(self.challenger[0][:first]),
+            challenger_again=_timing(self.again[0][:first]),
+            incumbent=_timing(self.incumbent[0][:first]),
             repeats=tuple(
                 Repeat(challenger=_timing(self.challenger[each][:rounds]), other=_timing(self.incumbent[each][:rounds]))
-                for each in range(1, processes)
+                for each, rounds in enumerate(later, start=1)
             ),
             repeated_against="incumbent" if processes > 1 else None,
             witness=Witness(

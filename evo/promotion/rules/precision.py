@@ -1,0 +1,50 @@
+"""Rounds of one process: they end once its figures are precise enough.
+
+The verdict rests on differences between processes, so rounds beyond the precision of one process add time and decide
+nothing. Whether rounds end depends on how much the ratios vary, and not on their size.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evo.promotion.policy import Policy
+from evo.promotion.statistics import Samples, median_error, rounds_ratio
+
+STEP = 10
+"""Rounds between two looks: a batch of `median_error`, and an even number, so that orders stay balanced."""
+
+_MEDIAN, _QUARTILES = math.sqrt(math.pi / 2), 1.349
+"""Of a normal distribution: error of the median relative to that of the mean, and quartile distance in deviations."""
+
+
+def rounds_taken(pairs: Sequence[tuple[Samples, Samples]], most: int, policy: Policy) -> int:
+    """Return after how many of `most` rounds a process ends.
+
+    Args:
+        pairs: series of at least `most` samples that are compared with each other.
+    """
+    looks = range(policy.fewest_rounds, most, STEP)
+    return next((count for count in looks if precise([(a[:count], b[:count]) for a, b in pairs], policy)), most)
+
+
+def precise(pairs: Sequence[tuple[Samples, Samples]], policy: Policy) -> bool:
+    """Return True if the median ratio of every pair has an error of at most `Policy.round_error`."""
+    if policy.round_error is None or not pairs:
+        return False
+    if any(len(own) < policy.fewest_rounds or len(own) % STEP for own, _ in pairs):
+        return False
+    return all(_error(np.log(rounds_ratio(other, own))) <= policy.round_error for own, other in pairs)
+
+
+def _error(logs: NDArray[np.float64]) -> float:
+    """Return the standard error of the median: the larger of two estimates.
+
+    Batch means notice drift, and with three batches may be small by chance. The estimate for independent normal samples
+    uses all of them; their spread is that of the quartiles, which interrupted rounds do not reach.
+    """
+    low, high = np.percentile(logs, [25, 75])
+    alone = _MEDIAN * float(high - low) / _QUARTILES / math.sqrt(len(logs))
+    return max(median_error(logs), alone)
