@@ -88,7 +88,7 @@ __device__ __forceinline__ float2 unpack_bfloats(u32 pair) {
     return make_float2(__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000));
 }
 
-// Four numbers as E4M3, the first one lowest; what is too large becomes 448 (sm_89 on).
+// Four numbers as E4M3, the first one lowest; larger values become 448 (sm_89 on).
 __device__ __forceinline__ u32 pack_e4m3(float a, float b, float c, float d) {
     u32 packed;
     asm("{ .reg .b16 low, high; cvt.rn.satfinite.e4m3x2.f32 low, %2, %1; cvt.rn.satfinite.e4m3x2.f32 high, %4, %3; "
@@ -135,7 +135,7 @@ __device__ __forceinline__ float exp2_approximate(float x) {
     return y;
 }
 
-// 1 / x to one unit in the last place; no care is taken of what is below 2^-126.
+// 1 / x to one unit in the last place; results below 2^-126 are not handled.
 __device__ __forceinline__ float reciprocal_approximate(float x) {
     float y;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -151,7 +151,7 @@ __device__ __forceinline__ float max_or_nan(float x, float y) {
 
 // --- global memory ----------------------------------------------------------------------------------------------
 
-// What a load or store asks of the caches. streamed: to be the first to leave them. once, for what nobody writes
+// Cache policy of a load or store. streamed: evicted first. once, for data that no block writes
 // meanwhile: to pass by L1, and to bring its neighbours into L2.
 enum class Loads { cached, streamed, once };
 enum class Stores { cached, streamed };
@@ -191,7 +191,7 @@ __device__ __forceinline__ Pack load_global(const Pack* from) {
         return *from;
 }
 
-// What other blocks have written during this launch: not from L1, which knows nothing of them.
+// Reads data that other blocks wrote during this launch. It bypasses L1, which is not coherent with them.
 __device__ __forceinline__ float4 load_shared_result(const float4* from) { return __ldcg(from); }
 
 template <Stores HOW, class Pack>
@@ -202,7 +202,7 @@ __device__ __forceinline__ void store_global(Pack* to, Pack pack) {
         *to = pack;
 }
 
-// Makes the compiler forget how something came about: it rather unpacks a pack, or reads through a pointer, once more
+// Hides from the compiler how a value was computed: it rather unpacks a pack, or reads through a pointer, again
 // than keep the result in registers across a loop, and it unrolls no loop whose turns it cannot count.
 template <class T>
 __device__ __forceinline__ const T* forgotten(const T* x) { asm volatile("" : "+l"(x)); return x; }
@@ -262,7 +262,7 @@ __device__ __forceinline__ void meet_at(int place) {
     asm volatile("bar.sync %0, %1;" :: "r"(place), "n"(THREADS) : "memory");
 }
 
-// Arrives where others meet, and goes on.
+// Arrives at a barrier without waiting.
 template <int THREADS>
 __device__ __forceinline__ void arrive_at(int place) {
     asm volatile("bar.arrive %0, %1;" :: "r"(place), "n"(THREADS) : "memory");

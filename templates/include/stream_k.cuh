@@ -1,15 +1,15 @@
-// Stream-K: all steps of the work in equal shares, one block's after the other's. A share may end within an item, with which
-// the next block goes on (Osama et al., Stream-K, arXiv:2301.03598).
+// Stream-K: the steps of all items are divided into equal shares of consecutive steps, one per block. A share may end within
+// an item; the next block continues it (Osama et al., Stream-K, arXiv:2301.03598).
 
 template <int STEPS, int BLOCKS>
 struct Shares {
-    // Where a block's share begins, which ends where the next one's does.
+    // First step of a block's share; it ends where the next block's share begins.
     static __device__ __forceinline__ int begin(int block) { return static_cast<long long>(STEPS) * block / BLOCKS; }
 
-    // Whose a step is.
+    // Block that owns a step.
     static __device__ __forceinline__ int owner(int step) { return ((step + 1ll) * BLOCKS - 1) / largest(1, STEPS); }
 };
 
-// Where a part of an item is put aside, from the place that is the first owner's: a block begins at most one item that
-// another finishes, and goes on with at most one.
+// Slot where a part of an item is kept, given the slot of its first owner: a block begins at most one item that another
+// finishes, and continues at most one that another began.
 __device__ __forceinline__ int stream_k_slot(int first_slot, int part) { return first_slot + 2 * part + (part == 0); }
