@@ -1,0 +1,371 @@
+"""Triton's own tutorials: imported unedited, searched, and timed against what ``@triton.autotune`` chooses.
+
+    python -m tests.bench.triton_tutorials FOLDER [--seconds 60] [--compile-only] [NAME …]
+
+FOLDER holds files of ``python/tutorials`` of Triton's repository, as they are: 01-vector-add.py, 02-fused-softmax.py,
+03-matrix-multiplication.py, 05-layer-norm.py, 06-fused-attention.py. Each is imported by ``kernel-evo import``; what
+the import leaves to a person (shapes, dtypes, tolerances, the reference) is below. The tutorial's own call is a
+baseline of the search, so it is timed in the same process, interleaved, by the same protocol; where the tutorial has
+no ``@triton.autotune``, the baseline is the launch that it chooses by its own rule.
+
+Needs a GPU, PyTorch and Triton; with ``--compile-only`` Triton alone.
+"""
+
+import argparse
+import math
+import sys
+import tempfile
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from evo.cli.files.imported import write_imported
+from evo.device.estimate.target import known
+from evo.messages.view import SearchView
+from evo.text.document import toml_text
+from templates.registry import find
+from tests.bench.searching import BenchError, Effort, Match, search
+
+LOADER = '''
+import ast
+from pathlib import Path
+
+
+def tutorial():
+    """Return the definitions of the file; statements that only call something are left out, as are those that fail."""
+    path, names = Path(__file__).with_name(FILE), {"__name__": "tutorial"}
+    names["__file__"] = str(path)
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Expr) or ast.unparse(node).startswith("@triton.testing"):
+            continue
+        try:
+            exec(compile(ast.Module(body=[node], type_ignores=[]), str(path), "exec"), names)
+        except Exception:
+            pass
+    return names
+
+
+def on_gpu(inputs):
+    import torch
+
+    return {name: torch.from_numpy(array).cuda() for name, array in inputs.items()}
+
+
+def baselines(problem):
+    return {"tutorial": lambda inputs: call(problem, on_gpu(inputs), tutorial())}
+
+
+def normal(rng, *shape, dtype=np.float16):
+    return rng.standard_normal(shape, np.float32).astype(dtype)
+
+'''
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tutorial:
+    """One tutorial, and what a person decides after the import.
+
+    Attributes:
+        fields: defaults of problem fields.
+        arguments: shape, dtype and ``(rel_l2, max_abs)`` by name.
+        table: changed keys of ``[triton]``.
+        python: ``inputs``, ``reference`` and ``call``, the tutorial's own launch.
+    """
+
+    file: str
+    entry: str
+    fields: Mapping[str, Any]
+    arguments: Mapping[str, tuple[list[str], str, tuple[float, float] | None]]
+    table: Mapping[str, Any] = field(default_factory=dict)
+    python: str
+
+
+ROWS = {"type": "int", "default": 4096, "min": 1}
+FITS = "the stages of all tiles fit the shared memory of a block"
+
+TUTORIALS: Mapping[str, Tutorial] = {
+    "vector-add": Tutorial(
+        file="01-vector-add.py",
+        entry="add_kernel",
+        fields={"n_elements": 1 << 24},
+        arguments={name: (["n_elements"], "float32", (1e-6, 1e-5)) for name in ("x", "y", "output")},
+        python="""
+def inputs(problem, distribution, rng):
+    return {name: normal(rng, problem["n_elements"], dtype=np.float32) for name in ("x", "y")}
+
+
+def reference(problem, inputs):
+    return {"output": inputs["x"].astype(np.float64) + inputs["y"]}
+
+
+def call(problem, tensors, names):
+    return lambda: names["add"](tensors["x"], tensors["y"])
+""",
+    ),
+    "fused-softmax": Tutorial(
+        file="02-fused-softmax.py",
+        entry="softmax_kernel",
+        fields={"n_rows": 4096, "n_cols": 4096},
+        arguments={name: (["n_rows", "n_cols"], "float32", (1e-5, 1e-5)) for name in ("input", "output")},
+        table={
+            "tunables": {
+                "BLOCK_SIZE": [1 << power for power in range(6, 15)],
+                "num_stages": [1, 2, 3, 4],
+                "num_warps": [1, 2, 4, 8, 16],
+                "PROGRAMS": [1, 2, 3, 4, 6, 8, 16, 32],
+            },
+            "constraints": [
+                {"expression": "n_cols <= BLOCK_SIZE < 2 * n_cols", "because": "a program holds a row, and no more"}
+            ],
+            "derived": {"input_row_stride": "n_cols", "output_row_stride": "n_cols"},
+            "launch": {"grid": ["min(n_rows, sm_count * PROGRAMS)"]},
+        },
+        python="""
+def inputs(problem, distribution, rng):
+    return {"input": normal(rng, problem["n_rows"], problem["n_cols"], dtype=np.float32)}
+
+
+def reference(problem, inputs):
+    x = inputs["input"].astype(np.float64)
+    powers = np.exp(x - x.max(axis=1, keepdims=True))
+    return {"output": powers / powers.sum(axis=1, keepdims=True)}
+
+
+def call(problem, tensors, names):
+    return lambda: names["softmax"](tensors["input"])
+""",
+    ),
+    "matmul": Tutorial(
+        file="03-matrix-multiplication.py",
+        entry="matmul_kernel",
+        fields={"M": 2048, "N": 2048, "K": 2048},
+        arguments={
+            "a": (["M", "K"], "float16", None),
+            "b": (["K", "N"], "float16", None),
+            "c": (["M", "N"], "float16", (1e-3, 0.25)),
+        },
+        table={
+            "tunables": {
+                "BLOCK_SIZE_M": [32, 64, 128, 256],
+                "BLOCK_SIZE_N": [32, 64, 128, 256],
+                "BLOCK_SIZE_K": [32, 64, 128],
+                "GROUP_SIZE_M": [1, 4, 8, 16],
+                "num_stages": [2, 3, 4, 5],
+                "num_warps": [4, 8],
+            },
+            "constraints": [
+                {
+                    "expression": "2 * num_stages * BLOCK_SIZE_K * (BLOCK_SIZE_M + BLOCK_SIZE_N)"
+                    " <= shared_memory_bytes",
+                    "because": FITS,
+                }
+            ],
+        },
+        python="""
+def inputs(problem, distribution, rng):
+    return {"a": normal(rng, problem["M"], problem["K"]), "b": normal(rng, problem["K"], problem["N"])}
+
+
+def reference(problem, inputs):
+    return {"c": inputs["a"].astype(np.float64) @ inputs["b"].astype(np.float64)}
+
+
+def call(problem, tensors, names):
+    return lambda: names["matmul"](tensors["a"], tensors["b"])
+""",
+    ),
+    "layer-norm": Tutorial(
+        file="05-layer-norm.py",
+        entry="_layer_norm_fwd_fused",
+        fields={"N": 8192, "eps": 1e-5, "ROWS": ROWS},
+        arguments={
+            "X": (["ROWS", "N"], "float16", None),
+            "Y": (["ROWS", "N"], "float16", (1e-3, 3e-2)),
+            "W": (["N"], "float16", None),
+            "B": (["N"], "float16", None),
+            "Mean": (["ROWS"], "float32", (1e-3, 1e-5)),
+            "Rstd": (["ROWS"], "float32", (1e-5, 1e-4)),
+        },
+        table={
+            "tunables": {"BLOCK_SIZE": [512, 1024, 2048, 4096, 8192, 16384], "num_warps": [1, 2, 4, 8, 16]},
+            "derived": {"stride": "N"},
+            "launch": {"grid": ["ROWS"]},
+        },
+        python="""
+def inputs(problem, distribution, rng):
+    rows, n = problem["ROWS"], problem["N"]
+    return {"X": normal(rng, rows, n), "W": normal(rng, n), "B": normal(rng, n)}
+
+
+def reference(problem, inputs):
+    x, w, b = (inputs[name].astype(np.float64) for name in "XWB")
+    mean = x.mean(axis=1, keepdims=True)
+    scale = 1 / np.sqrt(((x - mean) ** 2).mean(axis=1, keepdims=True) + problem["eps"])
+    return {"Y": (x - mean) * scale * w + b, "Mean": mean[:, 0], "Rstd": scale[:, 0]}
+
+
+def call(problem, tensors, names):
+    layer_norm, n = names["LayerNorm"].apply, problem["N"]
+    return lambda: layer_norm(tensors["X"], (n,), tensors["W"], tensors["B"], problem["eps"])
+""",
+    ),
+    "fused-attention": Tutorial(
+        file="06-fused-attention.py",
+        entry="_attn_fwd",
+        fields={
+            "sm_scale": 0.5,
+            "Z": 2,
+            "H": 16,
+            "N_CTX": 2048,
+            "HEAD_DIM": 64,
+            "STAGE": 1,
+            "IS_HOPPER": True,
+        },
+        arguments={
+            **{name: (["Z", "H", "N_CTX", "HEAD_DIM"], "float16", None) for name in "qkv"},
+            "o": (["Z", "H", "N_CTX", "HEAD_DIM"], "float16", (3e-3, 3e-2)),
+            "M": (["Z", "H", "N_CTX"], "float32", (1e-3, 1e-1)),
+        },
+        table={
+            "tunables": {
+                "BLOCK_M": [64, 128, 256],
+                "BLOCK_N": [32, 64],
+                "num_stages": [1, 2, 3, 4, 5],
+                "num_warps": [4, 8],
+            },
+            "constraints": [
+                {
+                    "expression": "2 * HEAD_DIM * (BLOCK_M + 2 * num_stages * BLOCK_N) <= shared_memory_bytes",
+                    "because": FITS,
+                },
+                {"expression": "N_CTX % BLOCK_M == 0", "because": "the kernel has no mask"},
+            ],
+            "launch": {"grid": ["ceil_div(N_CTX, BLOCK_M)", "Z * H"]},
+        },
+        python="""
+def inputs(problem, distribution, rng):
+    shape = [problem[name] for name in ("Z", "H", "N_CTX", "HEAD_DIM")]
+    return {name: normal(rng, *shape) for name in "qkv"}
+
+
+def reference(problem, inputs):
+    q, k, v = (inputs[name].astype(np.float64) for name in "qkv")
+    scores = q @ k.swapaxes(2, 3) * problem["sm_scale"]
+    peak = scores.max(axis=3, keepdims=True)
+    powers = np.exp(scores - peak)
+    total = powers.sum(axis=3, keepdims=True)
+    return {"o": powers / total @ v, "M": (peak / np.log(2) + np.log2(total))[..., 0]}
+
+
+def call(problem, tensors, names):
+    import torch
+    import triton
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    q, k, v = (tensors[name] for name in "qkv")
+    z, h, n, d = q.shape
+    o, m = torch.empty_like(q), torch.empty((z, h, n), device=q.device, dtype=torch.float32)
+    described = [TensorDescriptor(each, [z * h * n, d], [d, 1], [1, 1]) for each in (q, k, v, o)]
+    grid = lambda meta: (triton.cdiv(n, meta["BLOCK_M"]), z * h, 1)
+    given = {"N_CTX": n, "HEAD_DIM": d, "FP8_OUTPUT": False, "STAGE": 1, "warp_specialize": False, "IS_HOPPER": True}
+    return lambda: names["_attn_fwd"][grid](problem["sm_scale"], m, z, h, *described, **given)
+""",
+    ),
+}
+
+
+def family_of(tutorial: Tutorial, files: Path, folder: Path) -> Path:
+    """Import a tutorial and write what a person decides; return the family's folder."""
+    place, _ = write_imported(files / tutorial.file, folder, entry=tutorial.entry, reference=None)
+    document = tomllib.loads((place / "family.toml").read_text(encoding="utf-8"))
+    for name, default in tutorial.fields.items():
+        document["problem"][name] = (
+            default if isinstance(default, dict) else document["problem"][name] | {"default": default}
+        )
+    for argument in document["arguments"]:
+        shape, dtype, tolerance = tutorial.arguments[argument["name"]]
+        argument |= {"shape": shape, "dtype": dtype}
+        if tolerance is not None:
+            argument |= {"role": "output", "rel_l2": tolerance[0], "max_abs": tolerance[1]}
+    table = document["triton"]
+    if "tunables" in tutorial.table:
+        table["starts"] = [
+            each for each in table.get("starts", []) if _fits(each["config"], tutorial.table["tunables"])
+        ]
+    table |= dict(tutorial.table)
+    (place / "family.toml").write_text(toml_text(document), encoding="utf-8")
+    (place / "reference.py").write_text(
+        f"import numpy as np\n\nFILE = {tutorial.file!r}\n{LOADER}{tutorial.python}", encoding="utf-8"
+    )
+    return place
+
+
+def _fits(config: Mapping[str, Any], tunables: Mapping[str, list[Any]]) -> bool:
+    return all(name in tunables and value in tunables[name] for name, value in config.items())
+
+
+def compare(name: str, files: Path, folder: Path, seconds: float) -> tuple[str, float | None]:
+    """Search one tutorial; return a line of the table, and the speed-up over the tutorial's own choice."""
+    place = family_of(TUTORIALS[name], files, folder / name)
+    effort = Effort(trials=100_000, minutes=seconds / 60, sample=0, rounds=0, seed=0, device="cuda")
+    found = search(Match(family=str(place), problem="", minutes=seconds / 60), effort, folder / "searches")
+    return _line(name, found)
+
+
+def _line(name: str, found: SearchView) -> tuple[str, float | None]:
+    own = found.baselines.get("tutorial")
+    if found.best is None or own is None:
+        return f"{name:<16} no {'baseline' if found.best else 'valid config'}", None
+    speedup = None if found.speedup is None else found.speedup
+    ratio = own.median_us / found.best.time_us
+    config = ", ".join(f"{key}={value}" for key, value in found.best.config.items())
+    shown = "–" if speedup is None else f"{speedup}"
+    return f"{name:<16}{found.best.time_us:>10.2f}{own.median_us:>12.2f}{ratio:>9.3f}  {shown:<10} {config}", ratio
+
+
+def compiled(name: str, files: Path, folder: Path) -> str:
+    """Compile the default config of one tutorial for three architectures."""
+    from tests.integration.test_kernels_compile import Workshop
+    from workers.backends.cuda.compiler import CudaCompiler
+
+    place, compiler = family_of(TUTORIALS[name], files, folder / name), CudaCompiler()
+    shown = []
+    for architecture in ("sm_80", "sm_89", "sm_90"):
+        built = Workshop(compiler, folder / f"{name}-{architecture}").built(find(str(place)), known(architecture))
+        shown.append(f"{architecture}: {built.refusal or 'compiled'}")
+    return f"{name:<16} {'; '.join(shown)}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", type=Path, metavar="FOLDER")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--compile-only", action="store_true")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(TUTORIALS))
+    asked = parser.parse_args()
+    lines, ratios = list[str](), list[float]()
+    for name in asked.names or TUTORIALS:
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = Path(scratch)
+            (folder / "searches").mkdir()
+            try:
+                if asked.compile_only:
+                    lines.append(compiled(name, asked.files, folder))
+                    continue
+                line, ratio = compare(name, asked.files, folder, asked.seconds)
+            except BenchError as error:
+                line, ratio = f"{name:<16} {error}", None
+            lines.append(line)
+            ratios += [ratio] if ratio else []
+            print(line, flush=True)
+    print(f"\n{'tutorial':<16}{'found µs':>10}{'its own µs':>12}{'ratio':>9}  confirmed  config")
+    print("\n".join(lines))
+    if ratios:
+        print(f"geometric mean {math.prod(ratios) ** (1 / len(ratios)):.3f} of {len(ratios)}")
+    return 0 if asked.compile_only or len(ratios) == len(asked.names or TUTORIALS) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
