@@ -10,7 +10,7 @@ from evo.trial.outcome import CompileFailed
 from workers.backends.cpu.compiler import CCompiler, find_compiler
 from workers.backends.cuda.nvrtc import NoNvrtcError, NvrtcCompiler
 from workers.build import Artefact, Compiler, Unit
-from workers.build.advice import Macros, advised, counterpart
+from workers.build.advice import Macros, advised, counterpart, redefinition
 
 
 @pytest.fixture(scope="module")
@@ -209,3 +209,51 @@ def test_entry_that_is_not_exported_is_named(cc: CCompiler, language: str, sourc
 def test_cpp_compiles_with_its_library(cc: CCompiler) -> None:
     source = '#include <vector>\n#include <string>\nextern "C" int f() { return int(std::vector<int>(3).size()); }'
     assert isinstance(cc.compile(replace(C, source=source, language="c++"), timeout_s=60), Artefact)
+
+
+def warned(compiler: Compiler, unit: Unit, **kinds: str) -> str | None:
+    made = compiler.compile(unit, timeout_s=120)
+    assert isinstance(made, Artefact), made
+    return redefinition(made.log, unit, macros(unit.source, **kinds))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "header"),
+    [("B0", "2", "termios.h"), ("B50", "4096", "termios.h"), ("ECHO", "4", "termios.h"), ("EOF", "7", "stdio.h")],
+)
+def test_macro_that_a_header_of_the_system_redefines_is_refused(
+    cc: CCompiler, name: str, value: str, header: str
+) -> None:
+    """Compilers keep silent about such headers, and the kernel would get their value instead of the tunable's."""
+    unit = with_macros(f"#include <{header}>\nlong f(void) {{ return (long){name}; }}", {name: value}, C)
+    told = warned(cc, unit, **{name: "tunable"})
+    assert told is not None
+    assert re.search(rf"\.h:\d+ gives {name} another value\. Rename the tunable", told), told
+
+
+def test_macro_that_a_header_of_the_family_redefines_is_refused(cc: CCompiler, tmp_path: Path) -> None:
+    (tmp_path / "tiles.h").write_text("#define TILE 16\n")
+    unit = with_macros('#include "tiles.h"\nint f(void) { return TILE; }', {"TILE": "8"}, C)
+    told = warned(cc, replace(unit, folders=(tmp_path,)), TILE="tunable")
+    assert told is not None and "tiles.h:1 gives TILE another value" in told
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#include <termios.h>\nint f(void) { return B50 + SIZE; }",  # SIZE is no macro of that header
+        "#ifndef SIZE\n#define SIZE 3\n#endif\nint f(void) { return SIZE; }",
+        "int f(void) { return SIZE; }\n#undef SIZE\n#define SIZE 3",  # after its last use
+        "int f(void) { return SIZE; }\n#define SIZE 3",
+    ],
+)
+def test_macro_that_keeps_its_value_where_it_is_used_is_accepted(cc: CCompiler, text: str) -> None:
+    assert warned(cc, with_macros(text, {"SIZE": "8"}, C), SIZE="tunable") is None
+
+
+def test_macro_that_a_header_redefines_under_nvrtc_is_refused(nvrtc: NvrtcCompiler, tmp_path: Path) -> None:
+    (tmp_path / "tiles.h").write_text("#define TILE 16\n")
+    text = '#include "tiles.h"\nextern "C" __global__ void f(int *x) { x[0] = TILE; }'
+    unit = replace(with_macros(text, {"TILE": "8"}, CUDA), folders=(tmp_path,))
+    told = warned(nvrtc, unit, TILE="tunable")
+    assert told is not None and "gives TILE another value" in told

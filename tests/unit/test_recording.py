@@ -388,6 +388,10 @@ def test_file_truncated_elsewhere_is_reported(text: str) -> None:
             r"measurements: the objective 'score' is no time, and no measurement is named 'time': .*shortest time"
             r".*here 2 for -1, which is 1 - \"score\"",
         ),
+        (
+            {"General": {}, "ConfigurationSpace": {}},
+            r"it has `General`, `ConfigurationSpace`: T1's description .* give the",
+        ),
         ({"Metadata": {}, "Results": []}, r"it has `Metadata`, `Results`: KTT's own results; write them as"),
         ({"time": 1}, r"expected a Kernel Tuner cache \(.*\) or T4 results \(.*\), but it has `time`"),
         (cache(cache={"a": {"block": 16, "layout": "row"}}), r"time: is missing: give milliseconds, or a failure"),

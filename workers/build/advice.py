@@ -35,6 +35,13 @@ _CPP_HEADERS = frozenset(
 _BUILT_IN = frozenset({"math.h", "cmath", "stdio.h", "cstdio", "string.h", "cstring", "stdlib.h", "cstdlib"})
 """Headers whose functions for device code NVRTC declares by itself, ``printf`` and ``memcpy`` among them."""
 
+REDEFINED = re.compile(
+    r"^(?P<file>[^\s:(][^:(\n]*)(?:\((?P<a>\d+)\)|:(?P<b>\d+)(?::\d+)?): [^\n]*?"
+    r"(?:[\"'‘](?P<gcc>\w+)[\"'’] (?:macro )?redefined|redefinition of macro \"(?P<nvrtc>\w+)\")",
+    re.MULTILINE,
+)
+"""A warning about a macro that gets another value than the one it was defined with."""
+
 _CCCL = ("cub/", "thrust/", "cuda/", "nv/")
 
 
@@ -155,6 +162,24 @@ def advised(log: str, unit: Unit, macros: Macros | None) -> str:
     return "\n\n".join([*dict.fromkeys(advice), log]) if advice else log
 
 
+def redefinition(log: str, unit: Unit, macros: Macros | None) -> str | None:
+    """Return what is wrong if a header gives a macro of the family another value; None if none does.
+
+    The source itself may do so after its last use of the macro.
+    """
+    if macros is None:
+        return None
+    for found in REDEFINED.finditer(log):
+        name = found["gcc"] or found["nvrtc"]
+        own = found["file"] in (macros.file, Path(macros.file).name)
+        if name in macros.kinds and not own:
+            where = f"{found['file']}:{found['a'] or found['b']}"
+            return (
+                _renamed(name, f"{where} gives {name} another value", unit, macros) + ", and where the source means it"
+            )
+    return None
+
+
 def _collisions(log: str, places: Iterable[_Place], unit: Unit, macros: Macros | None) -> Iterator[str]:
     if macros is None or not macros.kinds:
         return
@@ -228,16 +253,20 @@ def _declared_in(macros: Macros) -> list[str]:
 
 
 def _collision(name: str, where: str, unit: Unit, macros: Macros, *, needless: Collection[str]) -> str:
-    kind, defined = macros.kinds[name], re.search(rf"^#define {name} .*$", unit.source, re.MULTILINE)
-    shown = defined[0] if defined else f"#define {name}"
-    text = (
-        f"The {kind} {name} is a macro in front of the source (`{shown}`), and {where} uses {name} as a name of its "
-        f"own. Rename the {kind} in family.toml, e.g. {'TUNED' if kind == 'tunable' else 'PROBLEM'}_{name}"
-    )
+    text = _renamed(name, f"{where} uses {name} as a name of its own", unit, macros)
     if not needless:
         return f"{text}, and where the source means it"
     left = ", ".join(f'"{each}"' for each in macros.kinds if each not in needless)
     return f"{text}; or, if the source needs no macro {name}, write `macros = [{left}]` under [{macros.table}]"
+
+
+def _renamed(name: str, clash: str, unit: Unit, macros: Macros) -> str:
+    kind, defined = macros.kinds[name], re.search(rf"^#define {name} .*$", unit.source, re.MULTILINE)
+    shown = defined[0] if defined else f"#define {name}"
+    return (
+        f"The {kind} {name} is a macro in front of the source (`{shown}`), and {clash}. "
+        f"Rename the {kind} in family.toml, e.g. {'TUNED' if kind == 'tunable' else 'PROBLEM'}_{name}"
+    )
 
 
 def _marks(places: Iterable[_Place]) -> Iterator[str]:

@@ -24,7 +24,7 @@ from templates.errors import RenderError
 from templates.outside import outside
 from templates.render import render
 from workers.build import Artefact, Compiler, Launch, Resources, Unit
-from workers.build.advice import Macros, advised
+from workers.build.advice import Macros, advised, redefinition
 from workers.build.cache import Cache
 from workers.build.cached import compile_cached
 from workers.build.families import Assignment, Copy
@@ -284,6 +284,8 @@ class _Build:
         self.logs.append(result.log)
         if isinstance(result, CompileFailed):
             raise _Refused(CompileFailed(log=advised(result.log, unit, self._macros())))
+        if (fault := redefinition(result.log, unit, self._macros())) is not None:
+            raise _Refused(CompileFailed(log=f"{fault}\n\n{result.log}"))
         return result
 
     def _macros(self) -> Macros | None:

@@ -26,6 +26,7 @@ from evo.trial.outcome import CompileFailed
 from templates.registry import Package
 from templates.render import render, used_names
 from workers.build import Artefact, Compiler, Unit
+from workers.build.advice import REDEFINED
 from workers.build.build import call_arguments
 from workers.build.cache import Cache
 from workers.build.cached import compile_cached
@@ -43,12 +44,6 @@ MOST_S = 3.0
 _KEPT = 64
 _DEBUG = re.compile(r"-g\w*|-?-generate-line-info|-lineinfo|-?-device-debug|-G")
 """Flags that put the source's own text or lines into the binary, where a comment would count."""
-
-_REDEFINED = re.compile(
-    r"^(?P<file>[^\s:(][^:(\n]*)(?:\((?P<a>\d+)\)|:(?P<b>\d+)(?::\d+)?): [^\n]*?"
-    r"(?:[\"'‘](?P<gcc>\w+)[\"'’] (?:macro )?redefined|redefinition of macro \"(?P<nvrtc>\w+)\")",
-    re.MULTILINE,
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,7 +204,7 @@ def _sentence(idle: Idle, package: Package, implementation: Implementation, log:
 
 def _way_out(name: str, package: Package, implementation: Implementation, log: str) -> str:
     file, table = implementation.file, f"[{implementation.kind}.tunables]"
-    for found in _REDEFINED.finditer(log):
+    for found in REDEFINED.finditer(log):
         if name in (found["gcc"], found["nvrtc"]):
             place = f"{found['file']}:{found['a'] or found['b']}"
             return f"{place} redefines it: write `#ifndef {name}` in the line before and `#endif` in the line after it"

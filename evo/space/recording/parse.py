@@ -46,6 +46,8 @@ def _held(document: dict[str, Any]) -> str:
     keys = ", ".join(f"`{key}`" for key in list(document)[:5]) or "no keys"
     if isinstance(document.get("Results"), list) and isinstance(document.get("Metadata"), dict):
         return f"{keys}: KTT's own results; write them as a Kernel Tuner cache or as T4 results first"
+    if isinstance(document.get("ConfigurationSpace"), dict):
+        return f"{keys:.300}: T1's description of a space, without times; give the T4 results or the cache of a run"
     return f"{keys:.300}"
 
 

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -34,6 +34,8 @@ _ANSWER_S = 60.0
 """For a question to the compiler that involves no source."""
 
 _NAME = re.compile(r"(?:\\[ #\\]|[^\s])+")
+_MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
+_LONGEST_HEADER = 1 << 22
 """A file name in Make's syntax, with its escapes."""
 
 
@@ -111,15 +113,24 @@ class CCompiler:
             binary = (folder / library).read_bytes()
             if not _exports(binary, unit.entry):
                 return CompileFailed(log=f"{_unexported(unit)}\n{said}".strip())
-            return Artefact(
-                binary=binary, log=said, reads=_read_files(folder / reads, unit), searched=self._searched(unit, folder)
-            )
+            read = _read_files(folder / reads, unit)
+            said = f"{said}\n{self._redefined(unit, folder, source, read)}".strip()
+            return Artefact(binary=binary, log=said, reads=read, searched=self._searched(unit, folder))
 
     def resources(self, artefact: Artefact, launch: Launch | None, device: Device) -> Resources:
         return Resources()
 
     def refusal(self, resources: Resources, launch: Launch | None, device: Device) -> OverResources | None:
         return None
+
+    def _redefined(self, unit: Unit, folder: Path, source: str, read: Collection[str] | None) -> str:
+        """Return warnings about headers of the system that redefine a macro of the source, which compilers omit."""
+        names = set(_MACRO.findall(unit.source))
+        if not any(names & _defined(Path(header)) for header in (read or () if names else ())):
+            return ""
+        command = [*self.command, *unit.placed_flags, "-E", "-Wsystem-headers", "-Wno-error", "-o", os.devnull, source]
+        _, said = run(command, folder, _ANSWER_S)
+        return said
 
     def _searched(self, unit: Unit, folder: Path) -> tuple[str, ...]:
         """Return the compiler's header folders; asked once for equal flags."""
@@ -166,6 +177,16 @@ def _unexported(unit: Unit) -> str:
     if unit.language == "c++":
         way_out = 'write `extern "C"` before it, so that its name stays as it is, and no `static`'
     return f"the source exports no function `{unit.entry}`, which is the `entry` of family.toml: {way_out}"
+
+
+def _defined(header: Path) -> set[str]:
+    """Return the macros that a header defines; none for a library among the files that were read."""
+    try:
+        if header.stat().st_size > _LONGEST_HEADER:
+            return set()
+        return set(_MACRO.findall(header.read_text(encoding="utf-8", errors="replace")))
+    except OSError:
+        return set()
 
 
 def _read_files(dependencies: Path, unit: Unit) -> tuple[str, ...] | None:
