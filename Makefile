@@ -5,7 +5,7 @@ ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE  # the tests start hundreds of processes: each would compile the modules again
 
-.PHONY: bench-triton bench-verification bench-discovery bench-start bench-zoo bench-honest bench-compiling bench-overhead bench-gpus help search test test-long test-gpu test-gpu-long check bench bench-gpu bench-ladder bench-events bench-strategy bench-verdict bench-throughput fuzz clean bench-fleet bench-web screenshots chaos
+.PHONY: bench-operations bench-triton bench-verification bench-discovery bench-start bench-zoo bench-honest bench-compiling bench-overhead bench-gpus help search test test-long test-gpu test-gpu-long check bench bench-gpu bench-ladder bench-events bench-strategy bench-verdict bench-throughput fuzz clean bench-fleet bench-web screenshots chaos
 
 help:           ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -46,6 +46,9 @@ bench-zoo: .venv/.bench     ## the zoo's calls against all baselines; --device c
 
 bench-triton: .venv/.bench  ## Triton's tutorials, found configs against their own (ARGS="FOLDER --seconds 60 matmul")
 	$(BIN)/python -m tests.bench.triton_tutorials $(ARGS)
+
+bench-operations: .venv/.bench    ## ten operations by written variants against PyTorch, through brief and submit alone (ARGS="--out FOLDER rope")
+	$(BIN)/python -m tests.bench.operations $(ARGS)
 
 bench-overhead: .venv/.test    ## the overhead of a search, on a kernel with almost no work
 	$(BIN)/python -m tests.bench.overhead $(ARGS)

@@ -112,6 +112,8 @@ def composed(
     inherited = {key: value for key, value in parent_document[kind].items() if key not in ("template", "source")}
     if "tunables" in proposal.table:
         inherited = {key: value for key, value in inherited.items() if key not in DEPENDENT}
+    if isinstance(proposal.table.get("launch"), list | tuple):
+        inherited.pop("entry", None)  # each of several launches names its own
     mode, main = _main(proposal)
     if mode == "template":
         inherited.pop("macros", None)

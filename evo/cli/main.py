@@ -18,6 +18,7 @@ from evo.cli.arguments.naming import typed_name, variable_of
 from evo.cli.arguments.usage import complaint
 from evo.cli.commands import (
     ablation,
+    bench,
     champions,
     doctor,
     evolve,
@@ -79,6 +80,7 @@ for group in (
     search,
     searches,
     ablation,
+    bench,
     mission,
     variants,
     evolve,

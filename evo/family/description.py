@@ -92,13 +92,25 @@ C_TYPES = {
     "uint32": "uint32_t",
     "uint64": "uint64_t",
 }
-CUDA_TYPES = C_TYPES | {"float16": "__half", "bfloat16": "__nv_bfloat16"}
+CUDA_TYPES = C_TYPES | {
+    "float16": "__half",
+    "bfloat16": "__nv_bfloat16",
+    "int8": "signed char",
+    "int16": "short",
+    "int32": "int",
+    "int64": "long long",
+    "uint8": "unsigned char",
+    "uint16": "unsigned short",
+    "uint32": "unsigned int",
+    "uint64": "unsigned long long",
+}
+"""Types that NVRTC knows without a header, but for those of half precision."""
 
 
 def signature(entry: str, operands: Sequence[Operand], *, cuda: bool) -> str:
     """Return the prototype of a kernel that takes these operands. Types without a name in C are given as bits."""
     types = CUDA_TYPES if cuda else C_TYPES
-    parameters = ", ".join(_parameter(each, types.get(each.dtype) or _bits(each.dtype)) for each in operands)
+    parameters = ", ".join(_parameter(each, types.get(each.dtype) or types[_bits(each.dtype)]) for each in operands)
     linkage = 'extern "C" __global__ ' if cuda else ""
     return f"{linkage}void {entry}({parameters})"
 
@@ -120,4 +132,4 @@ def _parameter(operand: Operand, ctype: str) -> str:
 
 def _bits(dtype: str) -> str:
     wide = any(each in dtype for each in ("16", "bf"))
-    return "uint16_t" if wide else "uint8_t"
+    return "uint16" if wide else "uint8"

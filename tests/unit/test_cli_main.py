@@ -56,6 +56,7 @@ def test_all_commands_exist() -> None:
     champion = [f"champion {each}" for each in ("show", "export", "rollback", "restore")]
     workers = [f"workers {each}" for each in ("list", "drain", "resume", "quarantine", "clear")]
     tokens = [f"token {each}" for each in ("create", "join", "list", "revoke", "rotate")]
+    benches = ["bench kernelbench"]
     variants = [f"variant {each}" for each in ("brief", "list", "show", "source", "submit")]
     assert {" ".join(command) for command in commands()} == {
         "record",
@@ -65,6 +66,7 @@ def test_all_commands_exist() -> None:
         *workers,
         *tokens,
         *variants,
+        *benches,
         "suite record",
         "suite show",
     }

@@ -114,7 +114,7 @@ def evolve(
         model=model,
         protocol=provider,
         base_url=base_url or BASES[provider],
-        key=_key(provider, base_url),
+        key=key_of(provider, base_url),
         most_tokens=answer_tokens,
     )
     limits = Limits(
@@ -144,7 +144,7 @@ def evolve(
         _conclude(out, end, found, spent)
 
 
-def _key(provider: "Provider", base_url: str | None) -> str | None:
+def key_of(provider: "Provider", base_url: str | None) -> str | None:
     """Return the key from the environment. A provider's key is sent to that provider alone."""
     from evo.variants.evolve.chat import KEYS
 

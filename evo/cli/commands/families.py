@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evo.cli.arguments.options import Json, examples
+from evo.errors import InvalidInput
 from evo.text.shell import command
 from evo.text.wording import spaced_text, value_text
 
@@ -28,8 +29,12 @@ def register(app: typer.Typer) -> None:
     app.command(epilog=examples("kernel-evo new saxpy && kernel-evo search ./saxpy"))(new)
     app.command(
         "import",
-        epilog=examples("kernel-evo import conv.c --reference conv.py:conv", "kernel-evo import gemm.cu --entry gemm"),
-    )(import_source)
+        epilog=examples(
+            "kernel-evo import conv.c --reference conv.py:conv",
+            "kernel-evo import gemm.cu --entry gemm",
+            "kernel-evo import kernelbench 1_Square_matrix_multiplication_.py",
+        ),
+    )(import_)
 
 
 def families(
@@ -65,11 +70,13 @@ def new(
     )
 
 
-def import_source(
-    file: Annotated[
-        Path,
+def import_(
+    what: Annotated[
+        list[str],
         typer.Argument(
-            metavar="FILE", help="Source to import: .c, .cpp, .cc, .cxx, .cu, or .py with a kernel in Triton."
+            metavar="[kernelbench] FILE",
+            help="Source to import: .c, .cpp, .cc, .cxx, .cu, or .py with a kernel in Triton; after `kernelbench` a "
+            "problem in its format.",
         ),
     ],
     entry: Annotated[str | None, typer.Option(metavar="NAME", help="Function to call; None: the only one.")] = None,
@@ -84,7 +91,46 @@ def import_source(
         Path | None, typer.Option(metavar="FOLDER", help="Folder to make; None: one named like the source.")
     ] = None,
 ) -> None:
-    """Make a family around a C, C++, CUDA or Triton source, with a comment where a person must decide."""
+    """Make a family around a C, C++, CUDA or Triton source, or from a PyTorch model in KernelBench's format.
+
+    A source gets a comment where a person must decide. A model (class Model, get_inputs, get_init_inputs) is run once,
+    in a process of its own; its family has no kernel yet: submit variants.
+    """
+    match what:
+        case ["kernelbench", file]:
+            for name, value in (("--entry", entry), ("--reference", reference)):
+                if value is not None:
+                    raise InvalidInput(name, "is for sources: a model states its outputs itself; remove it")
+            _import_kernelbench(Path(file), folder)
+        case [file]:
+            _import_source(Path(file), folder, entry=entry, reference=reference)
+        case _:
+            raise InvalidInput("FILE", "is one source, or `kernelbench` and one Python file")
+
+
+def _import_kernelbench(file: Path, folder: Path | None) -> None:
+    from evo.cli.console.output import console, styled
+    from evo.cli.files.kernelbench import write_kernelbench
+
+    place, found = write_kernelbench(file, folder)
+    out, shown = console(), str(place) if place.is_absolute() else f"./{place}"
+    for path in sorted(place.iterdir()):
+        out.print(f"wrote {path}")
+    names = [f"{each.name} ({', '.join(each.shape)})" for each in (*found.inputs, *found.outputs)]
+    out.print(f"arguments: {', '.join(names)}", markup=False)
+    out.print(f"problem: {', '.join(f'{name}={value}' for name, value in found.fields.items()) or 'fixed'}")
+    out.print(f"cases: {', '.join(found.distributions)}{', another shape' if found.tail else ''}")
+    out.print(
+        styled(
+            "\nIt has no kernel yet. Start a search, then submit variants to it:\n  ",
+            (command("search", shown, "--trials", "1"), "bold"),
+            "\n  ",
+            (command("variant", "submit", "kernel.cu", "--search", "N", "--wait"), "bold"),
+        )
+    )
+
+
+def _import_source(file: Path, folder: Path | None, *, entry: str | None, reference: str | None) -> None:
     from evo.cli.console.output import console, styled
     from evo.cli.files.imported import write_imported
     from evo.family.importing.writing import MARK

@@ -1,0 +1,87 @@
+"""The folder that ``kernel-evo import kernelbench`` writes: a family from a problem in KernelBench's format."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from evo.errors import Conflict, InvalidInput, NotFound
+from evo.family.importing.kernelbench import Described, described, family_files
+
+SECONDS = 300.0
+"""Longest time that describing a file may take."""
+
+_KEPT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "VIRTUAL_ENV", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
+"""Environment variables of the process that runs the file. Tokens and keys are none of them."""
+
+
+def write_kernelbench(file: Path, folder: Path | None) -> tuple[Path, Described]:
+    """Write a family from a problem; returns its folder and the description that it was written from.
+
+    The file is run in a process of its own, with limits and without the caller's environment.
+
+    Args:
+        folder: None: one in the working directory that is named like the file.
+
+    Raises:
+        InvalidInput: the file is not in the format, or does not run.
+        Conflict: the folder holds something already; nothing is overwritten.
+    """
+    if file.suffix != ".py":
+        raise InvalidInput("FILE", f"{file} is no Python file: give a problem in KernelBench's format")
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise NotFound(f"{file} cannot be read: {error}") from error
+    place = folder or Path(_name(file.stem))
+    if place.exists() and (not place.is_dir() or any(place.iterdir())):
+        raise Conflict(f"{place} is there already: choose another folder with --folder, or remove it first")
+    found = described(_run(file))
+    files = family_files(found, text, place.absolute().name)
+    place.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (place / name).write_text(content, encoding="utf-8")
+    return place, found
+
+
+def _name(text: str) -> str:
+    """Return a name for a family; a leading number, as files of KernelBench have, goes behind ``kb``."""
+    name = re.sub(r"[^a-z0-9_-]+", "_", text.lower()).strip("_-") or "kernel"
+    return f"kb{name}"[:60].rstrip("_-") if name[0].isdigit() else name[:60].rstrip("_-")
+
+
+def _run(file: Path) -> dict[str, Any]:
+    command = [sys.executable, "-m", "evo.family.importing.kernelbench", str(file.absolute())]
+    environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    with tempfile.TemporaryDirectory(prefix="kernel-evo-import-") as scratch:
+        environment |= {"HOME": scratch, "TMPDIR": scratch, "PYTHONDONTWRITEBYTECODE": "1"}
+        try:
+            done = subprocess.run(
+                command,
+                cwd=scratch,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise InvalidInput(
+                str(file), f"took longer than {SECONDS:.0f} s to run: make its constants smaller"
+            ) from None
+    try:
+        answer = json.loads(done.stdout.strip().splitlines()[-1])
+    except (ValueError, IndexError):
+        said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        raise InvalidInput(
+            str(file), f"ended the process that runs it (status {done.returncode}): {said:.300}"
+        ) from None
+    if not isinstance(answer, dict) or "error" in answer:
+        raise InvalidInput(str(file), str(answer["error"]) if isinstance(answer, dict) else "printed no description")
+    return answer

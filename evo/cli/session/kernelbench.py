@@ -1,0 +1,260 @@
+"""Problems in KernelBench's format, worked on through brief and submit alone, as an outside proposer would."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from evo.cli.files.kernelbench import write_kernelbench
+from evo.cli.files.variant import read_variant_files
+from evo.cli.session.request import Request
+from evo.client import Client
+from evo.errors import EvoError, InvalidInput, NotFound
+from evo.messages.view import SearchView, VariantView
+from evo.promotion.statistics import Interval, independent_ratio_interval, paired_ratio, ratio_interval
+from evo.report.kernelbench import CONFIDENCE, Attempt, Result, SpeedUp
+from evo.search.lifecycle import TERMINAL
+from evo.trial.outcome import Measured
+
+LOOK_S = 0.5
+
+
+class Proposer(Protocol):
+    """Submits variants to a search. Yields while it waits."""
+
+    def propose(self, client: Callable[[], Client], search_id: int, problem: str) -> Iterator[None]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class FolderProposer:
+    """Submits what lies in a folder named like the problem, in the order of names, each after the one before."""
+
+    folder: Path
+    trials: int
+    say: Callable[[str], None] = lambda text: None
+
+    def propose(self, client: Callable[[], Client], search_id: int, problem: str) -> Iterator[None]:
+        place = self.folder / problem
+        if not place.is_dir():
+            raise NotFound(f"{place} is not there: the proposer has no variants of this problem")
+        for path in sorted(each for each in place.iterdir() if not each.name.startswith(".")):
+            given = read_variant_files(path)
+            brief = client().variant_brief(search_id)
+            self.say(f"{problem}: read the brief ({len(brief.tried)} variants timed); submits {path.name}")
+            try:
+                view = client().submit_variant(
+                    search_id, given.files, document=given.document, parents=(0,), trials=self.trials
+                )
+            except EvoError as error:
+                self.say(f"{problem}: {path.name} was refused: {error}")
+                continue
+            while not view.ended:
+                yield
+                view = client().variant(search_id, view.number)
+            self.say(f"{problem}: {_told(view)}")
+
+
+def _told(view: VariantView) -> str:
+    if view.best is None:
+        detail = view.failures[0].detail.strip().splitlines()[0] if view.failures else view.reason or ""
+        return f"{view.name} does not work: {detail[:200]}"
+    gain = "" if view.tuning_gain is None else f", tuned {view.tuning_gain:.2f}×"
+    return f"{view.name}: {view.best.time_us:.4g} µs in {view.finished} trials{gain}"
+
+
+@dataclass(kw_only=True)
+class Work:
+    """One problem's way from its file to its result."""
+
+    file: Path
+    result: Result
+    began: float = field(default_factory=time.monotonic)
+    steps: Iterator[None] = field(default_factory=lambda: iter(()))
+
+
+def problems_in(folder: Path) -> list[Path]:
+    """Return the problems of a folder, by leading number and name.
+
+    Raises:
+        NotFound: it has none.
+    """
+    found = [each for each in folder.glob("*.py") if not each.name.startswith(("_", "."))] if folder.is_dir() else []
+    if not found:
+        raise NotFound(f"{folder} holds no problems: give a folder of .py files in KernelBench's format")
+    return sorted(found, key=lambda each: (_number(each.stem), each.stem))
+
+
+def _number(stem: str) -> int:
+    digits = stem.partition("_")[0]
+    return int(digits) if digits.isdigit() else 1 << 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contest:
+    """A proposer on problems.
+
+    Attributes:
+        client: gives the client.
+        terms: of every search.
+        families: folder for the imported families.
+        together: number of problems worked on at the same time; a device measures one kernel at a time all the same.
+        minutes: time after which no problem begins, and the others are reported as far as they are; None: no limit.
+        say: takes a line of the transcript.
+    """
+
+    client: Callable[[], Client]
+    proposer: Proposer
+    terms: dict[str, Any]
+    families: Path
+    together: int = 1
+    minutes: float | None = None
+    say: Callable[[str], None] = lambda text: None
+
+    def run(self, files: Sequence[Path]) -> list[Result]:
+        """Work on every problem, and return the results in the order of the files."""
+        waiting, active, done = list(files), list[Work](), dict[Path, Result]()
+        end = float("inf") if self.minutes is None else time.monotonic() + 60 * self.minutes
+        while waiting or active:
+            if time.monotonic() > end:
+                done |= {each.file: self._cut_short(each) for each in active}
+                done |= {each: Result(problem=each.stem, trouble="no time was left") for each in waiting}
+                break
+            while waiting and len(active) < self.together:
+                active.append(self._begun(waiting.pop(0)))
+            for work in tuple(active):
+                if not self._goes_on(work):
+                    active.remove(work)
+                    done[work.file] = work.result
+            if active:
+                time.sleep(LOOK_S)
+        return [done[each] for each in files]
+
+    def _begun(self, file: Path) -> Work:
+        work = Work(file=file, result=Result(problem=file.stem))
+        work.steps = self._steps(work)
+        return work
+
+    def _goes_on(self, work: Work) -> bool:
+        try:
+            next(work.steps)
+        except StopIteration:
+            return False
+        except EvoError as error:
+            search_id = work.result.search_id
+            work.result = Result(problem=work.file.stem, search_id=search_id, trouble=str(error))
+            self.say(f"{work.file.stem}: {error}")
+            return False
+        return True
+
+    def _cut_short(self, work: Work) -> Result:
+        """Return what a problem has when the time is over, and cancel the rest of it."""
+        search_id = work.result.search_id
+        if search_id is None:
+            return Result(problem=work.file.stem, trouble="no time was left")
+        client = self.client()
+        for each in client.variants(search_id):
+            if not each.ended:
+                client.command(each.tuning_id, "cancel")
+        if client.search(search_id).state not in TERMINAL:
+            client.command(search_id, "cancel")
+        self.say(f"{work.file.stem}: no time was left for the rest")
+        return self._result(search_id, work.file.stem, time.monotonic() - work.began)
+
+    def _steps(self, work: Work) -> Iterator[None]:
+        name = work.file.stem
+        place, _ = write_kernelbench(work.file, self.families / name.lower())
+        request = Request.of(family=str(place), problem="", **self.terms)
+        view = request.submit(self.client())
+        work.result = Result(problem=name, search_id=view.id)
+        self.say(f"{name}: search {view.id} of {view.problem_key}")
+        while view.state not in TERMINAL:
+            yield
+            view = self.client().search(view.id)
+        yield from self.proposer.propose(self.client, view.id, name)
+        work.result = self._result(view.id, name, time.monotonic() - work.began)
+
+    def _result(self, search_id: int, name: str, seconds: float) -> Result:
+        client = self.client()
+        variants = [each for each in client.variants(search_id) if each.number]
+        usd = sum(each.usd for each in client.proposals(search_id))
+        attempts = tuple(_attempt(each) for each in variants)
+        timed = [each for each in variants if each.best is not None]
+        result = Result(problem=name, search_id=search_id, attempts=attempts, usd=usd, seconds=seconds)
+        if not timed:
+            return result
+        best = min(timed, key=lambda each: each.best.time_us if each.best else float("inf"))
+        tuning = client.search(best.tuning_id)
+        assert best.best is not None
+        return Result(
+            problem=name,
+            search_id=search_id,
+            attempts=attempts,
+            best_us=best.best.time_us,
+            best=best.name,
+            confirmed=best.best.source != "quick",
+            speedups=_speedups(client, tuning),
+            share=best.share,
+            usd=usd,
+            seconds=seconds,
+        )
+
+
+def _attempt(view: VariantView) -> Attempt:
+    trouble = ""
+    if view.best is None:
+        trouble = view.failures[0].detail.strip().split("\n")[0] if view.failures else view.reason or view.state
+    return Attempt(
+        name=view.name,
+        time_us=None if view.best is None else view.best.time_us,
+        tuning_gain=view.tuning_gain,
+        trials=view.finished,
+        trouble=trouble,
+    )
+
+
+def _speedups(client: Client, tuning: SearchView) -> dict[str, SpeedUp]:
+    """Return the speed-ups over every baseline: by rounds if a confirmation timed both, else of quick samples."""
+    rng = np.random.default_rng(0)
+    report = None if tuning.champion is None else tuning.champion.report
+    if report is not None and report.challenger is not None and report.baselines:
+        mine = report.challenger.samples_us
+        return {
+            name: SpeedUp(
+                ratio=paired_ratio(theirs.samples_us, mine),
+                **_ends(ratio_interval(theirs.samples_us, mine, CONFIDENCE, rng)),
+            )
+            for name, theirs in report.baselines.items()
+        }
+    if tuning.best is None:
+        return {}
+    trials = client.trials(tuning.id, sort="rank", outcome="measured").items
+    outcome = next((each.outcome for each in trials if each.number == tuning.best.number), None)
+    if not isinstance(outcome, Measured):
+        return {}
+    samples = outcome.timing.samples_us
+    return {
+        name: SpeedUp(
+            ratio=theirs.median_us / outcome.timing.median_us,
+            **_ends(independent_ratio_interval(theirs.samples_us, samples, CONFIDENCE, rng)),
+        )
+        for name, theirs in tuning.baselines.items()
+    }
+
+
+def _ends(interval: Interval) -> dict[str, float]:
+    return {"low": interval.low, "high": interval.high}
+
+
+def proposer_of(text: str) -> tuple[str, str]:
+    """Return kind and argument of ``--proposer``.
+
+    Raises:
+        InvalidInput: it is of no known kind.
+    """
+    kind, _, argument = text.partition(":")
+    if kind not in ("folder", "openai", "anthropic") or not argument:
+        raise InvalidInput("--proposer", f"{text!r:.80} is none of folder:PATH, openai:MODEL and anthropic:MODEL")
+    return kind, argument

@@ -1,0 +1,445 @@
+"""What a file in KernelBench's format computes: tensors, shapes, cases and accuracy, found by running it.
+
+Runs the file, so it belongs into a process of its own: ``python -m evo.family.importing.kernelbench FILE`` prints the
+description as JSON.
+"""
+
+import inspect
+import json
+import keyword
+import math
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evo.errors import EvoError, InvalidInput
+from evo.family.importing.kernelbench.shapes import Fitted, Shapes, Values, fitted, values_of
+from evo.reference.torch_model import DISTRIBUTIONS, TorchModel, constants_of, loaded
+
+SAMPLE = 1 << 18
+"""Elements of all tensors, about, of the smaller problem on which accuracy is measured."""
+
+MOST_ELEMENTS = 1 << 26
+"""Of a problem that cannot be made smaller; larger ones are imported without a measurement."""
+
+WELL_CONDITIONED = 1e-3
+"""Largest relative error of the model's own precision on inputs that a case may have."""
+
+_WORDS = frozenset(
+    [
+        "auto",
+        "break",
+        "case",
+        "char",
+        "const",
+        "continue",
+        "default",
+        "do",
+        "double",
+        "else",
+        "enum",
+        "extern",
+        "float",
+        "for",
+        "goto",
+        "if",
+        "inline",
+        "int",
+        "long",
+        "register",
+        "restrict",
+        "return",
+        "short",
+        "signed",
+        "sizeof",
+        "static",
+        "struct",
+        "switch",
+        "typedef",
+        "union",
+        "unsigned",
+        "void",
+        "volatile",
+        "while",
+        "bool",
+        "half",
+        "true",
+        "false",
+        "this",
+        "new",
+        "delete",
+        "class",
+        "template",
+        "operator",
+        "private",
+        "public",
+        "protected",
+    ]
+)
+_DTYPES = {"torch.bool": "bool"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tensor:
+    """An argument of the kernel; `shape` holds an expression per axis."""
+
+    name: str
+    dtype: str
+    shape: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Described:
+    """What a family needs to know of a problem.
+
+    Attributes:
+        fields: default by name of problem field; `constants` has the constant of the file that each replaces.
+        given: name of the argument for each value of ``get_inputs()``; None: no tensor.
+        parameters: parameter or buffer of the model by argument.
+        inputs, outputs: arguments in the order of the call.
+        distributions: those that the model has finite, well-conditioned and non-zero outputs on.
+        tail: fields with other values on which the file runs too.
+        rel_error: largest relative error of the model's own precision, by output; None: not measured.
+        flops: arithmetic operations, as an expression; empty: not known.
+        reduced: how many inputs each element of an output depends on, about.
+        notes: what a reader should know.
+    """
+
+    title: str
+    fields: Mapping[str, int]
+    constants: Mapping[str, str]
+    given: tuple[str | None, ...]
+    parameters: Mapping[str, str]
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    distributions: tuple[str, ...]
+    tail: Mapping[str, str]
+    rel_error: Mapping[str, float | None]
+    flops: str
+    reduced: float
+    notes: tuple[str, ...]
+
+
+def described(value: Mapping[str, Any]) -> Described:
+    """Return the description that a process printed."""
+    tensors = {
+        name: tuple(Tensor(name=each["name"], dtype=each["dtype"], shape=tuple(each["shape"])) for each in value[name])
+        for name in ("inputs", "outputs")
+    }
+    lists = {name: tuple(value[name]) for name in ("given", "distributions", "notes")}
+    return Described(**{**value, **tensors, **lists})
+
+
+class _File:
+    """A file, and what running it with other constants on the device ``meta`` shows."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        source = path.read_text("utf-8-sig")
+        self.constants: dict[str, str] = {}
+        self.defaults: dict[str, int] = {}
+        for key, value in constants_of(source).items():
+            name = re.sub(r"\W+", "_", key).strip("_").upper()
+            if name not in self.constants:
+                self.constants[name], self.defaults[name] = key, value
+        self.whole: Any = None
+        self._known: dict[tuple[tuple[str, int], ...], Shapes | None] = {}
+
+    def module(self, values: Values) -> Any:
+        return loaded(self.path, {self.constants[name]: value for name, value in values.items()})
+
+    def run(self, values: Values) -> tuple[Any, list[Any], list[Any], float]:
+        """Return model, values of ``get_inputs()``, outputs, and counted operations, all on ``meta``."""
+        import torch
+        from torch.utils.flop_counter import FlopCounterMode
+
+        module = self.module(values)
+        with torch.device("meta"), torch.no_grad():
+            inputs = list(module.get_inputs())
+            model = module.Model(*module.get_init_inputs())
+            with FlopCounterMode(display=False) as counter:
+                made = model(*inputs)
+        outputs = list(made) if isinstance(made, tuple | list) else [made]
+        return model, inputs, outputs, float(counter.get_total_flops())
+
+    def shapes(self, values: Values) -> Shapes | None:
+        key = tuple(sorted(values.items()))
+        if key not in self._known:
+            try:
+                model, inputs, outputs, _ = self.run(values)
+                tensors = [*(each for each in inputs if _is_tensor(each)), *_state(model).values(), *outputs]
+                self._known[key] = tuple(tuple(each.shape) for each in tensors)
+            except Exception:  # noqa: BLE001 - the file is anybody's code, and does not run with these values
+                self._known[key] = None
+        return self._known[key]
+
+
+def describe(path: Path) -> Described:
+    """Run a file and describe it.
+
+    Raises:
+        InvalidInput: it lacks a part of the format, does not run, or computes what no family can state.
+    """
+    file = _checked(path)
+    try:
+        model, values, made, flops = file.run({})
+    except Exception as error:
+        raise InvalidInput(path.name, f"does not run: {type(error).__name__}: {error}"[:600]) from error
+    _check_outputs(path, made)
+    shapes = fitted(file.defaults, file.shapes)
+    if shapes is None:
+        raise InvalidInput(path.name, "runs once, but not a second time: its functions must not keep a state")
+    given, state, names = _given(model, values), _state(model), _Names(file.constants)
+    inputs = [names.of(name) if _is_tensor(value) else None for name, value in zip(given, values, strict=True)]
+    parameters = {names.of(key): key for key in state}
+    outputs = [names.of("out" if len(made) == 1 else f"out{place}") for place in range(len(made))]
+    tensors = [*(each for each in values if _is_tensor(each)), *state.values(), *made]
+    arguments = [
+        Tensor(name=name, dtype=_dtype(path, tensor), shape=shape or ("1",))
+        for name, tensor, shape in zip(
+            [*(each for each in inputs if each), *parameters, *outputs], tensors, shapes.shapes, strict=True
+        )
+    ]
+    torch_model = TorchModel(
+        path=path,
+        fields={name: file.constants[name] for name in shapes.fields},
+        given=tuple(inputs),
+        parameters=parameters,
+        outputs=tuple(outputs),
+        dtypes={each.name: each.dtype for each in arguments},
+    )
+    sample = _smaller(shapes, file)
+    measured = _measured(torch_model, sample, arguments, shapes)
+    count = len(arguments) - len(outputs)
+    produced = max(1, sum(math.prod(each.shape) for each in made))
+    drawn = sum(math.prod(each.shape) for each in tensors[:count])
+    constants = [f"{name} = {value!r}" for name, value in zip(given, values, strict=True) if not _is_tensor(value)]
+    notes = [f"`{each}` is a constant of the kernel" for each in constants]
+    notes += _init_notes(file)
+    return Described(
+        title=_title(file.module({}).Model, path),
+        fields=shapes.fields,
+        constants=torch_model.fields,
+        given=torch_model.given,
+        parameters=parameters,
+        inputs=tuple(arguments[:count]),
+        outputs=tuple(arguments[count:]),
+        distributions=measured.distributions,
+        tail=_tail(shapes, file),
+        rel_error=measured.rel_error,
+        flops=_flops(flops, shapes, file, arguments[count:], arguments[:count]),
+        reduced=max(flops / 2 / produced, drawn / produced, 1.0),
+        notes=tuple(notes) + measured.notes,
+    )
+
+
+def _checked(path: Path) -> _File:
+    try:
+        file = _File(path)
+    except SyntaxError as error:
+        raise InvalidInput(path.name, f"line {error.lineno}: {error.msg}") from error
+    try:
+        module = file.module({})
+    except ModuleNotFoundError as error:
+        raise InvalidInput(path.name, f"needs the Python package {error.name}, which is not installed here") from error
+    except Exception as error:
+        raise InvalidInput(path.name, f"cannot be imported: {type(error).__name__}: {error}"[:600]) from error
+    for name in ("Model", "get_inputs", "get_init_inputs"):
+        if not callable(getattr(module, name, None)):
+            raise InvalidInput(path.name, f"defines no `{name}`: the format has Model, get_inputs and get_init_inputs")
+    return file
+
+
+def _check_outputs(path: Path, made: Sequence[Any]) -> None:
+    if not made or not all(_is_tensor(each) for each in made):
+        raise InvalidInput(path.name, "Model.forward() must return a tensor, or a tuple of tensors")
+
+
+def _given(model: Any, values: Sequence[Any]) -> list[str]:
+    """Return the names of the parameters of ``forward()`` for the values of ``get_inputs()``."""
+    names = [
+        each.name
+        for each in inspect.signature(type(model).forward).parameters.values()
+        if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+    ][1:]
+    return [names[place] if place < len(names) else f"in{place}" for place in range(len(values))]
+
+
+def _state(model: Any) -> dict[str, Any]:
+    """Return parameters and buffers that have axes: single numbers, such as counts of batches, are no arguments."""
+    return {
+        name: each
+        for name, each in [*model.named_parameters(), *model.named_buffers()]
+        if len(each.shape) and _dtype_known(each)
+    }
+
+
+class _Names:
+    """Names of arguments: different from each other, from macros and from words of C++."""
+
+    def __init__(self, macros: Mapping[str, object]) -> None:
+        self._taken = set(macros) | _WORDS
+
+    def of(self, text: str) -> str:
+        name = re.sub(r"\W+", "_", text).strip("_") or "x"
+        name = f"x{name}" if name[0].isdigit() else name
+        while name in self._taken or keyword.iskeyword(name):
+            name += "_"
+        self._taken.add(name)
+        return name
+
+
+def _is_tensor(value: object) -> bool:
+    import torch
+
+    return isinstance(value, torch.Tensor)
+
+
+def _dtype(path: Path, tensor: Any) -> str:
+    name = str(tensor.dtype).removeprefix("torch.")
+    if not _dtype_known(tensor):
+        raise InvalidInput(path.name, f"has a tensor of dtype {name}, which no argument can have")
+    return name
+
+
+def _dtype_known(tensor: Any) -> bool:
+    known = ["float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"]
+    return str(tensor.dtype).removeprefix("torch.") in known
+
+
+def _title(model: type, path: Path) -> str:
+    text = inspect.cleandoc(model.__doc__ or "").split("\n")[0].strip() or path.stem.replace("_", " ")
+    return text[:120]
+
+
+def _init_notes(file: _File) -> Iterator[str]:
+    module = file.module({})
+    try:
+        values = list(module.get_init_inputs())
+        names = list(inspect.signature(module.Model.__init__).parameters)[1:]
+    except Exception:  # noqa: BLE001 - only a note is lost
+        return
+    for place, value in enumerate(values):
+        name = names[place] if place < len(names) else f"argument {place}"
+        yield f"`Model({name}={value!r:.60})`"
+
+
+def _elements(shapes: Shapes) -> int:
+    return sum(math.prod(each) for each in shapes)
+
+
+def _smaller(shapes: Fitted, file: _File) -> dict[str, int]:
+    """Return values of the fields for a problem of about `SAMPLE` elements, or the nearest to it that runs."""
+    values = dict(shapes.fields)
+    while _elements(values_of(shapes.shapes, values)) > SAMPLE:
+        for name in sorted(values, key=lambda each: -values[each]):
+            changed = values | {name: max(1, values[name] // 2)}
+            real = file.shapes(changed) if changed != values else None
+            if real is not None and real == values_of(shapes.shapes, changed) and 0 not in map(math.prod, real):
+                values = changed
+                break
+        else:
+            break
+    return values
+
+
+def _tail(shapes: Fitted, file: _File) -> dict[str, str]:
+    """Return other values for as many fields as the file runs with, for a case of another shape."""
+    chosen: dict[str, str] = {}
+    values = dict(shapes.fields)
+    for name, value in shapes.fields.items():
+        for text, other in ((f"max(1, {name} // 2 + 3)", max(1, value // 2 + 3)), (f"max(1, {name} // 2)", value // 2)):
+            changed = values | {name: other}
+            real = file.shapes(changed)
+            if other not in (0, value) and real is not None and real == values_of(shapes.shapes, changed):
+                chosen[name], values = text, changed
+                break
+    return chosen
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Measured:
+    distributions: tuple[str, ...]
+    rel_error: Mapping[str, float | None]
+    notes: tuple[str, ...] = ()
+
+
+def _measured(model: TorchModel, sample: Values, arguments: Sequence[Tensor], shapes: Fitted) -> _Measured:
+    """Measure the error of the model's own precision against float64 on every distribution."""
+    names = model.outputs
+    if _elements(values_of(shapes.shapes, sample)) > MOST_ELEMENTS:
+        why = "it is too large to be run at import: tolerances follow from the number of additions alone"
+        return _Measured(distributions=("own",), rel_error=dict.fromkeys(names), notes=(why,))
+    kept, errors = [], dict.fromkeys(names, 0.0)
+    for distribution in DISTRIBUTIONS:
+        if distribution == "parameters" and not model.parameters:
+            continue
+        found = _errors(model, sample, distribution)
+        if found is not None and (distribution == "own" or all(each <= WELL_CONDITIONED for each in found.values())):
+            kept.append(distribution)
+            errors = {name: max(errors[name], found[name]) for name in names}
+    if "own" not in kept:
+        raise InvalidInput(model.path.name, "has no finite output other than zeros on its own inputs")
+    return _Measured(distributions=tuple(kept), rel_error=errors)
+
+
+def _errors(model: TorchModel, sample: Values, distribution: str) -> dict[str, float] | None:
+    """Return the relative error by output; None if inputs of this distribution make no case."""
+    try:
+        inputs = model.inputs(sample, distribution, np.random.default_rng(1))
+        right, again = model.reference(sample, inputs), model.reference(sample, inputs)
+        rough = model.yardstick(sample, inputs)
+    except (RuntimeError, IndexError, ValueError, TypeError, AssertionError) as error:
+        if distribution == "own":
+            raise InvalidInput(model.path.name, f"does not run: {type(error).__name__}: {error}"[:600]) from error
+        return None
+    found = {}
+    for name in model.outputs:
+        exact = right[name].astype(np.float64)
+        norm = float(np.linalg.norm(exact))
+        if distribution == "own" and not np.allclose(exact, again[name], rtol=1e-9, atol=1e-9 * norm, equal_nan=True):
+            reason = (
+                "gives other outputs when it is called again on equal inputs, as dropout does: no kernel can match it"
+            )
+            raise InvalidInput(model.path.name, reason)
+        if not math.isfinite(norm) or norm == 0.0:
+            return None
+        found[name] = float(np.linalg.norm(rough[name].astype(np.float64) - exact)) / norm
+    return found if all(math.isfinite(each) for each in found.values()) else None
+
+
+def _flops(counted: float, shapes: Fitted, file: _File, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> str:
+    """Return the operations as an expression: those of products and convolutions, else one for each input element."""
+    largest = max(outputs, key=lambda each: math.prod(values_of([each.shape], shapes.fields)[0]))
+    produced = " * ".join(f"({each})" for each in largest.shape)
+    extents = dict.fromkeys(extent for each in inputs for extent in each.shape)
+    for factor in ("1", *extents):
+        text = f"{produced} * ({factor})"
+        (base,) = values_of([[text]], shapes.fields)
+        ratio = counted / base[0]
+        if ratio < 1 or ratio != int(ratio):
+            continue
+        if all(_counts(file, shapes, name, f"{int(ratio)} * {text}") for name in shapes.fields):
+            return f"{int(ratio)} * {text}"
+    return " + ".join(" * ".join(f"({extent})" for extent in each.shape) for each in inputs)
+
+
+def _counts(file: _File, shapes: Fitted, name: str, text: str) -> bool:
+    values = {**shapes.fields, name: 2 * shapes.fields[name]}
+    return file.run(values)[3] == values_of([[text]], values)[0][0]
+
+
+def main() -> None:
+    """Print the description of a file, or ``{"error": …}``."""
+    try:
+        answer = asdict(describe(Path(sys.argv[1])))
+    except EvoError as error:
+        answer = {"error": str(error)}
+    except ImportError as error:
+        answer = {"error": f"needs PyTorch, which is not installed here: {error}"}
+    print("\n" + json.dumps(answer))  # noqa: T201 - the answer to the parent process

@@ -1,0 +1,385 @@
+"""A PyTorch model as the reference of a family: ``class Model``, ``get_inputs()`` and ``get_init_inputs()`` in a file.
+
+This is the format of KernelBench (arXiv 2502.10517). Constants at the top of the file are the problem's fields: their
+values are replaced before the file is run. PyTorch is imported when a function is called.
+"""
+
+import ast
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Arrays: TypeAlias = Mapping[str, NDArray[Any]]
+Prepare: TypeAlias = Callable[[Arrays], Callable[[], object]]
+
+ON_GPU = 1 << 22
+"""Elements of inputs from which the reference is computed on a GPU, if there is one."""
+
+DISTRIBUTIONS = ("own", "normal", "scaled", "shifted", "small", "special", "parameters")
+"""What `TorchModel.inputs` can draw."""
+
+_LOOKED_AT, _FEW_VALUES, _PATTERN = 4096, 16, 0.05
+"""An input whose first elements have few values is a choice, such as labels of ±1; one with so many zeros has a
+pattern, such as a triangle."""
+
+_LOCK = threading.RLock()
+"""PyTorch's generator and default dtype belong to the whole process."""
+
+_MODULES: dict[tuple[object, ...], ModuleType] = {}
+
+
+def constants_of(source: str) -> dict[str, int]:
+    """Return the whole-number constants at the top of a file; an element of a tuple is named ``name[index]``.
+
+    Raises:
+        SyntaxError: the text is not Python.
+    """
+    found: dict[str, int] = {}
+    for name, value in _assigned(ast.parse(source)):
+        if (number := _whole(value)) is not None:
+            found[name] = number
+        elif isinstance(value, ast.Tuple | ast.List):
+            numbers = [_whole(each) for each in value.elts]
+            found |= {f"{name}[{place}]": each for place, each in enumerate(numbers) if each is not None}
+    return found
+
+
+def _assigned(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    """Yield names that are assigned once at the top, with their values."""
+    pairs = [
+        (each.targets[0].id, each.value)
+        for each in tree.body
+        if isinstance(each, ast.Assign) and len(each.targets) == 1 and isinstance(each.targets[0], ast.Name)
+    ]
+    names = [name for name, _ in pairs]
+    yield from ((name, value) for name, value in pairs if names.count(name) == 1)
+
+
+def _whole(value: ast.expr) -> int | None:
+    """Return the value of a positive whole number, also as a product, sum or power of numbers."""
+    if any(not isinstance(each, ast.Constant | ast.BinOp | ast.operator) for each in ast.walk(value)):
+        return None
+    match value:
+        case ast.Constant(value=int(number)) if not isinstance(number, bool) and 0 < number < 1 << 40:
+            return number
+        case ast.BinOp():
+            return _calculated(value)
+        case _:
+            return None
+
+
+def _calculated(value: ast.BinOp) -> int | None:
+    left, right = _whole(value.left), _whole(value.right)
+    if left is None or right is None:
+        return None
+    match value.op:
+        case ast.Mult():
+            return left * right
+        case ast.Add():
+            return left + right
+        case ast.Pow() if right <= 40 and left <= 1024:
+            return int(left**right)
+        case _:
+            return None
+
+
+class _Replace(ast.NodeTransformer):
+    def __init__(self, values: Mapping[str, int]) -> None:
+        self.values = values
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        if len(node.targets) != 1 or not isinstance(node.targets[0], ast.Name):
+            return node
+        name = node.targets[0].id
+        if name in self.values:
+            node.value = ast.copy_location(ast.Constant(self.values[name]), node.value)
+        elif isinstance(node.value, ast.Tuple | ast.List):
+            node.value.elts = [
+                ast.copy_location(ast.Constant(self.values.get(f"{name}[{place}]", 0)), each)
+                if f"{name}[{place}]" in self.values
+                else each
+                for place, each in enumerate(node.value.elts)
+            ]
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        return node
+
+
+def loaded(path: Path, values: Mapping[str, int]) -> ModuleType:
+    """Run a file with other values of its constants, and return it as a module."""
+    key = (str(path), *sorted(values.items()))
+    with _LOCK:
+        if key not in _MODULES:
+            tree = ast.fix_missing_locations(_Replace(values).visit(ast.parse(path.read_text("utf-8"))))
+            name = f"torch_model_{len(_MODULES)}_{path.stem}"
+            module = ModuleType(name)
+            module.__file__ = str(path)
+            sys.modules[name] = module
+            exec(compile(tree, str(path), "exec"), vars(module))
+            _MODULES[key] = module
+        return _MODULES[key]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorchModel:
+    """A file in KernelBench's format, with the functions of a ``reference.py``.
+
+    Attributes:
+        path: of the file.
+        fields: constant of the file for each problem field.
+        given: argument for each value of ``get_inputs()``; None: it is no tensor, and a constant of the kernel.
+        parameters: parameter or buffer of the model for each further argument.
+        outputs: arguments that ``forward()`` returns, in order.
+    """
+
+    path: Path
+    fields: Mapping[str, str]
+    given: tuple[str | None, ...]
+    parameters: Mapping[str, str]
+    outputs: tuple[str, ...]
+    dtypes: Mapping[str, str] = field(default_factory=dict)
+
+    def inputs(
+        self, problem: Mapping[str, Any], distribution: str, rng: np.random.Generator
+    ) -> dict[str, NDArray[Any]]:
+        """Draw the file's own inputs and parameters with a seed, then change them.
+
+        Args:
+            distribution: ``own``: as the file draws them. ``normal``: N(0, 1). ``scaled``: 8 times as large.
+                ``shifted``: 2 less. ``small``: divided by 64. ``special``: zeros, and values of ±100, in a hundredth
+                of the elements. ``parameters``: own inputs, parameters that are scaled and shifted element by element.
+                Only inputs of a floating dtype change.
+        """
+        import torch
+
+        with _LOCK, torch.random.fork_rng(devices=[]), torch.no_grad():
+            torch.manual_seed(int(rng.integers(1 << 62)))
+            module = self._module(problem)
+            values = module.get_inputs()
+            state = self._state(module.Model(*module.get_init_inputs()))
+            drawn = {}
+            for name, value in zip(self.given, values, strict=True):
+                if name is not None:
+                    drawn[name] = _changed(value.detach().contiguous(), distribution)
+            for name, key in self.parameters.items():
+                drawn[name] = _perturbed(state[key]) if distribution == "parameters" else state[key]
+            return {name: array_of(value) for name, value in drawn.items()}
+
+    def reference(self, problem: Mapping[str, Any], inputs: Arrays) -> dict[str, NDArray[Any]]:
+        """Return the outputs in float64, computed from the same inputs and parameters."""
+        return self._computed(problem, inputs, double=True)
+
+    def yardstick(self, problem: Mapping[str, Any], inputs: Arrays) -> dict[str, NDArray[Any]]:
+        """Return the outputs in the model's own precision; kernels are judged relative to their error."""
+        return self._computed(problem, inputs, double=False)
+
+    def baselines(self, problem: Mapping[str, Any]) -> dict[str, Prepare]:
+        """Offer ``torch`` and ``torch-compile`` on the CPU, with as many threads as ``OMP_NUM_THREADS`` says."""
+        return self._offered(problem, "cpu")
+
+    def cuda_baselines(self, problem: Mapping[str, Any]) -> dict[str, Prepare]:
+        """Offer ``torch`` and ``torch-compile`` on the GPU, with PyTorch's default precision."""
+        return self._offered(problem, "cuda")
+
+    def _module(self, problem: Mapping[str, Any]) -> ModuleType:
+        return loaded(self.path, {key: int(problem[name]) for name, key in self.fields.items()})
+
+    def _state(self, model: Any) -> dict[str, Any]:
+        return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+    def _model(self, problem: Mapping[str, Any], inputs: Arrays) -> tuple[Any, list[Any]]:
+        """Return the model with the given parameters, and the values to call it with, on the CPU."""
+        import torch
+
+        module = self._module(problem)
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            model = module.Model(*module.get_init_inputs())
+            state = self._state(model)
+            for name, key in self.parameters.items():
+                state[key].copy_(self._tensor(name, inputs))
+            values = [None] * len(self.given)
+            if None in self.given:
+                with torch.device("meta"):
+                    values = list(module.get_inputs())
+        return model, [
+            value if name is None else self._tensor(name, inputs)
+            for name, value in zip(self.given, values, strict=True)
+        ]
+
+    def _tensor(self, name: str, inputs: Arrays) -> Any:
+        import torch
+
+        tensor = torch.from_numpy(np.ascontiguousarray(inputs[name]))
+        return tensor.view(torch.bfloat16) if self.dtypes.get(name) == "bfloat16" else tensor
+
+    def _computed(self, problem: Mapping[str, Any], inputs: Arrays, *, double: bool) -> dict[str, NDArray[Any]]:
+        import torch
+
+        with _LOCK, torch.no_grad():
+            model, values = self._model(problem, inputs)
+            large = sum(array.size for array in inputs.values()) >= ON_GPU
+            device = "cuda" if large and torch.cuda.is_available() else "cpu"
+            if double:
+                model = _as_double(model)
+                values = [each.double() if _floating(each) else each for each in values]
+            model = model.to(device)
+            values = [each.to(device).clone() if isinstance(each, torch.Tensor) else each for each in values]
+            with _dtype(torch.float64 if double else torch.float32), _exact_float32():
+                made = model(*values)
+            found = made if isinstance(made, tuple | list) else [made]
+            tensors = {name: each.detach().cpu() for name, each in zip(self.outputs, found, strict=True)}
+            if device == "cuda":
+                del model, values, made, found
+                torch.cuda.empty_cache()
+        return {name: plain_array(each) for name, each in tensors.items()}
+
+    def _offered(self, problem: Mapping[str, Any], device: str) -> dict[str, Prepare]:
+        compiled: list[Any] = []
+
+        def prepare(inputs: Arrays, *, compiling: bool) -> Callable[[], object]:
+            import torch
+
+            if device == "cuda" and not torch.cuda.is_available():
+                raise ImportError("this PyTorch does not see the GPU: install one built for CUDA")
+            if device == "cpu":
+                torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+            with _LOCK:
+                model, values = self._model(problem, inputs)
+            model = model.to(device)
+            values = [each.to(device) if isinstance(each, torch.Tensor) else each for each in values]
+            if compiling:
+                # compiled once, whatever set of inputs it is called on; each set has parameters of its own
+                compiled.append(torch.compile(model) if not compiled else compiled[0])
+                model = compiled[0]
+
+            def call() -> object:
+                with torch.no_grad():
+                    return model(*values)
+
+            return call
+
+        return {
+            "torch": lambda inputs: prepare(inputs, compiling=False),
+            "torch-compile": lambda inputs: prepare(inputs, compiling=True),
+        }
+
+
+def array_of(tensor: Any) -> NDArray[Any]:
+    """Return a tensor's values; those of bfloat16 as 16-bit codes."""
+    import torch
+
+    tensor = tensor.detach().contiguous()
+    if tensor.dtype == torch.bfloat16:
+        codes: NDArray[Any] = tensor.view(torch.int16).numpy().view(np.uint16)
+        return codes
+    values: NDArray[Any] = tensor.numpy()
+    return values
+
+
+def plain_array(tensor: Any) -> NDArray[Any]:
+    """Return the values of an output as numbers that NumPy knows, of at least one dimension."""
+    import torch
+
+    tensor = tensor.float() if tensor.dtype == torch.bfloat16 else tensor
+    values: NDArray[Any] = np.atleast_1d(tensor.contiguous().numpy())
+    return values
+
+
+def _floating(value: object) -> bool:
+    import torch
+
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
+def _changed(x: Any, distribution: str) -> Any:
+    """Return an input of another distribution that keeps its structure: zeros of a pattern, symmetry, few values."""
+    import torch
+
+    if not x.is_floating_point() or len(torch.unique(x.reshape(-1)[:_LOOKED_AT])) <= min(_FEW_VALUES, x.numel() - 1):
+        return x
+    changed = _redrawn(x, distribution)
+    if (x == 0).float().mean() > _PATTERN:
+        changed = torch.where(x == 0, x, changed)
+    if x.dim() >= 2 and x.shape[-1] == x.shape[-2] > 1 and torch.equal(x, x.mT):
+        changed = torch.triu(changed) + torch.triu(changed, 1).mT
+    return changed.contiguous()
+
+
+def _redrawn(x: Any, distribution: str) -> Any:
+    import torch
+
+    match distribution:
+        case "normal":
+            return torch.randn(x.shape).to(x.dtype)
+        case "scaled":
+            return x * 8
+        case "shifted":
+            return x - 2
+        case "small":
+            return x / 64
+        case "special":
+            chosen = torch.rand(x.shape)
+            x = torch.where(chosen < 0.004, torch.zeros_like(x), x)
+            x = torch.where((chosen >= 0.004) & (chosen < 0.007), torch.full_like(x, 100.0), x)
+            return torch.where((chosen >= 0.007) & (chosen < 0.01), torch.full_like(x, -100.0), x)
+        case _:
+            return x
+
+
+def _perturbed(value: Any) -> Any:
+    import torch
+
+    if not value.is_floating_point():
+        return value
+    scale = 0.75 + 0.5 * torch.rand(value.shape)
+    return (value * scale + 0.1 * torch.rand(value.shape)).to(value.dtype)
+
+
+def _as_double(model: Any) -> Any:
+    """Return the model in float64, including tensors that it keeps as plain attributes."""
+    import torch
+
+    model = model.double()
+    for each in model.modules():
+        for name, value in list(vars(each).items()):
+            if isinstance(value, torch.Tensor) and value.is_floating_point():
+                setattr(each, name, value.double())
+    return model
+
+
+@contextmanager
+def _dtype(dtype: Any) -> Iterator[None]:
+    import torch
+
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+@contextmanager
+def _exact_float32() -> Iterator[None]:
+    """Compute float32 as float32: PyTorch lets convolutions on a GPU use TF32 by default."""
+    import torch
+
+    before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = before

@@ -1,0 +1,186 @@
+"""Results of a proposer on problems in KernelBench's format: fast_p, validity, speed-ups, share of the limit, cost.
+
+fast_p is the share of problems with a right kernel that is more than p times as fast as eager PyTorch (Ouyang et al.,
+arXiv 2502.10517); fast_0 is the share with a right kernel.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from evo.promotion.statistics import bootstrap_interval
+from evo.text.wording import percent_text, time_text
+
+EAGER, COMPILED = "torch", "torch-compile"
+THRESHOLDS = (0.0, 1.0, 1.5, 2.0)
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpeedUp:
+    """How many times as fast as a baseline, with its 95 % interval."""
+
+    ratio: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.ratio:.2f}× ({self.low:.2f} to {self.high:.2f})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """One submitted variant; `trouble` is the first line of why it does not work."""
+
+    name: str
+    time_us: float | None
+    tuning_gain: float | None = None
+    trials: int = 0
+    trouble: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What came of one problem.
+
+    Attributes:
+        confirmed: True if the best time comes from a confirmation.
+        share: of the device's limit that the best variant reaches.
+        trouble: why the problem could not be worked on; empty if it was.
+    """
+
+    problem: str
+    search_id: int | None = None
+    attempts: tuple[Attempt, ...] = ()
+    best_us: float | None = None
+    best: str = ""
+    confirmed: bool = False
+    speedups: Mapping[str, SpeedUp] = field(default_factory=dict)
+    share: float | None = None
+    usd: float = 0.0
+    seconds: float = 0.0
+    trouble: str = ""
+
+    @property
+    def valid(self) -> int:
+        return sum(each.time_us is not None for each in self.attempts)
+
+    @property
+    def naive_us(self) -> float | None:
+        """Time of the first variant that worked."""
+        return next((each.time_us for each in self.attempts if each.time_us is not None), None)
+
+    @property
+    def tuning_gain(self) -> float | None:
+        """Time of the best variant's first config over that of its best one."""
+        return next((each.tuning_gain for each in self.attempts if each.name == self.best), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """Figures over all problems.
+
+    Attributes:
+        fast: share of problems by threshold p.
+        validity: share of submitted variants that were proven right and timed; None if none was submitted.
+        medians: median speed-up by baseline over the problems that have one, with its interval.
+    """
+
+    problems: int
+    fast: Mapping[float, float]
+    validity: float | None
+    medians: Mapping[str, SpeedUp]
+    share: float | None
+    tuning_gain: float | None
+    usd: float
+
+
+def fast(results: Sequence[Result], p: float) -> float:
+    """Return fast_p: the share of problems with a right kernel that is more than `p` times as fast as eager PyTorch.
+
+    A right kernel without a time of eager PyTorch counts for p = 0 alone.
+    """
+    ratios = [None if each.best_us is None else each.speedups.get(EAGER) for each in results]
+    good = sum(
+        each.best_us is not None and (p == 0.0 or (ratio is not None and ratio.ratio > p))
+        for each, ratio in zip(results, ratios, strict=True)
+    )
+    return good / len(results) if results else 0.0
+
+
+def summary(results: Sequence[Result]) -> Summary:
+    """Summarise the results; every problem counts, also one that could not be imported."""
+    submitted = sum(len(each.attempts) for each in results)
+    shares = [each.share for each in results if each.share is not None]
+    gains = [each.tuning_gain for each in results if each.tuning_gain is not None]
+    return Summary(
+        problems=len(results),
+        fast={p: fast(results, p) for p in THRESHOLDS},
+        validity=sum(each.valid for each in results) / submitted if submitted else None,
+        medians={name: found for name in (EAGER, COMPILED) if (found := _median(results, name)) is not None},
+        share=float(np.median(shares)) if shares else None,
+        tuning_gain=float(np.median(gains)) if gains else None,
+        usd=sum(each.usd for each in results),
+    )
+
+
+def _median(results: Sequence[Result], name: str) -> SpeedUp | None:
+    ratios = [each.speedups[name].ratio for each in results if name in each.speedups]
+    if not ratios:
+        return None
+    interval = bootstrap_interval(ratios, CONFIDENCE, np.random.default_rng(0))
+    return SpeedUp(ratio=float(np.median(ratios)), low=interval.low, high=interval.high)
+
+
+def markdown(results: Sequence[Result]) -> str:
+    """Return a table of the problems and the summary."""
+    return "\n".join(_lines(results)) + "\n"
+
+
+def _lines(results: Sequence[Result]) -> Iterator[str]:
+    heads = [
+        "problem",
+        "variants, valid",
+        "best",
+        "over eager",
+        "over torch.compile",
+        "of the limit",
+        "first variant",
+        "tuning",
+    ]
+    yield f"| {' | '.join(heads)} |"
+    yield "|---" * len(heads) + "|"
+    yield from map(_row, results)
+    found = summary(results)
+    yield ""
+    yield f"- {found.problems} problems; " + ", ".join(
+        f"fast_{p:g} {percent_text(share)}" for p, share in found.fast.items()
+    )
+    if found.validity is not None:
+        yield f"- validity of submitted variants: {percent_text(found.validity)}"
+    for name, ratio in found.medians.items():
+        yield f"- median speed-up over {name}: {ratio}"
+    if found.share is not None:
+        yield f"- median share of the device's limit: {percent_text(found.share)}"
+    if found.tuning_gain is not None:
+        yield f"- tuned against as submitted, of the best variants, median: {found.tuning_gain:.2f}×"
+    yield f"- cost: {found.usd:.4f} USD"
+
+
+def _row(each: Result) -> str:
+    if each.best_us is None:
+        reason = each.trouble or next((one.trouble for one in each.attempts if one.trouble), "no variant was submitted")
+        plain = " ".join(reason.split()).replace("|", "\\|")
+        return f"| {each.problem} | {len(each.attempts)}, {each.valid} | {plain[:120]} | | | | | |"
+    naive = each.naive_us
+    cells = (
+        each.problem,
+        f"{len(each.attempts)}, {each.valid}",
+        f"{time_text(each.best_us)}{'' if each.confirmed else ' (quick)'}",
+        *(str(each.speedups.get(name, "not measured")) for name in (EAGER, COMPILED)),
+        "" if each.share is None else percent_text(each.share),
+        "" if naive is None else f"{naive / each.best_us:.2f}× its speed",
+        "" if each.tuning_gain is None else f"{each.tuning_gain:.2f}×",
+    )
+    return f"| {' | '.join(cells)} |"

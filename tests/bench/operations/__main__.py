@@ -1,0 +1,38 @@
+"""Ten operations worked on as an outside proposer would, through brief and submit alone: ``make bench-operations``.
+
+Five problems are of the kind that KernelBench's first level has, five are fused operations of language models. Each has
+a naive variant and one with tunables. The table compares the best kernel with eager PyTorch, torch.compile and the
+naive variant, and tuned with as submitted.
+"""
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--minutes", type=float, default=8.0)
+    parser.add_argument("--trials", type=int, default=12, help="most trials of each variant")
+    parser.add_argument("--together", type=int, default=3, help="problems at the same time")
+    parser.add_argument("--db", default=None)
+    parser.add_argument("--out", default=None, help="new folder for table, results and transcript")
+    parser.add_argument("only", nargs="*", help="problems; default: all")
+    terms = parser.parse_args(arguments)
+    command = [sys.executable, "-m", "evo", "bench", "kernelbench", str(HERE / "problems")]
+    command += ["--proposer", f"folder:{HERE / 'variants'}", "--policy", str(HERE / "policy.toml")]
+    for name in ("device", "minutes", "trials", "together", "db", "out"):
+        value = getattr(terms, name)
+        command += [] if value is None else [f"--{name}", str(value)]
+    for name in terms.only:
+        command += ["--only", name]
+    return subprocess.run(command, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
