@@ -40,7 +40,7 @@ def prepared(
 ) -> Any:
     """Return what a baseline is timed as, with a library that is faked and tensors that stay on the CPU."""
     torch = pytest.importorskip("torch")
-    monkeypatch.setattr("importlib.import_module", lambda _: library)
+    monkeypatch.setattr(module, "importlib", SimpleNamespace(import_module=lambda _: library))
     monkeypatch.setattr(module, "on_gpu", lambda array, _: torch.from_numpy(array))
     return rivals(family, problem)[name](inputs)
 
