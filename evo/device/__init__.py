@@ -19,6 +19,9 @@ class Ceilings:
         source: ``measured`` on this device, or ``table`` (a datasheet).
         bytes_source: source of `bytes_per_s` alone; None where it equals `source`.
         cache_bytes_per_s: bandwidth of a GPU's L2 cache, over all multiprocessors; None where it is not known.
+        special_per_s: results per second of exponentials, divisions and conversions, one thread for a CPU.
+        copies: bytes moved repeatedly, ascending, and the bytes per second, read plus write, at which caches and memory
+            deliver so many; one thread for a CPU. A stream between two sizes is not faster than the smaller one.
     """
 
     flops_per_s: Mapping[str, float]
@@ -26,6 +29,8 @@ class Ceilings:
     source: Literal["measured", "table"]
     bytes_source: Literal["measured", "table"] | None = None
     cache_bytes_per_s: float | None = None
+    special_per_s: Mapping[str, float] = field(default_factory=dict)
+    copies: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,6 +18,11 @@ _PER_CLOCK: Mapping[int, Mapping[str, int]] = {
 }
 
 
+# Results a multiprocessor completes in one clock. Exponentials in base 2 and reciprocals come from its special function
+# units; a division takes a reciprocal. The same from compute capability 7.5 to 12.0. Source: CUDA C++ Programming
+# Guide, "Throughput of Native Arithmetic Instructions".
+_SPECIAL_PER_CLOCK: Mapping[str, int] = {"exponentials": 16, "divisions": 16, "conversions": 64}
+
 _CACHE_BYTES_PER_CLOCK = 32
 """Bytes that each multiprocessor reads from the L2 cache per clock: a coarse value between two known ones.
 
@@ -32,6 +37,7 @@ class Rates:
     flops_per_s: Mapping[str, float]
     bytes_per_s: float
     cache_bytes_per_s: float
+    special_per_s: Mapping[str, float]
 
 
 def limits(attributes: Mapping[str, int]) -> dict[str, float]:
@@ -50,6 +56,7 @@ def ceilings(attributes: Mapping[str, int]) -> Rates:
         flops_per_s={dtype: flops * clocks_per_s for dtype, flops in per_clock.items()},
         bytes_per_s=transfers_per_s * attributes["memory_bus_bits"] / 8,
         cache_bytes_per_s=_CACHE_BYTES_PER_CLOCK * clocks_per_s,
+        special_per_s={name: results * clocks_per_s for name, results in _SPECIAL_PER_CLOCK.items()} if known else {},
     )
 
 

@@ -1,8 +1,8 @@
 """Least work and memory that a problem needs."""
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from evo.device import Device
 from evo.device.requirements import GB
@@ -13,6 +13,10 @@ from evo.family.table import Table
 from evo.reference.encoding import stored
 from evo.space.expression import Expression
 
+SPECIAL = ("exponentials", "divisions", "conversions")
+"""Operations whose rates differ from those of multiplications and additions: exponentials, divisions (reciprocals
+included), and conversions between floating-point types."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
@@ -22,11 +26,13 @@ class Work:
         flops: arithmetic operations.
         bytes: bytes moved if each input is read once and each output is written once.
         dtype: dtype of the arithmetic.
+        special: results of operations with rates of their own, by the names in `SPECIAL`.
     """
 
     flops: float
     bytes: float
     dtype: str
+    special: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +42,7 @@ class WorkFormula:
     flops: Expression
     bytes: Expression
     dtype: str
+    special: Mapping[str, Expression] = field(default_factory=dict)
 
     def of(self, problem: Problem) -> Work:
         """Return the work of one problem."""
@@ -43,6 +50,7 @@ class WorkFormula:
             flops=float(self.flops.number(problem)),
             bytes=float(self.bytes.number(problem)),
             dtype=str(problem.get(self.dtype, self.dtype)),
+            special={name: float(count.number(problem)) for name, count in self.special.items()},
         )
 
 
@@ -52,6 +60,9 @@ def read_work(table: Table, fields: Sequence[Field]) -> WorkFormula:
         flops=table.expression("flops").check_names(names, "problem fields"),
         bytes=table.expression("bytes").check_names(names, "problem fields"),
         dtype=read_dtype(table, fields),
+        special={
+            name: table.expression(name).check_names(names, "problem fields") for name in SPECIAL if name in table
+        },
     )
     table.done()
     return work

@@ -56,6 +56,30 @@ def test_threads_lower_the_floor() -> None:
     assert roofline(work(1e6, 0), CEILINGS, threads=4).floor_us == 2.5
 
 
+def test_special_operations_raise_the_floor_but_make_no_kernel_impossible() -> None:
+    ceilings = replace(CEILINGS, special_per_s={"exponentials": 1e9, "divisions": 1e12})
+    softmax = replace(work(1e4, 1e4), special={"exponentials": 1e4, "divisions": 1e4, "conversions": 1e9})
+    limit = roofline(softmax, ceilings, threads=2)
+    assert (limit.floor_us, limit.bound, limit.least_us) == (5.0, "compute", 0.5)
+    assert limit.share(10.0) == 0.5
+    assert not limit.impossible(1.0), "a polynomial may take the place of an exponential"
+    assert limit.impossible(0.2)
+    assert roofline(softmax, CEILINGS).certain_us is None
+
+
+def test_data_in_caches_moves_at_the_rate_of_the_next_smaller_copy() -> None:
+    copies = ((1e4, 400e9), (1e5, 100e9), (1e6, 20e9))
+    here = replace(device(l3_bytes=2e6), ceilings=replace(CEILINGS, copies=copies))
+    for moved, floor_us in ((5e3, 0.0), (5e4, 0.125), (5e5, 5.0), (1e6, 50.0)):
+        limit = device_roofline(here, work(0.0, moved), Objective())
+        assert limit is not None
+        assert limit.floor_us == pytest.approx(floor_us)
+        assert limit.least_us == 0.0
+    cold = device_roofline(here, work(0.0, 5e5), Objective(cache="cold"))
+    assert cold is not None
+    assert (cold.floor_us, cold.certain_us) == (50.0, None)
+
+
 def device(**limits: float) -> Device:
     return Device(kind="cpu", model="test", architecture="x", uuid="u", limits=limits, ceilings=CEILINGS)
 

@@ -123,7 +123,7 @@ def end_trial(
 def _possible(active: ActiveSearch, outcome: Outcome) -> Outcome:
     """Return the outcome, or `Impossible` for a time below the physical limit of the device."""
     if isinstance(outcome, Measured) and active.roofline and active.roofline.impossible(outcome.timing.median_us):
-        return Impossible(timing=outcome.timing, floor_us=active.roofline.floor_us)
+        return Impossible(timing=outcome.timing, floor_us=active.roofline.least_us)
     return outcome
 
 

@@ -1,4 +1,4 @@
-"""Roofline: the least time of a problem on a device, which no correct kernel can beat."""
+"""Roofline: the least time of a problem on a device, and the part of it that no correct kernel can beat."""
 
 import math
 from dataclasses import dataclass
@@ -23,9 +23,11 @@ class Roofline:
     """The least time a problem can take on a device.
 
     Attributes:
-        floor_us: the larger of arithmetic time and memory time; 0.0 where neither is known to bind.
-        bound: the larger of the two.
-        tolerance: fraction by which the floor may be too high.
+        floor_us: the largest of the times for arithmetic, special operations, caches and memory; 0.0 where none is
+            known to bind. Another algorithm may need fewer special operations, e.g. exponentials by polynomials.
+        bound: the largest is of arithmetic or special operations (compute), or of caches or memory (memory).
+        tolerance: fraction by which the certain time may be too high.
+        certain_us: the larger of arithmetic and main memory alone, which binds every kernel; None: `floor_us`.
 
     Source: Williams, Waterman and Patterson, Roofline, Communications of the ACM 52(4) (2009), 65-76.
     """
@@ -33,14 +35,20 @@ class Roofline:
     floor_us: float
     bound: Literal["compute", "memory"]
     tolerance: float = CLOCK_TOLERANCE
+    certain_us: float | None = None
+
+    @property
+    def least_us(self) -> float:
+        """The time that no correct kernel can beat, but for the tolerance."""
+        return self.floor_us if self.certain_us is None else self.certain_us
 
     def share(self, time_us: float) -> float:
         """Return the fraction of the limit that a kernel of this time reaches; 1.0 is the floor itself."""
         return self.floor_us / time_us
 
     def impossible(self, time_us: float) -> bool:
-        """True if a time is below the floor by more than the ceilings' tolerance."""
-        return time_us < self.floor_us * (1.0 - self.tolerance)
+        """True if a time is below `least_us` by more than the ceilings' tolerance."""
+        return time_us < self.least_us * (1.0 - self.tolerance)
 
 
 KEPT_WHOLE, KEPT_NOTHING = 0.5, 1.0
@@ -59,8 +67,11 @@ def roofline(
     threads: int = 1,
     cached_bytes: float = 0.0,
     cache_bytes_per_s: float | None = None,
+    copies_per_s: float | None = None,
 ) -> Roofline:
     """Return the floor of one problem under these ceilings.
+
+    Arithmetic, special operations, caches and memory are taken to work at the same time.
 
     Args:
         work: arithmetic operations, bytes moved at least, and the dtype the arithmetic is done in. A dtype without a
@@ -68,23 +79,36 @@ def roofline(
         threads: CPU threads used; a bound must hold, so both rates are taken to grow with them.
         cached_bytes: what a cache can keep between calls and main memory therefore need not move.
         cache_bytes_per_s: what that cache moves of all bytes; None: it does not bind.
+        copies_per_s: rate at which caches deliver so many bytes, to one thread for a CPU; it is part of the floor, but
+            not of the certain time. None: unknown.
     """
     rate = ceilings.flops_per_s.get(work.dtype)
     compute_us = 0.0 if rate is None else work.flops / (rate * threads) * 1e6
     memory_us = max(0.0, work.bytes - cached_bytes) / (ceilings.bytes_per_s * threads) * 1e6
     if cache_bytes_per_s is not None:
         memory_us = max(memory_us, work.bytes / cache_bytes_per_s * 1e6)
-    bound: Literal["compute", "memory"] = "compute" if compute_us >= memory_us else "memory"
-    source = ceilings.source if bound == "compute" else ceilings.bytes_source or ceilings.source
-    tolerance = MEASURED_TOLERANCE if source == "measured" else CLOCK_TOLERANCE
-    return Roofline(floor_us=max(compute_us, memory_us), bound=bound, tolerance=tolerance)
+    least_us = max(compute_us, memory_us)
+    certain_source = ceilings.source if compute_us >= memory_us else ceilings.bytes_source or ceilings.source
+    rates = ceilings.special_per_s
+    special_us = [count / (rates[name] * threads) * 1e6 for name, count in work.special.items() if name in rates]
+    compute_us = max([compute_us, *special_us])
+    if copies_per_s is not None:
+        memory_us = max(memory_us, work.bytes / (copies_per_s * threads) * 1e6)
+    floor_us = max(compute_us, memory_us)
+    return Roofline(
+        floor_us=floor_us,
+        bound="compute" if compute_us >= memory_us else "memory",
+        tolerance=MEASURED_TOLERANCE if certain_source == "measured" else CLOCK_TOLERANCE,
+        certain_us=None if floor_us == least_us else least_us,
+    )
 
 
 def device_roofline(device: Device, work: Work | None, objective: Objective) -> Roofline | None:
     """The floor on this device under these terms; None where the family states no work or the device no ceilings.
 
-    It is a bound: a kernel below it did not do the work. A hot measurement moves only what the last-level cache cannot
-    keep, however a kernel arranges that; where this level is not known it is taken to keep everything.
+    Its certain time is a bound: a kernel below it did not do the work. A hot measurement moves only what the last-level
+    cache cannot keep, however a kernel arranges that; where this level is not known it is taken to keep everything.
+    What a cache keeps moves at the rate at which the device copies as many bytes repeatedly.
     """
     if device.ceilings is None or work is None:
         return None
@@ -94,7 +118,9 @@ def device_roofline(device: Device, work: Work | None, objective: Objective) -> 
     small = math.isfinite(cache_bytes) and work.bytes * MOST_COLD_SETS < cache_bytes
     kept = cache_bytes if objective.cache == "hot" or small else 0.0
     threads = objective.threads if kind.on_host else 1
-    return roofline(work, device.ceilings, threads=threads, cached_bytes=kept)
+    delivered = [rate for size, rate in device.ceilings.copies if size <= work.bytes] if kept else []
+    rate = delivered[-1] if delivered else None
+    return roofline(work, device.ceilings, threads=threads, cached_bytes=kept, copies_per_s=rate)
 
 
 def stream_roofline(target: Device, work: Work | None, objective: Objective) -> Roofline | None:

@@ -142,6 +142,8 @@ def _device(model: str, attributes: Mapping[str, int]) -> Device:
             bytes_per_s=rates.bytes_per_s,
             source="table",
             cache_bytes_per_s=rates.cache_bytes_per_s,
+            special_per_s=rates.special_per_s,
+            copies=((0.0, rates.cache_bytes_per_s),),
         ),
         memory_bytes=_MEMORY_GB[model] * GB,
     )

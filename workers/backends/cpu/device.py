@@ -277,7 +277,7 @@ class CpuSession:
     def self_test(self) -> str | None:
         sent = np.random.default_rng(0).integers(0, 256, _SELF_TEST_BYTES, np.uint8)
         received = np.zeros_like(sent)
-        self._support.copy(received.ctypes.data, sent.ctypes.data, sent.nbytes)
+        self._support.copy(received.ctypes.data, sent.ctypes.data, sent.nbytes, 1)
         wrong = int(np.count_nonzero(sent != received))
         return f"a known kernel got {wrong} of {sent.nbytes} bytes wrong" if wrong else None
 

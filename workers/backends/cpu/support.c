@@ -29,7 +29,42 @@ enum { SIMD = 16, CHAINS = 12 };
 PEAK(peak_float32, float)
 PEAK(peak_float64, double)
 
-void copy(char *to, const char *from, long bytes) { memcpy(to, from, (size_t)bytes); }
+/* Results of exponentials and divisions: chains as above, of fewer vectors, as each needs registers of its own. */
+enum { SPECIAL_CHAINS = CHAINS / 4 };
+typedef float floats __attribute__((vector_size(SIMD)));
+typedef int ints __attribute__((vector_size(SIMD)));
+
+/* 2^x for x >= 0 by a polynomial of degree 5 for the fraction: the shortest that is exact to a few units of float32. */
+static inline floats exponential(floats x) {
+    ints whole = __builtin_convertvector(x, ints);
+    floats f = x - __builtin_convertvector(whole, floats);
+    floats p = ((((f * 0.0018775767f + 0.0089893397f) * f + 0.0558263180f) * f + 0.2401536050f) * f + 0.6931530732f) * f
+               + 0.9999999404f;
+    return (floats)((ints)p + (whole << 23));
+}
+
+#define SPECIAL(name, step)                                                                                            \
+    float name(long rounds, float factor, float addend) {                                                              \
+        floats chain[SPECIAL_CHAINS];                                                                                  \
+        for (int i = 0; i < SPECIAL_CHAINS; i++) chain[i] = (floats){0} + addend + 0.01f * (float)i;                   \
+        for (long round = 0; round < rounds; round++) {                                                                \
+            _Pragma("GCC unroll 6") for (int i = 0; i < SPECIAL_CHAINS; i++) chain[i] = step;                          \
+        }                                                                                                              \
+        floats sum = chain[0];                                                                                         \
+        for (int i = 1; i < SPECIAL_CHAINS; i++) sum += chain[i];                                                      \
+        return sum[0];                                                                                                 \
+    }
+
+SPECIAL(exponentials, exponential(chain[i] * factor))
+SPECIAL(divisions, addend / chain[i])
+long special_results(void) { return SPECIAL_CHAINS * (SIMD / (long)sizeof(float)); }
+
+void copy(char *to, const char *from, long bytes, long times) {
+    for (long i = 0; i < times; i++) {
+        memcpy(to, from, (size_t)bytes);
+        __asm__ volatile("" : : "r"(to), "r"(from) : "memory");
+    }
+}
 
 void empty(void) {}
 

@@ -3,7 +3,7 @@
 import ctypes
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -26,6 +26,15 @@ _BURSTS, _LEAST_BURSTS, _BURSTS_S = 40, 3, 0.3
 
 _FRESH_S = 3600.0
 """After which ceilings are measured again: the first time may have been a busy one."""
+
+_FLOATS, _SPECIAL = ("float32", "float64"), ("exponentials", "divisions")
+"""Ceilings of support.c by name: of multiplications and additions, and of operations with rates of their own."""
+
+_COPIES, _BURST_BYTES = tuple(1 << bits for bits in range(13, 25, 2)), 1 << 20
+"""Sizes of source and target of copies that caches may hold; short copies are timed in bursts."""
+
+_MEASURED = (*_FLOATS, *_SPECIAL, *_COPIES)
+"""What is measured, as part of the key of what is kept."""
 
 _COPY_BYTES = 64 << 20
 _MEASURED_AT = "measured_at"
@@ -116,14 +125,24 @@ def load_ceilings(compiler: CCompiler, folder: Path, model: str, last_level_byte
         model: of the processor; another one is measured anew.
         last_level_bytes: of its largest cache; source and target of the copy together are twice as large.
     """
-    cache, key = Cache(folder), cache_key("ceilings", compiler.version, model)
+    cache, key = Cache(folder), cache_key("ceilings", compiler.version, model, repr(_MEASURED))
     kept: dict[str, float] = json.loads(cache.get(key) or "{}")
     if abs(time.time() - kept.pop(_MEASURED_AT, 0.0)) > _FRESH_S:
         found = _measure(load_support(compiler, folder), max(_COPY_BYTES, last_level_bytes))
-        kept = {name: max(rate, kept.get(name, 0.0)) for name, rate in found.items()}
+        kept |= {name: max(rate, kept.get(name, 0.0)) for name, rate in found.items()}
         cache.put(key, json.dumps({**kept, _MEASURED_AT: time.time()}).encode())
-    bytes_per_s = kept.pop("bytes_per_s")
-    return Ceilings(flops_per_s=kept, bytes_per_s=bytes_per_s, source="measured")
+    return Ceilings(
+        flops_per_s={name: kept[name] for name in _FLOATS},
+        bytes_per_s=kept["bytes_per_s"],
+        source="measured",
+        special_per_s={name: kept[name] for name in _SPECIAL},
+        copies=_falling([(2.0 * size, kept[str(size)]) for size in _COPIES]),
+    )
+
+
+def _falling(copies: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+    """Return copies whose rates do not rise with the size: that would be noise of the smaller one."""
+    return tuple((size, max(rate for other, rate in copies if other >= size)) for size, _ in copies)
 
 
 def _compile(compiler: CCompiler, source: str) -> bytes:
@@ -142,15 +161,35 @@ def _declare(library: ctypes.CDLL) -> None:
         function = getattr(library, name)
         function.argtypes, function.restype = (ctypes.c_long, real, real), real
         getattr(library, f"{name}_flops").restype = ctypes.c_long
-    library.copy.argtypes, library.copy.restype = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_long), None
+    for name in _SPECIAL:
+        function = getattr(library, name)
+        function.argtypes, function.restype = (ctypes.c_long, ctypes.c_float, ctypes.c_float), ctypes.c_float
+    library.special_results.restype = ctypes.c_long
+    library.copy.argtypes, library.copy.restype = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_long, ctypes.c_long), None
     library.empty.restype, library.anchor.restype = None, ctypes.c_float
 
 
 def _measure(library: ctypes.CDLL, copy_bytes: int) -> dict[str, float]:
-    flops_per_s = {name: _flops_per_s(library, name) for name in ("float32", "float64")}
-    source, target = np.ones(copy_bytes, np.uint8), np.zeros(copy_bytes, np.uint8)
-    seconds = _fastest(partial(library.copy, target.ctypes.data, source.ctypes.data, copy_bytes))
-    return {**flops_per_s, "bytes_per_s": 2 * copy_bytes / seconds}
+    return {
+        **{name: _flops_per_s(library, name) for name in _FLOATS},
+        **{name: _results_per_s(library, name) for name in _SPECIAL},
+        **{str(size): _copied_per_s(library, size) for size in _COPIES},
+        "bytes_per_s": _copied_per_s(library, copy_bytes),
+    }
+
+
+def _copied_per_s(library: ctypes.CDLL, size: int) -> float:
+    """Return the bytes per second, read plus write, of copying so many bytes repeatedly."""
+    source, target = np.ones(size, np.uint8), np.zeros(size, np.uint8)
+    times = max(1, _BURST_BYTES // size)
+    return 2 * size * times / _fastest(partial(library.copy, target.ctypes.data, source.ctypes.data, size, times))
+
+
+def _results_per_s(library: ctypes.CDLL, name: str) -> float:
+    rounds = 20_000
+    seconds = _fastest(partial(getattr(library, name), rounds, 0.5, 1.0))
+    results: int = library.special_results() * rounds
+    return results / seconds
 
 
 def _flops_per_s(library: ctypes.CDLL, dtype: str) -> float:

@@ -278,6 +278,8 @@ def _device(gpu: Mapping[str, Any], compiler: str) -> Device:
             bytes_per_s=rates.bytes_per_s,
             source="table",
             cache_bytes_per_s=rates.cache_bytes_per_s,
+            special_per_s=rates.special_per_s,
+            copies=((0.0, rates.cache_bytes_per_s),),
         ),
         software={**gpu["software"], "cuda": compiler.partition(" ")[2], "compiler": compiler},
         memory_bytes=gpu["memory_bytes"],
