@@ -21,17 +21,21 @@ Arrays = Mapping[str, Array]
 LARGE_FLOPS = 5e9
 """Operations from which a GPU computes float16 references: a second or less instead of a minute."""
 
+BEYOND = 64.0
+"""What a last page holds beyond the cache's end: a key of it that leaks into a result shows."""
+
 LEAST_HALF_DEVIATION = 0.05
 """Least deviation of float16 inputs: smaller means are subnormal, and their rounding exceeds the tolerance."""
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw q, (B, H, Q, D), and the cache: k and v, each (B, KV, S, D), as `draw_heads` describes."""
+    """Draw q, (B, H, Q, D), and the cache as `draw_heads` describes; see `_laid_out` for its shape."""
     fields = {"q": ("B", "H", "Q", "D"), "k": ("B", "KV", "S", "D"), "v": ("B", "KV", "S", "D")}
     shapes = {name: tuple(problem[field] for field in shape) for name, shape in fields.items()}
     least = LEAST_HALF_DEVIATION if problem["dtype"] == "float16" else 0.0
     drawn = draw_heads(rng, shapes, distribution, least_deviation=least)
-    return {name: encoded(array, problem["dtype"]) for name, array in drawn.items()}
+    heads = {name: encoded(array, problem["dtype"]) for name, array in drawn.items()}
+    return {"q": heads["q"], **_laid_out(problem, heads, rng)}
 
 
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
@@ -60,8 +64,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
     heads, scale = problem["H"] // problem["KV"], problem["D"] ** -0.5
 
     def with_numpy(inputs: Arrays) -> Callable[[], object]:
-        q, k, v = (inputs[name] for name in ("q", "k", "v"))
-
+        q, k, v = (decoded(each, problem["dtype"]) for each in (inputs["q"], *_cache(problem, inputs)))
         hidden = ~_seen(problem, problem["Q"])
 
         def call() -> object:
@@ -75,8 +78,8 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
         return call
 
     def with_numpy_in_place(inputs: Arrays) -> Callable[[], object]:
-        k, v = inputs["k"], inputs["v"]
-        q = _grouped(problem, inputs["q"]) * inputs["q"].dtype.type(scale)
+        k, v = (decoded(each, problem["dtype"]) for each in _cache(problem, inputs))
+        q = _grouped(problem, decoded(inputs["q"], problem["dtype"])) * np.float32(scale)
         scores, out = np.empty((*q.shape[:-1], problem["S"]), q.dtype), np.empty_like(q)
         hidden = ~_seen(problem, q.shape[2])
 
@@ -96,7 +99,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
         import torch
 
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-        q, k, v = (torch.from_numpy(inputs[name]) for name in ("q", "k", "v"))
+        q, k, v = (tensor_of(each, problem["dtype"]) for each in (inputs["q"], *_cache(problem, inputs)))
         attention = torch.nn.functional.scaled_dot_product_attention
         mask = torch.from_numpy(_seen(problem, problem["Q"])) if problem["causal"] else None
         return lambda: attention(q, k, v, attn_mask=mask, enable_gqa=heads > 1)
@@ -125,7 +128,7 @@ def _on_torch(problem: Mapping[str, Any], backend: str, inputs: Arrays) -> Calla
     chosen = getattr(SDPBackend, "MATH" if backend == "math" else f"{backend.upper()}_ATTENTION")
     shared = problem["H"] != problem["KV"] and backend != "efficient"
     rows = inputs["q"] if shared else _grouped(problem, inputs["q"])
-    q, k, v = (tensor_of(each, problem["dtype"]).cuda() for each in (rows, inputs["k"], inputs["v"]))
+    q, k, v = (tensor_of(each, problem["dtype"]).cuda() for each in (rows, *_cache(problem, inputs)))
     mask: Any = None
     if problem["causal"] and problem["Q"] > 1:
         seen = torch.from_numpy(_seen(problem, q.shape[2])).cuda()
@@ -147,7 +150,7 @@ def _naive(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
     macros |= {"SCALE": f"{problem['D'] ** -0.5}f", "BFLOATS": int(problem["dtype"] == "bfloat16")}
     source = Path(__file__).with_name("naive.cu").read_text()
     kernel = cupy.RawKernel(source, "attention", tuple(f"-D{name}={value}" for name, value in macros.items()))
-    q, k, v = (cupy.asarray(inputs[name]) for name in ("q", "k", "v"))
+    q, k, v = (cupy.asarray(np.ascontiguousarray(each)) for each in (inputs["q"], *_cache(problem, inputs)))
     rows = problem["B"] * problem["H"] * problem["Q"]
     weights, out = cupy.empty((rows, problem["S"]), cupy.float32), cupy.empty_like(q)
 
@@ -156,6 +159,38 @@ def _naive(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
         return out
 
     return call
+
+
+def _cache(problem: Mapping[str, Any], inputs: Arrays) -> tuple[Array, Array]:
+    """Return k and v as (B, KV, S, D); of pages, gathered copies."""
+    k, v = inputs["k"], inputs["v"]
+    if problem.get("page"):
+        shape = (problem["B"], -1, *k.shape[2:])
+        k, v = (each[inputs["block_table"]].reshape(shape)[:, : problem["S"]] for each in (k, v))
+    elif problem.get("layout", "bhsd") == "bhsd":
+        return k, v
+    return k.swapaxes(1, 2), v.swapaxes(1, 2)
+
+
+def _laid_out(problem: Mapping[str, Any], heads: Arrays, rng: np.random.Generator) -> dict[str, Array]:
+    """Return the arguments of the cache, of k and v, (B, KV, S, D). Beyond S a last page holds `BEYOND`."""
+    k, v = heads["k"], heads["v"]
+    if not problem.get("page") and problem.get("layout", "bhsd") == "bhsd":
+        return {"k": k, "v": v}
+    rows = {name: np.ascontiguousarray(each.swapaxes(1, 2)) for name, each in (("k", k), ("v", v))}
+    if not problem.get("page"):
+        return rows
+    each_has = -(-problem["S"] // problem["page"])
+    table = rng.permutation(problem["B"] * each_has).astype(np.int32).reshape(problem["B"], each_has)
+    beyond = each_has * problem["page"] - problem["S"]
+    paged: dict[str, Array] = {"block_table": table}
+    for name, array in rows.items():
+        hidden = encoded(np.full((problem["B"], beyond, *array.shape[2:]), BEYOND, np.float32), problem["dtype"])
+        filled = np.concatenate([array, hidden], axis=1)
+        pages = np.empty((table.size, problem["page"], *array.shape[2:]), array.dtype)
+        pages[table] = filled.reshape(*table.shape, *pages.shape[1:])
+        paged[name] = pages
+    return paged
 
 
 def _grouped(problem: Mapping[str, Any], q: Array) -> Array:
@@ -175,7 +210,7 @@ def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: 
     Args:
         rounded: what scores and weights are kept in.
     """
-    queries = _grouped(problem, inputs["q"])
+    queries, (keys, values) = _grouped(problem, inputs["q"]), _cache(problem, inputs)
     out = np.empty(queries.shape, dtype)
     flops = 4.0 * problem["B"] * problem["H"] * problem["Q"] * problem["S"] * problem["D"]
     library = np if problem["dtype"] == "float32" else array_library(flops, large=LARGE_FLOPS)  # float32: on CPUs only
@@ -185,7 +220,7 @@ def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: 
         return values if rounded is None else rounded_to(values, rounded)
 
     def compute(head: tuple[int, ...]) -> None:
-        numbers = (decoded(each[head], problem["dtype"]) for each in (queries, inputs["k"], inputs["v"]))
+        numbers = (decoded(each[head], problem["dtype"]) for each in (queries, keys, values))
         q, k, v = (library.asarray(each).astype(dtype) for each in numbers)
         scores = kept(q @ k.T * out.dtype.type(problem["D"] ** -0.5))
         scores[hidden] = -np.inf

@@ -196,6 +196,13 @@ MEMORY_BOUND = (
     ("sdpa_decode", "B=1,H=3,KV=1,S=147,D=64,dtype=bfloat16", {**DECODE, "PRODUCTS": "fma", "ROWS": 2, "WARPS": 2}),
     ("sdpa_decode", "B=1,H=3,KV=1,S=147,D=128", {**DECODE, "PRODUCTS": "fma", "ROWS": 2, "WARPS": 2}),
     ("sdpa_decode", "B=1,H=4,KV=2,S=129,Q=5,D=64,causal=true", {**DECODE, "COPY": "async"}),
+    ("sdpa_decode", "B=3,H=6,KV=2,S=147,D=64,page=16", {**DECODE, "WARPS": 2}),
+    (
+        "sdpa_decode",
+        "B=2,H=6,KV=2,S=147,D=128,page=48,dtype=bfloat16",
+        {**DECODE, "COPY": "async", "KEY_TILES": 2, "WARPS": 2},
+    ),
+    ("sdpa_decode", "B=2,H=4,KV=2,S=130,Q=2,D=64,layout=bshd,causal=true", {**DECODE, "COPY": "async"}),
     ("sdpa_decode", "B=1,H=1,KV=1,S=129,Q=3,D=64,causal=true", {**DECODE, "PRODUCTS": "fma", "ROWS": 2}),
     ("layernorm", "rows=1070,cols=84", {**ROWS, "AHEAD": True, "KEEP_WEIGHTS": True, "STATISTICS": "two_pass"}),
     ("reduce", "rows=140,cols=1024", {**ROWS, "SPLIT": 4, "UNROLL": 1}),

@@ -107,6 +107,15 @@ WRONG = {
         *("sdpa_decode", "B=2,H=8,KV=2,S=300,D=64", {}, "kernel.c.j2"),
         *("head->peak[row] = -INFINITY;", "head->peak[row] = 0;"),
     ),
+    "pages are taken in their order": (
+        *("sdpa_decode", "B=2,H=4,KV=2,S=128,D=32,page=32", {}, "kernel.c.j2"),
+        *("const int32_t found = tensors->block_table[head / KV_HEADS * PAGES + key / PAGE];",),
+        "const int32_t found = head / KV_HEADS * PAGES + key / PAGE;",
+    ),
+    "the last page is read whole": (
+        *("sdpa_decode", "B=2,H=4,KV=2,S=123,D=32,page=32", {}, "kernel.c.j2"),
+        *("end = S * (split + 1) / SPLITS;", "end = (S + PAGE - 1) / PAGE * PAGE;"),
+    ),
     "squares saturate": (
         *("rmsnorm", "rows=64,cols=1024", {}, "kernel.c.j2", "total[u] += value * value;"),
         "total[u] += -larger(-value * value, splat(-0x1p26f));",
