@@ -20,6 +20,7 @@ from evo.family.scope import WORD
 from evo.space.recording import Recording, parse_recording, recording_name
 from evo.text.document import read_toml
 from evo.text.suggestion import unknown
+from templates.reference_source import require_inputs
 
 SPEC = "family.toml"
 REFERENCE = "reference.py"
@@ -200,6 +201,7 @@ def _read_folder(path: Path, built_in: bool, state: object) -> Package:
     )
     _check_files(package)
     _check_instances(package)
+    require_inputs(family.arguments, files[REFERENCE], spec=SPEC, file=REFERENCE)
     return package
 
 

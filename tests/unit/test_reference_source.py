@@ -1,0 +1,81 @@
+"""Inputs that the text of a reference.py certainly does not make."""
+
+from dataclasses import replace
+
+import pytest
+
+from evo.errors import InvalidInput
+from evo.family.argument import Argument
+from evo.space.expression import Expression
+from templates import registry
+from templates.reference_source import require_inputs, returned_names
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ('def inputs(problem, distribution, rng):\n    return {"x": 1}', {"x"}),
+        ('def inputs(p, d, r):\n    if p:\n        return {"x": 1}\n    return {"x": 1, "y": 2}', {"x", "y"}),
+        ('def inputs(p, d, r):\n    def one():\n        return 1\n    return {"x": one()}', {"x"}),
+        ('def draw():\n    inputs = 3\n    return inputs\ndef inputs(p, d, r):\n    return {"x": draw()}', {"x"}),
+    ],
+)
+def test_keys_of_returned_dicts_are_known(text: str, names: set[str]) -> None:
+    assert returned_names(text.encode()) == names
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def inputs(p, d, r):\n    return dict(x=1)",
+        'def inputs(p, d, r):\n    made = {"x": 1}\n    return made',
+        'def inputs(p, d, r):\n    return {"x": 1, **more(p)}',
+        'def inputs(p, d, r):\n    return {name: 1 for name in "xy"}',
+        'def inputs(p, d, r):\n    return {p["name"]: 1}',
+        'def inputs(p, d, r):\n    return {"x": 1} | more(p)',
+        '@also\ndef inputs(p, d, r):\n    return {"x": 1}',
+        'def inputs(p, d, r):\n    return {"x": 1}\ninputs = also(inputs)',
+        'def inputs(p, d, r):\n    return {"x": 1}\nfrom elsewhere import inputs',
+        'def inputs(p, d, r):\n    return {"x": 1}\nfrom elsewhere import *',
+        'if True:\n    def inputs(p, d, r):\n        return {"x": 1}',
+        'def inputs(p, d, r):\n    yield {"x": 1}\n    return {"x": 1}',
+        "from elsewhere import inputs",
+        "def inputs(p, d, r:\n",
+        "",
+    ],
+)
+def test_nothing_is_claimed_about_other_texts(text: str) -> None:
+    assert returned_names(text.encode()) is None
+
+
+ARGUMENTS = (
+    Argument(name="x", role="input", dtype="float32", shape=(Expression.parse("N", "shape"),), tolerance={}),
+    Argument(name="state", role="inout", dtype="float32", shape=(Expression.parse("N", "shape"),), tolerance={}),
+    Argument(name="y", role="output", dtype="float32", shape=(Expression.parse("N", "shape"),), tolerance={}),
+)
+
+
+def require(made: str, arguments: tuple[Argument, ...] = ARGUMENTS) -> None:
+    source = f"def inputs(p, d, r):\n    return {made}".encode()
+    require_inputs(arguments, source, spec="family.toml", file="reference.py")
+
+
+def test_inout_that_is_not_made_is_refused_with_the_remedies() -> None:
+    with pytest.raises(InvalidInput, match=r"changes in place `state`.* returns `x` alone: return `state`") as refusal:
+        require('{"x": 1}')
+    assert refusal.value.field == "family.toml: arguments[1].role"
+    assert "another role: input, output, scalar, workspace" in str(refusal.value)
+
+
+def test_input_that_is_not_made_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="the kernel reads `x`"):
+        require('{"state": 1, "z": 2}')
+
+
+def test_complete_inputs_and_conditional_arguments_are_accepted() -> None:
+    require('{"x": 1, "state": 2}')
+    require('{"x": 1}', (ARGUMENTS[0], replace(ARGUMENTS[1], when=Expression.parse("N > 4", "when"))))
+
+
+def test_families_of_the_package_are_accepted() -> None:
+    assert not registry.broken()
