@@ -14,8 +14,10 @@ from evo.messages.view import ChampionView
 TABLE = "kernels.json"
 SOURCES: Mapping[str, str] = {
     "__init__.py": "package.py",
+    "__main__.py": "command.py",
     "functions.py": "functions.py",
     "kernels.py": "kernels.py",
+    "measuring.py": "measuring.py",
     "operators.py": "operators.py",
     "patching.py": "patching.py",
     "plans.py": "plans.py",

@@ -10,7 +10,6 @@ import argparse
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,9 +37,6 @@ TOLERANCE = {"bfloat16": 3e-2, "float16": 4e-3, "float32": 1e-4}
 
 TINY = {"layers": 2, "hidden": 64, "intermediate": 160, "heads": 4, "kv_heads": 2, "vocabulary": 128}
 TINY |= {"prefill": 32, "batch": 2, "context": 16}
-CALL_S = 0.05
-"""Seconds that one call is repeated for in each round of its comparison."""
-
 Run = Callable[[], Any]
 
 
@@ -137,58 +133,11 @@ def _built(
 
 def compare(package: Any, call: Call, options: argparse.Namespace) -> Comparison:
     """Time one call through the package and through PyTorch, in turns; the medians."""
-    ours, theirs = example(package, call, options.device)
-    times: tuple[list[float], list[float]] = ([], [])
-    for _ in range(7):
-        for run, taken in zip((ours, theirs), times, strict=True):
-            run()
-            once = _seconds(run, 1, options.device)
-            count = max(1, min(1000, int(CALL_S / max(once, 1e-7))))
-            taken.append(_seconds(run, count, options.device) / count * 1e6)
-    return Comparison(call=call, kernel_us=statistics.median(times[0]), torch_us=statistics.median(times[1]))
-
-
-def example(package: Any, call: Call, device: str) -> tuple[Run, Run]:
-    """Return a call on random tensors, by the package and by PyTorch."""
-    import torch
-    from torch.nn import functional
-
-    problem: Mapping[str, Any] = find(call.family).family.problem(call.text, device)
-    dtype = getattr(torch, str(problem["dtype"]))
-
-    def drawn(*shape: int) -> Any:
-        return torch.randn(*shape, device=device).to(dtype)
-
-    if call.family == "swiglu":
-        gate, up = drawn(problem["rows"], problem["cols"]), drawn(problem["rows"], problem["cols"])
-        return (lambda: package.swiglu(gate, up)), (lambda: functional.silu(gate) * up)
-    given: tuple[Any, ...]
-    terms: dict[str, bool] = {}
-    if call.family == "rmsnorm":
-        name, cols = "rms_norm", problem["cols"]
-        given = (drawn(problem["rows"], cols), (cols,), drawn(cols), 1e-5)
-    elif call.family == "gemm":
-        name, given = "linear", (drawn(problem["M"], problem["K"]), drawn(problem["N"], problem["K"]))
-    else:
-        name = "scaled_dot_product_attention"
-        given, terms = _attention(call.family, problem, drawn)
-    ours, theirs = getattr(package, name), getattr(functional, name)
-    return (lambda: ours(*given, **terms)), (lambda: theirs(*given, **terms))
-
-
-def _attention(
-    family: str, problem: Mapping[str, Any], drawn: Callable[..., Any]
-) -> tuple[tuple[Any, ...], dict[str, bool]]:
-    kv_heads = problem["KV"] or problem["H"]
-    queries = problem["Q"] if family == "sdpa_decode" else problem["S"]
-    keys = problem["S"] if family == "sdpa_decode" else problem["S_KV"] or problem["S"]
-    shapes = ((problem["H"], queries), (kv_heads, keys), (kv_heads, keys))
-    batch, size = problem["B"], problem["D"]
-    if problem.get("layout") == "bshd":
-        inputs = tuple(drawn(batch, length, heads, size).transpose(1, 2) for heads, length in shapes)
-    else:
-        inputs = tuple(drawn(batch, heads, length, size) for heads, length in shapes)
-    return inputs, {"is_causal": bool(problem["causal"]), "enable_gqa": kv_heads != problem["H"]}
+    problem = find(call.family).family.problem(call.text, options.device)
+    measuring = package.measuring
+    ours, theirs = measuring.example(package, call.family, problem, options.device)
+    kernel_us, torch_us = measuring.in_turns(ours, theirs, options.device)
+    return Comparison(call=call, kernel_us=kernel_us, torch_us=torch_us)
 
 
 def _patched_us(calls: Sequence[Call], compared: Mapping[str, Comparison]) -> float:
@@ -236,25 +185,12 @@ def _timed(package: Any, model: Any, run: Run, options: argparse.Namespace) -> T
     difference = float((found - expected).norm() / expected.norm())
     for _ in range(options.rounds):
         run()
-        off_ms.append(1e3 * _seconds(run, 1, options.device))
+        off_ms.append(1e3 * package.measuring.seconds(run, 1, options.device))
         package.patch(model)
         run()
-        on_ms.append(1e3 * _seconds(run, 1, options.device))
+        on_ms.append(1e3 * package.measuring.seconds(run, 1, options.device))
         package.unpatch(model)
     return Timed(off_ms=off_ms, on_ms=on_ms, difference=difference)
-
-
-def _seconds(run: Run, count: int, device: str) -> float:
-    import torch
-
-    if device == "cuda":
-        torch.cuda.synchronize()
-    begun = time.perf_counter()
-    for _ in range(count):
-        run()
-    if device == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter() - begun
 
 
 def _model(options: argparse.Namespace) -> Any:

@@ -23,6 +23,7 @@ KERNELS = (
     ("gemm", "M=64,N=256,K=512,b_layout=nk,epilogue=bias,dtype=bfloat16"),
     ("swiglu", "rows=64,cols=1024,dtype=bfloat16"),
     ("sdpa", "B=1,H=8,KV=2,S=300,D=64,causal=true,dtype=bfloat16"),
+    ("sdpa", "B=1,H=8,KV=2,S=300,D=64,causal=true,dtype=bfloat16,layout=bshd"),
     ("sdpa_decode", "B=2,H=8,KV=2,S=300,D=64,dtype=bfloat16"),
 )
 LARGEST_HOST_US = 8.0
@@ -56,6 +57,7 @@ def calls(fast: Any) -> list[tuple[Callable[[], Any], Callable[[], Any]]]:
     gate, up = drawn(2, 32, 1024), drawn(2, 32, 1024)
     rows, matrix, bias = drawn(64, 512), drawn(256, 512), drawn(256)
     q, k, v = drawn(1, 8, 300, 64), drawn(1, 2, 300, 64), drawn(1, 2, 300, 64)
+    p, r = drawn(1, 300, 8, 64).transpose(1, 2), drawn(1, 300, 2, 64).transpose(1, 2)
     query, keys, values = drawn(2, 8, 1, 64), drawn(2, 2, 300, 64), drawn(2, 2, 300, 64)
     attention = functional.scaled_dot_product_attention
     ours = fast.scaled_dot_product_attention
@@ -71,6 +73,10 @@ def calls(fast: Any) -> list[tuple[Callable[[], Any], Callable[[], Any]]]:
         (
             lambda: ours(q, k, v, is_causal=True, enable_gqa=True),
             lambda: attention(q, k, v, is_causal=True, enable_gqa=True),
+        ),
+        (
+            lambda: ours(p, r, r, is_causal=True, enable_gqa=True),
+            lambda: attention(p, r, r, is_causal=True, enable_gqa=True),
         ),
         (lambda: ours(query, keys, values, enable_gqa=True), lambda: attention(query, keys, values, enable_gqa=True)),
     ]

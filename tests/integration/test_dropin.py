@@ -30,6 +30,7 @@ KERNELS = (
     ("sdpa_decode", "B=1,H=4,KV=2,S=12,D=8"),
     ("sdpa", "B=1,H=4,KV=2,S=3,S_KV=12,D=8"),
     ("swiglu", "rows=6,cols=40"),
+    ("sdpa", "B=1,H=4,KV=2,S=12,D=8,causal=true,layout=bshd"),
 )
 
 
@@ -131,6 +132,23 @@ def test_attention_and_decoding_with_grouped_heads_are_served(fast: Any) -> None
     found = fast.scaled_dot_product_attention(query, keys, values, enable_gqa=True)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
     assert (served(fast), reasons(fast)) == (3, [])
+
+
+def test_attention_of_projections_is_served_in_their_layout(fast: Any) -> None:
+    import torch
+
+    projected = (drawn(1, 12, heads * 8, seed=heads).view(1, 12, heads, 8).transpose(1, 2) for heads in (4, 2, 2))
+    q, k, v = projected
+    attention = torch.nn.functional.scaled_dot_product_attention
+    expected = attention(q, k, v, is_causal=True, enable_gqa=True)
+    for keys in (k, k, k.contiguous()):
+        found = fast.scaled_dot_product_attention(q, keys, v, is_causal=True, enable_gqa=True)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+        assert found.stride() == q.stride()
+    report = fast.report()
+    assert (list(report.served.values()), list(report.copied.values()), report.missed) == ([3], [1], ())
+    op = importlib.import_module("fast.operators").OPERATORS["attention"]
+    torch.library.opcheck(op, (q, k, v, True, True), test_utils=("test_schema", "test_faketensor"))
 
 
 def test_keys_and_values_of_another_layout_are_copied_and_counted(fast: Any) -> None:
@@ -337,6 +355,18 @@ def test_patched_model_gives_the_same_result_and_is_restored(fast: Any) -> None:
     torch.testing.assert_close(patched, before, rtol=1e-4, atol=1e-4)
     assert torch.nn.functional.scaled_dot_product_attention is attention
     assert served(fast) == 4
+
+
+def test_times_of_kernels_as_a_program_calls_them_are_measured(fast: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fast.measuring, "ROUNDS", 1)
+    monkeypatch.setattr(fast.measuring, "ROUND_S", 1e-4)
+    found = fast.measure("cpu")
+    assert len(found) == len(KERNELS), "each family has an example that its kernel serves"
+    assert all(each.called_us > 0 and each.torch_us > 0 for each in found)
+    text = fast.measuring.report(found)
+    assert "called, µs" in text.splitlines()[0]
+    assert len(text.splitlines()) == len(KERNELS) + 2
+    assert (served(fast), fast.measure("cuda")) == (0, [])
 
 
 def test_package_needs_nothing_of_kernel_evo(fast: Any) -> None:

@@ -4,6 +4,7 @@
     y = fast.rms_norm(x, (4096,), weight, 1e-5)
     fast.patch(model)               # or let a model's modules use them
     print(fast.report())            # what ran here, and what fell back to PyTorch
+    python -m fast                  # each kernel's time: alone, as a program calls it, and PyTorch's
 
 Each function has the signature of its namesake in `torch.nn.functional` and the same result within the precision of its
 dtype. Shapes without a kernel, other layouts, and machines that a kernel was not built for go to PyTorch; `report`
@@ -23,6 +24,7 @@ from .functions import (
     softmax,
     swiglu,
 )
+from .measuring import measure
 from .patching import patch, unpatch
 from .plans import strict
 from .table import report, reset
@@ -32,6 +34,7 @@ __all__ = [
     "add_rms_norm",
     "layer_norm",
     "linear",
+    "measure",
     "patch",
     "report",
     "reset",

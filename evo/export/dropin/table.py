@@ -195,10 +195,14 @@ def report() -> Report:
     )
 
 
+def counted() -> list[Entry | Fallback]:
+    """Return everything whose calls are counted."""
+    return [*TABLE.entries, *TABLE.fallbacks.values()]
+
+
 def reset() -> None:
     """Set all counts to zero."""
-    counted: list[Entry | Fallback] = [*TABLE.entries, *TABLE.fallbacks.values()]
-    for each in counted:
+    for each in counted():
         each.calls = 0
     for entry in TABLE.entries:
         entry.copied = 0

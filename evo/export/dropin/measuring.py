@@ -1,0 +1,154 @@
+"""Times of this package's kernels as a program calls them, and of PyTorch's own functions, on this machine."""
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn import functional as nnf
+
+from . import functions
+from .table import TABLE, Entry, counted, described
+
+Run = Callable[[], Any]
+
+ROUNDS, ROUND_S = 7, 0.05
+"""Rounds in which both are timed in turns, and about how long each lasts in one."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Times of one kernel.
+
+    Attributes:
+        kernel_us: of the kernel alone, as its search confirmed it on `model`.
+        called_us: of a call of this package's function here: the kernel, and its cost on the host where that is longer.
+        torch_us: of PyTorch's function, called likewise.
+    """
+
+    problem: str
+    model: str
+    kernel_us: float
+    called_us: float
+    torch_us: float
+
+    @property
+    def ratio(self) -> float:
+        """How many times as fast as PyTorch a program finds it."""
+        return self.torch_us / self.called_us
+
+
+def measure(kind: str | None = None) -> list[Measured]:
+    """Time every kernel that this machine can run: calls in a row, without graphs. Counts of calls stay as they are.
+
+    Args:
+        kind: ``cpu`` or ``cuda``; None: both.
+    """
+    before = {id(each): each.calls for each in counted()}
+    kinds = {"cpu", "cuda"} if torch.cuda.is_available() else {"cpu"}
+    wanted = kinds if kind is None else kinds & {kind}
+    found = [each for entry in TABLE.entries if entry.device in wanted for each in _measured(entry)]
+    for each in counted():
+        each.calls = before.get(id(each), 0)
+    return found
+
+
+def _measured(entry: Entry) -> Iterator[Measured]:
+    """Yield the times of a kernel, unless PyTorch answers its call here."""
+    calls = entry.calls
+    with torch.no_grad():
+        ours, theirs = example(functions, entry.family, entry.problem, entry.device)
+        try:
+            ours()
+        except LookupError:  # `strict` is set
+            return
+        if entry.calls > calls:
+            called_us, torch_us = in_turns(ours, theirs, entry.device)
+            yield Measured(described(entry.family, entry.problem), entry.model, entry.time_us, called_us, torch_us)
+
+
+def in_turns(ours: Run, theirs: Run, kind: str) -> tuple[float, float]:
+    """Return the medians of the µs a call takes, over rounds in which both take turns."""
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(ROUNDS):
+        for run, taken in zip((ours, theirs), times, strict=True):
+            run()
+            count = max(1, min(1000, int(ROUND_S / max(seconds(run, 1, kind), 1e-7))))
+            taken.append(seconds(run, count, kind) / count * 1e6)
+    return statistics.median(times[0]), statistics.median(times[1])
+
+
+def seconds(run: Run, count: int, kind: str) -> float:
+    """Return the seconds of so many calls, until the device is done."""
+    if kind == "cuda":
+        torch.cuda.synchronize()
+    begun = time.perf_counter()
+    for _ in range(count):
+        run()
+    if kind == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - begun
+
+
+def example(package: Any, family: str, problem: Mapping[str, Any], device: str) -> tuple[Run, Run]:
+    """Return a call of a problem on random tensors, by a package's function and by PyTorch's."""
+    dtype = getattr(torch, str(problem["dtype"]))
+
+    def drawn(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, device=device).to(dtype)
+
+    if family.startswith("sdpa"):
+        given, terms = _attention(family, problem, drawn)
+        return _both(package, "scaled_dot_product_attention", given, terms)
+    if family == "gemm":
+        bias = (drawn(problem["N"]),) if problem.get("epilogue", "none") == "bias" else ()
+        return _both(package, "linear", (drawn(problem["M"], problem["K"]), drawn(problem["N"], problem["K"]), *bias))
+    shape = (problem["rows"], problem["cols"])
+    if family == "swiglu":
+        gate, up = drawn(*shape), drawn(*shape)
+        return (lambda: package.swiglu(gate, up)), (lambda: nnf.silu(gate) * up)
+    if family == "softmax":
+        return _both(package, "softmax", (drawn(*shape), -1))
+    weights = (drawn(shape[1]),) if family == "rmsnorm" else (drawn(shape[1]), drawn(shape[1]))
+    name = "rms_norm" if family == "rmsnorm" else "layer_norm"
+    if not problem.get("residual", False):
+        return _both(package, name, (drawn(*shape), shape[1:], *weights, 1e-5))
+    x, residual = drawn(*shape), drawn(*shape)
+    fused = getattr(package, f"add_{name}")
+    normed = getattr(nnf, name)
+    return (lambda: fused(x, residual, *weights, 1e-5)), (lambda: normed(x + residual, shape[1:], *weights, 1e-5))
+
+
+def _both(package: Any, name: str, given: tuple[Any, ...], terms: Mapping[str, bool] | None = None) -> tuple[Run, Run]:
+    ours, theirs = getattr(package, name), getattr(nnf, name)
+    return (lambda: ours(*given, **(terms or {}))), (lambda: theirs(*given, **(terms or {})))
+
+
+def _attention(
+    family: str, problem: Mapping[str, Any], drawn: Callable[..., torch.Tensor]
+) -> tuple[tuple[Any, ...], dict[str, bool]]:
+    decodes = family == "sdpa_decode"
+    kv_heads = problem.get("KV", 0) or problem["H"]
+    queries = problem["Q"] if decodes else problem["S"]
+    keys = problem["S"] if decodes else problem.get("S_KV", 0) or problem["S"]
+    inputs = []
+    for heads, length in ((problem["H"], queries), (kv_heads, keys), (kv_heads, keys)):
+        by_tokens = problem.get("layout") == "bshd"
+        shape = (length, heads) if by_tokens else (heads, length)
+        tensor = drawn(problem["B"], *shape, problem["D"])
+        inputs.append(tensor.transpose(1, 2) if by_tokens else tensor)
+    terms = {"is_causal": bool(problem["causal"]), "enable_gqa": kv_heads != problem["H"]}
+    return tuple(inputs), terms
+
+
+def report(found: Sequence[Measured]) -> str:
+    """Return the times as a table."""
+    lines = [f"{'kernel, µs':>12}{'called, µs':>12}{'PyTorch, µs':>13}{'ratio':>8}  problem"]
+    lines += [
+        f"{each.kernel_us:>12.2f}{each.called_us:>12.2f}{each.torch_us:>13.2f}{each.ratio:>8.2f}  {each.problem}"
+        for each in found
+    ]
+    models = ", ".join(sorted({each.model for each in found}))
+    return "\n".join([*lines, f"kernel: confirmed by its search on {models}; called: by this package, here"])
