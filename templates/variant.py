@@ -25,6 +25,9 @@ FOLDER = "variant"
 MAX_FILES = 32
 MAX_BYTES = 1 << 20
 SOURCES = (".c", ".cc", ".cpp", ".cxx", ".cu")
+TRITON = "kernel.py"
+"""The only name of a Triton source: other Python files could take the place of a module."""
+
 HEADERS = (".h", ".hh", ".hpp", ".cuh", ".inc", ".inl")
 TEMPLATE = ".j2"
 
@@ -81,7 +84,7 @@ def read_proposal(document: Mapping[str, Any], files: Mapping[str, str], default
     table = {key: value for key, value in document.items() if key not in ABOUT}
     _check_files(files)
     for name, text in files.items():
-        if (fault := outside(text)) is not None:
+        if name != TRITON and (fault := outside(text)) is not None:
             raise InvalidInput("files", f"{name}: {fault}")
     for flag in table.get("flags", ()) if isinstance(table.get("flags", ()), list | tuple) else ():
         if outside_flag(str(flag)):
@@ -107,26 +110,47 @@ def composed(
     Raises:
         InvalidInput: the parent has no implementation for this kind, or the proposal has no main source.
     """
-    if kind not in parent_document:
+    own_table = table_of(base_document, kind)
+    parent_table = table_of(parent_document, kind)
+    if parent_table not in parent_document:
         raise InvalidInput("parent", f"has no implementation for {kind}: name another variant")
-    inherited = {key: value for key, value in parent_document[kind].items() if key not in ("template", "source")}
+    mode, main = _main(proposal)
+    place = _place(kind, main)
+    inherited = {
+        key: value for key, value in parent_document[parent_table].items() if key not in ("template", "source")
+    }
+    if place != parent_table:  # another language: its parameters, launch and options are other ones
+        inherited = {}
     if "tunables" in proposal.table:
         inherited = {key: value for key, value in inherited.items() if key not in DEPENDENT}
     if isinstance(proposal.table.get("launch"), list | tuple):
         inherited.pop("entry", None)  # each of several launches names its own
-    mode, main = _main(proposal)
     if mode == "template":
         inherited.pop("macros", None)
     table = inherited | {key: value for key, value in proposal.table.items() if key not in ("template", "source")}
-    contract = {key: base_document[kind][key] for key in CONTRACT if key in base_document.get(kind, {})}
+    contract = {key: base_document[own_table][key] for key in CONTRACT if key in base_document.get(own_table, {})}
     table |= contract | {mode: f"{FOLDER}/{main}"}
     kinds = {key for key, value in base_document.items() if isinstance(value, Mapping) and _implements(value)}
     document = {key: value for key, value in base_document.items() if key not in kinds}
-    document |= {kind: table, "variant": proposal.note.document()}
+    document |= {place: table, "variant": proposal.note.document()}
     own = {name: content for name, content in parent.items() if name.startswith(f"{FOLDER}/")}
     own |= {f"{FOLDER}/{name}": text.encode() for name, text in proposal.files.items()}
     kept = {name: content for name, content in base.items() if not name.startswith(f"{FOLDER}/")}
     return {**kept, **own, SPEC: toml_text(document).encode()}
+
+
+def table_of(document: Mapping[str, Any], kind: DeviceKind) -> str:
+    """Return the table of a document that holds its implementation for a kind; the kind itself if there is none."""
+    return "triton" if kind == "cuda" and "cuda" not in document and "triton" in document else kind
+
+
+def _place(kind: DeviceKind, main: str) -> str:
+    """Return the table of a variant with this main source."""
+    if main != TRITON:
+        return kind
+    if kind != "cuda":
+        raise InvalidInput("files", f"{main} is Triton, which runs on cuda; this search is on {kind}")
+    return "triton"
 
 
 def _implements(table: Mapping[str, Any]) -> bool:
@@ -143,7 +167,7 @@ def _main(proposal: Proposal) -> tuple[str, str]:
         if file not in proposal.files:
             raise InvalidInput(f"document.{given[0]}", unknown(str(file)[:80], list(proposal.files), "submitted files"))
         return given[0], file
-    candidates = [name for name in proposal.files if name.removesuffix(TEMPLATE).endswith(SOURCES)]
+    candidates = [name for name in proposal.files if name.removesuffix(TEMPLATE).endswith((*SOURCES, TRITON))]
     if len(candidates) != 1:
         found = "none of the files is" if not candidates else f"{', '.join(candidates)} are all"
         raise InvalidInput("document.source", f'is missing, and {found} the main source: write source = "FILE"')
@@ -160,8 +184,8 @@ def _check_files(files: Mapping[str, str]) -> None:
     for name in files:
         if len(name) > 100 or not _FILE.fullmatch(name):
             raise InvalidInput("files", f"{name!r:.120} is no plain relative file name")
-        if not name.removesuffix(TEMPLATE).endswith((*SOURCES, *HEADERS)):
-            accepted = ", ".join((*SOURCES, *HEADERS))
+        if name != TRITON and not name.removesuffix(TEMPLATE).endswith((*SOURCES, *HEADERS)):
+            accepted = ", ".join((*SOURCES, TRITON, *HEADERS))
             raise InvalidInput(
                 "files", f"{PurePosixPath(name)!s:.100} is no source; accepted: {accepted}, each also with {TEMPLATE}"
             )

@@ -21,7 +21,7 @@ from db.repositories.variants import Proposals, Variants
 from evo.device.estimate.target import aimed_at
 from evo.errors import Conflict, InvalidInput, NotFound
 from evo.messages.view import BriefView, ProposalView, VariantSource, VariantView
-from templates.variant import FOLDER
+from templates.variant import FOLDER, table_of
 
 router = rest_router("/searches/{search_id}/variants", tag="variants")
 
@@ -87,7 +87,7 @@ def source_of(session: Session, service: Service, base: SearchRow, number: int) 
     row = Variants(session).numbered(base.id, number)
     family = base.family if row is None else Archive(session).search(row.tuning_id).family
     kind = aimed_at(base.device, base.objective).kind
-    table = family.document.get(kind, {})
+    table = family.document.get(table_of(family.document, kind), {})
     try:
         files = _own(files_of(session, service.artefacts, family), table)
     except (Conflict, NotFound):

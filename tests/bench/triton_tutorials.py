@@ -344,7 +344,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--compile-only", action="store_true")
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(TUTORIALS))
-    asked = parser.parse_args()
+    asked = parser.parse_intermixed_args()
     lines, ratios = list[str](), list[float]()
     for name in asked.names or TUTORIALS:
         with tempfile.TemporaryDirectory() as scratch:

@@ -77,12 +77,22 @@ def test_facts_of_a_kernel() -> None:
     [
         ("x * FACTOR", "x.__class__", "reaches into Python"),
         ("x * FACTOR", "eval('x')", "reaches into Python"),
+        ("x * FACTOR", "tl.core.os.system('true')", "`tl.core.os.system` reaches into Python"),
+        ("x * FACTOR", "triton.runtime.driver", "`triton.runtime.driver` reaches into Python"),
+        ("x * FACTOR", "(tl, x)[0].core", "`tl` reaches into Python"),
+        ("x * FACTOR", "tl.extra", "`tl.extra` reaches into Python"),
+        ("def twice(x)", "def twice(x: tl.core.os.getcwd())", "reaches into Python"),
         ("def twice(x):", "def twice(x:", "line 13"),
     ],
 )
 def test_source_that_is_refused(old: str, new: str, reason: str) -> None:
     with pytest.raises(InvalidInput, match=reason):
         sliced(FILE.replace(old, new), "scale", "kernel.py")
+
+
+@pytest.mark.parametrize("used", ["tl.math.exp(x)", "triton.language.exp(x)", "tl.extra.cuda.libdevice.exp(x)"])
+def test_functions_of_the_language_are_accepted(used: str) -> None:
+    assert used in sliced(FILE.replace("x * FACTOR", used), "scale", "kernel.py")
 
 
 def test_unknown_entry_is_refused_with_the_kernels_of_the_file() -> None:

@@ -150,3 +150,49 @@ def test_text_about_a_variant_is_checked(document: dict[str, Any], message: str)
 def test_unknown_keys_are_refused_by_the_family() -> None:
     with pytest.raises(InvalidInput, match="tolerance"):
         bundle.family_of(made({"tolerance": 1.0}, {"kernel.c.j2": "{{ WIDTH }}"}))
+
+
+TRITON = {
+    "entry": "toy",
+    "tunables": {"BLOCK": [64], "num_warps": [4]},
+    "launch": {"grid": ["ceil_div(N, BLOCK)"]},
+}
+KERNEL = """import triton
+import triton.language as tl
+
+
+@triton.jit
+def toy(x, y, N, BLOCK: tl.constexpr):
+    here = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + here, tl.load(x + here, mask=here < N), mask=here < N)
+"""
+
+
+def test_kernel_in_triton_is_a_variant_of_a_cuda_kernel() -> None:
+    files = composed(
+        base=FILES,
+        base_document=DOCUMENT,
+        parent=FILES,
+        parent_document=DOCUMENT,
+        proposal=read_proposal(TRITON, {"kernel.py": KERNEL}, "variant-1"),
+        kind="cuda",
+    )
+    document = document_of(files)
+    assert "cuda" not in document
+    assert document["triton"] == TRITON | {"source": "variant/kernel.py"}
+    package = registry.package_of(bundle.family_of(files), files)
+    assert package.family.implementation("cuda").language == "triton"
+    child = composed(
+        base=FILES,
+        base_document=DOCUMENT,
+        parent=files,
+        parent_document=document,
+        proposal=read_proposal({}, {"kernel.py": KERNEL}, "variant-2"),
+        kind="cuda",
+    )
+    assert document_of(child)["triton"] == document["triton"]
+
+
+def test_kernel_in_triton_is_refused_on_other_devices() -> None:
+    with pytest.raises(InvalidInput, match="Triton, which runs on cuda"):
+        made(TRITON, {"kernel.py": KERNEL})

@@ -5,7 +5,8 @@ functions under ``@triton.jit`` and constants take part in a compilation, so the
 """
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from evo.errors import InvalidInput
@@ -17,6 +18,14 @@ OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 _JIT = ("jit", "autotune", "heuristics")
 _MODULES = ("triton",)
 _CONSTANT_CALLS = ("constexpr", "float", "int", "bool")
+_SUBMODULES = frozenset({"math", "extra", "cuda", "libdevice", "random", "standard"})
+_LANGUAGE = re.compile(r"((math|extra(\.cuda)?(\.libdevice)?|libdevice|random|standard)\.)?[A-Za-z]\w*")
+_IMPORTED = re.compile(r"triton|triton\.language(\.math|\.extra(\.cuda)?(\.libdevice)?|\.random|\.standard)?")
+_REFUSED = frozenset(
+    {"__import__", "breakpoint", "compile", "delattr", "eval", "exec", "getattr", "globals", "input"}
+    | {"locals", "open", "setattr", "type", "vars"}
+)
+"""Functions of Python that a kernel never calls."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,7 +209,7 @@ def sliced(text: str, entry: str, file: str) -> str:
     """
     tree = parsed(text, file)
     lines, kept = text.split("\n"), [""] * (text.count("\n") + 1)
-    statements = _named(tree)
+    statements, modules = _named(tree), _modules(tree)
     names = [each.name for each in kernels_of(text, file)]
     if entry not in names:
         raise InvalidInput(f"{file}: entry", unknown(entry, names, "functions under @triton.jit"))
@@ -213,7 +222,7 @@ def sliced(text: str, entry: str, file: str) -> str:
         node = statements[name]
         _keep(node, lines, kept)
         if not isinstance(node, ast.Import | ast.ImportFrom):
-            _check(node, file)
+            _check(node, modules, file)
             waiting += [each.id for each in ast.walk(_bare(node)) if isinstance(each, ast.Name)]
     for node in tree.body:
         if isinstance(node, ast.Import) and any(each.name.split(".")[0] in _MODULES for each in node.names):
@@ -241,8 +250,9 @@ def _named(tree: ast.Module) -> dict[str, ast.stmt]:
         match node:
             case ast.Import(names=names) if all(each.name.split(".")[0] in _MODULES for each in names):
                 found |= {(each.asname or each.name.split(".")[0]): node for each in names}
-            case ast.ImportFrom(module=str(module), names=names, level=0) if module.split(".")[0] in _MODULES:
-                found |= {(each.asname or each.name): node for each in names}
+            case ast.ImportFrom(module=str(module), names=names, level=0) if _IMPORTED.fullmatch(module):
+                if all(_importable(module, each.name) for each in names):
+                    found |= {(each.asname or each.name): node for each in names}
             case ast.FunctionDef(name=name) if any(_called(each) == "jit" for each in node.decorator_list):
                 found[name] = node
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if _constant_value(value):
@@ -250,6 +260,11 @@ def _named(tree: ast.Module) -> dict[str, ast.stmt]:
             case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value) if _constant_value(value):
                 found[name] = node
     return found
+
+
+def _importable(module: str, name: str) -> bool:
+    """Return True for functions and modules of Triton's language."""
+    return name in ("jit", "language", "cdiv", "next_power_of_2") if module == "triton" else name not in _REFUSED
 
 
 def _constant_value(node: ast.expr) -> bool:
@@ -278,10 +293,45 @@ def _keep(node: ast.stmt, lines: Sequence[str], kept: list[str]) -> None:
         kept[first - 1] = "@triton.jit"
 
 
-def _check(node: ast.stmt, file: str) -> None:
-    """Refuse what would run Python of its own while Triton compiles."""
-    for each in ast.walk(_bare(node)):
-        if isinstance(each, ast.Attribute) and each.attr.startswith("__"):
-            raise InvalidInput(file, f"line {each.lineno}: `{each.attr}` reaches into Python, which no kernel needs")
-        if isinstance(each, ast.Name) and each.id in ("eval", "exec", "compile", "open", "__import__", "globals"):
-            raise InvalidInput(file, f"line {each.lineno}: `{each.id}` reaches into Python, which no kernel needs")
+def _check(node: ast.stmt, modules: Collection[str], file: str) -> None:
+    """Refuse what would run Python of its own while Triton compiles.
+
+    Triton evaluates attributes of modules and calls what they name, so only functions of its language are reached.
+
+    Args:
+        modules: names of modules that the file imports.
+    """
+    bare = _bare(node)
+    bases = {id(each.value) for each in ast.walk(bare) if isinstance(each, ast.Attribute)}
+    for each in ast.walk(bare):
+        fault = ""
+        if isinstance(each, ast.Attribute) and (each.attr.startswith("__") or not _of_language(each, modules, bases)):
+            fault = ast.unparse(each)
+        elif isinstance(each, ast.Name) and (each.id in _REFUSED or (each.id in modules and id(each) not in bases)):
+            fault = each.id
+        if fault:
+            line = getattr(each, "lineno", node.lineno)
+            raise InvalidInput(file, f"line {line}: `{fault:.60}` reaches into Python, which no kernel needs")
+
+
+def _of_language(node: ast.Attribute, modules: Collection[str], bases: Collection[int]) -> bool:
+    """Return True unless a whole chain of attributes of a module leaves Triton's language."""
+    root: ast.expr = node
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    if not (isinstance(root, ast.Name) and root.id in modules) or id(node) in bases:
+        return True
+    inner = ast.unparse(node).partition(".")[2].removeprefix("language.")
+    return _LANGUAGE.fullmatch(inner) is not None and inner.rpartition(".")[2] not in _SUBMODULES
+
+
+def _modules(tree: ast.Module) -> set[str]:
+    """Return the names of Triton's modules in a file."""
+    found = {"triton"}
+    for node in tree.body:
+        match node:
+            case ast.Import(names=names):
+                found |= {(each.asname or each.name.partition(".")[0]) for each in names}
+            case ast.ImportFrom(names=names):
+                found |= {(each.asname or each.name) for each in names if each.name in _SUBMODULES | {"language"}}
+    return found
