@@ -29,7 +29,12 @@ EXAMPLES = GUIDES / "examples"
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 PRESENT = [path for path in DOCUMENTS if path.name != "CHANGELOG.md"]
 PAGES = [*DOCUMENTS, *sorted((ROOT / "templates").rglob("*.md")), *sorted((ROOT / "tests").rglob("*.md"))]
-FAMILIES = {"your-kernel.md": "saxpy", "existing-source.md": "my_transpose", "cuda-kernel.md": "saxpy_cuda"}
+FAMILIES = {
+    "your-kernel.md": "saxpy",
+    "existing-source.md": "my_transpose",
+    "cuda-kernel.md": "saxpy_cuda",
+    "triton-kernel.md": "row_softmax",
+}
 SHELL = re.compile(r"\s(?:&&?|\||>|2>)\s")
 """End of a command; the shell interprets what follows."""
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

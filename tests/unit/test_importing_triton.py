@@ -24,9 +24,9 @@ def scale(x_ptr, out_ptr, counts, n, eps, stride_x, BLOCK: tl.constexpr, CAUSAL:
     inner(out_ptr, x * eps, here)
     tl.atomic_add(counts, 1)
 
-def run(x, out, n):
-    grid = lambda meta: (triton.cdiv(n, meta["BLOCK"]), 2)
-    scale[grid](x, out, n, 1e-5, x.stride(0))
+def run(x, out, counts, length):
+    grid = lambda meta: (triton.cdiv(length, meta["BLOCK"]), 2)
+    scale[grid](x, out, counts, length, 1e-5, x.stride(0))
 """
 TUNED = """
 @triton.heuristics({"EVEN": lambda args: args["n"] % args["BLOCK"] == 0})

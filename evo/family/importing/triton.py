@@ -269,14 +269,26 @@ def _grid(kernel: Kernel, tree: ast.Module, known: Sequence[str]) -> tuple[tuple
     """Return the grid of the first launch in the file, and whether it was understood."""
     for call in _launches(kernel.name, tree):
         node = call.func.slice if isinstance(call.func, ast.Subscript) else None
+        passed = _passed_names(kernel, call)
         for meta, extents in _extents(node, tree):
-            found = [_expression(each, meta) for each in extents]
+            found = [_renamed(_expression(each, meta), passed) for each in extents]
             names = {name for each in found if each for name in re.findall(r"[A-Za-z_]\w*", each)}
             if all(found) and names <= {*known, "ceil_div", "min", "max"}:
                 return tuple(each for each in found if each), True
     block = next((name for name in known if "BLOCK" in name.upper()), "")
     first = known[0] if known else "1"
     return ((f"ceil_div({first}, {block})" if block else first,), False)
+
+
+def _passed_names(kernel: Kernel, call: ast.Call) -> dict[str, str]:
+    """Return the kernel's parameter for each variable that a launch passes."""
+    given = zip((each.name for each in kernel.parameters), call.args, strict=False)
+    pairs = [*given, *((each.arg, each.value) for each in call.keywords if each.arg)]
+    return {value.id: name for name, value in pairs if isinstance(value, ast.Name)}
+
+
+def _renamed(text: str | None, names: Mapping[str, str]) -> str | None:
+    return text and re.sub(r"[A-Za-z_]\w*", lambda found: names.get(found[0], found[0]), text)
 
 
 def _extents(node: ast.expr | None, tree: ast.Module) -> Iterator[tuple[str, list[ast.expr]]]:
