@@ -38,7 +38,8 @@ def render(package: Package, kind: DeviceKind, config: Config, problem: Problem,
         return triton.rendered(_text(package, implementation.file), implementation, problem, variables)
     if implementation.mode == "source":
         text, needed = _text(package, implementation.file), _needed(package, implementation)
-        macros = {name: value for name, value in variables.items() if implementation.becomes_macro(name)}
+        chosen = {name: value for name, value in variables.items() if implementation.becomes_macro(name)}
+        macros = {implementation.macro(name): value for name, value in chosen.items()}
         macros = {name: value for name, value in macros.items() if needed is None or name in needed}
         return _with_macros(text, implementation.file, macros)
     return _rendered(package, implementation.file, variables)
@@ -121,19 +122,21 @@ def _check_source(package: Package, implementation: Implementation, tunables: Se
     texts = _texts(package)
     kinds = {field.name: "problem field" for field in package.family.fields}
     kinds |= dict.fromkeys(implementation.derived, "derived value") | dict.fromkeys(tunables, "tunable")
-    macros = [name for name in kinds if implementation.becomes_macro(name)]
-    found = fates(texts, implementation, macros)
-    for name, fate in found.items():
+    macros = {implementation.macro(name): name for name in kinds if implementation.becomes_macro(name)}
+    found = fates(texts, implementation, list(macros))
+    for macro, fate in found.items():
         if fate.state == "redefined":
+            meant = f"the {kinds[macros[macro]]} {macros[macro]}"
             raise RenderError(
-                f"{fate.place}: `{fate.text}` overrides the {kinds[name]} {name}, so its value has no effect on the "
-                f"kernel: write `#ifndef {name}` in the line before and `#endif` in the line after it"
+                f"{fate.place}: `{fate.text}` overrides {meant}, so its value has no effect on the "
+                f"kernel: write `#ifndef {macro}` in the line before and `#endif` in the line after it"
             )
-    used = {name for name, fate in found.items() if fate.state == "used"}
-    used |= {name for entry in implementation.entries for name in macros if re.search(rf"\b{name}\b", entry)}
+    used = {macros[macro] for macro, fate in found.items() if fate.state == "used"}
+    used |= {macros[macro] for entry in implementation.entries for macro in macros if re.search(rf"\b{macro}\b", entry)}
     for name in tunables:
         if name not in used | implementation.reach(used) and all_read(texts, implementation):
-            raise RenderError(_unused(name, found.get(name), texts, implementation))
+            fate_of = found.get(implementation.macro(name)) if implementation.becomes_macro(name) else None
+            raise RenderError(_unused(name, fate_of, texts, implementation))
 
 
 def _unused(name: str, fate: Fate | None, texts: Mapping[str, str], implementation: Implementation) -> str:
@@ -142,7 +145,7 @@ def _unused(name: str, fate: Fate | None, texts: Mapping[str, str], implementati
         return f"{where}it is not among the `macros` of family.toml: add it there, or remove the tunable"
     if fate.state == "tested":
         return f"{where}it is always defined, and the source only tests whether it is: use its value, or remove it"
-    meant = near_miss(name, texts, implementation)
+    meant = near_miss(implementation.macro(name), texts, implementation)
     hint = f", did you mean `{meant}`?" if meant else ":"
     return f"{where}it does not appear in the source or its headers{hint} Use it there or in the launch, or remove it"
 

@@ -58,6 +58,7 @@ class Implementation:
         arguments: arguments of the call, in order.
         flags: compiler flags, added after the default ones; relative folders are relative to the family's folder.
         macros: for a source, the fields, tunables and derived values that become macros; None: all of them.
+        macro_prefix: in front of the name of each macro, e.g. ``TUNED_``.
         specific: true where the kernel is for one architecture alone (sm_90a, not sm_90); None: never.
         requires: conditions on the problem, alone or together with limits of the device.
         notes: notes shown with times taken on some devices.
@@ -75,6 +76,7 @@ class Implementation:
     arguments: tuple[Argument, ...] = ()
     flags: tuple[str, ...] = ()
     macros: tuple[str, ...] | None = None
+    macro_prefix: str = ""
     specific: Expression | None = None
     requires: tuple[Constraint, ...] = ()
     notes: tuple[Note, ...] = ()
@@ -151,6 +153,10 @@ class Implementation:
         """True if a source sees this field, tunable or derived value as a macro."""
         return self.macros is None or name in self.macros
 
+    def macro(self, name: str) -> str:
+        """Return the macro of a field, tunable or derived value."""
+        return f"{self.macro_prefix}{name}"
+
     def is_specific(self, scope: Mapping[str, Value]) -> bool:
         return self.specific is not None and self.specific.truth(scope)
 
@@ -212,6 +218,7 @@ def read_implementation(
         reentrant=table.flag("reentrant", default=True),
         macros=None if triton else _read_macros(table, mode, [*declared, *derived]),
         requires=_read_constraints(table.tables("requires"), asked, {}),
+        macro_prefix="" if triton else _read_prefix(table, mode),
         notes=read_notes(table.tables("notes"), asked),
         defaults=_read_defaults(table.table("defaults"), fields),
         tunables=tunables,
@@ -304,6 +311,14 @@ def _read_macros(table: Table, mode: str, declared: Sequence[str]) -> tuple[str,
     return tuple(names)
 
 
+def _read_prefix(table: Table, mode: str) -> str:
+    if "macro_prefix" not in table:
+        return ""
+    if mode != "source":
+        raise InvalidInput(table.field("macro_prefix"), "is for `source`: a template's variables are no macros")
+    return table.text("macro_prefix", pattern=C_TEXT, what='the beginning of a name, e.g. macro_prefix = "TUNED_"')
+
+
 def _read_derived(
     table: Table, known: Mapping[str, Sequence[Value]], declared: Sequence[str], kind: DeviceKind
 ) -> dict[str, Expression]:
@@ -366,6 +381,6 @@ def _check_macros(implementation: Implementation, fields: Sequence[Field], table
                 raise InvalidInput(where, f"`{value}` of {name} cannot be a macro: use identifiers, or a template")
     language = implementation.language
     for name in (*(name for name, _ in named), *implementation.derived):
-        if implementation.becomes_macro(name) and is_keyword(name, language):
+        if implementation.becomes_macro(name) and is_keyword(implementation.macro(name), language):
             reason = f"`{name}` becomes a macro in front of the source, and it is a keyword of {LANGUAGES[language]}"
             raise InvalidInput(where, f"{reason}: give it another name, or list the other names alone in `macros`")

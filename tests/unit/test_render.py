@@ -203,3 +203,34 @@ def test_names_with_a_default_may_be_undeclared(tmp_path: Path) -> None:
     check(package(tmp_path, template), "cpu")
     with pytest.raises(RenderError, match="there is no `heads`"):
         check(package(tmp_path / "other", template.replace(" | default(0)", "")), "cpu")
+
+
+PREFIXED = SOURCE_SPEC.replace('source = "kernel.c"', 'source = "kernel.c"\nmacro_prefix = "TUNED_"')
+
+
+def test_prefix_keeps_macros_apart_from_names_of_the_source(tmp_path: Path) -> None:
+    kernel = "int TILE, tile = TUNED_TILE, unrolled = TUNED_UNROLL, order = TUNED_ORDER, rows = TUNED_ROWS;\n"
+    made = package(tmp_path, spec=PREFIXED, kernel__c=kernel)
+    check(made, "cpu")
+    source = render(made, "cpu", CONFIG, PROBLEM, DERIVED)
+    assert "#define TUNED_TILE 4\n" in source
+    assert "#define TILE" not in source
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        ("int tile = TILE, unrolled = TUNED_UNROLL, order = TUNED_ORDER;\n", "the tunable TILE has no effect"),
+        ("#define TUNED_TILE 8\nint tile = TUNED_TILE;\n", "#ifndef TUNED_TILE"),
+    ],
+)
+def test_prefixed_macro_without_effect_is_named(tmp_path: Path, kernel: str, message: str) -> None:
+    with pytest.raises(RenderError, match=message):
+        check(package(tmp_path, spec=PREFIXED, kernel__c=kernel), "cpu")
+
+
+def test_prefix_is_for_sources_alone(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="is for `source`"):
+        package(
+            tmp_path, spec=SPEC.replace('template = "kernel.c.j2"', 'template = "kernel.c.j2"\nmacro_prefix = "A_"')
+        )

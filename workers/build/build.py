@@ -298,7 +298,9 @@ class _Build:
         kinds |= {each.name: "tunable" for each in implementation.tunables}
         kinds |= dict.fromkeys(implementation.derived, "derived value")
         return Macros(
-            kinds={name: what for name, what in kinds.items() if implementation.becomes_macro(name)},
+            kinds={
+                implementation.macro(name): what for name, what in kinds.items() if implementation.becomes_macro(name)
+            },
             table=kind,
             file=implementation.file,
             text=self.copy.package.files[implementation.file].decode("utf-8-sig", errors="replace"),
