@@ -47,7 +47,9 @@ def test_head_shows_terms_and_size_of_the_space() -> None:
 
 def test_uncountable_space_is_reported() -> None:
     text = shown(head(view(space=SpaceView(product_size=10**12, valid_count=None)), ""))
-    assert "1,000,000,000,000 combinations, too many to count the valid ones" in text
+    assert "1,000,000,000,000" in text
+    assert "too many to count" in text
+    assert "too many to count" not in shown(head(view(space=SpaceView(product_size=10**12, valid_count=7)), ""))
 
 
 def test_live_panel_shows_progress_best_and_outcomes() -> None:
@@ -154,8 +156,9 @@ def test_report_shows_champion_verdict_and_next_steps() -> None:
 def test_champion_slower_than_every_baseline_is_labelled() -> None:
     behind = {**vars(VERDICT), "behind_every_baseline": True}
     champion = {**vars(CHAMPION), "verdict": type(VERDICT)(**behind)}
-    text = reported(finished(champion=type(CHAMPION)(**champion)), [], "", "sdpa")
-    assert "slower than every baseline: keep using those" in text
+    label = "slower than every baseline"
+    assert label in reported(finished(champion=type(CHAMPION)(**champion)), [], "", "sdpa")
+    assert label not in reported(finished(champion=CHAMPION), [], "", "sdpa")
 
 
 @pytest.mark.parametrize(
