@@ -350,7 +350,7 @@ def _driver(name: str, *arguments: Any) -> None:
     global _LIBRARY  # noqa: PLW0603
     if _LIBRARY is None:
         _LIBRARY = ctypes.CDLL("nvcuda.dll" if platform.system() == "Windows" else "libcuda.so.1")
-    status = _LIBRARY[name](*arguments)
+    status = getattr(_LIBRARY, name)(*arguments)
     if status:
         raise RuntimeError(f"{name} failed with error {status} of the CUDA driver")
 
