@@ -220,7 +220,7 @@ def test_prefix_keeps_macros_apart_from_names_of_the_source(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("kernel", "message"),
     [
-        ("int tile = TILE, unrolled = TUNED_UNROLL, order = TUNED_ORDER;\n", "the tunable TILE has no effect"),
+        ("int tile = TUNED_TILE, order = TUNED_ORDER, unrolled = UNROLL;\n", "the tunable UNROLL has no effect"),
         ("#define TUNED_TILE 8\nint tile = TUNED_TILE;\n", "#ifndef TUNED_TILE"),
     ],
 )
