@@ -5,7 +5,7 @@ ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE  # the tests start hundreds of processes: each would compile the modules again
 
-.PHONY: bench-operations bench-triton bench-verification bench-discovery bench-start bench-zoo bench-honest bench-compiling bench-overhead bench-gpus help search test test-long test-gpu test-gpu-long check bench bench-gpu bench-ladder bench-events bench-strategy bench-verdict bench-throughput fuzz clean bench-fleet bench-web screenshots chaos
+.PHONY: bench-confirmation bench-short bench-operations bench-triton bench-verification bench-discovery bench-start bench-zoo bench-honest bench-compiling bench-overhead bench-gpus help search test test-long test-gpu test-gpu-long check bench bench-gpu bench-ladder bench-events bench-strategy bench-verdict bench-throughput fuzz clean bench-fleet bench-web screenshots chaos
 
 help:           ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -58,6 +58,9 @@ bench-start: .venv/.test    ## seconds from the command to the first measured ca
 
 bench-confirmation: .venv/.test  ## seconds of confirmations, by step (ARGS="--device cuda")
 	$(BIN)/python -m tests.bench.confirmation $(ARGS)
+
+bench-short: .venv/.test    ## candidates per minute of a search of 0.4 minutes beside one of 2.4 (ARGS="--device cuda")
+	$(BIN)/python -m tests.bench.short $(ARGS)
 
 bench-discovery: .venv/.bench  ## what searches find from the default alone, against the best known (ARGS="--device cpu --minutes 0.3 0")
 	$(BIN)/python -m tests.bench.discovery $(ARGS)

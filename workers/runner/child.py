@@ -19,6 +19,7 @@ from evo.errors import EvoError
 from workers.runner.guardian import PEAK
 from workers.runner.protocol import REPLIES, REQUESTS, Reply, Request, encode
 from workers.system import descendants
+from workers.system.bytecode import keeping_bytecode
 from workers.system.exit_status import ended, sent_from_outside
 from workers.system.program import python_path
 from workers.system.scratch import sweep_scratch
@@ -215,7 +216,8 @@ def _kill_group(pid: int) -> None:
 
 def _environment(base: Mapping[str, str], threads: int) -> dict[str, str]:
     """Return the daemon's environment with thread counts and a path to this package."""
-    return {**base, **dict.fromkeys(_THREAD_VARIABLES, str(threads)), "PYTHONPATH": python_path(base)}
+    threaded = dict.fromkeys(_THREAD_VARIABLES, str(threads))
+    return {**keeping_bytecode(base), **threaded, "PYTHONPATH": python_path(base)}
 
 
 def _present(stream: IO[bytes] | None) -> IO[bytes]:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evo.errors import EvoError
+from workers.system.bytecode import keeping_bytecode
 
 RESTARTS = 5
 WINDOW_S = 60.0
@@ -44,7 +45,7 @@ class Child:
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
-                env=os.environ | ({"KERNEL_EVO_TOKEN": token} if token else {}),
+                env=keeping_bytecode(os.environ) | ({"KERNEL_EVO_TOKEN": token} if token else {}),
             )
 
     @property
