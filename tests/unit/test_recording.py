@@ -419,3 +419,24 @@ def test_synthetic_recording_equals_its_generators_output() -> None:
 def test_name_of_a_recording_is_a_valid_family_name() -> None:
     for text in ("softmax-rows=64,cols=256-Intel(R) Xeon(R) Processor", "sdpa-" + "B=1," * 40 + "-NVIDIA H200"):
         assert WORD.fullmatch(recording_name(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (
+            '{"input": ["cuda", "matmul", [], {}], "config": {"index": 3, "entity": [["tile", "sp", [-1, 4]]]}, '
+            '"result": [[0.001], 0, 1.5, 1700000000.0], "version": 0.2}\n',
+            "a log of AutoTVM",
+        ),
+        (
+            '{"device": "GPU", "results": [{"kernel": "gemm", "time": 1.25, "parameters": {"MWG": 64, "NWG": 32}}]}',
+            "CLTune's own results",
+        ),
+        ('{"Metadata": {}, "Results": []}', "KTT's own results"),
+        ('{"ConfigurationSpace": {"TuningParameters": []}}', "T1's description of a space"),
+    ],
+)
+def test_files_of_other_tuners_are_refused_by_name(text: str, named: str) -> None:
+    with pytest.raises(InvalidInput, match=named):
+        parse_recording(text, "space")

@@ -26,7 +26,20 @@ def parse_recording(text: str, name: str) -> Recording:
     Raises:
         InvalidInput: neither format, or a malformed entry; the field says which.
     """
+    if _is_autotvm(text):
+        raise InvalidInput(
+            name,
+            "is a log of AutoTVM (a record in each line), whose configs name transformations of a schedule, not "
+            "values of tunables: write its times as a Kernel Tuner cache or as T4 results first",
+        )
     document = _json(text, name)
+    if _is_cltune(document):
+        raise InvalidInput(
+            name,
+            "holds CLTune's own results (`parameters` and `time` of each config); write them as T4 results, "
+            'each `{"configuration": PARAMETERS, "invalidity": "correct", "measurements": [{"name": "time", "value": '
+            'TIME, "unit": "ms"}]}`',
+        )
     if isinstance(document.get("cache"), dict):
         recording = read_cache(document, name)
     elif isinstance(document.get("results"), list):
@@ -39,6 +52,21 @@ def parse_recording(text: str, name: str) -> Recording:
         listed = ", ".join(f"{count:,} {outcome_text(kind)}" for kind, count in ends.items()) or "it holds none"
         raise InvalidInput(name, f"no config in it has a time ({listed}): give one that ran at least its `time`")
     return recording
+
+
+def _is_autotvm(text: str) -> bool:
+    """True if the first line is a whole record of AutoTVM: its input, config and result."""
+    try:
+        record = json.loads(text.lstrip().partition("\n")[0])
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(record, dict) and {"input", "config", "result"} <= record.keys()
+
+
+def _is_cltune(document: dict[str, Any]) -> bool:
+    results = document.get("results")
+    first = results[0] if isinstance(results, list) and results else None
+    return isinstance(first, dict) and {"parameters", "time"} <= first.keys() and "configuration" not in first
 
 
 def _held(document: dict[str, Any]) -> str:
