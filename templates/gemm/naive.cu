@@ -12,8 +12,10 @@ typedef __half Number;
 #define EPILOGUE_bias 1
 #define EPILOGUE_bias_relu 2
 #define EPILOGUE_bias_gelu 3
+#define EPILOGUE_bias_gelu_tanh 4
+#define EPILOGUE_bias_silu 5
 
-extern "C" __global__ void product(const Number* a, const Number* b, const Number* bias, Number* c) {
+extern "C" __global__ void product(const Number* a, const Number* b, const Number* bias, const Number* residual, Number* c) {
     const long long row = blockIdx.y * blockDim.y + threadIdx.y, column = blockIdx.x * blockDim.x + threadIdx.x;
     if (row >= M || column >= N) return;
     float x = 0;
@@ -22,5 +24,8 @@ extern "C" __global__ void product(const Number* a, const Number* b, const Numbe
     if (EPILOGUE != EPILOGUE_none) x += float(bias[column]);
     if (EPILOGUE == EPILOGUE_bias_relu) x = fmaxf(x, 0);
     if (EPILOGUE == EPILOGUE_bias_gelu) x = 0.5f * x * (1 + erff(x * 0.70710678f));
+    if (EPILOGUE == EPILOGUE_bias_gelu_tanh) x = 0.5f * x * (1 + tanhf(0.7978846f * (x + 0.044715f * x * x * x)));
+    if (EPILOGUE == EPILOGUE_bias_silu) x = x / (1 + expf(-x));
+    if (residual) x += float(residual[row * N + column]);
     c[row * N + column] = Number(x);
 }

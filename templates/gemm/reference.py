@@ -33,6 +33,9 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
     drawn = {name: _normal(rng, shape, means[name], deviation) for name, shape in shapes.items()}
     columns = 1 if problem["epilogue"] == "none" else problem["N"]
     drawn["bias"] = _normal(rng, (columns,), 0.0, deviation**2 * math.sqrt(problem["K"]))
+    if problem.get("residual"):
+        spread = deviation**2 * math.sqrt(problem["K"])
+        drawn["residual"] = _normal(rng, (problem["M"], problem["N"]), 0.0, spread)
     return {name: encoded(array, problem["dtype"]) for name, array in drawn.items()}
 
 
@@ -56,12 +59,12 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
 
     def with_numpy(inputs: Arrays) -> Callable[[], object]:
         a, b = inputs["a"], _upright(problem, inputs["b"])
-        return lambda: _epilogue(np, problem, a @ b, inputs["bias"])
+        return lambda: _epilogue(np, problem, a @ b, inputs)
 
     def with_numpy_in_place(inputs: Arrays) -> Callable[[], object]:
         a, b = inputs["a"], _upright(problem, inputs["b"])
         out = np.empty((problem["M"], problem["N"]), a.dtype)
-        return lambda: _epilogue(np, problem, np.matmul(a, b, out=out), inputs["bias"])
+        return lambda: _epilogue(np, problem, np.matmul(a, b, out=out), inputs)
 
     def with_torch(inputs: Arrays) -> Callable[[], object]:
         import torch
@@ -97,12 +100,22 @@ def _with_torch(problem: Mapping[str, Any], tensors: Mapping[str, Any]) -> Calla
     import torch
 
     a, b, bias = tensors["a"], _upright(problem, tensors["b"]), tensors["bias"]
-    activation = {"bias_relu": torch.relu, "bias_gelu": torch.nn.functional.gelu}.get(problem["epilogue"])
-    if problem["epilogue"] == "none":
-        return lambda: torch.matmul(a, b)
-    if activation is None:
-        return lambda: torch.addmm(bias, a, b)
-    return lambda: activation(torch.addmm(bias, a, b))
+    functional, epilogue, residual = torch.nn.functional, problem["epilogue"], tensors.get("residual")
+    activations: dict[str, Callable[[Any], Any]] = {
+        "bias_relu": torch.relu,
+        "bias_gelu": functional.gelu,
+        "bias_gelu_tanh": partial(functional.gelu, approximate="tanh"),
+        "bias_silu": functional.silu,
+    }
+    activation = activations.get(epilogue)
+
+    def product() -> Any:
+        return torch.matmul(a, b) if epilogue == "none" else torch.addmm(bias, a, b)
+
+    def activated() -> Any:
+        return product() if activation is None else activation(product())
+
+    return activated if residual is None else lambda: activated() + residual
 
 
 def _naive(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
@@ -114,11 +127,12 @@ def _naive(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
     source = Path(__file__).with_name("naive.cu").read_text()
     kernel = cupy.RawKernel(source, "product", tuple(f"-D{name}={value}" for name, value in macros.items()))
     a, b, bias = (cupy.asarray(inputs[name]) for name in ("a", "b", "bias"))
+    residual = cupy.asarray(inputs["residual"]) if "residual" in inputs else np.intp(0)
     out = cupy.empty((problem["M"], problem["N"]), stored(problem["dtype"]))
     blocks = (-(-problem["N"] // 32), -(-problem["M"] // 8))
 
     def call() -> object:
-        kernel(blocks, (32, 8), (a, b, bias, out))
+        kernel(blocks, (32, 8), (a, b, bias, residual, out))
         return out
 
     return call
@@ -139,20 +153,32 @@ def _upright(problem: Mapping[str, Any], b: Any) -> Any:
 def _product(problem: Mapping[str, Any], inputs: Arrays, dtype: Any) -> Array:
     flops = 2.0 * problem["M"] * problem["N"] * problem["K"]
     library = np if problem["dtype"] == "float32" else array_library(flops)  # 16 bits are searched on GPUs only
-    numbers = (decoded(inputs[name], problem["dtype"]) for name in ("a", "b", "bias"))
-    a, b, bias = (library.asarray(each).astype(dtype) for each in numbers)
-    result: Array = _epilogue(library, problem, a @ _upright(problem, b), bias)
+    read = {name: decoded(array, problem["dtype"]) for name, array in inputs.items()}
+    numbers = {name: library.asarray(array).astype(dtype) for name, array in read.items()}
+    result: Array = _epilogue(library, problem, numbers["a"] @ _upright(problem, numbers["b"]), numbers)
     return result if library is np else result.get()  # type: ignore[attr-defined]
 
 
-def _epilogue(library: Any, problem: Mapping[str, Any], product: Any, bias: Any) -> Any:
-    """Add the bias and apply the activation to `product` in place, by NumPy or CuPy."""
+def _epilogue(library: Any, problem: Mapping[str, Any], product: Any, terms: Mapping[str, Any]) -> Any:
+    """Add the bias, apply the activation and add the residual to `product` in place, by NumPy or CuPy."""
     epilogue = problem["epilogue"]
     if epilogue != "none":
-        product += bias
+        product += terms["bias"]
     if epilogue == "bias_relu":
         library.maximum(product, 0, out=product)
     if epilogue == "bias_gelu":
         special = import_module("scipy.special" if library is np else "cupyx.scipy.special")
         product *= (1 + special.erf(product * product.dtype.type(math.sqrt(0.5)))) * product.dtype.type(0.5)
+    if epilogue == "bias_gelu_tanh":
+        product *= _sigmoid(library, product * (2 * math.sqrt(2 / math.pi) * (1 + 0.044715 * product * product)))
+    if epilogue == "bias_silu":
+        product *= _sigmoid(library, product)
+    if problem.get("residual"):
+        product += terms["residual"]
     return product
+
+
+def _sigmoid(library: Any, x: Any) -> Any:
+    """Return 1 / (1 + exp(-x)), computed from exp(-|x|), which does not overflow."""
+    decay = library.exp(-library.abs(x))
+    return library.where(x < 0, decay, 1) / (1 + decay)

@@ -108,6 +108,9 @@ SHAPES = [
     ("gemm_fp8", "M=1000,N=1024,K=1024"),
     ("gemm_fp8", "M=75,N=136,K=208,scaling=row,epilogue=bias_gelu,out=float16"),
     ("gemm", "M=75,N=136,K=200,dtype=bfloat16,epilogue=bias_gelu"),
+    ("gemm", "M=1,N=4096,K=1024,b_layout=nk,dtype=bfloat16,epilogue=bias_silu,residual=true"),
+    ("gemm", "M=75,N=136,K=200,epilogue=bias_gelu_tanh"),
+    ("gemm", "M=203,N=328,K=840,residual=true"),
 ]
 ATTENTION = [
     {},

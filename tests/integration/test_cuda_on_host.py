@@ -243,6 +243,17 @@ BOXES = {"COPY": "tma", "BLOCK_M": 64, "BLOCK_N": 64, "CLUSTER": 2, "CTAS_PER_SM
 BYTES = {"PRODUCTS": "wgmma", "STAGES": 3, "WARPS_M": 8, "BLOCK_M": 128, "BLOCK_K": 128}
 PRODUCTS = (
     ("gemm", "M=75,N=72,K=200,dtype=bfloat16,epilogue=bias_gelu", {"BLOCK_K": 64, "WARPS_K": 2, "SPLIT_K": 2}),
+    (
+        "gemm",
+        "M=1,N=72,K=200,epilogue=bias_silu,residual=true",
+        {"BLOCK_M": 16, "WARPS_M": 1, "GROUP_M": 1, "SPLIT_K": 2},
+    ),
+    (
+        "gemm",
+        "M=75,N=72,K=328,residual=true",
+        {**WARPGROUP, "BLOCK_M": 64, "BLOCK_N": 64, "SPLIT_K": 2, "MERGE": "cluster"},
+    ),
+    ("gemm", "M=150,N=136,K=200,epilogue=bias_gelu_tanh,dtype=bfloat16", {**WARPGROUP, "BLOCK_M": 128, "BLOCK_N": 64}),
     ("gemm", "M=150,N=136,K=328", {**WARPGROUP, "BLOCK_M": 128, "BLOCK_N": 128, "WARPS_N": 2}),
     ("gemm", "M=150,N=264,K=328", {**WARPGROUP, **BOXES}),
     (
@@ -441,7 +452,7 @@ def test_rows_of_odd_length_are_correct(family: str, text: str, change: Config, 
 @pytest.mark.parametrize(
     ("family", "text", "change"),
     PRODUCTS,
-    ids=["split", "warpgroups", "boxes", "cluster", "stream", "bytes", "boxes of bytes"],
+    ids=["split", "one row", "residual", "tanh", "warpgroups", "boxes", "cluster", "stream", "bytes", "boxes of bytes"],
 )
 def test_product_is_correct_and_independent_of_the_last_block(
     family: str, text: str, change: Config, tmp_path: Path

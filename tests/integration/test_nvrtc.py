@@ -62,6 +62,7 @@ PROBLEMS = (
     ("transpose", "rows=4096,cols=4096", ("sm_80", "sm_89", "sm_90")),
     ("reduce", "rows=1024,cols=65536", ("sm_80", "sm_89", "sm_90")),
     ("gemm", "M=64,N=4096,K=14336,b_layout=nk,epilogue=bias_gelu", ("sm_80", "sm_89", "sm_90")),
+    ("gemm", "M=1,N=4096,K=4096,b_layout=nk,epilogue=bias_silu,residual=true,dtype=bfloat16", ("sm_80", "sm_90")),
     ("gemm_fp8", "M=64,N=4096,K=4096,scaling=row,epilogue=bias", ("sm_89", "sm_90")),
 )
 TARGETS = [(name, text, each) for name, text, targets in PROBLEMS for each in targets]

@@ -65,7 +65,11 @@ SHAPES = {
     "swiglu": ("rows=3,cols=1000", "rows=2,cols=3,dtype=bfloat16"),
     "transpose": ("rows=131,cols=70", "rows=1,cols=33"),
     "reduce": ("rows=3,cols=1000", "rows=3,cols=333,op=max"),
-    "gemm": ("M=1,N=1,K=1", "M=37,N=131,K=70,b_layout=nk,epilogue=bias_gelu"),
+    "gemm": (
+        "M=1,N=1,K=1",
+        "M=3,N=21,K=9,epilogue=bias_silu,residual=true",
+        "M=37,N=131,K=70,b_layout=nk,epilogue=bias_gelu",
+    ),
     "gemm_fp8": ("M=37,N=131,K=70,scaling=row,epilogue=bias_gelu,out=float16",),
 }
 
@@ -95,6 +99,8 @@ SAMPLED = (
     ("transpose", "rows=80,cols=200"),
     ("reduce", "rows=3,cols=4096"),
     ("gemm", "M=50,N=90,K=200,epilogue=bias_relu"),
+    ("gemm", "M=50,N=90,K=70,epilogue=bias_gelu_tanh"),
+    ("gemm", "M=50,N=90,K=70,residual=true"),
     ("gemm_fp8", "M=50,N=90,K=200,epilogue=bias_relu"),
 )
 SMALL = {

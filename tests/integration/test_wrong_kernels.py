@@ -116,6 +116,14 @@ WRONG = {
         *("sdpa_decode", "B=2,H=4,KV=2,S=123,D=32,page=32", {}, "kernel.c.j2"),
         *("end = S * (split + 1) / SPLITS;", "end = (S + PAGE - 1) / PAGE * PAGE;"),
     ),
+    "the residual of a product is not added": (
+        *("gemm", "M=50,N=90,K=70,residual=true", {}, "kernel.c.j2"),
+        *('{{ " + residual_at(tensors, row, terms->column + offset)" if residual }}', ""),
+    ),
+    "GELU by tanh has another constant": (
+        *("gemm", "M=50,N=90,K=70,epilogue=bias_gelu_tanh", {}, "include/product/activation.h.j2"),
+        *("1.5957691f + 0.071354816f", "1.5957691f + 0.0710f"),
+    ),
     "squares saturate": (
         *("rmsnorm", "rows=64,cols=1024", {}, "kernel.c.j2", "total[u] += value * value;"),
         "total[u] += -larger(-value * value, splat(-0x1p26f));",
