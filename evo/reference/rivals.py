@@ -5,7 +5,7 @@
 | FlashAttention 2, 3, 4 | sdpa, sdpa_decode | flash_attn, flash_attn_interface, flash_attn.cute |
 | FlashInfer | sdpa, sdpa_decode, rmsnorm, swiglu | docs.flashinfer.ai |
 | Liger | rmsnorm, layernorm, softmax, swiglu | liger_kernel.transformers.functional |
-| Quack | rmsnorm, softmax | its README |
+| Quack | rmsnorm, softmax, cross_entropy | its README |
 | DeepGEMM | gemm in bfloat16 | its README |
 """
 
@@ -168,6 +168,10 @@ def _quack_rmsnorm(module: Any, problem: Problem, tensors: Tensors) -> Timed:
     return partial(module.rmsnorm, tensors["x"], tensors["weight"], eps=EPSILON, **terms)
 
 
+def _quack_cross_entropy(module: Any, _problem: Problem, tensors: Tensors) -> Timed:
+    return partial(module.cross_entropy, tensors["x"], tensors["target"].long(), reduction="none")
+
+
 def _deep_gemm(module: Any, problem: Problem, tensors: Tensors) -> Timed:
     if problem["dtype"] != "bfloat16" or problem["epilogue"] != "none":
         raise ValueError("multiplies bfloat16 without an epilogue")
@@ -215,6 +219,7 @@ RIVALS = (
     Rival(name="liger", family="layernorm", module=_LIGER, call=_liger_layernorm),
     Rival(name="liger", family="softmax", module=_LIGER, call=lambda m, _, t: partial(m.liger_softmax, t["x"])),
     Rival(name="quack", family="softmax", module="quack", call=lambda m, _, t: partial(m.softmax, t["x"])),
+    Rival(name="quack", family="cross_entropy", module="quack", call=_quack_cross_entropy),
     Rival(name="flashinfer", family="swiglu", module="flashinfer", call=_flashinfer_swiglu),
     Rival(
         name="liger",

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from evo.reference.encoding import decoded, encoded
+from evo.reference.rivals import rivals
 from evo.reference.rows import a_column_each, by_rows, normal_rows, raise_columns
 from evo.reference.torch_baselines import tensor_of
 
@@ -88,7 +89,8 @@ def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], C
         target = torch.from_numpy(inputs["target"]).long().cuda()
         return partial(torch.compile(_of_torch) if compiled else _of_torch, x, target)
 
-    return {"torch": partial(on_gpu, compiled=False), "torch-compile": partial(on_gpu, compiled=True)}
+    on_torch = {"torch": partial(on_gpu, compiled=False), "torch-compile": partial(on_gpu, compiled=True)}
+    return {**on_torch, **rivals("cross_entropy", problem)}
 
 
 def _of_torch(x: Any, target: Any) -> object:

@@ -108,6 +108,11 @@ def test_rows_and_products_are_passed_on_with_their_options(monkeypatch: pytest.
     _, (both,), _ = prepared(monkeypatch, library, "flashinfer", "swiglu", plain, gate=x, up=2 * x)()
     assert (tuple(both.shape), both[0, 0].item(), both[0, -1].item()) == ((3, 16), 1.0, 2.0)
 
+    target = np.array([1, 2, -100], np.int32)
+    name, (_, classes), terms = prepared(monkeypatch, Library(), "quack", "cross_entropy", plain, x=x, target=target)()
+    assert (name, terms) == ("cross_entropy", {"reduction": "none"})
+    assert (str(classes.dtype), classes.tolist()) == ("torch.int64", [1, 2, -100])
+
     def multiply(a: Any, b: Any, out: Any) -> None:
         out.copy_(a @ b.T)
 
