@@ -69,6 +69,9 @@ def look_around(place: "LocalDatabase", devices: "list[Device]") -> Iterator[Fin
     )
     yield _tool("ncu", needed_for="profiles of CUDA kernels", way_out="install Nsight Compute")
     yield _package("torch", needed_for="PyTorch as a baseline", way_out="install torch into this environment")
+    yield _package(
+        "triton", needed_for="kernels in Triton", way_out="pip install -e '.[triton]' where a worker compiles"
+    )
     way_out = "make it writable; otherwise every kernel is compiled again in each run"
     yield _temporary()
     yield _folder("cache", cache_folder(), needed_for="speed", way_out=way_out)

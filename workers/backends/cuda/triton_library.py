@@ -11,6 +11,7 @@ import json
 import linecache
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError
@@ -28,7 +29,7 @@ ENVIRONMENT = {
 }
 """Report registers and spills, leave caching to this project, and keep paths of this machine out of binaries."""
 
-FILE = "kernel.py"
+FILE, CACHE = "kernel.py", "cache"
 _BUILD = re.compile(r"^# kernel-evo build: (.*)$", re.MULTILINE)
 _DTYPE = re.compile(r"tl\.(\w+)")
 _WARP = 32
@@ -61,6 +62,7 @@ def compile_source(source: str, architecture: str, folder: Path) -> dict[str, ob
             target = GPUTarget("cuda", int(re.sub(r"\D", "", architecture)), _WARP)
             done = triton.compile(asked, target=target, options=build["options"])
             ptx, binary, facts = done.asm["ptx"], done.asm["cubin"], done.metadata
+            shutil.rmtree(folder / CACHE, ignore_errors=True)  # it would grow with every config
     except Exception as error:  # noqa: BLE001 - whatever a kernel makes Triton raise is its compile error
         return {"binary": None, "log": _failure(error, printed.getvalue(), source, folder), "ptx": ""}
     log = re.sub(r"^.*Compile time = .*\n?", "", printed.getvalue(), flags=re.MULTILINE).strip()
@@ -159,7 +161,7 @@ def compile_file(source: str, architecture: str, binary: str, ptx: str) -> str:
 @contextlib.contextmanager
 def _workplace() -> Iterator[Path]:
     with scratch() as folder:
-        os.environ.update(ENVIRONMENT, TRITON_CACHE_DIR=str(folder / "cache"))
+        os.environ.update(ENVIRONMENT, TRITON_CACHE_DIR=str(folder / CACHE))
         yield folder
 
 
