@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evo.promotion import Rule, Verdict, judge, promising, undecided
+from evo.promotion import Rule, Verdict, judge, promising, so_far, undecided
 from evo.promotion.policy import Policy
 from evo.trial.outcome import CaseError, WrongAnswer
 from evo.trial.results import ConfirmReport, OutputChecks, Repeat, Sanitized, Witness
@@ -545,3 +545,12 @@ def test_slowdown_common_to_both_hides_no_gain() -> None:
     series = [Timing(samples_us=tuple(us * neighbour * rng.lognormal(0, 0.02, 100))) for us in (95, 95, 100)]
     report = ConfirmReport(challenger=series[0], challenger_again=series[1], incumbent=series[2], sanitizers=CLEAN)
     assert verdict(report).promote
+
+
+def test_provisional_speed_up_is_that_of_all_processes_so_far() -> None:
+    alone = confirmation(np.random.default_rng(1), challenger_us=80)
+    assert so_far(alone, POLICY) == "", "no kernel to compare with was chosen yet"
+    assert (
+        so_far(replace(alone, repeated_against="incumbent"), POLICY) == "; so far 1.25 times as fast as the incumbent"
+    )
+    assert so_far(repeated(alone, 1.1, 1.1, 1.1), POLICY) == "; so far 1.14 times as fast as the incumbent"
