@@ -15,6 +15,7 @@ from tests.bench.zoo.search import Terms, searched
 from tests.unit.views import view
 
 CALL = Call(name="a", family="softmax", problem={"rows": 8})
+PATIENT = Terms(device="cpu", seconds=1.0, confirming=100.0)
 TERMS = Terms(device="cpu", seconds=1.0, confirming=0.0)
 
 
@@ -79,7 +80,7 @@ def test_failed_search_is_a_row_with_the_reason(monkeypatch: pytest.MonkeyPatch,
 
 def test_search_of_an_unknown_family_states_the_error(tmp_path: Path) -> None:
     with pytest.raises(BenchError, match="nothing-like-it"):
-        searched(Call(name="a", family="nothing-like-it", problem={}), "hot", TERMS, tmp_path)
+        searched(Call(name="a", family="nothing-like-it", problem={}), "hot", PATIENT, tmp_path)
 
 
 def test_small_zoo_is_for_cpus() -> None:
