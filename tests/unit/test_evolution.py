@@ -236,6 +236,18 @@ def test_request_that_was_never_answered_counts_with_the_most_it_can_cost() -> N
         assert script.requests == []
 
 
+def test_request_that_nobody_waits_for_is_abandoned_and_its_cost_stays() -> None:
+    memory = Memory()
+    memory.add_proposal(1, operator="initialise", information="task", model="m", prompt="", usd=0.5)
+    assert memory.kept[0].state == "asked"
+    with model(GOOD) as (chat, _):
+        assert evolved(replace(chat, timeout_s=1e9), memory, proposals=1) == "proposals"
+        assert memory.kept[0].state == "asked"
+        assert evolved(replace(chat, timeout_s=0.5), memory, proposals=1) == "proposals"
+    assert [each.state for each in memory.kept] == ["abandoned", "submitted"]
+    assert memory.kept[0].usd == 0.5
+
+
 def test_share_of_the_limit_ends_a_run() -> None:
     memory = Memory(found=[view(0, time_us=10.0, share=0.95)])
     with model(GOOD) as (chat, _):

@@ -2,6 +2,10 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal, TypeAlias
+
+ProposalState: TypeAlias = Literal["asked", "abandoned", "failed", "answered", "submitted"]
+ABANDONED = "the program that asked ended before the answer came"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,3 +38,14 @@ class ProposalView:
     insight: str = ""
     error: str | None = None
     variant: int | None = None
+
+    @property
+    def state(self) -> ProposalState:
+        """What became of it: ``asked`` while it waits for its answer, ``abandoned`` if nobody waits any more."""
+        if self.variant is not None:
+            return "submitted"
+        if self.error == ABANDONED:
+            return "abandoned"
+        if self.error is not None:
+            return "failed"
+        return "asked" if self.answered_at is None else "answered"

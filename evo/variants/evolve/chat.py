@@ -83,6 +83,11 @@ class Chat:
         if self.key is not None:
             sendable("key", self.key, form="in one line")
 
+    @property
+    def longest_s(self) -> float:
+        """Seconds after which a request has certainly ended, with an answer or without."""
+        return ATTEMPTS * (self.timeout_s + MOST_WAIT_S)
+
     def most_cost(self, messages: Sequence[Message], prices: Prices) -> float:
         """Return the most that a request can cost: no token is shorter than one byte."""
         longest = sum(len(each.text.encode()) + 16 for each in messages)

@@ -4,11 +4,13 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
 from evo.client import Client
 from evo.errors import Conflict, InvalidInput
 from evo.messages.view import ProposalView, VariantView
+from evo.messages.view.proposal import ABANDONED
 from evo.variants.evolve.answer import Idea, read_idea
 from evo.variants.evolve.chat import Answer, Chat, Message, ModelFailed, Prices
 from evo.variants.evolve.operators import REPAIR, Information, ideas_in, insights, operator_of, parents_of
@@ -79,13 +81,21 @@ class Evolution:
         return end
 
     def _finish_earlier(self) -> None:
-        """Submit the answer that an earlier run received but did not submit, and wait for its variant."""
+        """Submit the answer that an earlier run received but did not submit, and wait for its variant.
+
+        A request whose program ended before the answer came is abandoned once no program can still wait for it. Its
+        cost stays the most that it can have been; it no longer counts as one of the allowed proposals.
+        """
+        now = datetime.now(UTC)
         for proposal in self.client.proposals(self.search_id):
+            if proposal.state == "asked" and (now - proposal.asked_at).total_seconds() > self.chat.longest_s:
+                self._note(proposal.number, answer="", usd=proposal.usd, error=ABANDONED)
             if proposal.answer and proposal.error is None and proposal.variant is None:
                 self._try(proposal, proposal.answer, self._parents(proposal))
 
     def _end(self) -> End | None:
-        limits, proposals = self.limits, self.client.proposals(self.search_id)
+        limits = self.limits
+        proposals = [each for each in self.client.proposals(self.search_id) if each.state != "abandoned"]
         if self._unanswered >= MODEL_FAILURES:
             return "model"
         if limits.proposals is not None and len(proposals) >= limits.proposals:

@@ -1,0 +1,85 @@
+"""Models in KernelBench's format run by PyTorch, where it is installed."""
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evo.errors import InvalidInput
+from evo.family import Family
+from evo.family.importing.kernelbench.described import describe
+from evo.family.importing.kernelbench.writing import family_files
+from evo.text.document import read_toml
+
+pytest.importorskip("torch")
+
+PROBLEMS = sorted((Path(__file__).parents[1] / "bench" / "operations" / "problems").glob("*.py"))
+MODEL = (
+    "import torch\nfrom torch import nn\nn = 8\nclass Model(nn.Module):\n    def forward(self, x):\n        return %s\n"
+)
+INPUTS = "def get_inputs():\n    return [%s]\ndef get_init_inputs():\n    return []\n"
+
+
+@pytest.mark.parametrize("path", PROBLEMS, ids=lambda path: path.stem)
+def test_family_of_a_model_draws_and_answers_every_case(path: Path, tmp_path: Path) -> None:
+    found = describe(path)
+    files = family_files(found, path.read_text(), path.stem)
+    family = Family.from_document(read_toml(files["family.toml"]))
+    small = {name: 12 if name == "CHANNELS" else min(value, 24) for name, value in found.fields.items()}
+    for name in ("reference.py", "problem.py"):
+        (tmp_path / name).write_text(files[name])
+    spec = importlib.util.spec_from_file_location(f"kernelbench_{path.stem}", tmp_path / "reference.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+    assert {"own", "normal", "scaled"} <= set(found.distributions)
+    for case in family.case_problems(family.problem(small), "cuda"):
+        inputs = module.inputs(case.problem, case.case.inputs, np.random.default_rng(3))
+        again = module.inputs(case.problem, case.case.inputs, np.random.default_rng(3))
+        right, rough = module.reference(case.problem, inputs), module.yardstick(case.problem, inputs)
+        for operand in family.operands(case.problem):
+            made = inputs if operand.role == "input" else right
+            assert made[operand.name].shape == tuple(operand.shape)
+            if operand.role == "input":
+                assert np.array_equal(made[operand.name], again[operand.name])
+                continue
+            assert operand.tolerance is not None
+            exact = right[operand.name]
+            assert exact.dtype == np.float64
+            assert np.linalg.norm(rough[operand.name] - exact) <= operand.tolerance.rel_l2 * np.linalg.norm(exact)
+    assert set(module.baselines(small)) == set(module.cuda_baselines(small)) == {"torch", "torch-compile"}
+
+
+def described_text(folder: Path, forward: str, inputs: str) -> object:
+    (folder / "p.py").write_text(MODEL % forward + INPUTS % inputs)
+    return describe(folder / "p.py")
+
+
+@pytest.mark.parametrize(
+    ("forward", "reason"),
+    [
+        ("torch.dropout(x, 0.5, True)", "gives other outputs when it is called again"),
+        ("x.sum().item()", "does not run|must return a tensor"),
+        ("x * 0", "no finite output other than zeros"),
+        ("torch.log(-1 - x)", "no finite output"),
+        ("x.no_such_method()", "does not run"),
+    ],
+)
+def test_model_that_no_kernel_can_match_is_refused(forward: str, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=reason):
+        described_text(tmp_path, forward, "torch.rand(n, 9)")
+
+
+def test_structure_of_inputs_is_kept_and_bad_distributions_are_left_out(tmp_path: Path) -> None:
+    from evo.reference.torch_model import TorchModel
+
+    (tmp_path / "p.py").write_text(MODEL % "torch.log(x.sum(1))" + INPUTS % "torch.triu(torch.rand(n, n) + 1)")
+    found = describe(tmp_path / "p.py")
+    assert "shifted" not in found.distributions
+    assert "scaled" in found.distributions
+    model = TorchModel(path=tmp_path / "p.py", fields={"N": "n"}, given=("x",), parameters={}, outputs=("out",))
+    drawn = model.inputs({"N": 6}, "normal", np.random.default_rng(0))["x"]
+    assert np.array_equal(drawn, np.triu(drawn))
