@@ -6,7 +6,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 from urllib.parse import unquote
 
@@ -19,6 +19,8 @@ from evo.family.problem import split_assignments, split_shapes
 from evo.strategy import Context
 from evo.strategy.base import MARKED
 from evo.trial.history import History
+from evo.trial.results import ConfirmReport
+from evo.trial.timing import Timing
 from templates import registry
 from templates.render import used_names
 from tests.unit.landscapes import SPACES, advance, measured
@@ -42,7 +44,12 @@ CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^()\s]+)\)|(?:src|srcset|href)=\"([^\"]+)\"")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 SOURCE = re.compile(r"\b(?:evo|api|workers|db|templates|tests|docs)/[\w./-]+\.(?:py|c|cu|cuh|js|json|md|sh|toml)\b")
-WRITTEN_BY_THE_READER = {"evo/strategy/hill_climb.py", "api/rest/outcomes.py", "api/v1/openapi.json"}
+WRITTEN_BY_THE_READER = {
+    "evo/strategy/hill_climb.py",
+    "evo/promotion/rules/rounds.py",
+    "api/rest/outcomes.py",
+    "api/v1/openapi.json",
+}
 """Paths that a guide tells the reader to create, and an address of the service that looks like one."""
 
 
@@ -162,6 +169,17 @@ def test_route_and_page_of_the_guide_are_a_get_of_the_search(monkeypatch: pytest
         (web["router"], "/searches/{search_id}/outcomes"),
     ):
         assert [(each.path, each.methods) for each in router.routes] == [(path, {"GET"})]
+
+
+@pytest.mark.parametrize(("least", "passed"), [(3, [True]), (4, [False]), (0, [])])
+def test_promotion_rule_of_the_guide_judges_a_report(least: int, passed: list[bool]) -> None:
+    guide = (GUIDES / "promotion-rule.md").read_text()
+    (module,) = [block for language, block in FENCE.findall(guide) if language == "python"]
+    names: dict[str, Any] = {}
+    exec(module, names)
+    report = ConfirmReport(challenger=Timing(samples_us=(1.0, 2.0, 3.0)))
+    rules = names["rounds_rule"](report, SimpleNamespace(min_rounds=least))
+    assert [(rule.passed, rule.figure, rule.threshold) for rule in rules] == [(each, 3.0, least) for each in passed]
 
 
 def test_template_of_the_readme_is_in_the_example_family() -> None:

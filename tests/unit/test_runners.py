@@ -46,7 +46,7 @@ def opening(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[list[C
         fake: Any = type("Child", (), {"__init__": lambda self, threads: None, "ask": ask, "interrupt": lambda _: None})
         monkeypatch.setattr(pool, "Child", fake)
         monkeypatch.setattr(pool, "Prove", lambda **_: "prove")
-        monkeypatch.setattr(pool, "open_request", lambda *_: "open")
+        monkeypatch.setattr(pool, "open_request", lambda *_, **__: "open")
         made = Runners(tmp_path)
         return made
 
