@@ -188,8 +188,14 @@ class Confirmation:
             self._assignment(process),
             *self._draws(process),
             process=process,
-            modules=imports(self._work, baselines=self._job.incumbent is None),
+            modules=self._modules(process),
         )
+
+    def _modules(self, process: int) -> tuple[str, ...]:
+        """Return what a process imports while references are computed."""
+        if not self._ahead:
+            return ()
+        return imports(self._work, baselines=process == 1 or self._job.incumbent is None)
 
     @property
     def _ahead(self) -> bool:
@@ -200,9 +206,12 @@ class Confirmation:
     def _fresh(self, process: int) -> Iterator[Child]:
         """Provide the runner of a process, and start those of later ones."""
         runners = self._instruments.runners
-        self._prepare(process)
+        if process > 1:
+            self._prepare(process)
         with self._watch.stage("verify_s"):
-            child = runners.fresh(self._assignment(process), *self._draws(process), process=process)
+            child = runners.fresh(
+                self._assignment(process), *self._draws(process), process=process, modules=self._modules(process)
+            )
         for name, seconds in runners.opening.taken.items():
             self._watch.note(process, name, seconds)
         try:

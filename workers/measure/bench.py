@@ -121,18 +121,19 @@ class Prepared:
         Raises:
             FamilyError: reference.py does not keep its contract.
         """
-        reference = Reference(Path(terms.reference), terms.family_digest, Cache(Path(terms.folder)))
-        return cls(terms=terms, reference=reference, golden=reference.goldens(terms.cases))
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(_import_all, terms.modules)
+            reference = Reference(Path(terms.reference), terms.family_digest, Cache(Path(terms.folder)))
+            return cls(terms=terms, reference=reference, golden=reference.goldens(terms.cases))
 
     @classmethod
     def ahead(cls, request: Prepare) -> "Prepared":
-        """Compute the references on the cores, and import what the process will need meanwhile.
+        """Compute the references on the cores, because another process may be measuring on the device.
 
         Raises:
             FamilyError: reference.py does not keep its contract.
         """
-        with ThreadPoolExecutor(1) as pool, host_only():
-            pool.submit(_import_all, request.modules)
+        with host_only():
             return cls.of(request.terms)
 
 

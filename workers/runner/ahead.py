@@ -13,7 +13,6 @@ class Ahead:
 
     Args:
         request: the `open` request it prepares for.
-        modules: Python modules that it imports meanwhile.
         limit_s: seconds it may take to prepare.
     """
 
@@ -24,11 +23,9 @@ class Ahead:
         *,
         limit_s: float,
         interruption: Interruption,
-        modules: tuple[str, ...] = (),
     ) -> None:
         self._child = child
         self.request = request
-        self._modules = modules
         self._limit_s = limit_s
         self._interruption = interruption
         self._ready = False
@@ -52,8 +49,6 @@ class Ahead:
     def _prepare(self) -> None:
         with self._interruption.ends(self._child.interrupt):
             try:
-                self._ready = isinstance(
-                    self._child.ask(Prepare(terms=self.request, modules=self._modules), self._limit_s), Ready
-                )
+                self._ready = isinstance(self._child.ask(Prepare(terms=self.request), self._limit_s), Ready)
             except EvoError:  # the runner that is opened instead reports the reason
                 self._ready = False

@@ -12,13 +12,14 @@ _FEWEST_CONTENTS = 2
 """Of timed buffers: with one alone there would be nothing to change between samples."""
 
 
-def open_request(work: Assignment, folder: Path, *fresh: int, process: int = 0) -> Open:
+def open_request(work: Assignment, folder: Path, *fresh: int, process: int = 0, modules: tuple[str, ...] = ()) -> Open:
     """Return the first request to a runner of this search.
 
     Args:
         folder: the worker's cache.
         fresh: further entropy, so that a confirmation draws inputs that its challenger has not seen.
         process: number of the process, of several with the same inputs.
+        modules: see `Open`.
     """
     terms, family = work.terms, work.copy.family
     return Open(
@@ -31,6 +32,7 @@ def open_request(work: Assignment, folder: Path, *fresh: int, process: int = 0) 
         cases=case_plans(work, *fresh),
         reentrant=family.implementation(terms.device.kind).reentrant,
         process=process,
+        modules=modules,
     )
 
 

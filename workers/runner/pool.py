@@ -199,7 +199,7 @@ class Runners:
         self.interruption.check()
         return child
 
-    def fresh(self, work: Assignment, *entropy: int, process: int = 0) -> Child:
+    def fresh(self, work: Assignment, *entropy: int, process: int = 0, modules: tuple[str, ...] = ()) -> Child:
         """Return a new runner with inputs of its own; the caller ends it.
 
         A runner that dies while it opens is replaced once, and twice if it was killed from outside.
@@ -209,17 +209,16 @@ class Runners:
             UnfitError: the device fails even at a known kernel.
             GaveUp: it was interrupted.
         """
-        return self._opened(work, open_request(work, self._folder, *entropy, process=process), attempt=1)
+        return self._opened(
+            work, open_request(work, self._folder, *entropy, process=process, modules=modules), attempt=1
+        )
 
     def prepare(self, work: Assignment, *entropy: int, process: int = 0, modules: tuple[str, ...] = ()) -> None:
         """Start the runner that `fresh` will return for these arguments, and make its inputs and references meanwhile.
 
         Several may be prepared at a time. `discard` ends those that are not needed.
-
-        Args:
-            modules: Python modules that it imports meanwhile.
         """
-        request = open_request(work, self._folder, *entropy, process=process)
+        request = open_request(work, self._folder, *entropy, process=process, modules=modules)
         if any(each.request == request for each in self._ahead):
             return
         self._ahead.append(
@@ -228,7 +227,6 @@ class Runners:
                 request,
                 limit_s=open_limit_s(work.terms.policy),
                 interruption=self.interruption,
-                modules=modules,
             )
         )
 

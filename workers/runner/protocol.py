@@ -74,6 +74,7 @@ class Open:
         reentrant: False if the family says that two threads may not call its kernels at the same time.
         process: number of the process within a job. Processes with the same cases differ by it in everything else that
             is drawn: orders of rounds, further inputs, changes between samples.
+        modules: Python modules that the process will need, which it imports while it computes.
     """
 
     device: Device
@@ -85,6 +86,7 @@ class Open:
     cases: tuple[CasePlan, ...]
     reentrant: bool = True
     process: int = 0
+    modules: tuple[str, ...] = ()
     kind: Literal["open"] = "open"
 
 
@@ -92,12 +94,10 @@ class Open:
 class Prepare:
     """Make inputs and expected outputs of a later `open` ahead, without a device; another runner may be measuring.
 
-    Attributes:
-        modules: Python modules that the process will need, which it imports meanwhile.
+    References are computed on the cores.
     """
 
     terms: Open
-    modules: tuple[str, ...] = ()
     kind: Literal["prepare"] = "prepare"
 
 
