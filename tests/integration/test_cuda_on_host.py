@@ -88,7 +88,6 @@ ALL_KEYS = {"K_STAGES": 0, "V_STAGES": 0, "COPY_TOGETHER": False}
 LAYOUTS = (
     ("B=2,H=4,KV=2,S=75,S_KV=139,D=64,layout=bshd", {"STORE": "direct"}),
     ("B=2,H=4,KV=2,S=75,D=64,layout=bshd,causal=true,dtype=bfloat16", {**BOXES_OF_KEYS, **ALL_KEYS}),
-    ("B=2,H=2,S=75,D=72,layout=bshd", {**BOXES_OF_KEYS, **ALL_KEYS, "PANEL": 16, "STORE": "stmatrix"}),
     ("B=2,H=4,KV=2,S=75,D=64,layout=qkv,causal=true", {**ALL_KEYS, "PRODUCER_WARPS": 1, "PARTS_APART": True}),
     (
         "B=2,H=2,KV=1,S=139,D=64,layout=qkv",
@@ -105,7 +104,6 @@ LAYOUTS = (
         "B=3,H=2,S=203,D=64,lengths=ragged,layout=bshd,lse=true",
         {**BOXES_OF_KEYS, "BLOCK_M": 128, "WARPS_M": 8, "BLOCK_N": 32, "PV_BEHIND": True, "IN_TURNS": True},
     ),
-    ("B=3,H=2,S=203,D=64,lengths=ragged", {**BOXES_OF_KEYS, "CTAS_PER_SM": 1, "BLOCK_N": 32}),
     ("B=1,H=3,S=139,D=64,lse=true", {**ALL_KEYS, "KV_SPLITS": 3, "WARPS_KV": 1, "RESCALE": "always", "BLOCK_N": 48}),
 )
 """Heads side by side in the rows of tokens; one tensor for q, k and v; keys that end at a length of their own; lse."""
