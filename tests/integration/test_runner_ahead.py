@@ -7,6 +7,7 @@ import pytest
 
 from tests.integration.workbench import cpu, faulty, terms
 from workers.build.families import Assignment, Families
+from workers.runner.plan import imports
 from workers.runner.pool import Runners, TroubleError, ask
 from workers.runner.protocol import Save, Saved
 from workers.system.device_lock import GaveUp
@@ -97,3 +98,14 @@ def test_process_without_a_device_saves_the_inputs_of_a_case(
     declared = work.copy.family.operands(work.terms.problem)
     assert sizes.keys() == {f"{each.name}.bin" for each in declared if each.role == "input"}
     assert all(sizes.values())
+
+
+def test_modules_that_baselines_import_late_are_imported_early_if_they_exist(
+    runners: Runners, work: Assignment
+) -> None:
+    assert "no_such_library" not in imports(work, baselines=False)
+    modules = imports(work, baselines=True)
+    assert {"numpy", "no_such_library"} <= {*modules}
+    child = runners.fresh(work, 7, modules=modules)
+    assert child.usable
+    child.kill()
