@@ -7,7 +7,7 @@ VERDICT = """
 import sys
 import numpy as np
 from api.upkeep.warm_up import learn_to_judge, settle
-from evo.results import ConfirmReport, Repeat
+from evo.trial.results import ConfirmReport, Repeat
 from evo.promotion.policy import Policy
 from evo.promotion import judge
 from evo.trial.timing import Timing
