@@ -32,8 +32,8 @@ class Policy:
         prune_ratio: after a fifth of the quick samples, a candidate whose median is more than this factor slower than
             the slowest elite is stopped (outcome Pruned); None never prunes.
         shorten_ratio: after a fifth of the quick samples, a candidate whose lower quartile is more than this factor
-            slower than the slowest elite gets only one more sample: it ranks, but not among the elites; None takes all
-            samples of every candidate.
+            slower than the slowest elite gets only one more sample, and none in the other cache mode: it ranks, but not
+            among the elites; None takes all samples of every candidate.
         minimum_gain: smallest relative gain over the incumbent worth a promotion (0.02 = 2 % less time).
         minimum_effect: smallest Hedges' g.
         effect_trim: fraction of the smallest and of the largest samples that the effect size ignores; on a shared

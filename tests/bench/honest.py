@@ -1,29 +1,42 @@
-"""False refusals of honest kernels: sampled configs of every family with CPU kernels, verified and timed.
+"""False refusals of honest kernels: sampled configs of every family, verified, timed and some of them confirmed.
 
 ``make bench-honest`` prints, by family, how many configs were measured and why others were not. The built-in families
-are correct, so each `wrong_answer`, `crashed` or `invalid_measurement` is a false refusal.
+are correct, so each `wrong_answer`, `crashed` or `invalid_measurement`, and each rule of a confirmation that finds a
+cheat, is a false refusal.
+
+Several processes share the machine's cores (``--jobs``), each with cores of its own. Every outcome is appended to a
+file (``--file``); a later run with the same file, seed and device does the rest.
 """
 
 import argparse
+import json
 import os
+import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, replace
+from multiprocessing import Queue, get_context
 from pathlib import Path
 
 import numpy as np
 
 from evo.device import Device
-from evo.messages.job import Evaluate, FamilyRef, SearchTerms
+from evo.errors import EvoError
+from evo.messages.job import Confirm, Evaluate, FamilyRef, SearchTerms
+from evo.promotion import judge
 from evo.promotion.policy import Policy
+from evo.results import ConfirmReport
+from evo.trial import Config
 from evo.trial.objective import Objective
-from evo.trial.outcome import Outcome
-from templates.registry import Package, find
+from evo.trial.outcome import Measured, Outcome
+from templates.registry import find
 from workers.backends import driver
 from workers.build.families import Assignment, Families
 from workers.jobs.evaluation import Ladder
+from workers.system import machine
 from workers.system.scratch import scratch
 
 PROBLEMS = {
@@ -44,82 +57,253 @@ PROBLEMS = {
 }
 """Small problems, because rules are tested, not speed."""
 
+PROBLEMS_OF_GPUS = {
+    "gemm": "M=512,N=512,K=512",
+    "gemm_fp8": "M=512,N=512,K=512",
+    "layernorm": "rows=512,cols=1024",
+    "quantize_e4m3": "B=1,H=4,S=512,D=64",
+    "reduce": "rows=512,cols=1024",
+    "rmsnorm": "rows=512,cols=1024",
+    "sdpa": "B=1,H=4,S=512,D=64",
+    "sdpa_decode": "B=2,H=8,KV=2,S=1024,D=64",
+    "sdpa_fp8": "B=1,H=4,S=512,D=64",
+    "sdpa_ladder": "B=1,H=4,S=512,D=64",
+    "softmax": "rows=512,cols=1024",
+    "swiglu": "rows=512,cols=1024",
+    "transpose": "rows=512,cols=1024",
+}
+
 FALSE = ("wrong_answer", "crashed", "invalid_measurement")
+RULES = ("correct", "answers", "work", "inputs")
+"""Rules of a verdict that refuse a kernel as wrong or as a cheat."""
+
 POLICY = Policy(quick_samples=10)
+CONFIRMING = Policy(quick_samples=10, confirm_samples=40, confirm_processes=1, verify_timeout_s=60.0)
+AT_ONCE = 5
+"""Configs that a process takes at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Family:
-    """Outcomes of a family's configs."""
+class Finding:
+    """What became of one config of a family.
 
-    name: str
-    statuses: Counter[str]
-    refusals: tuple[str, ...]
-    """Reasons of false refusals."""
+    Attributes:
+        number: of the config in the sample that the seed draws.
+        status: kind of the outcome.
+        confirmed: None: it was not confirmed; else whether all rules against cheats accepted it.
+        reason: of a false refusal; empty: there was none.
+    """
+
+    device: str
+    seed: int
+    family: str
+    number: int
+    status: str
+    confirmed: bool | None = None
+    reason: str = ""
 
 
-def judged(package: Package, problem: str, *, device: Device, folder: Path, count: int, seed: int) -> Family:
-    """Evaluate distinct random configs of one family."""
-    family, statuses, refusals = package.family, Counter[str](), list[str]()
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """Some configs of one family, judged in one process; those below `confirmed` are confirmed as well."""
+
+    device: Device
+    family: str
+    seed: int
+    sampled: int
+    numbers: tuple[int, ...]
+    confirmed: int
+    until_s: float
+    """By the clock of `time.monotonic`: no config begins later."""
+
+
+def judged(part: Part) -> list[Finding]:
+    """Evaluate configs of one family, and confirm some of them."""
+    package, kind = find(part.family), part.device.kind
+    family, problem = package.family, _problems(kind)[part.family]
     terms = SearchTerms(
         search_id=0,
         family=FamilyRef(name=family.name, digest=package.digest, location=package.location),
-        problem=family.problem(problem, "cpu"),
-        device=device,
-        objective=Objective(),
+        problem=family.problem(problem, kind),
+        device=part.device,
+        objective=family.terms(Objective()),
         policy=POLICY,
-        seed=seed,
+        seed=part.seed,
     )
-    configs = family.space(terms.problem, device, terms.objective).sample(np.random.default_rng(seed), count)
-    with scratch() as own:
-        ladder = Ladder(device.kind, folder, own, raise_trouble=True)
+    space = family.space(terms.problem, part.device, terms.objective)
+    configs = list(space.sample(np.random.default_rng(part.seed), part.sampled))
+    found: list[Finding] = []
+    with scratch() as folder, scratch() as own:
+        ladder = Ladder(kind, folder, own, raise_trouble=True)
         work = Assignment(terms=terms, copy=Families(own).add(package))
         try:
-            for number, config in enumerate(configs):
-                outcome = ladder.evaluate(
-                    work, Evaluate(number=number, config=config), ladder.build(work, config)
-                ).outcome
-                statuses[outcome.kind] += 1
-                if outcome.kind in FALSE:
-                    refusals.append(f"{config}: {_reason(outcome)}")
+            for number in part.numbers:
+                if number >= len(configs) or time.monotonic() > part.until_s:
+                    break
+                found.append(_judged(ladder, work, configs[number], number, part))
         finally:
             ladder.close()
-    return Family(name=family.name, statuses=statuses, refusals=tuple(refusals))
+    return found
+
+
+def _judged(ladder: Ladder, work: Assignment, config: Config, number: int, part: Part) -> Finding:
+    built = ladder.build(work, config)
+    outcome = ladder.evaluate(work, Evaluate(number=number, config=config), built).outcome
+    reason, confirmed = f"{config}: {_reason(outcome)}" if outcome.kind in FALSE else "", None
+    if isinstance(outcome, Measured) and number < part.confirmed:
+        job = Confirm(challenger=config, incumbent=None, seed=number)
+        confirming = replace(work, terms=replace(work.terms, policy=CONFIRMING))
+        fault = _fault(ladder.confirm(confirming, job, {"challenger": built}))
+        reason, confirmed = f"{config}: confirmation: {fault}" if fault else "", fault is None
+    return Finding(
+        device=part.device.model,
+        seed=part.seed,
+        family=part.family,
+        number=number,
+        status=outcome.kind,
+        confirmed=confirmed,
+        reason=reason,
+    )
+
+
+def _fault(report: ConfirmReport) -> str | None:
+    """Return why a confirmation refuses its challenger as wrong or as a cheat."""
+    if report.failure is not None:
+        return f"{report.failure.kind}: {_reason(report.failure)}"
+    verdict = judge(report, CONFIRMING, 1, np.random.default_rng(0))
+    unmet = [rule for rule in verdict.rules if not rule.passed and rule.conclusive and rule.name in RULES]
+    findings = [finding for each in report.sanitizers for finding in each.findings]
+    return "; ".join([f"rule {rule.name}: {rule.text}" for rule in unmet] + findings) or None
 
 
 def _reason(outcome: Outcome) -> str:
-    return str(getattr(outcome, "reason", "")).splitlines()[0]
+    return str(getattr(outcome, "reason", "")).partition("\n")[0]
 
 
-def report(families: Iterator[Family]) -> int:
-    """Print a line for each family; return the number of false refusals."""
-    false = 0
-    for each in families:
-        print(f"{each.name:16s}", ", ".join(f"{status} {count}" for status, count in sorted(each.statuses.items())))
-        for reason in each.refusals:
-            print(f"    {reason}")
-        sys.stdout.flush()
-        false += len(each.refusals)
-    return false
+def _problems(kind: str) -> dict[str, str]:
+    return PROBLEMS if kind == "cpu" else PROBLEMS_OF_GPUS
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("families", nargs="*", default=list(PROBLEMS), help="by default all with CPU kernels")
-    parser.add_argument("--configs", type=int, default=200, help="sampled of each family")
-    parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args()
-    began_s = time.monotonic()
+def parts(
+    families: Sequence[str], known: Iterable[Finding], *, device: Device, asked: argparse.Namespace, until_s: float
+) -> list[Part]:
+    """Return what is left to do, a few configs of each family in turn, so that a short run sees all families."""
+    done = {
+        (each.family, each.number)
+        for each in known
+        if (each.device, each.seed) == (device.model, asked.seed)
+        and (each.confirmed is not None or each.number >= asked.confirm or each.status != "measured")
+    }
+    made = []
+    for start in range(0, asked.configs, AT_ONCE):
+        for family in families:
+            numbers = range(start, min(start + AT_ONCE, asked.configs))
+            left = tuple(number for number in numbers if (family, number) not in done)
+            if left:
+                part = Part(
+                    device=device,
+                    family=family,
+                    seed=asked.seed,
+                    sampled=asked.configs,
+                    numbers=left,
+                    confirmed=asked.confirm,
+                    until_s=until_s,
+                )
+                made.append(part)
+    return made
+
+
+def run(todo: Sequence[Part], jobs: int) -> Iterator[list[Finding]]:
+    """Judge parts in several processes, each on its own share of the cores, and yield the findings of each."""
+    context, groups = get_context("spawn"), _groups(machine.cores(), jobs)
+    queue: Queue[list[int]] = context.Queue()
+    for group in groups:
+        queue.put(group)
+    with ProcessPoolExecutor(len(groups), mp_context=context, initializer=_settle, initargs=(queue,)) as pool:
+        for future in as_completed([pool.submit(judged, part) for part in todo]):
+            try:
+                yield future.result()
+            except EvoError as error:
+                print(f"not judged: {error}", file=sys.stderr, flush=True)
+
+
+def _groups(cores: Sequence[int], jobs: int) -> list[list[int]]:
+    """Return as many groups of cores as jobs, of equal size; with more jobs than cores they share them."""
+    size = max(1, len(cores) // jobs)
+    return [[cores[(job * size + each) % len(cores)] for each in range(size)] for job in range(jobs)]
+
+
+def _settle(queue: "Queue[list[int]]") -> None:
+    """Keep this process on its share of the cores."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    group = queue.get()
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, group)
+
+
+def read(file: Path | None) -> list[Finding]:
+    """Return the findings of earlier runs."""
+    if file is None or not file.exists():
+        return []
+    return [Finding(**json.loads(line)) for line in file.read_text().splitlines() if line]
+
+
+def table(findings: Iterable[Finding], families: Sequence[str]) -> str:
+    """Return a row for each family, in Markdown."""
+    rows = [
+        "| family | sampled | measured | other outcomes | confirmed | false refusals |",
+        "| --- | ---: | ---: | --- | ---: | ---: |",
+    ]
+    held = list(findings)
+    for family in [*families, "all"]:
+        own = [each for each in held if family in (each.family, "all")]
+        statuses = Counter(each.status for each in own)
+        other = ", ".join(f"{status} {count}" for status, count in sorted(statuses.items()) if status != "measured")
+        confirmed = sum(each.confirmed is not None for each in own)
+        false = sum(bool(each.reason) for each in own)
+        rows.append(f"| {family} | {len(own)} | {statuses['measured']} | {other or '–'} | {confirmed} | {false} |")
+    return "\n".join(rows)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Judge what is left and print the table; status 1 if there is a false refusal."""
+    asked = _parser().parse_args(arguments)
+    families, began_s = asked.families or list(_problems(asked.device)), time.monotonic()
     with scratch() as folder:
-        (device,) = driver("cpu").discover(folder)
-        print(f"{device.model}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, seed {asked.seed}")
-        false = report(
-            judged(find(name), PROBLEMS[name], device=device, folder=folder, count=asked.configs, seed=asked.seed)
-            for name in asked.families
-        )
-    print(f"{false} false refusals; {time.monotonic() - began_s:.0f} s")
-    raise SystemExit(false > 0)
+        devices = driver(asked.device).discover(folder)
+    if not devices:
+        print(f"no {asked.device} device can be used on this machine", file=sys.stderr)
+        return 2
+    device, known = devices[0], read(asked.file)
+    found = [each for each in known if (each.device, each.seed) == (device.model, asked.seed)]
+    print(f"{device.model}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, seed {asked.seed}", flush=True)
+    todo = parts(families, known, device=device, asked=asked, until_s=began_s + asked.within)
+    for each in run(todo, asked.jobs) if todo else ():
+        found = [*found, *each]
+        for finding in each:
+            if finding.reason:
+                print(f"{finding.family} {finding.number}: {finding.reason}", flush=True)
+        if asked.file is not None:
+            with asked.file.open("a") as file:
+                file.writelines(json.dumps(asdict(finding)) + "\n" for finding in each)
+    latest = {(each.family, each.number): each for each in found if each.family in families}
+    print(table(latest.values(), families))
+    print(f"{time.monotonic() - began_s:.0f} s, load {os.getloadavg()[0]:.1f}")
+    return int(any(each.reason for each in latest.values()))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("families", nargs="*", help="by default all with kernels for the device")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--configs", type=int, default=200, help="sampled of each family (default: %(default)s)")
+    parser.add_argument("--confirm", type=int, default=0, help="how many of them are confirmed (default: none)")
+    parser.add_argument("--jobs", type=int, default=1, help="processes at once (default: %(default)s)")
+    parser.add_argument("--within", type=float, default=float("inf"), help="seconds after which no config begins")
+    parser.add_argument("--file", type=Path, help="collects the outcomes of several runs")
+    parser.add_argument("--seed", type=int, default=0)
+    return parser
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))

@@ -1,7 +1,8 @@
 """Cost of verification: the same search with this source tree and with another commit's, in turns.
 
 ``python -m tests.bench.verification COMMIT`` (``make bench-verification ARGS=COMMIT``) prints the trials per second of
-each search, and the ratio of each pair. Both trees start with empty databases and compile caches.
+each search, and the ratio of each pair. Both trees start with empty databases and compile caches. Where there is no
+repository, COMMIT is a folder with the files of the other commit.
 """
 
 import argparse
@@ -19,7 +20,9 @@ HERE = Path(__file__).parent.parent.parent
 
 
 def unpack(commit: str, folder: Path) -> Path:
-    """Write the files of a commit to a folder and return it."""
+    """Return a folder with the files of a commit: `folder`, or `commit` itself if it is one."""
+    if (given := Path(commit)).is_dir():
+        return given.resolve()
     folder.mkdir()
     archive = subprocess.run(["git", "archive", commit], cwd=HERE, stdout=subprocess.PIPE, check=True).stdout
     subprocess.run(["tar", "-x"], cwd=folder, input=archive, check=True)
@@ -42,21 +45,24 @@ def trials_per_s(tree: Path, search: Sequence[str], folder: Path) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("commit", help="what this tree is compared with")
+    parser.add_argument("commit", help="what this tree is compared with: a commit, or a folder with its files")
     parser.add_argument("--family", default="softmax")
     parser.add_argument("--problem", default="rows=256,cols=512")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--trials", type=int, default=60, help="of each search (default: %(default)s)")
     parser.add_argument("--pairs", type=int, default=3, help="of searches (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the first pair; each pair has the next one")
+    parser.add_argument("--within", type=float, default=float("inf"), help="seconds after which no pair begins")
     asked = parser.parse_args()
-    ratios: list[float] = []
+    ratios, began_s = list[float](), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="kernel-evo-bench-") as name:
         trees = {"before": unpack(asked.commit, Path(name) / "before"), "now": HERE}
         for pair in range(asked.pairs):
             kernel = [asked.family, "--problem", asked.problem, "--device", asked.device]
             search = [*kernel, "--trials", str(asked.trials), "--minutes", "10", "--seed", str(asked.seed + pair)]
             found: dict[str, float] = {}
+            if time.monotonic() - began_s > asked.within:
+                break
             for which in ("before", "now") if pair % 2 else ("now", "before"):
                 found[which] = trials_per_s(trees[which], search, Path(name) / f"{which}-{pair}")
                 print(f"{which:6s} seed {asked.seed + pair}: {found[which]:.3f} trials/s", flush=True)

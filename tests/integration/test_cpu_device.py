@@ -99,8 +99,9 @@ def test_unloadable_library_is_refused_with_the_linkers_message(
     assert isinstance(artefact, Artefact)
     path = tmp_path / "kernel.so"
     path.write_bytes(artefact.binary)
+    kernel = session.load(path, entry, [], None)
     with pytest.raises(LaunchError, match=reason):
-        session.load(path, entry, [], None)
+        session.call(kernel, session.allocate([], {}))
 
 
 def test_scalars_and_buffers_arrive_in_order(folder: Path, tmp_path: Path) -> None:

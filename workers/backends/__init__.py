@@ -205,13 +205,14 @@ class Session(Protocol):
         *,
         elsewhere: int | None = None,
     ) -> Any:
-        """Load a kernel. The handle is opaque; the kernel is unloaded when the handle is deleted.
+        """Load a kernel, or begin to. The handle is opaque; the kernel is unloaded when the handle is deleted.
 
         Args:
             elsewhere: selects cores other than those that kernels are timed on.
 
         Raises:
-            LaunchError: the binary is not loadable, lacks the entry, or the launch exceeds the device's limits.
+            LaunchError: the binary is not loadable, lacks the entry, or the launch exceeds the device's limits. Where
+                loading goes on in the background, the first use raises it.
         """
         ...
 
@@ -279,8 +280,12 @@ class Session(Protocol):
         """Exclude the threads and processes that run now, e.g. a library's threads, from `residue`."""
         ...
 
-    def residue(self) -> str | None:
-        """Describe what returned calls left running, e.g. threads; None if nothing."""
+    def residue(self, kernel: Any = None) -> str | None:
+        """Describe what returned calls left running, e.g. threads; None if nothing.
+
+        Args:
+            kernel: the one that was called; None: all that are loaded.
+        """
         ...
 
     def self_test(self) -> str | None:

@@ -174,17 +174,27 @@ class Bench:
             WrongAnswerError, LaunchError: the candidate is faulty.
         """
         self.candidates.pop(request.candidate, None)
-        cases = [error for plan in self.terms.cases for error in self._verify_case(plan, request)]
-        return Verified(cases=tuple(cases))
+        chosen = [plan for plan in self.terms.cases if plan.name in request.kernels]
+        loading = (self._loaded(plan, request.kernels[plan.name]) for plan in chosen)
+        following, errors = next(loading, None), list[CaseError]()
+        for plan in chosen:
+            loaded, following = following, next(loading, None)  # the next one loads while this one is verified
+            assert loaded is not None
+            errors += self._verify_case(plan, request, *loaded)
+            del loaded
+        return Verified(cases=tuple(errors))
 
     def measure(self, request: Measure) -> Sampled:
-        """Run the quick gate: the ranking cache mode first, then the other one."""
+        """Run the quick gate: the ranking cache mode first, then the other one for those that may be the fastest."""
         candidate = self.candidates[request.candidate]
         ranking, moment = self.terms.objective.cache, self._beside.now()
         taken, calls = self._take(candidate, ranking, request.samples, request.bars)
         timing, environment = moment.timing(taken.samples_us, calls), {**self.session.environment(), **self._proofs}
         if taken.pruned:
             return Sampled(timing=timing, pruned=True, environment=environment)
+        if len(taken.samples_us) < request.samples:
+            self._judge_once_more(candidate)
+            return Sampled(timing=timing, environment=environment)
         beside, calls = self._take(candidate, "cold" if ranking == "hot" else "hot", request.other_samples)
         other = moment.timing(beside.samples_us, calls)
         self._judge_once_more(candidate)
@@ -277,15 +287,16 @@ class Bench:
         """Return the checks beyond the cases, which are recorded with the measurement."""
         return {}
 
-    def _verify_case(self, plan: CasePlan, request: Verify) -> Iterator[CaseError]:
-        """Verify one case in a separate process, if the device has them. The timed case keeps its process."""
-        file = request.kernels.get(plan.name)
-        if file is None:
-            return
-        timed = plan is self.terms.cases[0]
+    def _loaded(self, plan: CasePlan, file: KernelFile) -> tuple[ProofPlan, Any]:
+        """Draw the proof plan of a case and load its kernel."""
         self._processes += 1
         proof = ProofPlan.draw((*plan.seeds[0], self.terms.process), self._processes)
-        kernel = self._load(file, None if timed else proof.core)
+        return proof, self._load(file, None if plan is self.terms.cases[0] else proof.core)
+
+    def _verify_case(self, plan: CasePlan, request: Verify, proof: ProofPlan, kernel: Any) -> Iterator[CaseError]:
+        """Verify one case in a separate process, if the device has them. The timed case keeps its process."""
+        file = request.kernels[plan.name]
+        timed = plan is self.terms.cases[0]
         goldens = self._timed_goldens if timed else self.golden[plan.name]
         (buffers,) = self._hot(plan.name, file.arguments)
         rights: list[Buffers] = []

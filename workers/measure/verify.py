@@ -153,7 +153,7 @@ def _launch(session: Session, kernel: Any, buffers: Buffers, golden: Golden, man
         session.call(kernel, buffers, manner)
     except TrespassError as error:
         raise WrongAnswerError(f"case {golden.case}: {error}") from None
-    for fault in (buffers.damage(), session.residue()):
+    for fault in (buffers.damage(), session.residue(kernel)):
         if fault:
             raise WrongAnswerError(f"case {golden.case}: {fault}")
 

@@ -190,7 +190,7 @@ class Verified:
 
 @dataclass(frozen=True, kw_only=True)
 class Sampled:
-    """The quick gate's samples; fewer than asked for when `Measure.bars` said so, and no `other` when it was pruned."""
+    """The quick gate's samples; fewer than asked for, and no `other`, when `Measure.bars` said so."""
 
     timing: Timing
     other: Timing | None = None

@@ -24,8 +24,7 @@ from evo.trial.objective import Objective
 from workers.backends import Buffers, Change, LaunchError, Manner, Overlap, Timer
 from workers.backends.cpu.compiler import CCompiler, NoCompilerError, find_compiler
 from workers.backends.cpu.imports import NO_KERNEL_MAY, forbidden_imports
-from workers.backends.cpu.kernel_process import KernelProcess
-from workers.backends.cpu.library_folders import way_out
+from workers.backends.cpu.kernel_process import KernelProcess, ending
 from workers.backends.cpu.memory import HostBuffers, host_sets
 from workers.backends.cpu.sanitizer import CSanitizer
 from workers.backends.cpu.support import kernel_program, load_ceilings, load_support
@@ -189,11 +188,7 @@ class CpuSession:
         if forbidden := forbidden_imports(binary):
             raise LaunchError(f"the kernel uses {', '.join(forbidden)}: {NO_KERNEL_MAY}")
         cores = self._cores if elsewhere is None else self._others(elsewhere)
-        try:
-            process = self._process(binary, entry, cores, timed=elsewhere is None)
-        except LaunchError as error:
-            hint = way_out(binary, str(error))
-            raise LaunchError(f"the shared library does not load: {error}{hint}") from None
+        process = self._process(binary, entry, cores, timed=elsewhere is None)
         self._processes.add(process)
         return process
 
@@ -207,14 +202,14 @@ class CpuSession:
 
     def call(self, kernel: Any, buffers: Buffers, manner: Manner = Manner()) -> None:
         process, held = cast(KernelProcess, kernel), cast(HostBuffers, buffers)
-        batch = process.run(process.bind([held], new=False), 1, manner=manner)
-        process.note(batch)
+        process.call(process.bind([held], new=False), manner)
         self._at_return = (held, held.output_prints()) if _threads_of(process.pid) > 1 else None
 
     def call_together(self, kernel: Any, sets: Sequence[Buffers], calls: int) -> None:
         process = cast(KernelProcess, kernel)
         table = process.bind(cast(Sequence[HostBuffers], sets), new=False)
-        process.run_together(table, calls, self._all_cores)
+        others = [core for core in self._all_cores if core not in process.cores]
+        process.run_together(table, calls, others[0] if process.cores and others else None)
 
     def call_while(self, kernel: Any, buffers: Buffers, calls: int, change: Change) -> Overlap | None:
         process = cast(KernelProcess, kernel)
@@ -272,7 +267,8 @@ class CpuSession:
         return KernelTimer(process, [HostBuffers(arguments, {})])
 
     def settle(self) -> None:
-        self._children = descendants.children() - self._kernel_pids()
+        known = self._kernel_pids()
+        self._children = descendants.children() - known
 
     def self_test(self) -> str | None:
         sent = np.random.default_rng(0).integers(0, 256, _SELF_TEST_BYTES, np.uint8)
@@ -281,18 +277,20 @@ class CpuSession:
         wrong = int(np.count_nonzero(sent != received))
         return f"a known kernel got {wrong} of {sent.nbytes} bytes wrong" if wrong else None
 
-    def residue(self) -> str | None:
+    def residue(self, kernel: Any = None) -> str | None:
         """Return what the kernels changed or left behind; a joined thread may take a moment to end.
 
         Raises:
             InvalidMeasurementError: their times are contradicted.
         """
-        orphans = descendants.children() - self._children - self._kernel_pids()
-        started = [pid for process in self._living() for pid in descendants.started_by(process.pid)]
+        called = self._living() if kernel is None else [cast(KernelProcess, kernel)]
+        known = self._children | self._kernel_pids()  # taken first: one that ends meanwhile is no orphan
+        orphans = descendants.children() - known
+        started = [pid for process in called for pid in descendants.started_by(process.pid)]
         if forked := len(orphans) + len(started):
             descendants.end_these([*orphans, *started])
             return f"starts {forked} process{'es' * (forked > 1)} and does not wait for the end"
-        for process in self._living():
+        for process in called:
             if fault := self._left_running(process) or process.fault():
                 return fault
         return self._written_since()
@@ -301,7 +299,7 @@ class CpuSession:
         return [process for process in self._processes if process.alive]
 
     def _kernel_pids(self) -> set[int]:
-        return {process.pid for process in self._processes}
+        return {process.pid for process in self._processes} | ending()
 
     def _others(self, place: int) -> tuple[int, ...]:
         """Return as many cores, chosen by a number; if possible, not those on which kernels are timed."""
@@ -330,7 +328,7 @@ class CpuSession:
         facts = {"load": f"{os.getloadavg()[0]:.2f}", "cores": ",".join(map(str, self._cores)) or "not pinned"}
         if self._cores and (frequency := machine.frequency_mhz(self._cores[0])):
             facts["mhz"] = f"{frequency:.0f}"
-        if levels := {process.level for process in self._processes}:
+        if levels := {process.level for process in self._processes if process.level}:
             facts["separation"] = "; ".join(sorted(levels))
         return facts
 

@@ -459,6 +459,19 @@ static void *make_calls(void *given) {
     return NULL;
 }
 
+/* A thread on a core of its own runs at the same time as this one, not after it. */
+static void place_on(pthread_attr_t *attributes, uint64_t core_and_one) {
+#ifdef __linux__
+    cpu_set_t cores;
+    CPU_ZERO(&cores);
+    if (core_and_one == 0) return;
+    CPU_SET(core_and_one - 1, &cores);
+    pthread_attr_setaffinity_np(attributes, sizeof cores, &cores);
+#else
+    (void)attributes, (void)core_and_one;
+#endif
+}
+
 static void run(const struct request *request) {
     struct batch batch = {.calls = request->count, .first = request->first, .behind = (request->flags & BEHIND) != 0};
 #ifdef M_PERTURB
@@ -468,9 +481,12 @@ static void run(const struct request *request) {
     if (request->flags & TOGETHER) {
         struct meeting meeting = {.missing = 2};
         pthread_t thread;
+        pthread_attr_t attributes;
         struct batch other = {.first = 1, .meeting = &meeting};
-        batch.meeting = &meeting;
-        if (pthread_create(&thread, NULL, make_calls, &other)) { answer(FAILED, NULL, "no thread can be started"); return; }
+        batch.first = 0, batch.meeting = &meeting;
+        pthread_attr_init(&attributes);
+        place_on(&attributes, request->first);
+        if (pthread_create(&thread, &attributes, make_calls, &other)) { answer(FAILED, NULL, "no thread can be started"); return; }
         make_calls(&batch);
         pthread_join(thread, NULL);
     } else if (request->flags & OWN_THREAD) {

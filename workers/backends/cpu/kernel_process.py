@@ -5,6 +5,7 @@ memory that the judge filled, and times are compared with the processor time tha
 """
 
 import array
+import atexit
 import contextlib
 import os
 import select
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from workers.backends import DeviceLostError, InvalidMeasurementError, LaunchErr
 from workers.backends.cpu.batch import Batch, contradicted, joined, leak, overused, worth_repeating
 from workers.backends.cpu.imports import NO_KERNEL_MAY
 from workers.backends.cpu.kernel_state import KernelState, state_of
-from workers.backends.cpu.library_folders import Passage, passage
+from workers.backends.cpu.library_folders import Passage, passage, way_out
 from workers.backends.cpu.memory import GuardedArray, HostBuffers, scalar
 from workers.backends.cpu.segment import Segment
 from workers.build.kernel import Argument
@@ -82,6 +83,8 @@ class Table:
 class KernelProcess:
     """A process that runs one function of one library.
 
+    The constructor only starts it, so that it gets ready while another one is used; `load` waits for that.
+
     Args:
         program: the compiled `kernel_process.c`.
         library: the candidate.
@@ -90,8 +93,8 @@ class KernelProcess:
         timed: True measures what idle requests take, to compare timed ones with.
         memory_bytes: limit on what it allocates; 0: no limit.
 
-    Raises:
-        LaunchError: the library does not load, or lacks the entry.
+    Attributes:
+        level: the separation that is in force; empty until `load`.
     """
 
     program: Path
@@ -101,6 +104,9 @@ class KernelProcess:
     threads: int = 1
     timed: bool = True
     memory_bytes: int = 0
+    level: str = ""
+    idle: list[Batch] = field(default_factory=list)
+    before: KernelState = KernelState()
     ledger: list[Batch] = field(default_factory=list)
     turns: list[Batch] = field(default_factory=list)
 
@@ -113,19 +119,38 @@ class KernelProcess:
         self._ended: str | None = None
         self._killed = False
         self._said: deque[bytes] = deque(maxlen=4)
+        self._loaded = False
         self._start()
-        self.level = self._greeted()
-        self.idle = [self._batch(_IDLE_CALLS) for _ in range(_CHECKED_BATCHES if self.timed else 0)]
-        self.before: KernelState = state_of(self.pid)
-        self._load()
 
     def __del__(self) -> None:
         with contextlib.suppress(Exception):
             self.close()
 
+    def load(self) -> None:
+        """Wait until the process is ready, and load the library. Repeated calls do nothing.
+
+        Raises:
+            LaunchError: the library does not load, or lacks the entry.
+            DeviceLostError: the process ended.
+        """
+        if self._loaded:
+            return
+        self._loaded = True
+        self.level = self._greeted()
+        self.idle = [self._batch(_IDLE_CALLS) for _ in range(_CHECKED_BATCHES if self.timed else 0)]
+        self.before = state_of(self.pid)
+        entry = self.entry.encode()
+        self._send(_REQUEST.pack(_LOAD, len(entry), 0, 0, 0, 0) + entry)
+        try:
+            self._answer()
+        except LaunchError as error:
+            hint = way_out(self.library, str(error))
+            raise LaunchError(f"the shared library does not load: {error}{hint}") from None
+
     @property
     def alive(self) -> bool:
-        return self._ended is None
+        """True if a library was loaded and the process has not ended."""
+        return self._loaded and self._ended is None
 
     @property
     def answered(self) -> bool:
@@ -137,7 +162,11 @@ class KernelProcess:
 
         Args:
             new: map all pages before the first call.
+
+        Raises:
+            LaunchError: the library does not load, or takes other arguments than kernel processes pass.
         """
+        self.load()
         for buffers in sets:
             for name, held in buffers.arrays.items():
                 self._known.setdefault(id(held), held)
@@ -189,34 +218,31 @@ class KernelProcess:
         self._send_table(table)
         return self._batch(calls, first, _flags(manner) | _BEHIND * behind, manner.stack_bytes, meanwhile)
 
-    def run_together(self, table: Table, calls: int, cores: Sequence[int]) -> None:
+    def call(self, table: Table, manner: Manner) -> None:
+        """Call the kernel once on the first set; what it leaves changed is kept for `fault`.
+
+        Raises:
+            TrespassError, DeviceLostError: as `run` does.
+        """
+        sent = self._new_table(table)
+        self._send(sent + _REQUEST.pack(_RUN, 0, 1, 0, _flags(manner), manner.stack_bytes))
+        if sent:  # both at once: a switch of processes takes longer than most calls
+            self._answer()
+        _, _, changes, signal_number, _, _ = self._answer()
+        self._listen()
+        self._changed = self._changed or _changes_text(changes, signal_number)
+
+    def run_together(self, table: Table, calls: int, core: int | None) -> None:
         """Call the kernel `calls` times on the first of two sets, while another thread calls it on the second.
 
         Args:
-            cores: on which the threads may run meanwhile, if this process may decide that.
+            core: of the other thread; None: it runs on those of the process.
 
         Raises:
             TrespassError, DeviceLostError: as `run` does.
         """
         self._send_table(table)
-        with self._on(cores):
-            self.note(self._batch(calls, flags=_EXAMINE | _TOGETHER))
-
-    @contextlib.contextmanager
-    def _on(self, cores: Sequence[int]) -> Iterator[None]:
-        """Let the process run on other cores."""
-        if not self.cores or not hasattr(os, "sched_setaffinity"):
-            yield
-            return
-        usual: set[int] = set(self.cores)
-        with contextlib.suppress(OSError):
-            usual = os.sched_getaffinity(self.pid)
-            os.sched_setaffinity(self.pid, cores)
-        try:
-            yield
-        finally:
-            with contextlib.suppress(OSError):  # it may have ended, or belong to another user
-                os.sched_setaffinity(self.pid, usual)
+        self.note(self._batch(calls, 0 if core is None else core + 1, _EXAMINE | _TOGETHER))
 
     def note(self, batch: Batch) -> None:
         """Keep what a call left changed, for `fault`."""
@@ -247,9 +273,15 @@ class KernelProcess:
         return found
 
     def close(self) -> None:
-        """End the process and everything it started. Repeated calls do nothing."""
-        if self._ended is None and hasattr(self, "_process"):
-            self._reap(kill=True)
+        """Kill the process and everything it started, without waiting for the end. Repeated calls do nothing."""
+        if self._ended is not None or not hasattr(self, "_process"):
+            return
+        self._ended = "was ended"
+        started = descendants.started_by(self.pid)
+        self._kill()
+        descendants.end_these(started)
+        self._release()
+        _ENDING.append(self._process)
 
     # --- the process -------------------------------------------------------------------------------------------------
 
@@ -304,8 +336,7 @@ class KernelProcess:
         """End the process with its children, and return exit status, resource usage and output."""
         started = descendants.started_by(self.pid)
         if kill or started:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signal.SIGKILL)
+            self._kill()
         try:
             _, status, usage = os.wait4(self.pid, 0)
             self._process.returncode = os.waitstatus_to_exitcode(status)
@@ -315,24 +346,38 @@ class KernelProcess:
             how, peak = "is gone", ""
         descendants.end_these(started)
         self._listen()
-        os.close(self._heard)
-        self._channel.close()
-        if self._end is not None:
-            os.close(self._end)
+        self._release()
         said = b"".join(self._said).decode(errors="replace").strip()[-_SAID_BYTES:]
         self._ended = how + peak + (f"; it said: {said}" if said else "")
         return self._ended
 
+    def _kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def _release(self) -> None:
+        """Close what this process holds of the other one."""
+        os.close(self._heard)
+        self._channel.close()
+        if self._end is not None:
+            os.close(self._end)
+
     # --- requests ----------------------------------------------------------------------------------------------------
 
     def _send_table(self, table: Table) -> None:
-        """Send the arguments of the next calls, unless the process has them."""
-        if table.words != (self._table.words if self._table else None) or table.spans:
-            payload = b"".join(struct.pack("=QQ", *span) for span in table.spans) + table.words
-            flags, writes = table.width << 32 | table.floats, table.restored << 32 | table.filled
-            self._send(_REQUEST.pack(_TABLE, len(payload), table.sets, len(table.spans), flags, writes) + payload)
+        """Send the arguments of the next calls, unless the process has them, and wait until it has."""
+        if request := self._new_table(table):
+            self._send(request)
             self._answer()
-            self._table = table
+
+    def _new_table(self, table: Table) -> bytes:
+        """Return the request that sends the arguments of the next calls; empty if the process has them."""
+        if table.words == (self._table.words if self._table else None) and not table.spans:
+            return b""
+        payload = b"".join(struct.pack("=QQ", *span) for span in table.spans) + table.words
+        flags, writes = table.width << 32 | table.floats, table.restored << 32 | table.filled
+        self._table = table
+        return _REQUEST.pack(_TABLE, len(payload), table.sets, len(table.spans), flags, writes) + payload
 
     def _batch(
         self,
@@ -382,11 +427,6 @@ class KernelProcess:
             except LaunchError as error:
                 raise MemoryError(f"`{name}` cannot be mapped for the kernel: {error}") from None
         return self._bases[segment.number][1]
-
-    def _load(self) -> None:
-        entry = self.entry.encode()
-        self._send(_REQUEST.pack(_LOAD, len(entry), 0, 0, 0, 0) + entry)
-        self._answer()
 
     def _send(self, message: bytes) -> None:
         if self._ended is not None:
@@ -481,6 +521,22 @@ class KernelProcess:
         with contextlib.suppress(BlockingIOError):
             while chunk := os.read(self._heard, 1 << 16):
                 self._said.append(chunk)
+
+
+_ENDING: list["subprocess.Popen[bytes]"] = []
+"""Kernel processes that were killed and may not have ended: freeing their memory takes milliseconds."""
+
+
+def ending() -> set[int]:
+    """Return the kernel processes that were killed and have not ended yet."""
+    _ENDING[:] = [each for each in _ENDING if each.poll() is None]
+    return {each.pid for each in _ENDING}
+
+
+@atexit.register
+def _await_ends() -> None:
+    for each in _ENDING:
+        each.wait()
 
 
 def _readable_copy(library: Path) -> int | None:

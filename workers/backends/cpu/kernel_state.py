@@ -1,10 +1,10 @@
 """Process state that a kernel must not change, as the system reports it before and after."""
 
 import contextlib
+import os
 from dataclasses import dataclass, fields
-from pathlib import Path
 
-_PROC = Path("/proc")
+_READ_BYTES = 1 << 16
 _HANDLED = ("SigBlk", "SigIgn", "SigCgt")
 _OF_THREADS = 0b11 << 31
 """Signals 32 and 33, which the C library handles from the first thread on."""
@@ -53,47 +53,44 @@ _WORDS = {
 
 def state_of(pid: int) -> KernelState:
     """Return the present state; empty for a process that has ended."""
-    folder = _PROC / str(pid)
-    try:
-        status = dict(line.partition(":\t")[::2] for line in (folder / "status").read_text().splitlines())
-    except OSError:
+    folder = f"/proc/{pid}"
+    status = dict(line.partition(":\t")[::2] for line in _text(f"{folder}/status").splitlines())
+    if not status:
         return KernelState()
     return KernelState(
         signals=tuple(int(status.get(name, "0"), 16) & ~_OF_THREADS for name in _HANDLED),
         cores=status.get("Cpus_allowed_list", ""),
-        niceness=_niceness(folder),
+        niceness=_niceness(f"{folder}/task"),
         limits=_limits(folder),
-        descriptors=_descriptors(folder / "fd"),
-        timers=_text(folder / "timers"),
+        descriptors=_descriptors(f"{folder}/fd"),
+        timers=_text(f"{folder}/timers"),
         mappings=_mappings(folder),
     )
 
 
-def _niceness(folder: Path) -> str:
-    found = set()
-    with contextlib.suppress(OSError):
-        for task in (folder / "task").iterdir():
-            found.add(_text(task / "stat").rpartition(")")[2].split()[16:17][0])
+def _niceness(tasks: str) -> str:
+    found = {"".join(_text(f"{tasks}/{task}/stat").rpartition(")")[2].split()[16:17]) for task in _names(tasks)}
     return ",".join(sorted(found))
 
 
-def _limits(folder: Path) -> str:
+def _limits(folder: str) -> str:
     """All but that of memory, which grows with the buffers that the process is given."""
-    return "\n".join(line for line in _text(folder / "limits").splitlines() if not line.startswith("Max address space"))
+    return "\n".join(
+        line for line in _text(f"{folder}/limits").splitlines() if not line.startswith("Max address space")
+    )
 
 
-def _descriptors(folder: Path) -> tuple[str, ...]:
+def _descriptors(folder: str) -> tuple[str, ...]:
     found = []
-    with contextlib.suppress(OSError):
-        for link in sorted(folder.iterdir()):
-            with contextlib.suppress(OSError):
-                found.append(f"{link.name} {link.readlink()}")
+    for name in sorted(_names(folder)):
+        with contextlib.suppress(OSError):
+            found.append(f"{name} {os.readlink(f'{folder}/{name}')}")
     return tuple(each for each in found if "/memfd:kernel" not in each)
 
 
-def _mappings(folder: Path) -> tuple[str, ...]:
+def _mappings(folder: str) -> tuple[str, ...]:
     found = set()
-    for line in _text(folder / "maps").splitlines():
+    for line in _text(f"{folder}/maps").splitlines():
         _, access, _, _, inode, *path = line.split(maxsplit=5)
         where = path[0].strip() if path else ""
         ours = where.startswith("/memfd:memory")
@@ -102,8 +99,21 @@ def _mappings(folder: Path) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _text(path: Path) -> str:
+def _names(folder: str) -> list[str]:
     try:
-        return path.read_text()
+        return os.listdir(folder)  # noqa: PTH208 - paths as objects take as long as the system's answer
+    except OSError:
+        return []
+
+
+def _text(path: str) -> str:
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return ""
+    try:
+        return b"".join(iter(lambda: os.read(file, _READ_BYTES), b"")).decode(errors="replace")
+    except OSError:
+        return ""
+    finally:
+        os.close(file)

@@ -112,6 +112,7 @@ def separation_here(compiler: CCompiler, folder: Path) -> str:
             entry="empty",
             timed=False,
         )
+        process.load()
         process.close()
         return process.level
 

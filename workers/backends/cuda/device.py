@@ -133,7 +133,7 @@ class CudaSession:
     def settle(self) -> None:
         """Do nothing: nothing else runs in this process."""
 
-    def residue(self) -> str | None:
+    def residue(self, kernel: Any = None) -> str | None:
         return None
 
     def self_test(self) -> str | None:

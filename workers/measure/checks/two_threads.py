@@ -54,7 +54,7 @@ def judge_two_threads(
                 raise WrongAnswerError(f"{where}: {fault}{_WAY_OUT}")
             if not each.same_outputs(right):
                 _judge(each, golden, where)
-    if fault := session.residue():
+    if fault := session.residue(kernel):
         raise WrongAnswerError(f"{where}: {fault}")
 
 
