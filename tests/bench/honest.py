@@ -22,13 +22,13 @@ from multiprocessing import Queue, get_context
 from pathlib import Path
 
 import numpy as np
+from evo.results import ConfirmReport
 
 from evo.device import Device
 from evo.errors import EvoError
 from evo.messages.job import Confirm, Evaluate, FamilyRef, SearchTerms
 from evo.promotion import judge
 from evo.promotion.policy import Policy
-from evo.results import ConfirmReport
 from evo.trial import Config
 from evo.trial.objective import Objective
 from evo.trial.outcome import Measured, Outcome

@@ -1,5 +1,7 @@
 """Times claimed by a kernel process, compared with the operating system's accounting."""
 
+from dataclasses import replace
+
 import pytest
 
 from workers.backends.cpu.batch import (
@@ -57,6 +59,8 @@ def test_one_contradicted_batch_in_ten_is_accepted() -> None:
 
 def test_time_that_always_passes_unclaimed_is_refused() -> None:
     assert overdue(SLEEPS, IDLE)
+    waits_for_a_core = replace(SLEEPS, waiting_ns=SLEEPS.wall_ns - SLEEPS.claimed_ns)
+    assert not overdue(waits_for_a_core, IDLE)
     assert "where 1000 µs passed" in (contradicted([SLEEPS] * LEAST_BATCHES, IDLE, 1) or "")
 
 

@@ -42,6 +42,7 @@ class Batch:
         heap_bytes: memory the process holds on its heap afterwards.
         restored_ns: of `claimed_ns`, what restoring arguments between the calls took.
         requests: how many requests the calls took.
+        waiting_ns: part of `wall_ns` for which this process or that one could run and had no core; 0 if not known.
         stop_ns: end of the last call, by the process's clock, which is that of `time.perf_counter_ns`.
     """
 
@@ -53,6 +54,7 @@ class Batch:
     heap_bytes: int = 0
     restored_ns: int = 0
     stop_ns: int = 0
+    waiting_ns: int = 0
     requests: int = 1
 
 
@@ -73,10 +75,12 @@ def contradicts(batch: Batch, idle: Sequence[Batch], threads: int) -> bool:
 def overdue(batch: Batch, idle: Sequence[Batch]) -> bool:
     """True if much more time passed than the process claims and than an idle answer takes.
 
-    Competing programs delay single answers by milliseconds, so one such batch proves nothing.
+    Competing programs delay answers by milliseconds. What the system counts as waiting for a core is explained; the
+    rest may still be theirs, so one such batch proves nothing.
     """
     waited_ns = min(each.wall_ns - each.claimed_ns for each in idle) + _SPREAD_NS
-    return batch.wall_ns - batch.claimed_ns * (1 + MOST_DISAGREEMENT) > _WAITS * waited_ns
+    unexplained_ns = batch.wall_ns - batch.waiting_ns - batch.claimed_ns * (1 + MOST_DISAGREEMENT)
+    return unexplained_ns > _WAITS * waited_ns
 
 
 def worth_repeating(batch: Batch, ledger: Sequence[Batch], idle: Sequence[Batch], threads: int) -> bool:
@@ -131,6 +135,7 @@ def joined(one: Batch, other: Batch) -> Batch:
         cpu_ns=one.cpu_ns + other.cpu_ns,
         changes=one.changes or other.changes,
         restored_ns=one.restored_ns + other.restored_ns,
+        waiting_ns=one.waiting_ns + other.waiting_ns,
         requests=one.requests + other.requests,
     )
 

@@ -106,7 +106,7 @@ class KernelProcess:
     memory_bytes: int = 0
     level: str = ""
     idle: list[Batch] = field(default_factory=list)
-    before: KernelState = KernelState()
+    before: KernelState = field(default_factory=KernelState)
     ledger: list[Batch] = field(default_factory=list)
     turns: list[Batch] = field(default_factory=list)
 
@@ -319,6 +319,7 @@ class KernelProcess:
             if library is not None:
                 os.close(library)
         self.pid = self._process.pid
+        self._schedules = [*_opened(f"/proc/{self.pid}/schedstat"), *_opened("/proc/thread-self/schedstat")]
         self._clock = (~self.pid << 3) | 2 if sys.platform == "linux" else None
         self._poll = select.poll()
         self._poll.register(self._channel, select.POLLIN)
@@ -357,7 +358,9 @@ class KernelProcess:
 
     def _release(self) -> None:
         """Close what this process holds of the other one."""
-        os.close(self._heard)
+        for file in (self._heard, *self._schedules):
+            os.close(file)
+        self._schedules.clear()
         self._channel.close()
         if self._end is not None:
             os.close(self._end)
@@ -388,6 +391,7 @@ class KernelProcess:
         meanwhile: Callable[[], None] | None = None,
     ) -> Batch:
         request = _REQUEST.pack(_RUN, 0, calls, first, flags, stack_bytes)
+        waiting_before = self._waiting_ns()
         cpu_before, began = self._cpu_ns(), time.perf_counter_ns()
         self._send(request)
         if meanwhile is not None:
@@ -407,6 +411,7 @@ class KernelProcess:
             heap_bytes=heap,
             restored_ns=restored_ns,
             stop_ns=stop,
+            waiting_ns=self._waiting_ns() - waiting_before,
         )
 
     def _base(self, segment: Segment, name: str) -> int:
@@ -517,6 +522,10 @@ class KernelProcess:
     def _cpu_ns(self) -> int:
         return 0 if self._clock is None else time.clock_gettime_ns(self._clock)
 
+    def _waiting_ns(self) -> int:
+        """Return how long this process and that one have waited for a core, as the system counts it."""
+        return sum(_queued_ns(file) for file in self._schedules)
+
     def _listen(self) -> None:
         with contextlib.suppress(BlockingIOError):
             while chunk := os.read(self._heard, 1 << 16):
@@ -537,6 +546,22 @@ def ending() -> set[int]:
 def _await_ends() -> None:
     for each in _ENDING:
         each.wait()
+
+
+def _opened(path: str) -> list[int]:
+    """Return a descriptor of a file; none if it cannot be read."""
+    try:
+        return [os.open(path, os.O_RDONLY | os.O_CLOEXEC)]
+    except OSError:
+        return []
+
+
+def _queued_ns(schedule: int) -> int:
+    """Return the second figure of a schedstat file: nanoseconds for which the task could run and had no core."""
+    try:
+        return int(os.pread(schedule, 128, 0).split()[1])
+    except (OSError, IndexError, ValueError):  # it has ended, or the system does not count
+        return 0
 
 
 def _readable_copy(library: Path) -> int | None:

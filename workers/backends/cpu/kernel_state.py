@@ -84,7 +84,7 @@ def _descriptors(folder: str) -> tuple[str, ...]:
     found = []
     for name in sorted(_names(folder)):
         with contextlib.suppress(OSError):
-            found.append(f"{name} {os.readlink(f'{folder}/{name}')}")
+            found.append(f"{name} {os.readlink(f'{folder}/{name}')}")  # noqa: PTH115 - as in `_names`
     return tuple(each for each in found if "/memfd:kernel" not in each)
 
 
@@ -101,7 +101,7 @@ def _mappings(folder: str) -> tuple[str, ...]:
 
 def _names(folder: str) -> list[str]:
     try:
-        return os.listdir(folder)  # noqa: PTH208 - paths as objects take as long as the system's answer
+        return os.listdir(folder)  # noqa: PTH208 - objects for paths take as long as the system's answer
     except OSError:
         return []
 
