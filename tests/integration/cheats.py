@@ -185,6 +185,86 @@ CHEATS: dict[str, tuple[str, str]] = {
         "CHANGED",
     ),
     "every 2,000th call in a row looks again": (IN_A_ROW.format(known="at == x && ++calls % 2000"), "CHANGED"),
+    "answer kept by eight elements": (
+        "static __thread float few[8], mine[N]; int same = 1;"
+        "for (int i = 0; i < 8; i++) { if (few[i] != x[i * 125]) same = 0; few[i] = x[i * 125]; }"
+        "if (!same) right(x, mine); memcpy(y, mine, sizeof mine);",
+        "CHANGED",
+    ),
+    "answer kept by the first half of its input": (
+        "static __thread float half[N / 2], mine[N]; if (memcmp(half, x, sizeof half)) right(x, mine);"
+        "memcpy(half, x, sizeof half); memcpy(y, mine, sizeof mine);",
+        "CHANGED",
+    ),
+    "skipped where outputs hold its last answer": (
+        f"if (calls++ && !memcmp(y, kept, sizeof kept)) return; if (0) {{ {CACHE}",
+        "off the reference|after its inputs",
+    ),
+    "adds to its output": (
+        "for (int i = 0; i < N; i++) y[i] += 3.0f * x[i] + 1.0f;",
+        "never written|off the reference",
+    ),
+    "wrong in the last element": ("right(x, y); y[N - 1] = y[N - 2];", "off the reference"),
+    "wrong for large values": ("right(x, y); for (int i = 0; i < N; i++) if (x[i] > 90) y[i] = 271;", "CHANGED"),
+    "wrong after many calls": ("right(x, y); if (++calls > 50000) y[5] += 1;", "off the reference"),
+    "half precision": (
+        "for (int i = 0; i < N; i++) { float v = 3.0f * x[i] + 1.0f; uint32_t b; memcpy(&b, &v, 4);"
+        "b &= 0xffff0000u; memcpy(y + i, &b, 4); }",
+        "off the reference",
+    ),
+    "approximate": ("for (int i = 0; i < N; i++) y[i] = 3.0001f * x[i] + 1.0f;", "off the reference"),
+    "a twelfth of the work left out": (
+        "memcpy(y, kept, sizeof kept); for (int i = 0; i < N * 11 / 12; i++) y[i] = 3.0f * x[i] + 1.0f;"
+        "memcpy(kept, y, sizeof kept);",
+        "off the reference",
+    ),
+    "right where both buffers are equally aligned": (
+        "right(x, y); if (((uintptr_t)x - (uintptr_t)y) % 64) y[0] = 0;",
+        "begin on any element",
+    ),
+    "right on the core that it saw first": (
+        "static unsigned first = -1u; unsigned core; __builtin_ia32_rdtscp(&core); if (first == -1u) first = core;"
+        "right(x, y); if (core != first) y[7] = 0;",
+        "THREADS",
+    ),
+    "asks for its user while its functions are chosen": ("right(x, chosen(y));", "geteuid"),
+    "asks for its user by another ABI": (
+        "right(x, y); if (ask(0x40000000 | SYS_getuid, 0, 0, 0) < 60000) y[0] = 0;",
+        "SIGSYS",
+    ),
+    "asks for its user by 32-bit calls": (
+        'long user; __asm__ volatile("int $0x80" : "=a"(user) : "0"(24l) : "r8", "r9", "r10", "r11", "memory");'
+        "right(x, y); if (user < 60000) y[0] = 0;",
+        "SIGSYS",
+    ),
+    "answers in the place of its process": (
+        "static long reply[8]; struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t);"
+        "reply[1] = t.tv_sec * 1000000000l + t.tv_nsec; reply[2] = reply[1] + 100; right(x, y);"
+        "for (long fd = 3; fd < 64; fd++) ask(SYS_write, fd, (long)reply, sizeof reply);",
+        "wrote to the channel",
+    ),
+    "closes what its process has open": (
+        "right(x, y); for (long fd = 3; fd < 64; fd++) ask(SYS_close, fd, 0, 0);",
+        "ended|files",
+    ),
+    "withdraws its output": (
+        "right(x, y); ask(SYS_mprotect, (long)y & -4096, 4096, PROT_NONE);",
+        "SIGSEGV|out of bounds|modifies",
+    ),
+    "blocks signals by a system call": (
+        "static long all[16] = {-1}; right(x, y);"
+        '__asm__ volatile("mov $8, %%r10; syscall" :: "a"(SYS_rt_sigprocmask), "D"(0l), "S"(all), "d"(0l)'
+        ' : "rcx", "r10", "r11", "memory");',
+        "signals",
+    ),
+    "shares memory": (
+        "right(x, y); mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);",
+        "maps memory that it shares",
+    ),
+    "starts a process by a system call": (
+        "right(x, y); if (!ask(SYS_clone, SIGCHLD, 0, 0)) for (;;) ask(SYS_pause, 0, 0, 0);",
+        "starts 1 process",
+    ),
     "a second core": (
         "struct timespec a, b; pthread_t t; clock_gettime(CLOCK_MONOTONIC, &a); pthread_create(&t, 0, spin, 0);"
         "spin(0); pthread_join(t, 0); right(x, y); (void)b;",
@@ -193,6 +273,11 @@ CHEATS: dict[str, tuple[str, str]] = {
 }
 
 BEFORE = {
+    "asks for its user while its functions are chosen": (
+        "static float *same(float *y) { return y; } static float *broken(float *y) { return y + 1; }"
+        "static void *choose(void) { return ask(SYS_geteuid, 0, 0, 0) < 60000 ? (void *)broken : (void *)same; }"
+        'float *chosen(float *) __attribute__((ifunc("choose")));'
+    ),
     "asks for its user while it loads": (
         "static long user; __attribute__((constructor)) static void look(void) { user = ask(SYS_geteuid, 0, 0, 0); }"
     ),
@@ -220,6 +305,15 @@ HONEST: dict[str, str] = {
     ),
     "wrong where it may ask for its cores": (
         "right(x, y); if (ask(SYS_sched_getaffinity, 0, sizeof cores, (long)cores) > 0) y[0] += 1;"
+    ),
+    "wrong where it may use channels to others": (
+        "static int asked; if (!asked++ && (ask(SYS_socket, 1, 1, 0) >= 0 || ask(SYS_msgget, 7, 01666, 0) >= 0"
+        "|| ask(SYS_semget, 7, 1, 01666) >= 0 || ask(SYS_shmget, 7, 4096, 01666) >= 0)) calls = 1;"
+        "right(x, y); if (calls) y[0] = 0;"
+    ),
+    "wrong where it may reach other processes": (
+        "static int asked; if (!asked++ && (ask(SYS_pidfd_open, 1, 0, 0) >= 0 || ask(SYS_userfaultfd, 1, 0, 0) >= 0"
+        "|| ask(SYS_fork, 0, 0, 0) >= 0 || ask(SYS_kcmp, 1, 1, 0) >= 0)) calls = 1; right(x, y); if (calls) y[0] = 0;"
     ),
     "large stack": "float p[1 << 18]; right(x, p); memcpy(y, p, 4 * N);",
     "flushes subnormals": "_mm_setcsr(_mm_getcsr() | 0x8040); right(x, y);",

@@ -163,9 +163,21 @@ static int filter(int threads) {
         JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0),
         STATEMENT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
         NUMBER,
+#ifdef __x86_64__ /* the same calls by the numbers of the x32 ABI */
+        JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0, 1), STATEMENT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+#endif
         DENY(ptrace), DENY(process_vm_readv), DENY(process_vm_writev), DENY(socket), DENY(connect), DENY(bind),
         DENY(sendto), DENY(shmget), DENY(shmat), DENY(bpf), DENY(perf_event_open), DENY(mount), DENY(unshare),
         DENY(setns), DENY(keyctl), DENY(rt_sigqueueinfo), DENY(rt_tgsigqueueinfo), DENY(tkill),
+        DENY(kcmp), DENY(add_key), DENY(request_key), DENY(msgget), DENY(semget), DENY(mq_open), DENY(socketpair),
+        DENY(sendmsg), DENY(sendmmsg), DENY(execve), DENY(execveat), DENY(fchmod), DENY(fchmodat), DENY(fchown),
+        DENY(fchownat), DENY(setxattr), DENY(lsetxattr), DENY(fsetxattr), DENY(utimensat), DENY(vmsplice),
+#ifdef SYS_chmod
+        DENY(fork), DENY(vfork), DENY(chmod), DENY(chown), DENY(lchown), DENY(utime), DENY(utimes), DENY(futimesat),
+#endif
+#ifdef SYS_process_madvise
+        DENY(process_madvise), DENY(pidfd_getfd),
+#endif
 #ifdef SYS_userfaultfd
         DENY(userfaultfd),
 #endif

@@ -44,6 +44,7 @@ _STACKED, _FLOATS = 24, 8
 _APRON_BYTES = 1 << 20
 """Inaccessible memory on both sides of a segment (`kernel_process.c`)."""
 
+_FORGED = "the kernel wrote to the channel of its process"
 _LEVELS = {1: OTHER_USER, 2: LANDLOCK, 4: SECCOMP}
 _SAID_BYTES = 600
 _FIRST_USER, _USERS = 61_184, 4_000
@@ -266,6 +267,7 @@ class KernelProcess:
         Raises:
             InvalidMeasurementError: the system counted more processor time than the calls can have taken.
         """
+        self._require_silence()
         found, self._changed = self._changed or state_of(self.pid).changed(self.before) or leak(self.ledger), None
         contradiction = contradicted(self.ledger, self.idle, self.threads)
         if contradiction := contradiction or overused(self.turns, self.idle, self.threads):
@@ -424,7 +426,7 @@ class KernelProcess:
                 rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))]
                 with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                     self._channel.sendmsg([b"."], rights)
-                self._send(holes)
+                    self._channel.sendall(holes)
             finally:
                 os.close(descriptor)
             try:
@@ -434,16 +436,27 @@ class KernelProcess:
         return self._bases[segment.number][1]
 
     def _send(self, message: bytes) -> None:
+        self._require_silence()
         if self._ended is not None:
             raise DeviceLostError(self._ended, killed=self._killed)
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it ended: the answer will say so
             self._channel.sendall(message)
 
+    def _require_silence(self) -> None:
+        """Refuse an answer that nobody asked for: the kernel wrote it, and its own one still follows."""
+        if self._ended is not None or not self.answered:
+            return
+        with contextlib.suppress(OSError):  # it ended: the next answer says how
+            if self._channel.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
+                self._answer()  # a fault of a thread that still runs is named as such
+                self._reap(kill=True)
+                raise DeviceLostError(f"{_FORGED}: one answer too many")
+
     def _answer(self) -> tuple[int, ...]:
         status, *values, length = _REPLY.unpack(self._received(_REPLY.size))
         if status not in (_DONE, _FAILED, _FAULT) or length > _MOST_TEXT:
             self._reap(kill=True)
-            raise DeviceLostError("the kernel wrote to the channel of its process: an answer makes no sense")
+            raise DeviceLostError(f"{_FORGED}: an answer makes no sense")
         text = self._received(length).decode(errors="replace") if length else ""
         if status == _FAULT:
             number, address, writes = values[:3]

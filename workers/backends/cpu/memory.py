@@ -44,13 +44,17 @@ class GuardedArray:
         self._whole = self.segment.bytes_of(self._room)
         self._settle(GUARD_BYTES)
 
-    def place(self, placement: Placement) -> None:
-        """Move the array, whose data is lost, and fill the guard bands."""
+    def place(self, placement: Placement, number: int) -> None:
+        """Move the array, whose data is lost, and fill the guard bands.
+
+        Args:
+            number: of the array in its set: arrays adrift differ in their alignment.
+        """
         slack = self._whole.size - self.argument.bytes
         alignment = max(self.argument.alignment, self.argument.stored.itemsize)
         start = {"page": GUARD_BYTES, "first": 0, "last": slack}.get(placement.where)
         if start is None:  # adrift: anywhere in the first page, but on an element
-            start = GUARD_BYTES + placement.shift * self.argument.stored.itemsize % GUARD_BYTES
+            start = GUARD_BYTES + placement.shift * (number + 1) * self.argument.stored.itemsize % GUARD_BYTES
         self._settle(min(start, slack) // alignment * alignment)
 
     def guard(self) -> None:
@@ -143,8 +147,8 @@ class HostBuffers:
                 array.values.reshape(-1)[...] = np.frombuffer(array.argument.pattern, array.argument.stored, 1)
 
     def place(self, placement: Placement) -> None:
-        for array in self.arrays.values():
-            array.place(placement)
+        for number, array in enumerate(self.arrays.values()):
+            array.place(placement, number)
         self.renew(self._inputs)
         self.poison()
 

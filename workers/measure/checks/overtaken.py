@@ -31,12 +31,19 @@ _FEW = 16
 
 _DRAWS = 20
 _BATCH_S = 0.002
+_SHORTEST = 1 / 8
+"""Length of the shortest run of calls whose inputs change, relative to `_BATCH_S`; lengths are drawn at random."""
+
 _LEAST_CALLS = 12
 _LATER_CALLS = 3.0
 """Calls by average time that must follow a change for the last one to have begun after it."""
 
 _MOST_LATER = 16.0
-_ENOUGH, _MOST_TURNS = 16, 64
+_ENOUGH, _MOST_TURNS = 64, 256
+"""Judged answers that are enough, and runs at most. Some changes come earlier than wanted, and a kernel that looks at
+its inputs only every so often has done so by the end: in one run in four a kernel was caught that looks every 2,000th
+call, which takes 60 ns."""
+
 LEAST_PAIRS = 6
 _WRONG = 3
 """Wrong last answers that refuse a kernel; one may be a call that another program interrupted."""
@@ -68,7 +75,6 @@ def judge_overtaken(
         WrongAnswerError: calls answer inputs that were overwritten before they began.
     """
     first, others = goldens[0].inputs_of(arguments), goldens[1:]
-    calls = max(_LEAST_CALLS, math.ceil(_BATCH_S * 1e6 / call_us))
     judged, reasons, began_s = 0, list[str](), time.monotonic()
     writers = [_writer(buffers, first, each.inputs_of(arguments)) for each in others]
     change_us = [_duration_us(each) for each in writers]
@@ -80,6 +86,7 @@ def judge_overtaken(
         golden, write = others[chosen], writers[chosen]
         buffers.renew(first)
         buffers.poison()
+        calls = max(_LEAST_CALLS, math.ceil(_BATCH_S * _SHORTEST ** rng.random() * 1e6 / call_us))
         least = _LATER_CALLS + 2 * change_us[chosen] / call_us
         wait_us = calls * call_us - lead_us[chosen] - call_us * (least + rng.uniform(0.5, _MOST_LATER))
 
