@@ -44,7 +44,7 @@ class GuardedArray:
         self._whole = self.segment.bytes_of(self._room)
         self._settle(GUARD_BYTES)
 
-    def place(self, placement: Placement, number: int) -> None:
+    def place(self, placement: Placement, number: int = 0) -> None:
         """Move the array, whose data is lost, and fill the guard bands.
 
         Args:
@@ -54,7 +54,7 @@ class GuardedArray:
         alignment = max(self.argument.alignment, self.argument.stored.itemsize)
         start = {"page": GUARD_BYTES, "first": 0, "last": slack}.get(placement.where)
         if start is None:  # adrift: anywhere in the first page, but on an element
-            start = GUARD_BYTES + placement.shift * (number + 1) * self.argument.stored.itemsize % GUARD_BYTES
+            start = GUARD_BYTES + placement.shift * (2 * number + 1) * self.argument.stored.itemsize % GUARD_BYTES
         self._settle(min(start, slack) // alignment * alignment)
 
     def guard(self) -> None:
