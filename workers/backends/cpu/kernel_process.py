@@ -447,8 +447,10 @@ class KernelProcess:
         if self._ended is not None or not self.answered:
             return
         with contextlib.suppress(OSError):  # it ended: the next answer says how
-            if self._channel.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
-                self._answer()  # a fault of a thread that still runs is named as such
+            unasked = self._channel.recv(_REPLY.size, socket.MSG_DONTWAIT)
+            if unasked[:8] == struct.pack("=q", _FAULT):  # of a thread that still runs
+                raise DeviceLostError(self._reap(kill=True))
+            if unasked:
                 self._reap(kill=True)
                 raise DeviceLostError(f"{_FORGED}: one answer too many")
 
