@@ -9,6 +9,7 @@ import pytest
 from api.scheduler.results.figure_limits import check_figures
 from api.scheduler.results.validation import check, check_answer
 from evo.device import Ceilings, Device
+from evo.device.estimate.target import architectures, known
 from evo.errors import InvalidInput
 from evo.messages.job import Confirm, Evaluate, FamilyRef, Job, SearchTerms
 from evo.promotion.policy import Policy
@@ -161,3 +162,8 @@ def test_device_figures_are_checked() -> None:
     none = Ceilings(flops_per_s={"float32": 0.0}, bytes_per_s=1e9, source="table")
     with pytest.raises(InvalidInput, match=r"devices\.0\.ceilings\.flops_per_s\.float32"):
         check_figures("devices", [replace(device, ceilings=none)])
+
+
+@pytest.mark.parametrize("target", architectures())
+def test_known_devices_report_accepted_figures(target: str) -> None:
+    check_figures("device", known(target))

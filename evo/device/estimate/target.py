@@ -143,7 +143,7 @@ def _device(model: str, attributes: Mapping[str, int]) -> Device:
             source="table",
             cache_bytes_per_s=rates.cache_bytes_per_s,
             special_per_s=rates.special_per_s,
-            copies=((0.0, rates.cache_bytes_per_s),),
+            copies=((1.0, rates.cache_bytes_per_s),),
         ),
         memory_bytes=_MEMORY_GB[model] * GB,
     )

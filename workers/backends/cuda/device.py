@@ -279,7 +279,7 @@ def _device(gpu: Mapping[str, Any], compiler: str) -> Device:
             source="table",
             cache_bytes_per_s=rates.cache_bytes_per_s,
             special_per_s=rates.special_per_s,
-            copies=((0.0, rates.cache_bytes_per_s),),
+            copies=((1.0, rates.cache_bytes_per_s),),
         ),
         software={**gpu["software"], "cuda": compiler.partition(" ")[2], "compiler": compiler},
         memory_bytes=gpu["memory_bytes"],
