@@ -24,7 +24,7 @@ from evo.trial.objective import Objective
 from evo.trial.outcome import CompileFailed
 from templates.registry import builtin, find
 from templates.render import render
-from workers.backends.cuda import nvrtc, nvrtc_library
+from workers.backends.cuda import compile_process, nvrtc_library
 from workers.backends.cuda.nvrtc import NoNvrtcError, NvrtcCompiler, default_flags, failures, figures
 from workers.backends.cuda.occupancy import blocks_per_sm, occupancy
 from workers.build import Artefact, Launch, Unit, toolkit
@@ -215,7 +215,7 @@ QUICK = Unit(source='extern "C" __global__ void f() {}', architecture="sm_80", e
 
 def test_compiler_killed_while_idle_does_not_blame_a_source(compiler: NvrtcCompiler) -> None:
     assert isinstance(compiler.compile(QUICK, timeout_s=60), Artefact)
-    for process in compiler._idle.queue:
+    for process in compiler._processes._idle.queue:
         os.kill(process._popen.pid, signal.SIGKILL)
         os.waitid(os.P_PID, process._popen.pid, os.WEXITED | os.WNOWAIT)
     assert isinstance(compiler.compile(QUICK, timeout_s=60), Artefact)
@@ -235,22 +235,23 @@ def test_end_of_a_compiler_is_explained(
     compiler: NvrtcCompiler, monkeypatch: pytest.MonkeyPatch, program: str, told: str
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(nvrtc, "_COMMAND", (sys.executable, "-c", program))
+        patch.setattr(compile_process, "_command", lambda _: (sys.executable, "-c", program))
         broken = NvrtcCompiler()
         failed = broken.compile(QUICK, timeout_s=2)
         assert isinstance(failed, CompileFailed)
         assert told in failed.log
-        assert broken._idle.empty()
+        assert broken._processes._idle.empty()
     assert isinstance(broken.compile(QUICK, timeout_s=60), Artefact)
 
 
 def test_last_answer_of_a_killed_compiler_counts(compiler: NvrtcCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = json.dumps({"binary": None, "log": "told", "ptx": ""})
-    monkeypatch.setattr(nvrtc, "_COMMAND", (sys.executable, "-c", f"input(); print({answer!r}, flush=True)"))
-    monkeypatch.setattr(nvrtc.threading, "Timer", Belated)
+    program = f"input(); print({answer!r}, flush=True)"
+    monkeypatch.setattr(compile_process, "_command", lambda _: (sys.executable, "-c", program))
+    monkeypatch.setattr(compile_process.threading, "Timer", Belated)
     quick = NvrtcCompiler()
     assert quick.compile(QUICK, timeout_s=1) == CompileFailed(log="told")
-    assert quick._idle.empty(), "it is dead"
+    assert quick._processes._idle.empty(), "it is dead"
 
 
 class Belated(threading.Timer):

@@ -68,7 +68,7 @@ class _Process:
 
     def __init__(self, module: str) -> None:
         self._popen = subprocess.Popen(
-            (sys.executable, "-m", module),
+            _command(module),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -122,6 +122,10 @@ class _Process:
 
     def _pipe(self, name: str) -> IO[str]:
         return cast(IO[str], getattr(self._popen, name))
+
+
+def _command(module: str) -> tuple[str, ...]:
+    return sys.executable, "-m", module
 
 
 def _end(popen: "subprocess.Popen[str]") -> None:
