@@ -1,7 +1,8 @@
 """Device limits and peak rates of a GPU, from its driver attributes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from evo.device import Ceilings
 
 _NO_LIMITS = frozenset({"capability_major", "capability_minor", "clock_khz", "memory_clock_khz", "memory_bus_bits"})
 
@@ -30,33 +31,26 @@ Reads of 37 MB on an H100 reached 17, launch gaps included; no GPU reaches more 
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rates:
-    """Peak rates of one GPU, as in its datasheet."""
-
-    flops_per_s: Mapping[str, float]
-    bytes_per_s: float
-    cache_bytes_per_s: float
-    special_per_s: Mapping[str, float]
-
-
 def limits(attributes: Mapping[str, int]) -> dict[str, float]:
     """Return `Device.limits` of a GPU; `evo.family.LIMITS` lists their names."""
     found = {name: float(value) for name, value in attributes.items() if name not in _NO_LIMITS}
     return {**found, "compute_capability": float(capability(attributes))}
 
 
-def ceilings(attributes: Mapping[str, int]) -> Rates:
+def ceilings(attributes: Mapping[str, int]) -> Ceilings:
     """Return peak rates computed from clocks and widths; an unknown architecture has no arithmetic rates."""
     known = [each for each in _PER_CLOCK if each <= capability(attributes)]
     per_clock = _PER_CLOCK[max(known)] if known else {}
     clocks_per_s = attributes["clock_khz"] * 1e3 * attributes["sm_count"]
     transfers_per_s = 2 * attributes["memory_clock_khz"] * 1e3
-    return Rates(
+    cache_bytes_per_s = _CACHE_BYTES_PER_CLOCK * clocks_per_s
+    return Ceilings(
         flops_per_s={dtype: flops * clocks_per_s for dtype, flops in per_clock.items()},
         bytes_per_s=transfers_per_s * attributes["memory_bus_bits"] / 8,
-        cache_bytes_per_s=_CACHE_BYTES_PER_CLOCK * clocks_per_s,
+        source="table",
+        cache_bytes_per_s=cache_bytes_per_s,
         special_per_s={name: results * clocks_per_s for name, results in _SPECIAL_PER_CLOCK.items()} if known else {},
+        copies=((1.0, cache_bytes_per_s),),
     )
 
 

@@ -5,7 +5,7 @@ Sources: CUDA C++ Programming Guide, "Compute Capabilities", and NVIDIA's datash
 
 from collections.abc import Mapping
 
-from evo.device import Ceilings, Device
+from evo.device import Device
 from evo.device.estimate.roofline import Roofline, device_roofline, stream_roofline
 from evo.device.gpu import capability, ceilings, limits
 from evo.device.requirements import GB
@@ -130,20 +130,12 @@ def _named(device: Device) -> str:
 
 
 def _device(model: str, attributes: Mapping[str, int]) -> Device:
-    rates = ceilings(attributes)
     return Device(
         kind="cuda",
         model=model,
         architecture=f"sm_{capability(attributes)}",
         uuid=f"target {model}",
         limits=limits(attributes),
-        ceilings=Ceilings(
-            flops_per_s=rates.flops_per_s,
-            bytes_per_s=rates.bytes_per_s,
-            source="table",
-            cache_bytes_per_s=rates.cache_bytes_per_s,
-            special_per_s=rates.special_per_s,
-            copies=((1.0, rates.cache_bytes_per_s),),
-        ),
+        ceilings=ceilings(attributes),
         memory_bytes=_MEMORY_GB[model] * GB,
     )

@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from evo.device import Ceilings, Device, DeviceKind
+from evo.device import Device, DeviceKind
 from evo.device.gpu import capability, ceilings, limits
 from evo.trial.objective import Objective
 from workers.backends import Buffers, LaunchError, Manner, Timer
@@ -266,21 +266,13 @@ class CudaDriver:
 
 def _device(gpu: Mapping[str, Any], compiler: str) -> Device:
     attributes = gpu["attributes"]
-    rates = ceilings(attributes)
     return Device(
         kind="cuda",
         model=gpu["name"],
         architecture=f"sm_{capability(attributes)}",
         uuid=gpu["uuid"],
         limits=limits(attributes),
-        ceilings=Ceilings(
-            flops_per_s=rates.flops_per_s,
-            bytes_per_s=rates.bytes_per_s,
-            source="table",
-            cache_bytes_per_s=rates.cache_bytes_per_s,
-            special_per_s=rates.special_per_s,
-            copies=((1.0, rates.cache_bytes_per_s),),
-        ),
+        ceilings=ceilings(attributes),
         software={**gpu["software"], "cuda": compiler.partition(" ")[2], "compiler": compiler},
         memory_bytes=gpu["memory_bytes"],
     )
