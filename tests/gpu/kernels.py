@@ -1,13 +1,19 @@
 """Compiles and loads kernels for these tests."""
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from evo.device import Device
+from evo.trial.objective import Objective
+from evo.trial.results import EvaluateReport
+from templates.registry import find
+from tests.integration.workbench import QUICK
 from workers.backends.cuda.device import DRIVER, CudaSession
 from workers.build import Artefact, Launch, Unit
 from workers.build.kernel import Argument
+from workers.jobs.single import climb
 
 X = Argument(name="x", role="input", dtype="float32", shape=(1024,))
 OUT = Argument(name="out", role="output", dtype="float32", shape=(1024,))
@@ -45,3 +51,36 @@ class Workbench:
         source = f'extern "C" __global__ void f(const float* x, float* out) {{ {body} }}'
         path, _ = compiled(source, self.gpu, self.folder)
         return self.session.load(path, "f", (X, OUT), launch or one_block())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changeable:
+    """Families in a folder, measured on a GPU as they are or with texts of their files replaced.
+
+    Attributes:
+        families: the folder.
+        cache: for references, which changed copies of a family share.
+        copies: an empty folder, for one copy of each family.
+    """
+
+    families: Path
+    gpu: Device
+    cache: Path
+    copies: Path
+
+    def measured(self, name: str, *changes: tuple[str, str, str], **tunables: int) -> EvaluateReport:
+        """Measure the default config with some tunables changed.
+
+        Args:
+            changes: each a file, a text in it, and what replaces the text.
+        """
+        place = self.copies / name
+        shutil.copytree(self.families / name, place)
+        for file, old, new in changes:
+            text = (place / file).read_text()
+            assert old in text
+            (place / file).write_text(text.replace(old, new))
+        package = find(str(place))
+        problem = package.family.problem("", "cuda")
+        config = package.family.space(problem, self.gpu, Objective()).default() | tunables
+        return climb(package, config, problem=problem, device=self.gpu, folder=self.cache, policy=QUICK).report

@@ -1,38 +1,15 @@
 """The kernels of `tests/data/kernels` on a GPU: each is measured, and its wrong twins are refused."""
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 from evo.device import Device
-from evo.trial.objective import Objective
 from evo.trial.outcome import Measured, WrongAnswer
-from evo.trial.results import EvaluateReport
-from templates.registry import find
+from tests.gpu.kernels import Changeable
 from tests.integration.test_kernels_compile import KERNELS, NAMES, skip_without_headers
-from tests.integration.workbench import QUICK
-from workers.jobs.single import climb
 
 pytestmark = pytest.mark.gpu
-
-
-class Kernels:
-    def __init__(self, gpu: Device, cache: Path, folder: Path) -> None:
-        self._gpu, self._cache, self._folder = gpu, cache, folder
-
-    def measured(self, name: str, *changes: tuple[str, str, str]) -> EvaluateReport:
-        """Measure the default config; each change is a file, a text in it, and what replaces the text."""
-        place = self._folder / name
-        shutil.copytree(KERNELS / name, place)
-        for file, old, new in changes:
-            text = (place / file).read_text()
-            assert old in text
-            (place / file).write_text(text.replace(old, new))
-        package = find(str(place))
-        problem = package.family.problem("", "cuda")
-        config = package.family.space(problem, self._gpu, Objective()).default()
-        return climb(package, config, problem=problem, device=self._gpu, folder=self._cache, policy=QUICK).report
 
 
 @pytest.fixture(scope="module")
@@ -41,12 +18,12 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def kernels(gpu: Device, cache: Path, tmp_path: Path) -> Kernels:
-    return Kernels(gpu, cache, tmp_path)
+def kernels(gpu: Device, cache: Path, tmp_path: Path) -> Changeable:
+    return Changeable(families=KERNELS, gpu=gpu, cache=cache, copies=tmp_path)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_kernel_is_measured(kernels: Kernels, name: str) -> None:
+def test_kernel_is_measured(kernels: Changeable, name: str) -> None:
     report = kernels.measured(name)
     skip_without_headers(report.outcome)
     assert isinstance(report.outcome, Measured), report.outcome
@@ -64,11 +41,11 @@ def test_kernel_is_measured(kernels: Kernels, name: str) -> None:
     ],
     ids=["mask", "changed-input", "unzeroed", "race", "missing-total", "missing-part"],
 )
-def test_wrong_twin_is_refused(kernels: Kernels, name: str, file: str, old: str, new: str) -> None:
+def test_wrong_twin_is_refused(kernels: Changeable, name: str, file: str, old: str, new: str) -> None:
     report = kernels.measured(name, (file, old, new))
     assert isinstance(report.outcome, WrongAnswer), report.outcome
 
 
-def test_untimed_fills_are_restored_between_calls(kernels: Kernels) -> None:
+def test_untimed_fills_are_restored_between_calls(kernels: Changeable) -> None:
     report = kernels.measured("histogram", ("family.toml", "init = 0", "init = { value = 0, timed = false }"))
     assert isinstance(report.outcome, Measured), report.outcome

@@ -1,9 +1,7 @@
 """Triton kernels on a GPU: each is proven and measured, wrong twins are refused, and an export runs without Triton."""
 
-import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,40 +11,18 @@ import pytest
 from evo.device import Device
 from evo.export.bundle import Bundle
 from evo.trial import Config
-from evo.trial.objective import Objective
 from evo.trial.outcome import Measured, WrongAnswer
-from evo.trial.results import EvaluateReport
 from templates.registry import find
+from tests.gpu.kernels import Changeable
 from tests.integration.test_kernels_compile import Workshop
 from tests.integration.test_triton_compiles import KERNELS, NAMES
-from tests.integration.workbench import QUICK
 from tests.unit.views import CHAMPION, view
 from workers.backends.cuda.compiler import CudaCompiler
-from workers.jobs.single import climb
 
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed"),
 ]
-
-
-class TritonKernels:
-    def __init__(self, gpu: Device, cache: Path, folder: Path) -> None:
-        self._gpu, self._cache, self._folder = gpu, cache, folder
-
-    def measured(self, name: str, changes: Mapping[str, str] | None = None, **changed: int) -> EvaluateReport:
-        """Measure the default config with some tunables changed, and texts of the family's files replaced."""
-        place = self._folder / name
-        shutil.copytree(KERNELS / name, place)
-        for file in ("kernel.py", "family.toml"):
-            text = (place / file).read_text()
-            for old, new in (changes or {}).items():
-                text = text.replace(old, new)
-            (place / file).write_text(text)
-        package = find(str(place))
-        problem = package.family.problem("", "cuda")
-        config = package.family.space(problem, self._gpu, Objective()).default() | changed
-        return climb(package, config, problem=problem, device=self._gpu, folder=self._cache, policy=QUICK).report
 
 
 @pytest.fixture(scope="module")
@@ -55,21 +31,21 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def kernels(gpu: Device, cache: Path, tmp_path: Path) -> TritonKernels:
-    return TritonKernels(gpu, cache, tmp_path)
+def kernels(gpu: Device, cache: Path, tmp_path: Path) -> Changeable:
+    return Changeable(families=KERNELS, gpu=gpu, cache=cache, copies=tmp_path)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_kernel_is_proven_and_measured(kernels: TritonKernels, name: str) -> None:
+def test_kernel_is_proven_and_measured(kernels: Changeable, name: str) -> None:
     outcome = kernels.measured(name).outcome
     assert isinstance(outcome, Measured), outcome
 
 
-def test_clusters_are_launched(kernels: TritonKernels, gpu: Device) -> None:
+def test_clusters_are_launched(kernels: Changeable, gpu: Device) -> None:
     if gpu.limits["compute_capability"] < 90:
         pytest.skip("clusters need sm_90")
     outcome = kernels.measured(
-        "vector_add", {"[triton.tunables]": "[triton.tunables]\nnum_ctas = [1, 2]"}, num_ctas=2
+        "vector_add", ("family.toml", "[triton.tunables]", "[triton.tunables]\nnum_ctas = [1, 2]"), num_ctas=2
     ).outcome
     assert isinstance(outcome, Measured), outcome
 
@@ -136,8 +112,6 @@ def test_export_runs_without_triton(gpu: Device, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_wrong_twin_is_refused(kernels: TritonKernels, name: str, changes: dict[str, str]) -> None:
-    texts = "".join((KERNELS / name / file).read_text() for file in ("kernel.py", "family.toml"))
-    assert all(old in texts for old in changes)
-    outcome = kernels.measured(name, changes).outcome
+def test_wrong_twin_is_refused(kernels: Changeable, name: str, changes: dict[str, str]) -> None:
+    outcome = kernels.measured(name, *(("kernel.py", old, new) for old, new in changes.items())).outcome
     assert isinstance(outcome, WrongAnswer), outcome
