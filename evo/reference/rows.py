@@ -43,6 +43,39 @@ def a_column_each(rng: np.random.Generator, rows: int, columns: int) -> NDArray[
     return np.arange(rows) * columns // rows + rng.integers(max(1, columns // rows), size=rows)
 
 
+_LOGITS: Mapping[str, tuple[float, float]] = {
+    "normal": (0.0, 1.0),
+    "offset": (-200.0, 2.0),
+    "peaked": (0.0, 1.0),
+    "falling": (0.0, 1.0),
+    "large": (0.0, 40.0),
+    "small": (0.0, 1e-3),
+}
+"""Mean and standard deviation by distribution."""
+
+_TOWERING = 120.0
+
+
+def logit_rows(rng: np.random.Generator, shape: tuple[int, int], distribution: str) -> NDArray[np.float32]:
+    """Draw inputs of a softmax over rows, (rows, columns).
+
+    Args:
+        distribution: ``normal``: N(0, 1). ``offset``: a mean that must cancel, so far below zero that exp of it is 0.
+            ``peaked``: in each row another column towers above the others, by so much that exp overflows unless the
+            row's true maximum is taken off; every other row is masked, -inf in an eighth of the columns and more.
+            ``falling``: a few columns tower, the first and the last among them. ``large``: few count. ``small``: nearly
+            equal results.
+    """
+    rows, columns = shape
+    x = normal_rows(rng, shape, *_LOGITS[distribution])
+    if distribution == "peaked":
+        x[::2, : columns // 8] = x[::2, columns // 2 : columns // 2 + columns // 16] = -np.inf
+        x[range(rows), a_column_each(rng, rows, columns)] = _TOWERING
+    if distribution == "falling":
+        raise_columns(rng, x, _TOWERING)
+    return x
+
+
 def by_rows(compute: Computation) -> Computation:
     """A function of (problem, inputs) whose results' rows depend on the same rows of the matrices alone, in blocks.
 

@@ -9,44 +9,26 @@ import numpy as np
 
 from evo.reference.encoding import decoded, encoded
 from evo.reference.rivals import rivals
-from evo.reference.rows import a_column_each, by_rows, normal_rows, raise_columns
+from evo.reference.rows import by_rows, logit_rows
 from evo.reference.torch_baselines import tensor_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]
 
-MEAN_AND_DEVIATION = {
-    "normal": (0.0, 1.0),
-    "offset": (-200.0, 2.0),
-    "peaked": (0.0, 1.0),
-    "falling": (0.0, 1.0),
-    "large": (0.0, 40.0),
-    "small": (0.0, 1e-3),
-}
-TOWERING = 120.0
 IGNORED = -100
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
     """Draw x, (rows, cols), and target, (rows,): any column, the first and the last among them; some are ignored.
 
-    Args:
-        distribution: ``normal``: N(0, 1). ``offset``: a mean so far below zero that exp of it is 0. ``peaked``: in each
-            row another column towers above the others, so that exp overflows unless the row's maximum is taken off;
-            every other row is masked, -inf in some columns but the target. ``falling``: a few columns tower, the first
-            and the last among them. ``large``: few count. ``small``: nearly equal logits.
+    `logit_rows` says what a distribution is. Masked columns are no targets.
     """
-    mean, deviation = MEAN_AND_DEVIATION[distribution]
     rows, columns = problem["rows"], problem["cols"]
-    x = normal_rows(rng, (rows, columns), mean, deviation)
+    x = logit_rows(rng, (rows, columns), distribution)
     target = rng.integers(columns, size=rows).astype(np.int32)
     target[: min(2, rows)] = [0, columns - 1][: min(2, rows)]
     if distribution == "peaked":
-        x[::2, : columns // 8] = x[::2, columns // 2 : columns // 2 + columns // 16] = -np.inf
-        x[range(rows), a_column_each(rng, rows, columns)] = TOWERING
         x[range(rows), target] = np.maximum(x[range(rows), target], -1.0)
-    if distribution == "falling":
-        raise_columns(rng, x, TOWERING)
     target[3::7] = IGNORED
     return {"x": encoded(x, problem["dtype"]), "target": target}
 
