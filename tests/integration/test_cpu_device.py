@@ -1,12 +1,15 @@
 """The CPU as a device: its limits, and the best measured ceilings."""
 
 import ctypes
+import gc
 import os
 import platform
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from evo.export.loader.float_control import FloatControl, preserved
@@ -168,3 +171,22 @@ def test_modes_changed_by_a_baseline_are_restored_and_not_blamed_on_a_kernel(fol
         session.callable_timer([lambda: ctypes.CDLL(None).fesetround(down)]).sample()
         assert FloatControl().changes(before) == ()
         assert session.residue() is None
+
+
+class Holder:
+    """Refers to itself, so that only the garbage collector frees it."""
+
+    def __init__(self, held: Any) -> None:
+        self.held, self.itself = held, self
+
+
+def test_process_of_a_kernel_in_a_cycle_ends_when_it_is_collected(folder: Path, tmp_path: Path) -> None:
+    arguments = [Argument(name="y", role="output", dtype="float32", shape=(1,))]
+    session, kernel, buffers = _loaded(folder, tmp_path, "void f(float *y) { y[0] = 1; }", arguments)
+    session.call(kernel, buffers)
+    process, collected = psutil.Process(kernel.pid), weakref.ref(kernel)
+    holder = Holder(kernel)
+    del kernel, holder
+    gc.collect()
+    assert collected() is None
+    assert process.status() == psutil.STATUS_ZOMBIE or process.wait(5) is not None

@@ -361,11 +361,17 @@ def test_large_reference_has_a_longer_time_limit_than_a_candidate() -> None:
     assert open_limit_s(Policy(verify_timeout_s=100.0)) == 400.0
 
 
+def guardians() -> list[psutil.Process]:
+    """Return the guardians of this process's runners; kernel processes that were killed may still be zombies."""
+    children = [each for each in psutil.Process().children() if each.status() != psutil.STATUS_ZOMBIE]
+    return [each for each in children if "workers.runner.guardian" in each.cmdline()]
+
+
 def test_runner_serves_good_trials_and_is_replaced_after_a_fault(workshop: Workshop) -> None:
     pids = []
     for fault in ("none", "none", "syntax", "none", "nan", "none"):
         workshop.report(fault)
-        runners = [child.pid for child in psutil.Process().children() if "workers.runner.guardian" in child.cmdline()]
+        runners = [each.pid for each in guardians()]
         pids.append(runners[0] if runners else None)
     assert pids[0] == pids[1] == pids[2] == pids[3] is not None
     assert pids[4] is None
@@ -377,13 +383,13 @@ def test_runner_retires_after_many_trials(workshop: Workshop, monkeypatch: pytes
     pids = []
     for _ in range(4):
         workshop.report()
-        pids += [child.pid for child in psutil.Process().children() if "workers.runner.guardian" in child.cmdline()]
+        pids += [each.pid for each in guardians()]
     assert pids[0] == pids[1] != pids[2] == pids[3]
 
 
 def test_runner_killed_between_trials_is_replaced(workshop: Workshop) -> None:
     workshop.report()
-    (runner,) = [child for child in psutil.Process().children() if "workers.runner.guardian" in child.cmdline()]
+    (runner,) = guardians()
     os.kill(runner.pid, signal.SIGKILL)
     psutil.wait_procs([runner], timeout=5)
     assert isinstance(workshop.report().outcome, Measured)

@@ -15,6 +15,7 @@ import struct
 import subprocess
 import sys
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -122,10 +123,6 @@ class KernelProcess:
         self._said: deque[bytes] = deque(maxlen=4)
         self._loaded = False
         self._start()
-
-    def __del__(self) -> None:
-        with contextlib.suppress(Exception):
-            self.close()
 
     def load(self) -> None:
         """Wait until the process is ready, and load the library. Repeated calls do nothing.
@@ -276,20 +273,18 @@ class KernelProcess:
 
     def close(self) -> None:
         """Kill the process and everything it started, without waiting for the end. Repeated calls do nothing."""
-        if self._ended is not None or not hasattr(self, "_process"):
-            return
-        self._ended = "was ended"
-        started = descendants.started_by(self.pid)
-        self._kill()
-        descendants.end_these(started)
-        self._release()
-        _ENDING.append(self._process)
+        if self._ended is None:
+            self._ended = "was ended"
+            self._abandoned()
 
     # --- the process -------------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
+        self._held = contextlib.ExitStack()
         self._channel, theirs = socket.socketpair()
+        self._held.callback(self._channel.close)
         heard, said = os.pipe()
+        self._held.callback(os.close, heard)
         os.set_blocking(said, False)  # what nobody reads is lost, and never stops the kernel
         os.set_blocking(heard, False)
         self._heard = heard
@@ -312,7 +307,7 @@ class KernelProcess:
                     start_new_session=True,
                 )
         except OSError as error:
-            os.close(heard)
+            self._held.close()
             self._ended = str(error)
             raise DeviceLostError(f"no process can be started for the kernel: {error}") from None
         finally:
@@ -328,6 +323,11 @@ class KernelProcess:
         self._end = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else None
         if self._end is not None:
             self._poll.register(self._end, select.POLLIN)
+        for file in (*self._schedules, *([] if self._end is None else [self._end])):
+            self._held.callback(os.close, file)
+        self._held.callback(self._schedules.clear)
+        # not __del__: in a cycle of objects that of Popen may be called first, and warns of a running process
+        self._abandoned = weakref.finalize(self, _abandon, self._process, self._held)
 
     def _greeted(self) -> str:
         values = self._answer()
@@ -339,7 +339,7 @@ class KernelProcess:
         """End the process with its children, and return exit status, resource usage and output."""
         started = descendants.started_by(self.pid)
         if kill or started:
-            self._kill()
+            _kill(self.pid)
         try:
             _, status, usage = os.wait4(self.pid, 0)
             self._process.returncode = os.waitstatus_to_exitcode(status)
@@ -349,23 +349,11 @@ class KernelProcess:
             how, peak = "is gone", ""
         descendants.end_these(started)
         self._listen()
-        self._release()
+        self._abandoned.detach()
+        self._held.close()
         said = b"".join(self._said).decode(errors="replace").strip()[-_SAID_BYTES:]
         self._ended = how + peak + (f"; it said: {said}" if said else "")
         return self._ended
-
-    def _kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
-
-    def _release(self) -> None:
-        """Close what this process holds of the other one."""
-        for file in (self._heard, *self._schedules):
-            os.close(file)
-        self._schedules.clear()
-        self._channel.close()
-        if self._end is not None:
-            os.close(self._end)
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
@@ -561,6 +549,20 @@ def ending() -> set[int]:
 def _await_ends() -> None:
     for each in _ENDING:
         each.wait()
+
+
+def _abandon(process: "subprocess.Popen[bytes]", held: contextlib.ExitStack) -> None:
+    """Kill a process and everything it started, and close what this one holds of it."""
+    started = descendants.started_by(process.pid)
+    _kill(process.pid)
+    descendants.end_these(started)
+    held.close()
+    _ENDING.append(process)
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
 
 
 def _opened(path: str) -> list[int]:
