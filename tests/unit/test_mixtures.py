@@ -1,5 +1,6 @@
 """Inputs mixed from several distributions: rare outliers, mixed rows, and inputs left unchanged."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,11 @@ from numpy.typing import NDArray
 
 from evo.family import Operand
 from evo.reference.encoding import decoded, encoded
+from templates.registry import find
+from workers.build.cache import Cache
 from workers.measure.family.mixtures import Mixture, mixtures
+from workers.measure.family.reference import Reference
+from workers.runner.protocol import CasePlan
 
 ROWS, COLUMNS = 64, 512
 
@@ -95,3 +100,27 @@ def test_input_that_repeats_in_a_second_draw_is_unchanged() -> None:
     found: list[Mixture] = list(mixtures(nominal, [other], operands, np.random.default_rng(0)))
     assert len(found) == 3
     assert all(np.array_equal(each.inputs["mask"], mask) for each in found)
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 16, 64])
+def test_sums_in_lanes_stay_within_the_limits_of_a_row_with_a_lone_element(tmp_path: Path, lanes: int) -> None:
+    source = find("reduce")
+    problem = source.family.problem("rows=128,cols=256", "cpu")
+    family = Reference(source.path / "reference.py", "digest", Cache(tmp_path))
+    for seed in range(60):
+        plans = [
+            CasePlan(
+                name=name,
+                distribution=name,
+                problem=problem,
+                seeds=((seed, number),),
+                operands=source.family.operands(problem),
+            )
+            for number, name in enumerate(("normal", "negative"))
+        ]
+        found = family.mixtures(plans, family.goldens(plans))
+        assert len(found) == 3
+        for golden in found:
+            in_lanes = np.cumsum(golden.inputs["x"].reshape(128, -1, lanes), axis=1, dtype=np.float32)[:, -1]
+            out = np.cumsum(in_lanes, axis=1, dtype=np.float32)[:, -1]
+            assert np.abs(out - golden.reference["out"]).max() <= golden.limits["out"].max_abs

@@ -21,10 +21,15 @@ _MOST_BYTES = 1 << 27
 
 @dataclass(frozen=True, kw_only=True)
 class Mixture:
-    """Inputs and a description of their difference from the nominal case."""
+    """Inputs and a description of their difference from the nominal case.
+
+    Attributes:
+        lone: one element stands out, so few outputs have the largest errors.
+    """
 
     name: str
     inputs: Arrays
+    lone: bool
 
 
 def mixtures(
@@ -56,9 +61,9 @@ def mixtures(
             else array
             for each, array in nominal.items()
         }
-        yield Mixture(name=name, inputs=planted)
+        yield Mixture(name=name, inputs=planted, lone=True)
     if any(array.ndim > 1 for array in nominal.values()):
-        yield Mixture(name="rows of all distributions", inputs=_rows_of_all(nominal, others, rng))
+        yield Mixture(name="rows of all distributions", inputs=_rows_of_all(nominal, others, rng), lone=False)
 
 
 def _with_lone(

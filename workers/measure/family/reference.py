@@ -120,7 +120,7 @@ class Reference:
         def answered(each: Mixture) -> Golden | None:
             plan = replace(first, name=f"{first.name} with {each.name}", distribution=f"{each.name}: {distributions}")
             with suppress(FamilyError):
-                return self.golden(plan, first.seeds[0], each.inputs)
+                return self.golden(plan, first.seeds[0], each.inputs, few=each.lone)
             return None
 
         mixed = list(mixtures(goldens[first.name][0].inputs, others, first.operands, rng))
@@ -139,13 +139,20 @@ class Reference:
                     drawn[each.name] = check_input(each, made[each.name], case=plan.name, maker=maker)
         return drawn
 
-    def golden(self, plan: CasePlan, seed: tuple[int, ...], inputs: Arrays | None = None) -> Golden:
-        """Return inputs drawn with `seed`, expected outputs and limits; the cache keeps the latter two."""
+    def golden(
+        self, plan: CasePlan, seed: tuple[int, ...], inputs: Arrays | None = None, *, few: bool = False
+    ) -> Golden:
+        """Return inputs drawn with `seed`, expected outputs and limits; the cache keeps the latter two.
+
+        Args:
+            inputs: judge these instead.
+            few: few outputs have the largest errors, however many there are.
+        """
         inputs = self.draw(plan, seed) if inputs is None else inputs
         key = self._key(plan, seed, inputs)
         kept = self._cache.get(key)
         stored = self._made(key, plan, inputs) if kept is None else _unpack(kept)
-        golden = self._complete(plan, inputs, stored)
+        golden = self._complete(plan, inputs, stored, few=few)
         if isinstance(golden.verify, Verification):
             golden.verify.check_refuses()
         return golden
@@ -155,8 +162,8 @@ class Reference:
         inputs = self.draw(plan, seed)
         return self._complete(plan, inputs, self._compute(plan, inputs))
 
-    def _complete(self, plan: CasePlan, inputs: Arrays, stored: Arrays) -> Golden:
-        golden = _golden(plan, inputs, stored)
+    def _complete(self, plan: CasePlan, inputs: Arrays, stored: Arrays, *, few: bool = False) -> Golden:
+        golden = _golden(plan, inputs, stored, few=few)
         if not plan.verified:
             return golden
         verify = Verification(function=self._required("verify"), maker=self._maker("verify"), plan=plan, inputs=inputs)
@@ -291,13 +298,13 @@ def _helpers(module: ModuleType) -> str:
     return cache_key(*(Path(str(sys.modules[name].__file__)).read_text() for name in ours))
 
 
-def _golden(plan: CasePlan, inputs: Arrays, stored: Arrays) -> Golden:
+def _golden(plan: CasePlan, inputs: Arrays, stored: Arrays, *, few: bool) -> Golden:
     names = [name.removeprefix("reference/") for name in stored if name.startswith("reference/")]
     return Golden(
         case=plan.name,
         inputs=inputs,
         reference={name: stored[f"reference/{name}"] for name in names},
-        limits={each.name: _limit(each, stored) for each in plan.outputs},
+        limits={each.name: _limit(each, stored, few=few) for each in plan.outputs},
     )
 
 
@@ -310,7 +317,8 @@ def _checksum(array: NDArray[Any]) -> str:
     return f"{total:x} {hashlib.sha256(sample.tobytes()).hexdigest()}"
 
 
-def _limit(output: Operand, stored: Arrays) -> Limit:
+def _limit(output: Operand, stored: Arrays, *, few: bool) -> Limit:
+    """Return the limits of an output; `few` of its elements have the largest errors, or it has few elements."""
     tolerance = output.tolerance
     if tolerance is None:
         raise FamilyError(f"family.toml gives no tolerance for output `{output.name}`")
@@ -325,7 +333,8 @@ def _limit(output: Operand, stored: Arrays) -> Limit:
     reference = stored[f"reference/{output.name}"]
     scale = max(float(reference.max(initial=0.0)), -float(reference.min(initial=0.0)))
     error = max(error, scale * float(np.finfo(np.float32).eps))
-    beyond = (tolerance.max_abs_ratio - 1) * tolerance.rel_l2 * scale if reference.size < _FEW_ELEMENTS else 0.0
+    few = few or reference.size < _FEW_ELEMENTS
+    beyond = (tolerance.max_abs_ratio - 1) * tolerance.rel_l2 * scale if few else 0.0
     return Limit(rel_l2=tolerance.rel_l2, max_abs=max(tolerance.max_abs_ratio * error, beyond))
 
 
