@@ -83,7 +83,7 @@ class Admission:
             await refused(request.scope, receive, send)
 
     async def _refused(self, request: Request) -> Response | None:
-        """Return the refusal, or None after entering the caller."""
+        """Return the refusal; None if the request is admitted, and its caller is then set."""
         address = _address(request)
         gate: Gate = request.app.state.service.gate
         is_open = await _is_open(gate)

@@ -13,7 +13,7 @@ class Caller:
     """An admitted caller.
 
     Attributes:
-        key: what rate limits count by; None: no limit.
+        key: key by which rate limits count requests; None: no limit.
         roles: all roles, included ones too.
         token_id: the caller's token; None: no token, or the database key.
         worker_id: the only worker that this token may act for.

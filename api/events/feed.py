@@ -50,7 +50,7 @@ class Feed:
     async def follow(
         self, after: EventPosition, *, search_id: int | None = None
     ) -> AsyncIterator[Sequence[ServerEvent]]:
-        """Yield batches of events after a place, of one search or all, until the feed is closed.
+        """Yield batches of events after a position, of one search or of all searches, until the feed is closed.
 
         An empty batch comes at least once a minute, so that the caller can check the age of the stream.
         """
@@ -104,7 +104,7 @@ class Feed:
         self._news.wake()
 
     def _remembered(self, after: EventPosition) -> list[ServerEvent] | None:
-        """Return the kept events after a place; None if they are no longer kept."""
+        """Return the kept events after a position; None if they are no longer kept."""
         if self._since is None or after < self._since:
             return None
         heard = dropwhile(lambda kept: kept[1][-1].place <= after, self._recent)

@@ -34,7 +34,7 @@ class ServerEvent:
     """One server-sent event, serialised.
 
     Attributes:
-        place: where a client that received this event continues.
+        place: position from which a client that received this event continues.
         name: ``trial``, ``search``, ``worker``, or ``deleted`` for a deleted search.
         search_id: the search concerned; None: no search.
     """
@@ -48,7 +48,7 @@ class ServerEvent:
 def read_batch(
     session: Session, after: EventPosition, now: datetime, *, search_id: int | None = None, limit: int = BATCH
 ) -> list[ServerEvent]:
-    """Read the events after a place, at most `limit` rows.
+    """Read the events after a position, at most `limit` rows.
 
     A search or worker with several rows comes once, after the trials.
     """

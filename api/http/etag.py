@@ -53,7 +53,7 @@ def require(if_match: str | None, current: str) -> None:
 
 
 def _decided(tag: str) -> str:
-    """Return the part of a tag that covers decisions."""
+    """Return the first part of a tag, which covers people's decisions."""
     first, dot, _ = tag.strip().removeprefix("W/").partition(".")
     return f'{first}"' if dot else first
 

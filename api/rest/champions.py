@@ -111,7 +111,7 @@ def start_ablation(search_id: Id, body: AblationRequest, service: ServiceDep) ->
 @ablation_router.get("")
 @allow("viewer")
 def get_ablation(search_id: Id, service: ServiceDep) -> tuple[AblationView, ...]:
-    """Return every change of its champions with its effect so far; of repeated changes the latest."""
+    """Return every change of its champions with its effect so far; only the latest of repeated changes."""
     with service.database.read() as session:
         Archive(session).search(search_id)
         return ablation_views(session, search_id)

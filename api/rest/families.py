@@ -151,7 +151,7 @@ def list_families(query: Annotated[FamilyQuery, Query()], service: ServiceDep) -
 def get_family(name: str, service: ServiceDep) -> FamilyView:
     """Return the latest version of a family, or the version with this digest.
 
-    The name of a built-in family means this service's version, whatever is registered.
+    The name of a built-in family means this service's version, even if another version is registered.
     """
     service.builtin.try_to_ensure()
     with service.database.read() as session:

@@ -52,7 +52,7 @@ def list_variants(search_id: Id, service: ServiceDep) -> tuple[VariantView, ...]
 @router.get("/brief")
 @allow("viewer")
 def get_brief(search_id: Id, service: ServiceDep) -> BriefView:
-    """Return what the proposer of a variant needs: contract, device, and what was tried with its result."""
+    """Return the brief for the proposer of a variant: contract, device, and earlier attempts with their results."""
     with service.database.read() as session:
         base = base_of(session, search_id)
         family = service.conductor.catalogue.family(base.family)
@@ -141,7 +141,7 @@ class ProposalBody(Body):
 
 
 class AnswerBody(Body):
-    """A model's answer. Without `answer`, the request failed: `error` says why, and `usd` what it cost all the same."""
+    """A model's answer. Without `answer`, the request failed: `error` gives the reason, and `usd` its cost."""
 
     answer: LongText = ""
     tokens_in: Tokens = 0
@@ -165,7 +165,7 @@ def add_proposal(search_id: Id, body: ProposalBody, service: ServiceDep) -> Prop
 @proposal_router.put("/{number}/answer")
 @allow("author")
 def answer_proposal(search_id: Id, number: Ordinal, body: AnswerBody, service: ServiceDep) -> ProposalView:
-    """Store the model's answer, what it cost, and why no variant came of it if that is known."""
+    """Store the model's answer, its cost and, if known, why it gave no variant."""
     now = service.conductor.clock()
     with service.database.write() as session:
         row = Proposals(session).numbered(search_id, number)

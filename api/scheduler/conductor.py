@@ -117,8 +117,8 @@ class Conductor:
         """Register a worker and its devices. Jobs that an earlier process of it held are queued again at once.
 
         Args:
-            token_id: of a token that acts for this worker alone from now on.
-            incarnation: names the process that registers; None if the client has no such name.
+            token_id: id of the token that this worker uses; from now on it may act for no other worker.
+            incarnation: identifies the registering process; None if the client sends none.
 
         Raises:
             Conflict: the worker has another token; nothing was changed.

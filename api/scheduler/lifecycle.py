@@ -37,7 +37,7 @@ STOPPED = "stopped"
 
 
 def is_due(active: ActiveSearch, now: datetime) -> bool:
-    """Return True if `advance` may have something to do, from memory alone."""
+    """Return True if `advance` may have something to do. Reads memory only, not the database."""
     if active.state == "ablating":
         return True
     if active.state == "stopping":

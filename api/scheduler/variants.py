@@ -66,7 +66,7 @@ class VariantDesk:
         """Store a variant, and start the search that tunes it with the terms of the search it belongs to.
 
         Args:
-            search_id: the search; the tuning search of another variant stands for the search of that one.
+            search_id: the search. If it tunes another variant, the search that this variant belongs to is used.
             author: name of the caller, if the proposal names no author.
 
         Returns:

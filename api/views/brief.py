@@ -24,7 +24,7 @@ SHOWN_FAILURES = 8
 
 
 def brief_view(session: Session, base: SearchRow, family: Family, source_of: SourceOf) -> BriefView:
-    """Return everything that the proposer of a variant of this search needs to know."""
+    """Return the brief for proposers of variants of this search."""
     device = aimed_at(base.device, base.objective)
     implementation = family.implementation(device.kind)
     default = base.space.default or family.space(base.problem, device, base.objective).default()
@@ -64,7 +64,7 @@ def _time(view: VariantView) -> tuple[float, int]:
 
 
 def _facts(device: Device) -> Mapping[str, Any]:
-    """Return what matters of a device: no names of machines, units or software."""
+    """Return the facts about a device that matter to a proposer, without names of machines, units or software."""
     ceilings = device.ceilings
     facts: dict[str, Any] = {"model": device.model, "architecture": device.architecture}
     facts |= dict(sorted(device.limits.items()))

@@ -70,7 +70,7 @@ class PostgreSQL:
         refuse_foreign(str(self.location), inspect(connection).get_table_names())
 
     def rebuilding(self, connection: Connection) -> contextlib.AbstractContextManager[None]:
-        """Nothing to do: the server alters tables in place."""
+        """Do nothing: the server alters tables in place."""
         return contextlib.nullcontext()
 
     def number_events(self, session: Session) -> None:

@@ -14,7 +14,7 @@ from evo.messages.job import Activity
 class WorkerRow(Base):
     """A worker and the process that registered for it last.
 
-    `left_at` is set when a worker shuts down in order and cleared when it registers again. `incarnation` identifies the
+    `left_at` is set when a worker shuts down normally and cleared when it registers again. `incarnation` identifies the
     process that registered last. `contested_at` is the last time an earlier process sent a request after that, which
     means that two processes use the same worker id.
     """

@@ -33,10 +33,11 @@ class VariantRow(Base):
 
 
 class ProposalRow(Base):
-    """One request to a language model, and what came of it.
+    """One request to a language model, with its result.
 
-    `number` counts the proposals of a search from 1. The row is stored before the model is asked, with `usd` as the
-    most that the request can cost, so that a killed program loses no cost; the answer then brings the real one.
+    `number` counts the proposals of a search from 1. The row is stored before the request is sent. `usd` is then the
+    most that it can cost, so that the cost is counted even if the program is killed; the answer replaces it with the
+    actual cost.
     """
 
     __tablename__ = "proposals"

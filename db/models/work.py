@@ -71,7 +71,7 @@ _CONFIRMS = text("kind = 'confirm'")
 
 
 class JobRow(Base):
-    """One unit of leased work. `seen` of a confirmation is the number of trials that had ended when it was created."""
+    """One unit of leased work. For a confirmation, `seen` is the number of trials that had ended when it was created."""
 
     __tablename__ = "jobs"
     __table_args__ = (

@@ -107,7 +107,7 @@ class Archive:
         """Store the family of a variant, which has the contract of the family `base_digest`. It may be known already.
 
         Raises:
-            Conflict: its digest is that of a family which is no variant of this one.
+            Conflict: a family with this digest exists and is not a variant of this one.
         """
         row = self.version(family.digest)
         if row is None:

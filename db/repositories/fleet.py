@@ -203,7 +203,7 @@ class Fleet:
         return self.session.get(WorkerRow, worker_id)
 
     def leave(self, worker_id: str, now: datetime, *, incarnation: str | None = None) -> None:
-        """Record that a worker has shut down in order; its devices receive no more work."""
+        """Record that a worker has shut down normally; its devices receive no more work."""
         row = self.worker(worker_id)
         check_incarnation(worker_id, row.host, row.incarnation, incarnation)
         row.left_at, row.note = now, None

@@ -124,7 +124,7 @@ class Turns:
         return latest
 
     def mark(self, search_id: int) -> None:
-        """Make the current revision of a search its milestone."""
+        """Record that this revision changed more than proposed and finished trials (see `LockedSearch.milestone`)."""
         self.session.execute(_MARK, {"search": search_id})
 
     def news(self, search_id: int, *, asked: int, ended: int) -> list[Logged]:

@@ -57,7 +57,7 @@ class Variants:
         return (self.session.scalar(last) or FAMILY) + 1
 
     def lock(self, search_id: int) -> None:
-        """Let other transactions wait that number variants of this search."""
+        """Make other transactions that number variants of this search wait."""
         self.session.execute(select(SearchRow.id).where(SearchRow.id == search_id).with_for_update())
 
     def searches_of(self, search_id: int) -> list[int]:

@@ -12,10 +12,10 @@ AT_ONCE = 32
 """Messages delivered at once."""
 
 RETRIES_AT_ONCE = 8
-"""Of them, messages that failed before: receivers that never answer leave room for new messages."""
+"""Of them, at most this many failed before, so that receivers that never answer leave room for new messages."""
 
 PER_RECEIVER = 2
-"""Of them, messages to one receiver."""
+"""Of them, at most this many go to one receiver."""
 
 
 class UnderWay:

@@ -33,9 +33,9 @@ class Address:
 
     Attributes:
         public: scheme, host and prefix that the client used, or that the operator configured.
-        hosts: names of the service for this client: with the port of `X-Forwarded-Port`, which may be one that only
-            the proxies use, and without it.
-        trusted: whether a trusted proxy sent the request, and so knows which names are the service's.
+        hosts: names of the service for this client, with and without the port of `X-Forwarded-Port`, because that port
+            may be used between proxies only.
+        trusted: True if a trusted proxy sent the request, so that the names in it are accepted.
         outside: the header that shows a caller on another machine; None if no header does.
     """
 

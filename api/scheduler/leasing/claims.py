@@ -17,7 +17,9 @@ from evo.messages.job import Evaluate, Lease
 from evo.trial import Trial
 
 FIRST_RESULTS_S = 60.0
-"""Seconds for which a search may keep workers waiting for its first results, whose workers may be waiting too."""
+"""Longest wait for the first results of a search, in seconds. It ends, because the workers that should deliver them may
+be waiting too.
+"""
 
 
 SHORT_MINUTES = 1.0

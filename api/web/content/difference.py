@@ -10,7 +10,7 @@ CONTEXT = 3
 """Equal lines shown around a change; longer stretches are folded."""
 
 JUNK_FROM = 3000
-"""Texts with more lines than this do not use frequent lines as anchors, which would take too long."""
+"""Comparisons of texts with more lines than this do not use frequent lines as anchors, which would take too long."""
 
 Kind: TypeAlias = Literal["same", "changed", "removed", "added"]
 

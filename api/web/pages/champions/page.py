@@ -68,7 +68,7 @@ def champions_page(
 def rollback_page(
     champion_id: Id, request: Request, service: ServiceDep, missing: Literal["reason"] | None = None
 ) -> HTMLResponse:
-    """Explain a rollback and ask for a reason; `missing` after an empty one."""
+    """Explain a rollback and ask for a reason; `missing` is true after an empty one."""
     with service.database.read() as session:
         champions = Champions(session)
         champion = champion_view(champions.champion(champion_id))

@@ -1,4 +1,4 @@
-"""Device timeline: what each slot compiled, verified and measured when."""
+"""Device timeline: when each slot compiled, verified and measured."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -34,7 +34,7 @@ REASONS = {
 @router.get(SIGN_IN)
 @public
 def sign_in_page(request: Request, next: str = HOME, wrong: Literal["token", "kind"] | None = None) -> Response:
-    """Show the form; `wrong` after an invalid token, or one that cannot see pages."""
+    """Show the form; `wrong` is true after a token that is invalid or cannot see pages."""
     if caller().roles:
         return RedirectResponse(own_path(next), 303)
     reason = "" if wrong is None else REASONS[wrong]

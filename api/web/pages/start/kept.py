@@ -1,4 +1,4 @@
-"""The form's input as an address, to return to it, also after signing in."""
+"""The form's input as an address that returns to it, also after signing in."""
 
 from collections.abc import Mapping
 from urllib.parse import quote, urlencode

@@ -64,7 +64,7 @@ class Sheet:
 
     Attributes:
         rank: among the `measured` trials that have a time.
-        drawings: its samples by cache state, the one that ranks first.
+        drawings: its samples by cache state; the ranking state comes first.
         challenges: verdicts on this trial, oldest first.
         workers: names of the workers that attempted it, by id.
         reachable: names its source can be compared with besides a number: ``parent``, ``champion``.
@@ -161,7 +161,7 @@ def sheet_of(session: Session, store: Artefacts, trial_id: int, now: datetime, *
 
 
 def timings_of(outcome: Outcome | None, objective: Objective) -> dict[str, Timing]:
-    """Return the timings of an outcome by cache state, the one that ranks first."""
+    """Return the timings of an outcome by cache state, the ranking state first."""
     match outcome:
         case Measured(other=Timing() as other):
             return {objective.cache: outcome.timing, "cold" if objective.cache == "hot" else "hot": other}

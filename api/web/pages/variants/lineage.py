@@ -27,7 +27,7 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Proposer:
-    """How many variants of an author work."""
+    """Number of variants of an author, and how many of them are valid."""
 
     author: str
     submitted: int
@@ -59,7 +59,7 @@ def listed(
 
 
 def validity(views: Sequence[VariantView]) -> list[Proposer]:
-    """Return the authors of variants, each with how many of theirs work."""
+    """Return the authors of variants, each with the number of valid ones."""
     own: dict[str, list[VariantView]] = {}
     for view in views:
         if view.number > 0:

@@ -22,7 +22,7 @@ router = page_router("/searches/{search_id}/variants")
 @router.get("")
 @allow("viewer")
 def variants_page(search_id: Id, request: Request, service: ServiceDep) -> HTMLResponse:
-    """Show the variants of a search: who proposed what at what cost, and what it brought."""
+    """Show the variants of a search with their authors, costs and gains."""
     with service.database.read() as session:
         base = base_of(session, search_id)
         views = variant_views(session, base.id)

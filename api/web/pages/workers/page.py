@@ -59,7 +59,7 @@ def quarantine_page(
     service: ServiceDep,
     missing: Literal["reason"] | None = None,
 ) -> HTMLResponse:
-    """Explain quarantine and ask for a reason; `missing` after an empty one."""
+    """Explain quarantine and ask for a reason; `missing` is true after an empty one."""
     with service.database.read() as session:
         fleet = Fleet(session)
         row = fleet.device(worker_id, device_uuid)
