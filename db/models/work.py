@@ -71,7 +71,7 @@ _CONFIRMS = text("kind = 'confirm'")
 
 
 class JobRow(Base):
-    """One unit of leased work. For a confirmation, `seen` is the number of trials that had ended when it was created."""
+    """One unit of leased work. For a confirmation, `seen` is the number of trials that had ended at its creation."""
 
     __tablename__ = "jobs"
     __table_args__ = (
