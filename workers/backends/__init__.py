@@ -20,7 +20,7 @@ from workers.build import Compiler, Launch
 from workers.build.kernel import Argument
 
 GROUP = "kernel_evo.backends"
-"""Entry points of packages that add a kind of device: its name, and its `Driver`."""
+"""Entry-point group in which packages add a device kind: its name and its `Driver`."""
 
 
 class LaunchError(EvoError, RuntimeError):
@@ -53,12 +53,13 @@ class InvalidMeasurementError(EvoError, RuntimeError):
 
 @dataclass(frozen=True, kw_only=True)
 class Placement:
-    """Position of the data in every buffer's memory, which decides what is next to it.
+    """Position of the data in every buffer's memory, and so of the memory next to it.
 
     Attributes:
-        where: ``page``: on a page, a guard band on both sides. ``first``: on a page, directly behind one that may not
-            be touched. ``last``: it ends directly before one. ``adrift``: on some element of a page.
-        shift: which element that is; any number.
+        where: ``page``: at the start of a page, with a guard band on both sides. ``first``: at the start of a page,
+            behind an inaccessible page. ``last``: its end is directly before an inaccessible page. ``adrift``: at some
+            element within a page.
+        shift: number of the element for ``adrift``; any number.
     """
 
     where: Literal["page", "first", "last", "adrift"] = "page"
@@ -85,11 +86,11 @@ Change: TypeAlias = Callable[[Callable[[], bool]], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Overlap:
-    """Calls in a row during which something was changed.
+    """Consecutive calls during which something was changed.
 
     Attributes:
-        later: about how many of them began after the change, by their average time.
-        call_us: their average time.
+        later: approximate number of calls that began after the change, computed from their average time.
+        call_us: average time of a call.
     """
 
     later: float
@@ -117,7 +118,7 @@ class Buffers(Protocol):
         ...
 
     def siblings(self, count: int) -> "list[Buffers]":
-        """Return `count` siblings."""
+        """Return a list of `count` siblings."""
         ...
 
     def place(self, placement: Placement) -> None:
@@ -129,7 +130,7 @@ class Buffers(Protocol):
         ...
 
     def write_element(self, name: str, place: int, value: Any) -> None:
-        """Overwrite one element of an input, counted in memory order; `renew` follows. Only where `places`."""
+        """Overwrite one element of an input, counted in memory order; `renew` follows. Requires `places`."""
         ...
 
     def rewrite(self, source: "Buffers") -> None:
@@ -241,12 +242,12 @@ class Session(Protocol):
     def call_together(self, kernel: Any, sets: Sequence[Buffers], calls: int) -> None:
         """Run the kernel `calls` times on the first of two sets, while another thread runs it on the second.
 
-        Only where `places`.
+        Requires `places`.
         """
         ...
 
     def call_while(self, kernel: Any, buffers: Buffers, calls: int, change: Change) -> Overlap | None:
-        """Run the kernel `calls` times in a row, and make a change from another core meanwhile. Only where `places`.
+        """Run the kernel `calls` times in a row while another core makes a change. Requires `places`.
 
         Args:
             change: begins at once; it may wait before it changes anything.
@@ -257,10 +258,10 @@ class Session(Protocol):
         ...
 
     def timer(self, kernel: Any, sets: Sequence[Buffers], *, once: bool = False) -> Timer:
-        """A timer that calls the kernel on each set in turn: one set is hot, many are cold.
+        """Return a timer that calls the kernel on each set in turn: one set is hot, many are cold.
 
         Args:
-            once: each sample calls each set exactly once, however short it is.
+            once: each sample calls each set exactly once, even if that is very short.
         """
         ...
 
@@ -281,10 +282,10 @@ class Session(Protocol):
         ...
 
     def residue(self, kernel: Any = None) -> str | None:
-        """Describe what returned calls left running, e.g. threads; None if nothing.
+        """Describe anything that calls left running after they returned, e.g. threads; None if nothing.
 
         Args:
-            kernel: the one that was called; None: all that are loaded.
+            kernel: the kernel that was called; None: all loaded kernels.
         """
         ...
 
@@ -312,7 +313,7 @@ class Driver(Protocol):
         """Return every device of this kind on this machine; none if its libraries or drivers are absent.
 
         Args:
-            folder: the worker's folder, which caches what is measured or compiled once per machine.
+            folder: the worker's folder, a cache of results that are measured or compiled once per machine.
         """
         ...
 

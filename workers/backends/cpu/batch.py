@@ -12,22 +12,22 @@ _SPREAD_NS = 4_000
 """Spread of the time that the system counts for the same few system calls."""
 
 _COLD_REQUEST = 2.0
-"""A request takes up to this many times its idle processor time once a kernel has filled the caches."""
+"""Factor by which a request's processor time may exceed its idle one, because a kernel has filled the caches."""
 
 _COLD_REQUEST_NS = 20_000
-"""Further processor time of a request: on a busy machine honest kernels exceeded the idle cost by 10 µs a batch."""
+"""Additional processor time allowed per request: on a busy machine honest kernels exceeded the idle cost by 10 µs."""
 
 _WAITS = 5
-"""An answer may take this many times as long as the fastest idle one before the wait counts as unexplained."""
+"""Factor over the fastest idle answer from which a wait counts as unexplained."""
 
 _DISAGREEING = 10
-"""One batch in this many may stay contradicted after repetition."""
+"""One batch in this many may remain contradicted after repetition."""
 
 LEAST_BATCHES = 3
-"""Fewer batches are not judged."""
+"""Fewest batches that are judged."""
 
 _LEAK_BYTES_A_CALL = 8
-"""malloc never hands out less than 16 bytes."""
+"""Bytes of heap growth per call that count as a leak; malloc never returns less than 16 bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,10 +40,11 @@ class Batch:
         cpu_ns: processor time that the system counted for the process in that span.
         changes: process state that the calls left changed, as text; None if none.
         heap_bytes: memory the process holds on its heap afterwards.
-        restored_ns: of `claimed_ns`, what restoring arguments between the calls took.
-        requests: how many requests the calls took.
-        waiting_ns: part of `wall_ns` for which this process or that one could run and had no core; 0 if not known.
-        stop_ns: end of the last call, by the process's clock, which is that of `time.perf_counter_ns`.
+        restored_ns: part of `claimed_ns` spent on restoring arguments between the calls.
+        requests: number of requests that made the calls.
+        waiting_ns: part of `wall_ns` in which this process or the kernel process was ready but had no core; 0 if
+            unknown.
+        stop_ns: end of the last call on the process's clock, which equals `time.perf_counter_ns`.
     """
 
     calls: int
@@ -61,8 +62,8 @@ class Batch:
 def contradicts(batch: Batch, idle: Sequence[Batch], threads: int) -> bool:
     """True if the system counted more processor time than the batch can have taken.
 
-    Only the system counts that time, and it does not grow while other programs run. A process that claims less than it
-    used has a wrong clock or used more cores than it may.
+    The process cannot change that figure, and it does not grow while other programs run. A process that claims less
+    than it used has a wrong clock or used more cores than it may.
 
     Args:
         idle: batches of an empty function, taken by the same process before it loaded the candidate.
@@ -75,8 +76,8 @@ def contradicts(batch: Batch, idle: Sequence[Batch], threads: int) -> bool:
 def overdue(batch: Batch, idle: Sequence[Batch]) -> bool:
     """True if much more time passed than the process claims and than an idle answer takes.
 
-    Competing programs delay answers by milliseconds. What the system counts as waiting for a core is explained; the
-    rest may still be theirs, so one such batch proves nothing.
+    Competing programs delay answers by milliseconds. Waiting for a core is counted by the system and subtracted. They
+    may have caused the rest as well, so one such batch proves nothing.
     """
     waited_ns = min(each.wall_ns - each.claimed_ns for each in idle) + _SPREAD_NS
     unexplained_ns = batch.wall_ns - batch.waiting_ns - batch.claimed_ns * (1 + MOST_DISAGREEMENT)
@@ -87,7 +88,7 @@ def worth_repeating(batch: Batch, ledger: Sequence[Batch], idle: Sequence[Batch]
     """True if a batch is contradicted and another attempt may clear it.
 
     Other programs disturb single attempts; a wrong clock contradicts every one. Batches in `ledger` were repeated
-    already: as many contradicted ones as a judgement needs make further attempts pointless.
+    already. Once enough of them are contradicted for a judgement, further attempts are pointless.
 
     Args:
         ledger: the batches that were accepted so far.
@@ -100,7 +101,7 @@ def worth_repeating(batch: Batch, ledger: Sequence[Batch], idle: Sequence[Batch]
 def contradicted(batches: Sequence[Batch], idle: Sequence[Batch], threads: int) -> str | None:
     """Return why the claimed times are impossible; None if they are consistent.
 
-    Waiting uses no processor time: a process that claims less time than passed is found because every batch is overdue.
+    Waiting uses no processor time, so a process that waits and claims less time is detected by its overdue batches.
     """
     if overuse := overused(batches, idle, threads):
         return overuse
@@ -141,7 +142,7 @@ def joined(one: Batch, other: Batch) -> Batch:
 
 
 def leak(batches: Sequence[Batch]) -> str | None:
-    """Return how much memory each call keeps; None if the heap does not grow with the calls."""
+    """Describe the memory that each call leaks; None if the heap does not grow with the calls."""
     if len(batches) < LEAST_BATCHES or not batches[0].heap_bytes:
         return None
     steps = [(after.heap_bytes - before.heap_bytes) / after.calls for before, after in pairwise(batches)]

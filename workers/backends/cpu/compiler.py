@@ -25,13 +25,13 @@ from workers.system.program import run
 from workers.system.scratch import scratch
 
 SUFFIXES: Mapping[Language, str] = {"c": ".c", "c++": ".cpp"}
-"""Of source files, by which every C compiler chooses the language."""
+"""Suffixes of source files, from which every C compiler infers the language."""
 
 _SURROUNDINGS = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX")
-"""Environment variables that change what a compiler finds."""
+"""Environment variables that change the headers and programs a compiler finds."""
 
 _ANSWER_S = 60.0
-"""For a question to the compiler that involves no source."""
+"""Seconds for a compiler query that involves no source."""
 
 _NAME = re.compile(r"(?:\\[ #\\]|[^\s])+")
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
@@ -47,7 +47,7 @@ def find_compiler(environment: Mapping[str, str] = os.environ) -> tuple[str, ...
     """Return the command of the C compiler: ``$CC``, gcc, clang, or the one in `ziglang`.
 
     Raises:
-        NoCompilerError: there is none; the message names both ways out.
+        NoCompilerError: there is none; the message names both remedies.
     """
     chosen = shlex.split(environment.get("CC", ""))
     if chosen:
@@ -67,7 +67,7 @@ def find_compiler(environment: Mapping[str, str] = os.environ) -> tuple[str, ...
 
 
 class CCompiler:
-    """A `workers.build.Compiler` for C; each compilation is one short-lived process of its own."""
+    """A `workers.build.Compiler` for C; each compilation is a separate short-lived process."""
 
     suffix = ".so"
 
@@ -124,7 +124,7 @@ class CCompiler:
         return None
 
     def _redefined(self, unit: Unit, folder: Path, source: str, read: Collection[str] | None) -> str:
-        """Return warnings about headers of the system that redefine a macro of the source, which compilers omit."""
+        """Return warnings about system headers that redefine a macro of the source; compilers omit such warnings."""
         names = set(_MACRO.findall(unit.source))
         if not any(names & _defined(Path(header)) for header in (read or () if names else ())):
             return ""
@@ -133,7 +133,7 @@ class CCompiler:
         return said
 
     def _searched(self, unit: Unit, folder: Path) -> tuple[str, ...]:
-        """Return the compiler's header folders; asked once for equal flags."""
+        """Return the compiler's header folders; queried once for equal flags."""
         key = (unit.language, unit.placed_flags)
         if key not in self._search_lists:
             language = "c++" if unit.language == "c++" else "c"
@@ -145,7 +145,7 @@ class CCompiler:
 
     def _ask(self, *arguments: str) -> str:
         command = [*self.command, *arguments]
-        plain = {**os.environ, "LC_ALL": "C"}  # words as the parsers know them
+        plain = {**os.environ, "LC_ALL": "C"}  # in the words that the parsers expect
         try:
             answer = subprocess.run(
                 command,
@@ -180,7 +180,7 @@ def _unexported(unit: Unit) -> str:
 
 
 def _defined(header: Path) -> set[str]:
-    """Return the macros that a header defines; none for a library among the files that were read."""
+    """Return the macros that a header defines; none if the file is a library."""
     try:
         if header.stat().st_size > _LONGEST_HEADER:
             return set()
@@ -190,7 +190,7 @@ def _defined(header: Path) -> set[str]:
 
 
 def _read_files(dependencies: Path, unit: Unit) -> tuple[str, ...] | None:
-    """Return the files in a dependency file, without the source, and the libraries that the flags name."""
+    """Return the files listed in a dependency file except the source, and the libraries named by the flags."""
     try:
         text = dependencies.read_text(encoding="utf-8", errors="surrogateescape")
     except FileNotFoundError:

@@ -34,17 +34,22 @@ from workers.system import descendants, machine
 from workers.system.scratch import scratch
 
 MINIMUM_SAMPLE_S = 5e-4
-"""Calls are repeated within a sample until it lasts this long: far above the clock's resolution and a call's cost."""
+"""Minimum length of a sample in seconds, far above the clock's resolution and the cost of a call. Calls are repeated to
+reach it.
+"""
 
 MOST_ATTEMPTS = 12
-"""Attempts at a sample. One that the system's account contradicts is repeated: with eight busy programs on two cores,
-six in ten honest batches are answered late, and in every one of twelve attempts only two in a thousand."""
+"""Attempts at a sample. An attempt that contradicts the system's time accounting is repeated. With eight busy programs
+on two cores, six in ten honest batches are answered late, but all twelve attempts only two times in a thousand.
+"""
 
 _RESTORE_FACTOR, _RESTORE_ROUNDS, _RESTORED_SETS = 3, 3, 8
-"""Restoring may take so many times as long in a kernel process as in this one, by the best of a few rounds."""
+"""First: factor by which restoring in a kernel process may be slower than in this one, measured as the best of a few
+rounds.
+"""
 
 _UNINTERRUPTED = 0.95
-"""Least share of their time that calls must have had a core, for the number of them after a change to be known."""
+"""Share of their time for which calls must have had a core, so that the number of calls after a change is known."""
 
 _THREAD_EXIT_S = 0.05
 _TYPICAL_ARGUMENTS = 4
@@ -84,7 +89,7 @@ class KernelTimer:
     """Times calls that a kernel process makes, on each set of buffers in turn.
 
     Args:
-        once: a sample is each of them once, however short that is.
+        once: a sample calls each set exactly once, even if that is very short.
     """
 
     def __init__(self, process: KernelProcess, sets: Sequence[HostBuffers], *, once: bool = False) -> None:
@@ -98,7 +103,7 @@ class KernelTimer:
 
     def sample(self) -> float:
         taken_s = self._take(self.calls)
-        if self._once:  # taken again it would find other outputs
+        if self._once:  # a repeated sample would find other outputs
             self._process.note_turn(self._batch)
             return taken_s / self.calls * 1e6
         for _ in range(MOST_ATTEMPTS - 1):
@@ -123,10 +128,10 @@ class KernelTimer:
 
 
 def _most_restore_ns(sets: Sequence[HostBuffers]) -> float:
-    """Return the time of restoring that is subtracted from a call at most.
+    """Return the maximum restoring time that is subtracted from a call.
 
-    A kernel process reports what restoring took. Kernels could extend it, so the limit follows from what the same
-    copies take in this process.
+    A kernel process reports its restoring time. A kernel could lengthen it, so the limit is derived from the time that
+    the same copies take in this process.
     """
     chosen = list(islice(cycle(sets), max(len(sets), _RESTORED_SETS)))
     taken_ns = []
@@ -142,11 +147,11 @@ def calibrated(take: Callable[[int], float]) -> int:
     """Return the number of calls that last `MINIMUM_SAMPLE_S`.
 
     Args:
-        take: makes so many calls and returns the seconds that they took.
+        take: makes a given number of calls and returns their duration in seconds.
     """
     take(1)  # first touch
     calls = max(1, math.ceil(MINIMUM_SAMPLE_S / min(take(1), take(1))))
-    if calls > 1:  # one call alone overstates a short one, whose true cost shows only in a row
+    if calls > 1:  # a single short call takes longer than one in a series
         calls = max(1, math.ceil(MINIMUM_SAMPLE_S / (take(calls) / calls)))
     return calls
 
@@ -278,13 +283,13 @@ class CpuSession:
         return f"a known kernel got {wrong} of {sent.nbytes} bytes wrong" if wrong else None
 
     def residue(self, kernel: Any = None) -> str | None:
-        """Return what the kernels changed or left behind; a joined thread may take a moment to end.
+        """Describe anything that the kernels changed or left behind; a joined thread may take a moment to end.
 
         Raises:
-            InvalidMeasurementError: their times are contradicted.
+            InvalidMeasurementError: their claimed times are impossible.
         """
         called = self._living() if kernel is None else [cast(KernelProcess, kernel)]
-        known = self._children | self._kernel_pids()  # taken first: one that ends meanwhile is no orphan
+        known = self._children | self._kernel_pids()  # listed first: a process that ends in between is no orphan
         orphans = descendants.children() - known
         started = [pid for process in called for pid in descendants.started_by(process.pid)]
         if forked := len(orphans) + len(started):
@@ -302,7 +307,7 @@ class CpuSession:
         return {process.pid for process in self._processes} | ending()
 
     def _others(self, place: int) -> tuple[int, ...]:
-        """Return as many cores, chosen by a number; if possible, not those on which kernels are timed."""
+        """Return this many cores, selected by a number; if possible, others than those on which kernels are timed."""
         least = max(len(self._cores), 1)
         spare = [core for core in self._all_cores if core not in self._cores]
         found = spare if len(spare) >= least else self._all_cores
@@ -318,7 +323,10 @@ class CpuSession:
         return None
 
     def _written_since(self) -> str | None:
-        """A thread may end within the moment it is given, and have finished the kernel's work only then."""
+        """Describe outputs written after the call returned; None if there are none.
+
+        A thread may finish the kernel's work within the grace period and end.
+        """
         if self._at_return is None:
             return None
         buffers, prints = self._at_return
@@ -382,7 +390,7 @@ class CpuDriver:
         return CSanitizer(self.compiler().command)
 
     def profiler(self) -> None:
-        """None: counters of a CPU are seldom readable, least of all in a container."""
+        """None: CPU counters are rarely readable, in containers almost never."""
 
     @cached_property
     def _compiler(self) -> CCompiler:

@@ -1,7 +1,7 @@
 """The judge's end of a kernel process: starts it, sends requests, checks the replies and ends it.
 
-The process (`kernel_process.c`) runs a candidate's machine code, so every reply is checked: outputs are read from
-memory that the judge filled, and times are compared with the processor time that the system counts for the process.
+The process (`kernel_process.c`) runs a candidate's machine code, so every reply is checked. Outputs are read from
+memory that the judge filled. Times are compared with the processor time that the system counts for the process.
 """
 
 import array
@@ -40,7 +40,7 @@ _WRITE = struct.Struct("=QQQ8s")
 _DONE, _FAILED, _FAULT = 0, -1, -2
 _MOST_TEXT = 1 << 16
 _STACKED, _FLOATS = 24, 8
-"""Words beyond those in registers, and floating-point numbers, that a kernel may take (`kernel_process.c`)."""
+"""Maximum numbers of a kernel's stack arguments and floating-point arguments (`kernel_process.c`)."""
 
 _APRON_BYTES = 1 << 20
 """Inaccessible memory on both sides of a segment (`kernel_process.c`)."""
@@ -56,7 +56,7 @@ _SESSION = "XDG_SESSION_ID"
 """Environment variable that carries the runner's mark in a kernel process; the name reveals nothing."""
 
 LEAST_TURN_NS = 500_000
-"""Calls on several sets in turn are compared with the system's account of time once they last this long together."""
+"""Total duration from which calls on several sets are compared with the system's time accounting."""
 
 _CHECKED_BATCHES, _IDLE_CALLS = 9, 1000
 
@@ -67,8 +67,8 @@ class Table:
 
     Attributes:
         spans: memory to map before the first call: address and bytes.
-        words: arguments of each set's call, then what is written before it: destination, source (0: a pattern), bytes
-            and pattern of each restored argument, then of each argument that the call fills.
+        words: for each set, the arguments of its call, then the writes before it: destination, source (0: a pattern),
+            bytes and pattern of each restored argument, then of each argument that the call fills.
         restored, filled: number of such arguments.
     """
 
@@ -85,14 +85,14 @@ class Table:
 class KernelProcess:
     """A process that runs one function of one library.
 
-    The constructor only starts it, so that it gets ready while another one is used; `load` waits for that.
+    The constructor only starts it, so that it can initialise while another process is used; `load` waits for it.
 
     Args:
         program: the compiled `kernel_process.c`.
         library: the candidate.
-        cores: on which it runs; empty: on those of this process.
-        threads: how many of them it may use at once.
-        timed: True measures what idle requests take, to compare timed ones with.
+        cores: cores on which it runs; empty: those of this process.
+        threads: number of cores it may use at once.
+        timed: measure the duration of idle requests, for comparison with timed ones.
         memory_bytes: limit on what it allocates; 0: no limit.
 
     Attributes:
@@ -162,7 +162,7 @@ class KernelProcess:
             new: map all pages before the first call.
 
         Raises:
-            LaunchError: the library does not load, or takes other arguments than kernel processes pass.
+            LaunchError: the library does not load, or takes arguments that kernel processes cannot pass.
         """
         self.load()
         for buffers in sets:
@@ -205,26 +205,26 @@ class KernelProcess:
         """Call the kernel `calls` times, on each set in turn.
 
         Args:
-            behind: restore arguments only after the next call on another set, which leaves their memory cold; False:
+            behind: restore arguments one call earlier, so that the call on another set leaves their memory cold; False:
                 just before the call.
-            meanwhile: called in this process while the calls are made.
+            meanwhile: function called in this process during the calls.
 
         Raises:
-            TrespassError: it touched memory that it must not.
+            TrespassError: it accessed forbidden memory.
             DeviceLostError: the process ended.
         """
         self._send_table(table)
         return self._batch(calls, first, _flags(manner) | _BEHIND * behind, manner.stack_bytes, meanwhile)
 
     def call(self, table: Table, manner: Manner) -> None:
-        """Call the kernel once on the first set; what it leaves changed is kept for `fault`.
+        """Call the kernel once on the first set; state that it changed is recorded for `fault`.
 
         Raises:
             TrespassError, DeviceLostError: as `run` does.
         """
         sent = self._new_table(table)
         self._send(sent + _REQUEST.pack(_RUN, 0, 1, 0, _flags(manner), manner.stack_bytes))
-        if sent:  # both at once: a switch of processes takes longer than most calls
+        if sent:  # both together: a process switch takes longer than most calls
             self._answer()
         _, _, changes, signal_number, _, _ = self._answer()
         self._listen()
@@ -234,7 +234,7 @@ class KernelProcess:
         """Call the kernel `calls` times on the first of two sets, while another thread calls it on the second.
 
         Args:
-            core: of the other thread; None: it runs on those of the process.
+            core: core of the other thread; None: those of the process.
 
         Raises:
             TrespassError, DeviceLostError: as `run` does.
@@ -243,11 +243,11 @@ class KernelProcess:
         self.note(self._batch(calls, 0 if core is None else core + 1, _EXAMINE | _TOGETHER))
 
     def note(self, batch: Batch) -> None:
-        """Keep what a call left changed, for `fault`."""
+        """Record the state that a call changed, for `fault`."""
         self._changed = self._changed or batch.changes
 
     def note_turn(self, batch: Batch) -> None:
-        """Account for one call on each of several sets; short turns are added up until they last long enough."""
+        """Account for one call on each of several sets; short turns are added up until they can be judged."""
         self.note(batch)
         self._turn = batch if self._turn is None else joined(self._turn, batch)
         if self._turn.claimed_ns < 0 or self._turn.claimed_ns >= LEAST_TURN_NS:
@@ -259,10 +259,10 @@ class KernelProcess:
         return worth_repeating(batch, self.ledger, self.idle, self.threads)
 
     def fault(self) -> str | None:
-        """Return what the calls so far changed or kept and must not; None if nothing.
+        """Describe forbidden changes and leaks of the calls so far; None if there are none.
 
         Raises:
-            InvalidMeasurementError: the system counted more processor time than the calls can have taken.
+            InvalidMeasurementError: the system counted more processor time than the calls can have used.
         """
         self._require_silence()
         found, self._changed = self._changed or state_of(self.pid).changed(self.before) or leak(self.ledger), None
@@ -285,7 +285,7 @@ class KernelProcess:
         self._held.callback(self._channel.close)
         heard, said = os.pipe()
         self._held.callback(os.close, heard)
-        os.set_blocking(said, False)  # what nobody reads is lost, and never stops the kernel
+        os.set_blocking(said, False)  # unread output is lost and never blocks the kernel
         os.set_blocking(heard, False)
         self._heard = heard
         library = _readable_copy(self.library)
@@ -326,7 +326,7 @@ class KernelProcess:
         for file in (*self._schedules, *([] if self._end is None else [self._end])):
             self._held.callback(os.close, file)
         self._held.callback(self._schedules.clear)
-        # not __del__: in a cycle of objects that of Popen may be called first, and warns of a running process
+        # not __del__: in a reference cycle, Popen's may run first and warn about a running process
         self._abandoned = weakref.finalize(self, _abandon, self._process, self._held)
 
     def _greeted(self) -> str:
@@ -358,7 +358,7 @@ class KernelProcess:
     # --- requests ----------------------------------------------------------------------------------------------------
 
     def _send_table(self, table: Table) -> None:
-        """Send the arguments of the next calls, unless the process has them, and wait until it has."""
+        """Send the arguments of the next calls unless the process has them already, and wait for its confirmation."""
         if request := self._new_table(table):
             self._send(request)
             self._answer()
@@ -427,16 +427,16 @@ class KernelProcess:
         self._require_silence()
         if self._ended is not None:
             raise DeviceLostError(self._ended, killed=self._killed)
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it ended: the answer will say so
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it ended: reading the answer reports this
             self._channel.sendall(message)
 
     def _require_silence(self) -> None:
-        """Refuse an answer that nobody asked for: the kernel wrote it, and its own one still follows."""
+        """Refuse an answer that was not requested: the kernel wrote it, and the real one still follows."""
         if self._ended is not None or not self.answered:
             return
-        with contextlib.suppress(OSError):  # it ended: the next answer says how
+        with contextlib.suppress(OSError):  # it ended: reading the next answer reports how
             unasked = self._channel.recv(_REPLY.size, socket.MSG_DONTWAIT)
-            if unasked[:8] == struct.pack("=q", _FAULT):  # of a thread that still runs
+            if unasked[:8] == struct.pack("=q", _FAULT):  # written by a thread that still runs
                 raise DeviceLostError(self._reap(kill=True))
             if unasked:
                 self._reap(kill=True)
@@ -511,7 +511,7 @@ class KernelProcess:
         return b"".join(whole).ljust(8 * most, b"\0") + b"".join(real).ljust(8 * _FLOATS, b"\0")
 
     def _writes(self, buffers: HostBuffers) -> bytes:
-        """Return what is written before a call on a set: first what is restored, then what the call itself fills."""
+        """Return the writes before a call on a set: restored arguments first, then those that the call itself fills."""
         held = [each for each in buffers.arguments if each.role != "scalar"]
         chosen = [*(each for each in held if each.restored), *(each for each in held if each.filled)]
         return b"".join(self._write(each, buffers) for each in chosen)
@@ -526,7 +526,9 @@ class KernelProcess:
         return 0 if self._clock is None else time.clock_gettime_ns(self._clock)
 
     def _waiting_ns(self) -> int:
-        """Return how long this process and that one have waited for a core, as the system counts it."""
+        """Return the time that this process and the kernel process have waited for a core, in ns, as counted by the
+        system.
+        """
         return sum(_queued_ns(file) for file in self._schedules)
 
     def _listen(self) -> None:
@@ -536,7 +538,7 @@ class KernelProcess:
 
 
 _ENDING: list["subprocess.Popen[bytes]"] = []
-"""Kernel processes that were killed and may not have ended: freeing their memory takes milliseconds."""
+"""Kernel processes that were killed but may not have ended yet: freeing their memory takes milliseconds."""
 
 
 def ending() -> set[int]:
@@ -552,7 +554,7 @@ def _await_ends() -> None:
 
 
 def _abandon(process: "subprocess.Popen[bytes]", held: contextlib.ExitStack) -> None:
-    """Kill a process and everything it started, and close what this one holds of it."""
+    """Kill a process and everything it started, and close this process's descriptors of it."""
     started = descendants.started_by(process.pid)
     _kill(process.pid)
     descendants.end_these(started)
@@ -574,15 +576,15 @@ def _opened(path: str) -> list[int]:
 
 
 def _queued_ns(schedule: int) -> int:
-    """Return the second figure of a schedstat file: nanoseconds for which the task could run and had no core."""
+    """Return the second figure of a schedstat file: nanoseconds in which the task was ready but had no core."""
     try:
         return int(os.pread(schedule, 128, 0).split()[1])
-    except (OSError, IndexError, ValueError):  # it has ended, or the system does not count
+    except (OSError, IndexError, ValueError):  # it has ended, or the system does not count waiting time
         return 0
 
 
 def _readable_copy(library: Path) -> int | None:
-    """Return a descriptor of the library that another user may open; None if the system has none."""
+    """Return a descriptor of the library that another user may open; None if the system cannot make one."""
     if not hasattr(os, "memfd_create"):
         return None
     copy = os.memfd_create("kernel", os.MFD_CLOEXEC)
@@ -592,7 +594,7 @@ def _readable_copy(library: Path) -> int | None:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment of a kernel process, without hints of who runs it."""
+    """Return the environment of a kernel process, without variables that identify kernel-evo."""
     passed = {name: value for name, value in os.environ.items() if name.startswith(_PASSED_ON)}
     mark = os.environ.get(descendants.MARK)
     return {**passed, "LC_ALL": "C", **({} if mark is None else {_SESSION: mark})}

@@ -15,13 +15,13 @@ class KernelState:
     """State of one process; empty if the system does not report it.
 
     Attributes:
-        signals: those blocked, ignored and caught: a bit for each.
-        cores: it may run on.
-        niceness: of its threads.
-        limits: on its resources.
-        descriptors: what its open files are.
-        timers: POSIX timers.
-        mappings: of what no kernel needs: shared memory of its own, and memory that is written and executed.
+        signals: bit masks of blocked, ignored and caught signals.
+        cores: cores it may run on.
+        niceness: niceness of its threads.
+        limits: resource limits.
+        descriptors: targets of its open descriptors.
+        timers: its POSIX timers.
+        mappings: memory that no kernel needs: its own shared memory, and memory that is both writable and executable.
     """
 
     signals: tuple[int, ...] = ()
@@ -33,7 +33,7 @@ class KernelState:
     mappings: tuple[str, ...] = ()
 
     def changed(self, before: "KernelState") -> str | None:
-        """Return what differs from an earlier state, in words; None if nothing does."""
+        """Describe the differences from an earlier state; None if there are none."""
         for each in fields(self):
             if getattr(self, each.name) != getattr(before, each.name):
                 return _WORDS[each.name]
@@ -74,7 +74,7 @@ def _niceness(tasks: str) -> str:
 
 
 def _limits(folder: str) -> str:
-    """All but that of memory, which grows with the buffers that the process is given."""
+    """Return all limits except that of memory, which grows with the buffers given to the process."""
     return "\n".join(
         line for line in _text(f"{folder}/limits").splitlines() if not line.startswith("Max address space")
     )

@@ -1,8 +1,8 @@
-"""Folders of the libraries that a kernel is linked with, and a way into them for the user of kernel processes.
+"""Gives kernel processes access to the folders of the libraries that a kernel is linked with.
 
-A worker of root runs kernels as another user, to whom folders below ``/root`` are closed (mode 0700), and with them the
-libraries of a toolchain that is installed there. An open descriptor of such a folder is a way into that folder alone;
-the modes of the folder itself and of its files still apply.
+A worker of root runs kernels as another user. That user cannot enter folders below ``/root`` (mode 0700), where a
+toolchain and its libraries may be installed. An open descriptor gives access to one such folder; the modes of the
+folder itself and of its files still apply.
 """
 
 import os
@@ -22,7 +22,7 @@ _MOST_LIBRARIES = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Passage:
-    """What a process of another user needs to load libraries: descriptors to inherit, and variables to set."""
+    """Descriptors to inherit and environment variables to set, so that another user's process can load libraries."""
 
     descriptors: tuple[int, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class Passage:
 
 @contextmanager
 def passage(library: Path) -> Iterator[Passage]:
-    """Open the folders that are searched for a library's dependencies and lie in folders closed to other users."""
+    """Open the folders that are searched for a library's dependencies and that other users cannot reach."""
     ways: list[str] = []
     opened: list[int] = []
     try:
@@ -46,7 +46,9 @@ def passage(library: Path) -> Iterator[Passage]:
 
 
 def searched_folders(library: Path) -> list[Path]:
-    """Return the folders in which the loader looks for dependencies, those of dependencies included; existing ones."""
+    """Return the folders in which the loader looks for dependencies, including dependencies of dependencies; only
+    existing folders.
+    """
     found = dict.fromkeys(_folders(os.environ.get(SEARCHED, ""), None))
     waiting, seen = [(library, False)], {library}
     while waiting:
@@ -61,7 +63,7 @@ def searched_folders(library: Path) -> list[Path]:
 
 
 def way_out(library: Path, error: str) -> str:
-    """Return what to do about a dependency that cannot be loaded, as the end of a sentence; "" for other errors."""
+    """Return the remedy for a dependency that cannot be loaded, as the end of a sentence; "" for other errors."""
     if "cannot open shared object file" not in error:
         return ""
     if os.geteuid() == 0 and (closed := _closed(library)):
@@ -87,7 +89,9 @@ def _enters(folder: Path) -> bool:
 
 
 def _folders(paths: str, origin: Path | None) -> Iterator[Path]:
-    """Yield the existing folders of a search path; relative ones mean something else in a kernel's process."""
+    """Yield the existing folders of a search path; relative ones are skipped, because a kernel's process has another
+    working directory.
+    """
     if origin is not None:
         paths = paths.replace("${ORIGIN}", str(origin)).replace("$ORIGIN", str(origin))
     for path in paths.split(":"):

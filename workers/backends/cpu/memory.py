@@ -15,7 +15,7 @@ from workers.backends.distance import POISON, Distance, distance
 from workers.build.kernel import Argument
 
 GUARD_BYTES = PAGE_BYTES
-"""Of each band, at least, where data begins on a page: it does unless a `Placement` moves it."""
+"""Minimum size of each guard band when data begins on a page, which it does unless a `Placement` moves it."""
 
 _SCALARS: Mapping[str, type[Any]] = {
     "int32": ctypes.c_int32,
@@ -28,13 +28,13 @@ _SCALARS: Mapping[str, type[Any]] = {
 
 
 class GuardedArray:
-    """An array whose surroundings can be checked; both bands touch it.
+    """An array with guard bands directly before and behind it.
 
     Args:
-        segment, room: where it lies; None: in a segment of its own.
+        segment, room: location of the array; None: a segment of its own.
 
     Attributes:
-        offset: of the data, in the segment.
+        offset: offset of the data in the segment.
     """
 
     def __init__(self, argument: Argument, segment: Segment | None = None, room: Room | None = None) -> None:
@@ -48,12 +48,12 @@ class GuardedArray:
         """Move the array, whose data is lost, and fill the guard bands.
 
         Args:
-            number: of the array in its set: arrays adrift differ in their alignment.
+            number: number of the array in its set; arrays placed ``adrift`` differ in alignment.
         """
         slack = self._whole.size - self.argument.bytes
         alignment = max(self.argument.alignment, self.argument.stored.itemsize)
         start = {"page": GUARD_BYTES, "first": 0, "last": slack}.get(placement.where)
-        if start is None:  # adrift: anywhere in the first page, but on an element
+        if start is None:  # adrift: at any element in the first page
             start = GUARD_BYTES + placement.shift * (2 * number + 1) * self.argument.stored.itemsize % GUARD_BYTES
         self._settle(min(start, slack) // alignment * alignment)
 
@@ -87,12 +87,12 @@ class HostBuffers:
     """A `workers.backends.Buffers` in host memory, most of it shared with kernel processes.
 
     Args:
-        arrays: made for this set; None: each in a segment of its own.
-        beside: share the inputs of this set, which are then right there already.
+        arrays: arrays made for this set; None: each gets its own segment.
+        beside: set whose inputs are shared, so that they need no copy.
 
     Attributes:
         arrays: by argument name.
-        originals: what in-place arguments hold before a call, by argument name; kernels may only read it.
+        originals: contents of in-place arguments before a call, by argument name; read-only for kernels.
     """
 
     def __init__(
@@ -139,7 +139,9 @@ class HostBuffers:
                 array.bytes.fill(byte)
 
     def restore(self) -> None:
-        """Give every argument that callers restore its contents before a call; kernel processes do so themselves."""
+        """Restore the contents of every argument that callers must restore before a call; kernel processes do so
+        themselves.
+        """
         for name, array in self.arrays.items():
             if name in self.originals:
                 np.copyto(array.bytes, self.originals[name].bytes)
@@ -224,7 +226,7 @@ def guarded_sets(arguments: Sequence[Argument], count: int, *, holes: bool) -> l
     """Return `count` sets of arrays by name: read-only ones in one segment, the others in another.
 
     Args:
-        holes: whether kernel processes may not even touch what lies between two arrays.
+        holes: True if the memory between two arrays is inaccessible to kernel processes.
     """
     made: list[dict[str, GuardedArray]] = [{} for _ in range(count)]
     for writable in (False, True):
@@ -244,7 +246,7 @@ def scalar(argument: Argument) -> Any:
     """Return a scalar as ctypes passes it.
 
     Raises:
-        LaunchError: of a dtype that cannot be passed.
+        LaunchError: its dtype cannot be passed.
     """
     if argument.dtype not in _SCALARS:
         raise LaunchError(f"scalar `{argument.name}`: {argument.dtype} cannot be passed; use {', '.join(_SCALARS)}")
@@ -252,13 +254,13 @@ def scalar(argument: Argument) -> Any:
 
 
 def _originals(arguments: Sequence[Argument], given: Mapping[str, GuardedArray]) -> dict[str, GuardedArray]:
-    """Return an array of original contents for each in-place argument."""
+    """Return an array with the original contents of each in-place argument."""
     wanted = {each.name: _original(each) for each in arguments if each.role == "inout"}
     return {name: given.get(each.name) or GuardedArray(each) for name, each in wanted.items()}
 
 
 def _original(argument: Argument) -> Argument:
-    """Return an argument for the contents that an in-place argument is restored from."""
+    """Return an argument for the contents from which an in-place argument is restored."""
     return replace(argument, name=f"{argument.name} (original)", role="input")
 
 

@@ -19,18 +19,18 @@ from workers.system.scratch import scratch
 MAX_FINDINGS = 10
 _FLAGS = ("-O1", "-g", "-fno-omit-frame-pointer", "-ffp-contract=fast")
 _UNDEFINED = ("-U__SANITIZE_ADDRESS__", "-U__SANITIZE_THREAD__")
-"""A kernel must not know that a sanitizer watches it, and then behave."""
+"""Flags that hide the sanitizers from the kernel, which could otherwise behave differently under them."""
 
 _FINDING = re.compile(r"(?:SUMMARY: \w+Sanitizer: .*|.*: runtime error: .*)")
 _ALIGNMENT = 4096
-"""As in `workers.backends.cpu.memory`: a kernel may rely on what it is given when it is timed."""
+"""Alignment as in `workers.backends.cpu.memory`: a kernel may rely on the alignment that it has when it is timed."""
 
 _SETTINGS = {
     "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=0:allocator_may_return_null=1",
     "UBSAN_OPTIONS": "print_stacktrace=0",
     "TSAN_OPTIONS": "halt_on_error=1",
 }
-"""No leak detection: it needs to trace the process, which containers forbid."""
+"""Options of the sanitizers. Leak detection is off, because it traces the process, which containers forbid."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class Tool:
     threaded: bool = False
 
     def unfit(self, subject: Subject) -> str | None:
-        """Return the reason why this tool cannot examine a kernel."""
+        """Return why this tool cannot examine a kernel; None if it can."""
         if self.threaded and subject.threads == 1:
             return "the kernel runs on one thread"
         if self.threaded and "-fopenmp" in subject.unit.flags:

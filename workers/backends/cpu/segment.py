@@ -1,4 +1,4 @@
-"""Memory that the judge shares with kernel processes: files without a name, laid out array by array."""
+"""Memory that the judge shares with kernel processes: anonymous files, laid out array by array."""
 
 import mmap
 import os
@@ -21,8 +21,8 @@ class Room:
     """Range of a segment for one array, with at least a page of slack on both sides.
 
     Attributes:
-        start: offset in the segment, on a page.
-        bytes: slack included.
+        start: offset in the segment, aligned to a page.
+        bytes: size including slack.
     """
 
     start: int
@@ -30,17 +30,17 @@ class Room:
 
 
 class Segment:
-    """A file without a name, mapped into this process; kernel processes map it as well.
+    """An anonymous file, mapped into this process and into kernel processes.
 
     Between two rooms lies a page that a kernel process may be forbidden to touch.
 
     Args:
-        sizes: bytes of each array.
-        writable: whether kernel processes may write to it.
+        sizes: size of each array in bytes.
+        writable: True if kernel processes may write to it.
 
     Attributes:
-        number: differs from that of every other segment of this process.
-        size: bytes in all.
+        number: unique among the segments of this process.
+        size: total size in bytes.
         rooms: one for each array, in order.
         holes: offsets of the pages between rooms.
     """
@@ -74,7 +74,7 @@ class Segment:
         return np.frombuffer(self._memory, np.uint8, room.bytes, room.start)
 
     def descriptor(self) -> int:
-        """Return a descriptor for a kernel process with the least rights that it needs; the caller closes it."""
+        """Return a descriptor for a kernel process with only the rights that it needs; the caller closes it."""
         if not self.writable and Path("/proc/self/fd").is_dir():
             return os.open(f"/proc/self/fd/{self._file}", os.O_RDONLY | os.O_CLOEXEC)
         return os.dup(self._file)
@@ -85,5 +85,5 @@ def _unnamed_file() -> int:
         with tempfile.TemporaryFile(buffering=0) as file:
             return os.dup(file.fileno())
     descriptor = os.memfd_create("memory", os.MFD_CLOEXEC)
-    os.fchmod(descriptor, 0o600)  # another user, who is given a descriptor for reading, cannot open it for writing
+    os.fchmod(descriptor, 0o600)  # another user with a read-only descriptor cannot reopen it for writing
     return descriptor

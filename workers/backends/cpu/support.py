@@ -22,19 +22,19 @@ from workers.system.program import run
 from workers.system.scratch import scratch
 
 _BURSTS, _LEAST_BURSTS, _BURSTS_S = 40, 3, 0.3
-"""Runs per figure, and the fewest; in between it ends after so many seconds."""
+"""Runs per figure: maximum, minimum, and the seconds after which it ends in between."""
 
 _FRESH_S = 3600.0
-"""After which ceilings are measured again: the first time may have been a busy one."""
+"""Age in seconds after which ceilings are measured again, because the machine may have been busy before."""
 
 _FLOATS, _SPECIAL = ("float32", "float64"), ("exponentials", "divisions")
-"""Ceilings of support.c by name: of multiplications and additions, and of operations with rates of their own."""
+"""Ceilings of support.c by name: multiply-adds, and operations with rates of their own."""
 
 _COPIES, _BURST_BYTES = tuple(1 << bits for bits in range(13, 25, 2)), 1 << 20
-"""Sizes of source and target of copies that caches may hold; short copies are timed in bursts."""
+"""Sizes of copies whose source and target may fit in caches; short copies are timed in bursts."""
 
 _MEASURED = (*_FLOATS, *_SPECIAL, *_COPIES)
-"""What is measured, as part of the key of what is kept."""
+"""Names of the measured ceilings, part of the cache key."""
 
 _COPY_BYTES = 64 << 20
 _MEASURED_AT = "measured_at"
@@ -50,11 +50,11 @@ def load_support(compiler: CCompiler, folder: Path, path: Path | None = None) ->
     """Return the library, compiled once per compiler and kept in `folder`.
 
     Args:
-        path: where to leave it as well.
+        path: further place to copy the library to.
 
     Raises:
         SupportError: it does not compile.
-        MachineExhausted: nothing can be loaded from that place.
+        MachineExhausted: libraries cannot be loaded from that place.
     """
     source = files("workers.backends.cpu").joinpath("support.c").read_text()
     cache, key = Cache(folder), cache_key("support", compiler.version, source)
@@ -75,7 +75,7 @@ def kernel_program(compiler: CCompiler, folder: Path, place: Path) -> Path:
     """Return the program that calls kernels, compiled once per compiler and kept in `folder`.
 
     Args:
-        place: where to put it.
+        place: folder for the program.
 
     Raises:
         SupportError: it does not compile.
@@ -96,10 +96,10 @@ def kernel_program(compiler: CCompiler, folder: Path, place: Path) -> Path:
 
 
 def separation_here(compiler: CCompiler, folder: Path) -> str:
-    """Return what separates a kernel process from its judge on this machine, tried with an empty kernel.
+    """Return the separation between a kernel process and its judge on this machine, tested with an empty kernel.
 
     Returns:
-        The parts that held, as measurements record them; ``none`` if there are none.
+        The parts that are in force, as measurements record them; ``none`` if there are none.
 
     Raises:
         SupportError, LaunchError, DeviceLostError: no kernel process can be started.
@@ -120,11 +120,12 @@ def separation_here(compiler: CCompiler, folder: Path) -> str:
 def load_ceilings(compiler: CCompiler, folder: Path, model: str, last_level_bytes: int) -> Ceilings:
     """Return the ceilings of one thread of this machine: the best ever measured, kept in `folder`.
 
-    They are measured again after `_FRESH_S`, and only ever rise: other work on the machine lowers what is measured.
+    They are measured again after `_FRESH_S` and never fall, because other work on the machine can only lower a measured
+    rate.
 
     Args:
-        model: of the processor; another one is measured anew.
-        last_level_bytes: of its largest cache; source and target of the copy together are twice as large.
+        model: model of the processor; another model is measured again.
+        last_level_bytes: size of its largest cache; source and target of the copy together are twice as large.
     """
     cache, key = Cache(folder), cache_key("ceilings", compiler.version, model, repr(_MEASURED))
     kept: dict[str, float] = json.loads(cache.get(key) or "{}")
@@ -142,7 +143,7 @@ def load_ceilings(compiler: CCompiler, folder: Path, model: str, last_level_byte
 
 
 def _falling(copies: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
-    """Return copies whose rates do not rise with the size: that would be noise of the smaller one."""
+    """Return copy rates that never rise with the size; a rise would be noise in the smaller copy."""
     return tuple((size, max(rate for other, rate in copies if other >= size)) for size, _ in copies)
 
 
@@ -180,7 +181,7 @@ def _measure(library: ctypes.CDLL, copy_bytes: int) -> dict[str, float]:
 
 
 def _copied_per_s(library: ctypes.CDLL, size: int) -> float:
-    """Return the bytes per second, read plus write, of copying so many bytes repeatedly."""
+    """Return the rate of repeated copies of this size in bytes per second, read plus written."""
     source, target = np.ones(size, np.uint8), np.zeros(size, np.uint8)
     times = max(1, _BURST_BYTES // size)
     return 2 * size * times / _fastest(partial(library.copy, target.ctypes.data, source.ctypes.data, size, times))
@@ -201,7 +202,7 @@ def _flops_per_s(library: ctypes.CDLL, dtype: str) -> float:
 
 
 def _fastest(call: Callable[[], object]) -> float:
-    """Return the seconds of the fastest of many short runs: on a busy machine one of them is undisturbed."""
+    """Return the seconds of the fastest of many short runs: on a busy machine at least one of them is undisturbed."""
     call()
     seconds: list[float] = []
     while len(seconds) < _LEAST_BURSTS or (len(seconds) < _BURSTS and sum(seconds) < _BURSTS_S):
