@@ -11,10 +11,10 @@ from evo.reference.encoding import decoded, is_floating
 from evo.reference.pieces import in_pieces
 
 POISON = 0xFF
-"""Every byte of outputs, workspaces and guard bands before a call: a NaN in every floating-point format."""
+"""Value of every byte in outputs, workspaces and guard bands before a call: NaN in every floating-point format."""
 
 EXACT_INTEGERS = 2.0**53
-"""Up to this magnitude float64 holds every integer."""
+"""Magnitude up to which float64 represents every integer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,10 +22,10 @@ class Distance:
     """One output compared with its reference.
 
     Attributes:
-        unwritten: elements that still hold the poison; None where a right answer may equal it (integers).
-        not_finite: elements that are NaN or infinite, the unwritten ones among them.
-        squares: sum of the squared differences, over what is finite.
-        max_abs: the largest difference, over what is finite; of integers never less than the exact one.
+        unwritten: number of elements that still hold the poison; None for integers, whose correct value may equal it.
+        not_finite: number of elements that are NaN or infinite, including unwritten ones.
+        squares: sum of the squared differences of finite elements.
+        max_abs: largest difference of finite elements; for integers never less than the exact one.
     """
 
     elements: int
@@ -38,11 +38,11 @@ class Distance:
 def distance(values: NDArray[Any], reference: NDArray[Any], dtype: str | None = None) -> Distance:
     """Compare an output with its reference, piece by piece, on the host.
 
-    Integers and bools are subtracted as integers, so that a difference of one shows however large they are.
+    Integers and bools are subtracted as integers, so that a difference of one is visible even between large values.
 
     Args:
-        values, reference: of one shape. The reference of integers may be integers or float64.
-        dtype: of the values, where they are codes of what NumPy has no dtype for.
+        values, reference: arrays of the same shape. For integers the reference may be integers or float64.
+        dtype: dtype of the values if they are codes of a dtype that NumPy lacks.
     """
     dtype = dtype or values.dtype.name
     floating = is_floating(dtype)
@@ -50,7 +50,9 @@ def distance(values: NDArray[Any], reference: NDArray[Any], dtype: str | None = 
     poison = int.from_bytes(bytes([POISON]) * values.itemsize)
 
     def judge(piece: slice) -> tuple[int, int, float, float]:
-        """Return unwritten and other elements that are not finite, the sum of squares and the largest difference."""
+        """Return the numbers of unwritten and of non-finite elements, the sum of squares, and the largest
+        difference.
+        """
         written, wanted = flat[piece], right[piece]
         difference = decoded(written, dtype).astype(np.float64) - wanted if floating else _subtracted(written, wanted)
         unwritten = not_finite = 0
@@ -60,7 +62,7 @@ def distance(values: NDArray[Any], reference: NDArray[Any], dtype: str | None = 
             not_finite = int(difference.size - np.count_nonzero(finite))
             difference = difference[finite]
         largest = max(float(difference.max(initial=0.0)), -float(difference.min(initial=0.0)))
-        squares = float(np.einsum("i,i->", difference, difference))  # not by BLAS, whose threads wait for each other
+        squares = float(np.einsum("i,i->", difference, difference))  # not with BLAS, whose threads wait for each other
         return unwritten, not_finite, squares, largest
 
     judged = in_pieces(judge, flat.size)
@@ -82,11 +84,11 @@ def not_below(difference: float) -> float:
 def _subtracted(values: NDArray[Any], reference: NDArray[Any]) -> NDArray[np.float64]:
     """Return integers or bools minus their reference; exact up to `EXACT_INTEGERS`, else the nearest float64."""
     whole = np.floor(reference) if reference.dtype.kind == "f" else reference
-    if values.dtype.kind == "b":  # a byte that is neither 0 nor 1 would pass for True
+    if values.dtype.kind == "b":  # a byte other than 0 and 1 would count as True
         values = values.view(np.uint8)
     wide = np.uint64 if values.dtype.kind == "u" else np.int64
     left, right = values.astype(wide), whole.astype(wide)
-    # modulo 2^64 the smaller one taken from the larger one is exact, whichever they are
+    # modulo 2^64, larger minus smaller is exact for any two values
     magnitude = np.where(
         left >= right, left.view(np.uint64) - right.view(np.uint64), right.view(np.uint64) - left.view(np.uint64)
     )

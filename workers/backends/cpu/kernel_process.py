@@ -205,7 +205,7 @@ class KernelProcess:
         """Call the kernel `calls` times, on each set in turn.
 
         Args:
-            behind: restore arguments one call earlier, so that the call on another set leaves their memory cold; False:
+            behind: restore a set's arguments after the call on the next set, which leaves their memory cold; False:
                 just before the call.
             meanwhile: function called in this process during the calls.
 

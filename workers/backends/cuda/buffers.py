@@ -13,13 +13,13 @@ from workers.build.kernel import Argument
 
 GUARD_BYTES = 4096
 MOST_BUFFERS = 64
-"""Of one kernel; CUDA passes 4 KB of parameters, and nobody writes so many."""
+"""Maximum buffers of one kernel. CUDA passes 4 KB of parameters; no real kernel has this many."""
 
 DISTANCES = ("float16", "float32", "float64")
-"""Dtypes of outputs that are judged on the device; others are on the host."""
+"""Dtypes of outputs that are judged on the device; other outputs are judged on the host."""
 
 Span: TypeAlias = tuple[int, int]
-"""Address and bytes."""
+"""Address and size in bytes."""
 
 
 class Kernels(Protocol):
@@ -35,7 +35,7 @@ class Kernels(Protocol):
 
 
 class GuardedBuffer:
-    """Device memory with a guard band on both sides; the trailing one starts at the very next byte."""
+    """Device memory with a guard band on both sides; the trailing band starts at the next byte."""
 
     def __init__(self, argument: Argument, runtime: Any) -> None:
         self.argument = argument
@@ -90,8 +90,8 @@ class DeviceBuffers:
 
     Args:
         runtime: CuPy's ``cuda.runtime``.
-        kernels: that look after what is in memory.
-        beside: share the inputs of this set, which are then right there already.
+        kernels: kernels that check, fill and compare memory.
+        beside: set whose inputs are shared, so that they need no copy.
 
     Raises:
         LaunchError: there are more than `MOST_BUFFERS`.
@@ -154,7 +154,7 @@ class DeviceBuffers:
         return [self.sibling() for _ in range(count)]
 
     def place(self, placement: Placement) -> None:
-        """Do nothing: kernels rely on the alignment of the driver's allocations."""
+        """Do nothing: kernels may rely on the alignment of the driver's allocations."""
 
     def renew(self, inputs: Mapping[str, NDArray[Any]]) -> None:
         with cuda_errors():
@@ -164,7 +164,7 @@ class DeviceBuffers:
         self._sums = self._sum(self._inputs)
 
     def write_element(self, name: str, place: int, value: Any) -> None:
-        """Never called: kernels are not overtaken on this device."""
+        """Never called: this device does not change inputs during calls."""
         raise NotImplementedError
 
     def rewrite(self, source: Buffers) -> None:
@@ -220,10 +220,10 @@ class DeviceBuffers:
         with cuda_errors():
             for to, source in pairs:
                 self._runtime.memcpy(to.pointer, source.pointer, to.size, kind)
-            self._runtime.deviceSynchronize()  # such copies return before they are done
+            self._runtime.deviceSynchronize()  # such copies return before they have finished
 
     def _sum(self, names: Sequence[str]) -> list[int]:
-        """Return the checksums of inputs, as they are before a call."""
+        """Return the checksums of the inputs as they are before a call."""
         return self._checksums(self._source(name) for name in names)
 
     def _sum_of(self, names: Sequence[str]) -> list[int]:

@@ -1,4 +1,4 @@
-"""Processes that compile: each answers one question at a time, and is used again."""
+"""Compile processes: each answers one request at a time and is reused."""
 
 import contextlib
 import json
@@ -19,10 +19,10 @@ _END_S = 2.0
 
 
 class CompileProcesses:
-    """As many processes of one module as threads ask at the same time.
+    """Pool of processes of one module: as many as threads request at the same time.
 
     Args:
-        module: run by ``python -m``; it answers each line of JSON by another.
+        module: run by ``python -m``; it answers each line of JSON with a line of JSON.
     """
 
     def __init__(self, module: str) -> None:
@@ -30,9 +30,9 @@ class CompileProcesses:
         self._idle: queue.LifoQueue[_Process] = queue.LifoQueue()
 
     def answer(self, question: Mapping[str, object], timeout_s: float) -> Mapping[str, object] | CompileFailed:
-        """Return the answer to a question, or the failure if there was none in time.
+        """Return the answer to a request, or the failure if no answer came in time.
 
-        If a process ended by itself, a new one is asked: the system, short of memory, may have killed it while idle.
+        If a process has ended, a new one gets the request: the system may have killed it while idle, to free memory.
         """
         deadline_s = time.monotonic() + timeout_s
         ends: list[str] = []
@@ -57,14 +57,14 @@ class CompileProcesses:
         try:
             yield process
         except BaseException:
-            process.close()  # its answer would be taken for that to the next question
+            process.close()  # its answer would be read as that to the next request
             raise
         if process.works:
             self._idle.put(process)
 
 
 class _Process:
-    """One compiling process; it ends with its owner, whose end closes its input."""
+    """One compile process; it ends with its owner, because that closes its input."""
 
     def __init__(self, module: str) -> None:
         self._popen = subprocess.Popen(
@@ -79,7 +79,7 @@ class _Process:
         self._end = weakref.finalize(self, _end, self._popen)  # at the interpreter's end as well
 
     def ask(self, question: Mapping[str, object], timeout_s: float) -> Mapping[str, object] | str | None:
-        """The answer; how the process ended instead; or None when there was no answer in time, and it was killed."""
+        """Return the answer, or how the process ended. Return None if no answer came in time; it was then killed."""
         late = threading.Event()
         watchdog = threading.Timer(timeout_s, self._stop, (late,))
         watchdog.start()
@@ -91,7 +91,7 @@ class _Process:
             line = ""
         finally:
             watchdog.cancel()
-            watchdog.join()  # it may have been at it
+            watchdog.join()  # it may still be compiling
         whole = line.endswith("\n")
         how = None if whole or late.is_set() else self._how_it_ended()
         if late.is_set() or not whole:
@@ -102,7 +102,7 @@ class _Process:
         try:
             return cast(Mapping[str, object], json.loads(line))
         except json.JSONDecodeError:
-            self.close()  # whoever wrote this may have written more
+            self.close()  # the writer of this line may have written more
             return f"wrote {line.strip()[:80]!r} where an answer was due"
 
     def _stop(self, late: threading.Event) -> None:

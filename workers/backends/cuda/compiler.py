@@ -12,7 +12,7 @@ class CudaCompiler(NvrtcCompiler):
     """A `workers.build.Compiler` that compiles each unit by its language.
 
     Raises:
-        NoNvrtcError: NVRTC is not installed; the message names the way out.
+        NoNvrtcError: NVRTC is not installed; the message names the remedy.
     """
 
     def __init__(self) -> None:

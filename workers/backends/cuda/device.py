@@ -35,12 +35,12 @@ from workers.system.log import log
 _DEFAULT_SHARED_BYTES = 48 << 10
 _SELF_TEST_BYTES = 1 << 20
 _RING_SHARE = 0.4
-"""Share of the cache that the buffers of hot calls take together, where each call needs buffers of its own."""
+"""Share of the cache that all buffers of hot calls may fill if each call needs its own buffers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
-    """A loaded kernel; `module` keeps it loaded, and `functions` has one for each step."""
+    """A loaded kernel; `module` keeps it loaded, and `functions` has a function for each step."""
 
     module: Any
     functions: tuple[int, ...]
@@ -52,7 +52,7 @@ class CudaSession:
     """A `workers.backends.Session` on one GPU.
 
     Raises:
-        CudaUnusableError: it is not there any more, or the driver refuses it.
+        CudaUnusableError: it is no longer present, or the driver refuses it.
     """
 
     places = False
@@ -74,7 +74,7 @@ class CudaSession:
         self._support = SupportKernels(self._cuda, self._stream, device, binary)
 
     def limit_memory(self, most_bytes: int) -> None:
-        """Do nothing: kernels of a GPU allocate nothing."""
+        """Do nothing: GPU kernels allocate no memory."""
 
     def load(
         self,
@@ -131,7 +131,7 @@ class CudaSession:
         return self._support.copies(size, sets)
 
     def settle(self) -> None:
-        """Do nothing: nothing else runs in this process."""
+        """Do nothing: no other threads run in this process."""
 
     def residue(self, kernel: Any = None) -> str | None:
         return None
@@ -166,7 +166,7 @@ class CudaSession:
             restore.enqueue(self._stream.ptr)
 
     def _restored_call(self, kernel: Kernel, buffers: Buffers) -> Callable[[], object]:
-        """Return a call that first restores its arguments, as part of itself where there are any."""
+        """Return a call that restores its arguments, if it has any to restore, and then runs the kernel."""
         bound = self._bind(kernel, buffers)
         if not cast(DeviceBuffers, buffers).restores:
             return bound
@@ -178,7 +178,7 @@ class CudaSession:
         return call
 
     def _restored_timer(self, kernel: Kernel, sets: Sequence[Buffers]) -> Timer:
-        """Return a timer of calls on separate buffers: one set gets siblings, as many as stay in the cache with it."""
+        """Return a timer of calls on separate buffers: a single set gets as many siblings as fit in the cache."""
         ring, last = list(sets), len(sets) - 1
         if len(sets) == 1:
             own_bytes = sum(argument.bytes for argument in kernel.arguments if argument.written)
@@ -228,14 +228,14 @@ class CudaDriver:
         return with_measured_copies(found, folder)
 
     def _surveyed(self) -> tuple[list[Device], bool]:
-        """Return the usable GPUs, and whether these are all there are."""
+        """Return the usable GPUs, and True if there are no others."""
         found, obstacle = self.look()
         if obstacle and find_spec("cupy"):
             log().info("cuda.unusable", reason=obstacle)
         return found, obstacle is None
 
     def look(self) -> tuple[list[Device], str | None]:
-        """Return the usable GPUs, and the reason why others, or all, cannot be used, if any."""
+        """Return the usable GPUs, and why other GPUs cannot be used, if there are any."""
         if find_spec("cupy") is None:
             return [], "CuPy is not installed: install kernel-evo with the extra `cuda12` or `cuda13`"
         if not driver_installed():

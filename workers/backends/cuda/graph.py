@@ -11,7 +11,7 @@ from workers.backends.cuda.launch import cuda_errors, record
 SAMPLE_US = 1000.0
 FIRST_CALLS = 20
 SHORT_US, SHORT_CALLS = 5.0, 200
-"""A sample lasts at least `SAMPLE_US`; one of kernels shorter than `SHORT_US` averages over at least `SHORT_CALLS`."""
+"""A sample lasts at least `SAMPLE_US`. For kernels shorter than `SHORT_US` it averages over at least `SHORT_CALLS`."""
 
 
 class GraphTimer:
@@ -19,8 +19,8 @@ class GraphTimer:
 
     Args:
         cuda: CuPy's ``cuda``.
-        keep: whatever must live as long as the graph.
-        once: a sample is each of the calls once, however short that is.
+        keep: object that must live as long as the graph.
+        once: a sample makes each call exactly once, even if that is very short.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class GraphTimer:
         if once:
             return
         estimate = min(self.sample(), self.sample())
-        if estimate * self.calls < SAMPLE_US:  # so few may be mostly what it takes to begin
+        if estimate * self.calls < SAMPLE_US:  # with so few calls, the start may dominate
             self.calls = self._rounded(FIRST_CALLS, len(calls))
             self._capture()
             estimate = min(self.sample(), self.sample())
@@ -66,7 +66,9 @@ class GraphTimer:
         return math.ceil(calls / sets) * sets
 
     def _capture(self) -> None:
-        """Record one sample's calls. Calls of PyTorch need its own capture, which keeps their memory for the graph."""
+        """Capture one sample's calls. PyTorch calls need PyTorch's own capture, which keeps their memory for the
+        graph.
+        """
         due = list(islice(self._turn, self.calls))
         with cuda_errors():
             if "torch" in sys.modules and sys.modules["torch"].cuda.is_initialized():
@@ -83,15 +85,15 @@ class GraphTimer:
 
 
 class RestoredTimer:
-    """Times calls that change their own arguments: a sample is one graph, which restores the arguments of all calls,
-    then makes the calls between two events.
+    """Times calls that change their own arguments. A sample is one graph: it restores the arguments of all calls, then
+    makes the calls between two events.
 
     Args:
         cuda: CuPy's ``cuda``.
-        calls: each enqueues one call on the stream, on buffers of its own.
-        restores: enqueue on the stream what all calls need before.
-        last: index, in the sets of the caller, of the set that is called last.
-        keep: whatever must live as long as the graph.
+        calls: functions that each enqueue one call on its own buffers.
+        restores: functions that enqueue the restoring of all calls' arguments.
+        last: index of the caller's set that is called last.
+        keep: object that must live as long as the graph.
     """
 
     def __init__(

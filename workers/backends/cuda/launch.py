@@ -61,7 +61,7 @@ class _Config(ctypes.Structure):
 
 @dataclass(frozen=True, kw_only=True)
 class Restore:
-    """Memory that gets certain contents before a call.
+    """Memory to restore before a call.
 
     Attributes:
         size: in bytes.
@@ -102,7 +102,7 @@ class BoundKernel:
 
     Args:
         function: CUfunction.
-        pointers: device addresses by argument name; scalars carry their own value.
+        pointers: device addresses by argument name; scalars have their value in the argument.
 
     Raises:
         LaunchError: an argument cannot be passed, or has no tensor map.
@@ -131,7 +131,7 @@ class BoundKernel:
 
 
 class BoundCall:
-    """A whole call, ready to be started on a stream: it fills arguments, then starts its launches one after another.
+    """A complete call, ready to be started on a stream: it fills arguments, then starts its launches in order.
 
     Args:
         functions: CUfunction of each step.
@@ -171,7 +171,7 @@ def translated(status: int, text: str) -> Exception:
 
 @contextmanager
 def cuda_errors() -> Iterator[None]:
-    """Raise CuPy's errors as those of `workers.backends`."""
+    """Translate CuPy's errors in the block to those of `workers.backends`."""
     try:
         yield
     except RuntimeError as error:
@@ -182,7 +182,7 @@ def cuda_errors() -> Iterator[None]:
 
 
 def error_name(status: int) -> str:
-    """E.g. ``CUDA_ERROR_ILLEGAL_ADDRESS``."""
+    """Return the name of an error, e.g. ``CUDA_ERROR_ILLEGAL_ADDRESS``."""
     name = ctypes.c_char_p()
     library().cuGetErrorName(status, ctypes.byref(name))
     return name.value.decode() if name.value else f"CUDA error {status}"
@@ -196,7 +196,9 @@ def static_shared_bytes(function: int) -> int:
 
 
 def record(event: int, stream: int) -> None:
-    """Record an event on a stream; in a capture it becomes a part of the graph that times what is between two."""
+    """Record an event on a stream; during a capture it becomes part of the graph, so that two events time the work
+    between them.
+    """
     _check(library().cuEventRecordWithFlags(ctypes.c_void_p(event), ctypes.c_void_p(stream), _EXTERNAL))
 
 

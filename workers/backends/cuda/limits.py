@@ -18,4 +18,4 @@ ATTRIBUTES: Mapping[str, int] = {
     "memory_clock_khz": 36,
     "memory_bus_bits": 37,
 }
-"""What is asked of a GPU, by our name → its number in ``cudaDeviceAttr``."""
+"""Queried attributes: our name → number in ``cudaDeviceAttr``."""

@@ -18,18 +18,19 @@ from workers.build.toolkit import include_folders
 
 DEFAULT_FLAGS = ("--std=c++17", "--ptxas-options=-v")
 _CACHING_SINCE = (12, 9)
-"""From here on NVRTC looks into the driver's cache first, and of a binary from there ptxas tells no resources at all:
-the gates would let everything through (https://github.com/NVIDIA/Fuser/pull/4694)."""
+"""First CUDA version whose NVRTC reads the driver's cache. ptxas reports no resources for a cached binary, so every
+kernel would pass the gates (https://github.com/NVIDIA/Fuser/pull/4694).
+"""
 _TRIAL = """#include <cuda_fp16.h>
 extern "C" __global__ void trial(float *x) { x[0] = __half2float(__float2half(x[1])); }
 """
 _TRIAL_S = 60.0
 _MOST_NAMES = 5
-"""Kernels of a binary that an error lists."""
+"""Maximum number of a binary's kernels that an error lists."""
 
 _ARCHITECTURE = re.compile(r"sm_(\d+)[af]?")
 _MOST_LOCAL_BYTES = 512 << 10
-"""Local memory of a thread, by every compute capability."""
+"""Maximum local memory of a thread, equal for all compute capabilities."""
 _FIGURES: Mapping[str, str] = {
     "registers": r"Used (\d+) registers",
     "stack_bytes": r"(\d+) bytes stack frame",
@@ -41,7 +42,7 @@ _FIGURES: Mapping[str, str] = {
 
 
 _INCLUDES = re.compile(r"include|import|embed|%:|\?\?=")
-"""What a source that reads any other file must contain."""
+"""Matches every source that reads another file."""
 
 _COMPILED = re.compile(r"Compiling entry function '([^']+)'")
 
@@ -51,10 +52,10 @@ class NoNvrtcError(EvoError, FileNotFoundError):
 
 
 class NvrtcCompiler:
-    """A `workers.build.Compiler` for CUDA; up to as many processes as threads ask at once, each used again.
+    """A `workers.build.Compiler` for CUDA; one process per thread that compiles at the same time; processes are reused.
 
     Raises:
-        NoNvrtcError: NVRTC is not installed; the message names the way out.
+        NoNvrtcError: NVRTC is not installed; the message names the remedy.
     """
 
     suffix = ".cubin"
@@ -160,19 +161,19 @@ def _way_out(log: str) -> str:
 
 
 def default_flags(toolkit: tuple[int, int]) -> tuple[str, ...]:
-    """Return our flags, which precede those of a family."""
+    """Return the flags that precede those of a family."""
     return (*DEFAULT_FLAGS, "--no-cache") if toolkit >= _CACHING_SINCE else DEFAULT_FLAGS
 
 
 def figures(log: str, entry: str) -> dict[str, float]:
-    """What ptxas says of one entry function, after naming it as what it compiles; remarks on it may come before."""
+    """Return the figures that ptxas reports after it names this entry function; it may print remarks before."""
     after = log.partition(f"Compiling entry function '{entry}'")[2].partition("Compiling entry function")[0]
     matches = {name: re.search(pattern, after) for name, pattern in _FIGURES.items()}
     return {name: float(match[1]) for name, match in matches.items() if match}
 
 
 def _absent(entry: str, log: str) -> str:
-    """Why a build has no figures of its entry: which kernels there are in its place, as `entry` takes them."""
+    """Explain why a build has no figures for its entry; names the kernels it has, as `entry` expects them."""
     names = list(dict.fromkeys(_COMPILED.findall(log)))
     if entry in names:
         return f"ptxas says nothing of the resources of `{entry}`"
@@ -191,7 +192,7 @@ def _absent(entry: str, log: str) -> str:
 
 
 def _reads(headers: object, unit: Unit) -> tuple[str, ...] | None:
-    """The files a compilation read; of a version that does not say, all that it may have read of the family's."""
+    """Return the files a compilation read; if NVRTC does not report them, all files that it may have read."""
     if isinstance(headers, list):
         return tuple(headers)
     folders = (*map(str, unit.folders), *header_folders(unit.placed_flags), *include_folders())

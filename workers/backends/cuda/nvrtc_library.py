@@ -1,7 +1,7 @@
 """NVIDIA's runtime compiler, and the small process it runs in: ``python -m workers.backends.cuda.nvrtc_library``.
 
 It needs neither a GPU nor a driver. It runs in processes of its own because a compilation cannot be interrupted, holds
-a lock of its library, and may take its process along.
+a lock of its library, and may crash its process.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ class Compilation:
 
     Attributes:
         binary: None when the compiler refused the source.
-        headers: that were read, as the compiler names them; None where this version does not say.
+        headers: names of the headers that were read; None if this version does not report them.
     """
 
     binary: bytes | None
@@ -51,7 +51,7 @@ class Nvrtc:
     """The loaded library.
 
     Raises:
-        NvrtcMissingError: there is none.
+        NvrtcMissingError: it is not installed.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class Nvrtc:
 
     @property
     def architectures(self) -> tuple[int, ...]:
-        """Return the compute capabilities that it compiles for, e.g. 90."""
+        """Return the supported compute capabilities, e.g. 90."""
         count = ctypes.c_int()
         self._check(self._library.nvrtcGetNumSupportedArchs(ctypes.byref(count)))
         values = (ctypes.c_int * count.value)()
@@ -73,10 +73,10 @@ class Nvrtc:
         return tuple(values)
 
     def compile(self, source: str, options: list[str], instances: Sequence[str] = ()) -> Compilation:
-        """Compile one source. Headers in quotes are looked for in the working directory first.
+        """Compile one source. Headers in quotes are searched in the working directory first.
 
         Args:
-            instances: instances of templates that the binary must have.
+            instances: template instances that the binary must contain.
         """
         if self.version < _TRACES_HEADERS_SINCE:
             return self._compile(source, options, instances)
@@ -118,7 +118,7 @@ class Nvrtc:
 
 
 def _traced_headers(trace: Path) -> tuple[str, ...] | None:
-    """The headers in a time trace, in the format of Chrome's trace events."""
+    """Return the headers in a time trace, which has Chrome's trace event format."""
     try:
         events = json.loads(trace.read_text(encoding="utf-8", errors="surrogateescape"))["traceEvents"]
     except (OSError, ValueError, KeyError):
@@ -128,7 +128,7 @@ def _traced_headers(trace: Path) -> tuple[str, ...] | None:
 
 
 def _load() -> Any:
-    """The first NVRTC that has its built-in functions; where none has, one without, which compiles nothing."""
+    """Return the first NVRTC with its library of built-in functions; if none has it, one that cannot compile."""
     paths: tuple[Path | str, ...] = (*in_wheels("lib", "libnvrtc.so.*"), *_NAMES)
     incomplete = None
     for path in paths:
@@ -145,10 +145,10 @@ def _load() -> Any:
 
 
 def _load_builtins(library: Any, folder: Path) -> bool:
-    """Load the library of built-in functions that belongs to this NVRTC: beside it, or where the system finds it.
+    """Load the library of built-in functions that belongs to this NVRTC: next to it, or where the system finds it.
 
-    NVRTC opens it by its bare name with the first compilation. Some packages (13.0, which PyTorch depends on) do not
-    say where it lies, so the system finds none, or that of another version. One that is loaded already is taken.
+    NVRTC opens it by its bare name at the first compilation. Some packages (13.0, which PyTorch depends on) do not give
+    its location, so the system finds none, or another version's. A library that is loaded already is used.
     """
     major, minor = ctypes.c_int(), ctypes.c_int()
     if library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)):
@@ -176,7 +176,7 @@ def serve() -> None:
     """
     nvrtc = Nvrtc()
     with scratch() as folder:
-        os.chdir(folder)  # no header of the caller's working directory is taken for one of the family
+        os.chdir(folder)  # headers of the caller's working directory must not replace those of the family
         for line in sys.stdin:
             sys.stdout.write(json.dumps(_answer(nvrtc, json.loads(line))) + "\n")
             sys.stdout.flush()

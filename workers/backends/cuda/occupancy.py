@@ -1,14 +1,14 @@
-"""Theoretical occupancy: how many of a multiprocessor's warps can be resident.
+"""Theoretical occupancy: the share of a multiprocessor's warps that can be resident.
 
-Source: CUDA C++ Programming Guide, "Compute Capabilities"; granularities, and how registers are shared out, as in
-NVIDIA's occupancy calculator, `cuda_occupancy.h` of the CUDA toolkit (`cudaOccMaxBlocksPerSMRegsLimit`).
+Source: CUDA C++ Programming Guide, "Compute Capabilities"; granularities and register allocation as in NVIDIA's
+occupancy calculator, `cuda_occupancy.h` of the CUDA toolkit (`cudaOccMaxBlocksPerSMRegsLimit`).
 """
 
 from collections.abc import Mapping
 
 _REGISTER_UNIT = 256
 _PARTITIONS = 4
-"""Of a multiprocessor, each with its share of the registers, from compute capability 7.0 on."""
+"""Partitions of a multiprocessor, each with its share of the registers, since compute capability 7.0."""
 
 _SHARED_UNIT = 128
 _SHARED_RESERVED_BYTES = 1024
@@ -16,15 +16,15 @@ _WARP = 32
 
 
 def blocks_per_sm(registers: int, shared_memory_bytes: int, threads: int, limits: Mapping[str, float]) -> int:
-    """Return how many blocks of a kernel a multiprocessor holds at once; 0 if none fits.
+    """Return the number of blocks of a kernel that fit on a multiprocessor at once; 0 if none fits.
 
-    A warp's registers lie in one partition, so what registers allow is as many warps as fit into one, times four.
+    A warp's registers lie in one partition, so registers allow four times the warps that fit in one partition.
 
     Args:
         registers: per thread.
         shared_memory_bytes: static and dynamic, per block.
         threads: per block.
-        limits: of the device, see `evo.family.LIMITS`; an absent one does not bind.
+        limits: limits of the device, see `evo.family.LIMITS`; absent ones do not apply.
     """
     if threads == 0:
         return 0
@@ -43,7 +43,8 @@ def blocks_per_sm(registers: int, shared_memory_bytes: int, threads: int, limits
 
 
 def registers_of_block(registers: int, threads: int) -> int:
-    """What a launch takes a block to need, and fails on: that of its warps, made up to as many for each partition.
+    """Return the registers that a launch requires for a block: its warps, rounded up to whole partitions. A launch that
+    exceeds the limit fails.
 
     Args:
         registers: per thread.

@@ -12,7 +12,7 @@ from workers.system.scratch import scratch
 
 TOOL = "Nsight Compute"
 WARM_LAUNCHES = 3
-"""Before the one that counts, where the caches are to be warm."""
+"""Launches before the profiled one that warm the caches."""
 
 
 _NOT_FOUND = re.compile(r"Failed to find metric (?:regex:)?\^?([\w.]+)")
@@ -24,7 +24,7 @@ class NcuProfiler:
     """A `workers.backends.profiler.Profiler` for CUDA kernels.
 
     Args:
-        command: starts Nsight Compute; None: there is none here.
+        command: command of Nsight Compute; None: not installed.
     """
 
     def __init__(self, command: Sequence[str] | None) -> None:
@@ -44,7 +44,9 @@ class NcuProfiler:
         return read(log)
 
     def said(self, subject: Subject, *, cold: bool, timeout_s: float) -> tuple[int | None, str]:
-        """Status (None: it was stopped) and the raw page, unread; metrics this GPU lacks are asked for only once."""
+        """Return the status (None: it was stopped) and the raw page, unparsed. Metrics that this GPU lacks are
+        requested only once.
+        """
         asked = [name for figure in FIGURES.values() for name in figure.metric.names]
         status, log = self._asked(asked, subject, cold, timeout_s)
         if unknown := set(_NOT_FOUND.findall(log)):
@@ -65,7 +67,7 @@ class NcuProfiler:
 
 
 def read(log: str) -> Profiled:
-    """Return the figures of the last kernel in a raw page: lines of names, units, and one per launch."""
+    """Return the figures of the last kernel in a raw page, whose lines are names, units, and one per launch."""
     if _NO_PERMISSION in log:
         return Profiled(tool=TOOL, skipped=f"this user may not read the GPU's counters ({_NO_PERMISSION})")
     begin = log.find('"ID",')
@@ -81,7 +83,9 @@ def read(log: str) -> Profiled:
 
 
 def value_of(metric: Metric, page: Mapping[str, str]) -> float | None:
-    """Return a value in our unit; None if the page lacks it, or for rates of instructions never issued."""
+    """Return a value in our unit; None if the page lacks it, or for the rate of an instruction that was never
+    issued.
+    """
     found = [number for name in metric.names if (number := _number(page.get(name))) is not None]
     if metric.alternatives:
         found = [number for number in found if number > 0]

@@ -14,11 +14,12 @@ from workers.system.scratch import scratch
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 MAX_FINDINGS = 10
 MOST_CASES = 4
-"""Cases that are examined at a time: each tool opens the GPU, and spends most of its time on that and on one core."""
+"""Cases examined at the same time: each tool spends most of its time on opening the GPU, on one core."""
 
 OPTIONS = {"memcheck": ("--padding", "256")}
-"""The driver packs buffers of a multiple of 512 bytes without a gap, where a read beyond one is a valid read of the
-next; padding behind each makes it an invalid one."""
+"""Options by tool. The driver packs buffers of multiples of 512 bytes without gaps, so a read past one buffer would be
+a valid read of the next. Padding makes it invalid.
+"""
 
 _SAID = re.compile(r"^========= ?(?P<text>.*)$", re.MULTILINE)
 _HARMLESS = re.compile(
@@ -35,7 +36,7 @@ class CudaSanitizer:
     """A `workers.backends.sanitizer.Sanitizer` for CUDA kernels.
 
     Args:
-        command: starts compute-sanitizer; None: there is none here.
+        command: command of compute-sanitizer; None: not installed.
     """
 
     def __init__(self, command: Sequence[str] | None) -> None:
@@ -50,7 +51,7 @@ class CudaSanitizer:
     def examine(self, subject: Subject, *, timeout_s: float) -> tuple[Sanitized, ...]:
         if self._command is None:
             return tuple(Sanitized(tool=tool, skipped="compute-sanitizer is not installed here") for tool in TOOLS)
-        with ThreadPoolExecutor(len(TOOLS)) as pool:  # each spends its time on starting and on one core
+        with ThreadPoolExecutor(len(TOOLS)) as pool:  # each spends its time on starting, on one core
             return tuple(pool.map(lambda tool: self._examined(tool, subject, timeout_s), TOOLS))
 
     def _examined(self, tool: str, subject: Subject, timeout_s: float) -> Sanitized:
@@ -60,14 +61,14 @@ class CudaSanitizer:
         return read(tool, log)
 
     def said(self, tool: str, subject: Subject, *, timeout_s: float) -> tuple[int | None, str]:
-        """Status (None: it was stopped) and log of one tool, unread."""
+        """Return the status (None: it was stopped) and the log of one tool, unparsed."""
         command = [*(self._command or ()), "--tool", tool, "--print-limit", str(MAX_FINDINGS), *OPTIONS.get(tool, ())]
         with scratch() as folder:
             return watched(command, subject, folder, launches=1, timeout_s=timeout_s)
 
 
 def read(tool: str, log: str) -> Sanitized:
-    """Return the findings of a log; a run without findings that ended before the launch did not run."""
+    """Return the findings of a log. A run without findings that ended before the launch counts as not run."""
     texts = [match["text"] for match in _SAID.finditer(log)]
     if own := next((text for text in texts if _OWN_FAULT.match(text)), None):
         return Sanitized(tool=tool, skipped=own)
@@ -79,7 +80,7 @@ def read(tool: str, log: str) -> Sanitized:
 
 
 def _findings(texts: Sequence[str]) -> Iterator[str]:
-    """Each report begins at the margin; where it happened follows, indented."""
+    """Yield the findings. Each report begins at the margin; its location follows, indented."""
     for place, text in enumerate(texts):
         if text.startswith(" ") or _HARMLESS.match(text):
             continue

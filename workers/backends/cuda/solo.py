@@ -1,8 +1,8 @@
 """Runs one CUDA kernel alone in a process, for tools: ``python -m workers.backends.cuda.solo PLAN``.
 
-Nothing but the driver is loaded, so that a tool sees the candidate's launches and no others. Every argument is a plain
-allocation of exactly its own size, and only inputs and initial values are ever written: a tool can then tell what is
-out of bounds, and what is read before it was written.
+Only the driver is loaded, so that a tool sees no launches but the candidate's. Every argument is a plain allocation of
+its exact size, and only inputs and initial values are written. A tool can then detect accesses out of bounds and reads
+of unwritten memory.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ from workers.backends.cuda.launch import BoundCall, error_name, library
 from workers.build.kernel import Argument, KernelFile, Step
 
 DONE = "kernel-evo: launched"
-"""Printed when every launch has ended well."""
+"""Printed when every launch has succeeded."""
 
 _DYNAMIC_SHARED_BYTES = 8
 """CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES."""
@@ -30,8 +30,8 @@ class Plan:
     """Kernel, launch and arguments.
 
     Attributes:
-        inputs: a folder with the bytes of each input, ``NAME.bin``.
-        launches: one after the other on the same buffers.
+        inputs: folder with the bytes of each input, ``NAME.bin``.
+        launches: launches made in order on the same buffers.
     """
 
     kernel: KernelFile
@@ -43,12 +43,14 @@ PLANS: TypeAdapter[Plan] = TypeAdapter(Plan)
 
 
 class Failed(Exception):
-    """A call of the driver failed."""
+    """A driver call failed."""
 
 
 def run(plan: Plan) -> None:
-    """Raises:
-    Failed: names the call and the error.
+    """Run all launches of a plan.
+
+    Raises:
+        Failed: a driver call failed; names the call and the error.
     """
     _open()
     kernel = plan.kernel
@@ -95,7 +97,7 @@ def _buffer(argument: Argument) -> int:
 
 
 def _fill(argument: Argument, pointer: int, inputs: Path) -> None:
-    """Write what the kernel finds in a buffer when it begins."""
+    """Write the contents of a buffer before the kernel starts."""
     content = argument.initial_bytes() if argument.init is not None else (inputs / f"{argument.name}.bin").read_bytes()
     _call("cuMemcpyHtoD_v2", ctypes.c_uint64(pointer), content, ctypes.c_size_t(len(content)))
 

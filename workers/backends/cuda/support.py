@@ -25,7 +25,7 @@ from workers.build.cache import Cache, cache_key
 from workers.build.kernel import Argument
 
 _COPY_BYTES = 4 * 256 * 16
-"""What a block of `copy` moves: four 16-byte words a thread."""
+"""Bytes that a block of `copy` moves: four 16-byte words per thread."""
 
 
 class SupportKernels:
@@ -80,7 +80,7 @@ class SupportKernels:
     def distance(self, buffer: GuardedBuffer, reference: NDArray[np.float64]) -> Distance:
         """Return the distance of an output whose dtype support.cu supports."""
         right, elements = self._reference(reference), buffer.argument.elements
-        found = replace(buffer.argument, name="found")  # whatever a family calls it: `sum` is the counters'
+        found = replace(buffer.argument, name="found")  # not the family's name: the counters are called `sum`
         count = Argument(name="count", role="scalar", dtype="int64", value=elements)
         pointers = {"found": buffer.pointer, "reference": right.pointer, "sum": self._counters.pointer}
         arguments = (found, right.argument, count, self._counters.argument)
@@ -92,9 +92,10 @@ class SupportKernels:
         return Distance(elements=elements, unwritten=unwritten, not_finite=not_finite, squares=squares, max_abs=max_abs)
 
     def poison_shared(self, own_bytes: int) -> None:
-        """Leave NaN in all shared memory, which keeps what the last block wrote: reading it unwritten then shows.
+        """Fill all shared memory with NaN. Shared memory keeps the values of the last block, so a kernel that reads it
+        before writing now gives wrong results.
 
-        Once in all there is, and once in blocks as large as the kernel's own, which are laid out as its own are.
+        It is filled twice: as a whole, and in blocks of the kernel's size, which have the same layout as the kernel's.
         """
         everywhere = self._limits["sm_count"] * self._limits["max_blocks_per_sm"]
         for size in (self._limits["shared_memory_bytes"], own_bytes):
@@ -116,7 +117,7 @@ class SupportKernels:
         return self._limits["sm_count"] * 8
 
     def _reference(self, values: NDArray[np.float64]) -> GuardedBuffer:
-        """Return a reference on the device, copied once: the same few are compared repeatedly."""
+        """Return a reference on the device, copied once, because the same few references are compared repeatedly."""
         if id(values) not in self._references:
             argument = Argument(name="reference", role="input", dtype="float64", shape=values.shape)
             with cuda_errors():
@@ -164,7 +165,7 @@ def support_binary(compiler: NvrtcCompiler, architecture: str, folder: Path) -> 
 
 
 def checksum(values: NDArray[np.uint8]) -> int:
-    """Return what `checksum` of support.cu computes, on the host."""
+    """Return the value of `checksum` in support.cu, computed on the host."""
     keys = np.arange(values.size, dtype=np.uint64) * np.uint64(256) + values + np.uint64(1)
     keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -33,11 +33,11 @@ def watched(
     """Run a candidate's launches under a tool.
 
     Args:
-        folder: for the plan of what to launch.
-        timeout_s: of all of it; the tool makes a kernel many times as slow.
+        folder: folder for the plan of the launches.
+        timeout_s: time limit for the whole run; under the tool a kernel is many times slower.
 
     Returns:
-        Exit status (None: it was stopped), and all that was said.
+        Exit status (None: it was stopped) and all output.
 
     Raises:
         GaveUp: the job was interrupted.

@@ -18,14 +18,14 @@ class NoTritonError(EvoError, FileNotFoundError):
 
 
 class TritonCompiler:
-    """Compiles units in the language ``triton``; up to as many processes as threads ask at the same time."""
+    """Compiles units in the language ``triton``; one process per thread that compiles at the same time."""
 
     def __init__(self) -> None:
         self._processes = CompileProcesses("workers.backends.cuda.triton_library")
 
     @cached_property
     def version(self) -> str:
-        """Name and version; ``without Triton`` if it is not installed."""
+        """Return name and version; ``without Triton`` if it is not installed."""
         found = installed_version()
         return f"Triton {found}" if found else "without Triton"
 

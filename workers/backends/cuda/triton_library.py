@@ -1,7 +1,7 @@
-"""Compiles Triton kernels, in a process of its own: ``python -m workers.backends.cuda.triton_library``.
+"""Compiles Triton kernels in a separate process: ``python -m workers.backends.cuda.triton_library``.
 
-Only this process imports Triton. It compiles for a named architecture and needs no GPU, driver or PyTorch. It runs no
-code of a kernel's file but the definitions of its functions and constants (see `evo.family.triton.source`).
+Only this process imports Triton. It compiles for a named architecture and needs no GPU, driver or PyTorch. Of a
+kernel's file it runs only the definitions of functions and constants (see `evo.family.triton.source`).
 """
 
 import contextlib
@@ -27,7 +27,7 @@ ENVIRONMENT = {
     "TRITON_ALWAYS_COMPILE": "1",
     "TRITON_DISABLE_LINE_INFO": "1",
 }
-"""Report registers and spills, leave caching to this project, and keep paths of this machine out of binaries."""
+"""Settings of Triton: report registers and spills, do not cache, and keep this machine's paths out of binaries."""
 
 FILE, CACHE = "kernel.py", "cache"
 _BUILD = re.compile(r"^# kernel-evo build: (.*)$", re.MULTILINE)
@@ -62,7 +62,7 @@ def compile_source(source: str, architecture: str, folder: Path) -> dict[str, ob
             target = GPUTarget("cuda", int(re.sub(r"\D", "", architecture)), _WARP)
             done = triton.compile(asked, target=target, options=build["options"])
             ptx, binary, facts = done.asm["ptx"], done.asm["cubin"], done.metadata
-            shutil.rmtree(folder / CACHE, ignore_errors=True)  # it would grow with every config
+            shutil.rmtree(folder / CACHE, ignore_errors=True)  # the module table would grow with every config
     except Exception as error:  # noqa: BLE001 - whatever a kernel makes Triton raise is its compile error
         return {"binary": None, "log": _failure(error, printed.getvalue(), source, folder), "ptx": ""}
     log = re.sub(r"^.*Compile time = .*\n?", "", printed.getvalue(), flags=re.MULTILINE).strip()
@@ -81,7 +81,7 @@ def _module(source: str, folder: Path) -> Any:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     module.__dict__["triton"] = triton
-    exec(compile(source, str(path), "exec"), module.__dict__)  # definitions alone
+    exec(compile(source, str(path), "exec"), module.__dict__)  # only definitions
     return module
 
 
@@ -138,7 +138,7 @@ def _placed(reason: BaseException, source: str) -> str:
 
 
 def serve() -> None:
-    """Answer each line of JSON ``{source, architecture}`` by ``{binary, log, ptx}``."""
+    """Answer each line of JSON ``{source, architecture}`` with ``{binary, log, ptx}``."""
     out = sys.stdout
     with _workplace() as folder:
         os.chdir(folder)

@@ -1,4 +1,4 @@
-"""Stands where a device would when kernels are only compiled: for a GPU that is not at hand, on any machine."""
+"""Device of estimates: kernels are compiled for a GPU that this machine does not have, and never run."""
 
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,7 @@ from workers.system import machine
 
 
 class EstimateDriver:
-    """Offers one stand-in that compiles for any target; see `workers.backends.Driver`."""
+    """Offers one virtual device that compiles for any target; see `workers.backends.Driver`."""
 
     kind: DeviceKind = "estimate"
     baselines = ""
@@ -40,7 +40,7 @@ class EstimateDriver:
         return CudaCompiler()
 
     def sanitizer(self) -> None:
-        """None: nothing runs."""
+        """None: no kernel runs."""
 
     def open(self, device: Device, objective: Objective, folder: Path) -> NoReturn:
         raise Conflict("nothing is run for an estimate; choose another --device to measure for real")

@@ -1,4 +1,4 @@
-"""Profilers: count how a kernel uses a device, in one launch on the searched problem, in a process of its own."""
+"""Profilers: count how a kernel uses a device, in one launch on the searched problem and in a separate process."""
 
 from typing import Protocol
 
@@ -14,5 +14,5 @@ class Profiler(Protocol):
     """
 
     def profile(self, subject: Subject, *, cold: bool, timeout_s: float) -> Profiled:
-        """Count one launch; `cold` empties the caches before it."""
+        """Profile one launch; `cold` empties the caches before it."""
         ...

@@ -31,10 +31,10 @@ class ReplayDriver:
         raise Conflict("a recorded space has nothing to compile; choose another --device to measure for real")
 
     def sanitizer(self) -> None:
-        """None: nothing runs."""
+        """None: no kernel runs."""
 
     def profiler(self) -> None:
-        """None likewise."""
+        """None: no kernel runs."""
 
     def open(self, device: Device, objective: Objective, folder: Path) -> NoReturn:
         raise Conflict("a recorded space has nothing to run; choose another --device to measure for real")

@@ -1,4 +1,4 @@
-"""Sanitizers: tools that detect forbidden behaviour of a candidate, in a process of their own."""
+"""Sanitizers: tools that detect forbidden behaviour of a candidate, in a separate process."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,14 +13,14 @@ from workers.system.interruption import Interruption
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """One case of a candidate, ready to be called, or to be rebuilt and called.
+    """One case of a candidate, ready to be called directly or after a rebuild.
 
     Attributes:
-        unit: the source rendered for this case's problem, with all it takes to compile it.
-        inputs: a folder with the bytes of each input, ``NAME.bin``.
-        threads: what the kernel may use.
-        device_uuid: of the device it was timed on.
-        interruption: of the job it is watched for.
+        unit: source rendered for this case's problem, with everything needed to compile it.
+        inputs: folder with the bytes of each input, ``NAME.bin``.
+        threads: number of threads that the kernel may use.
+        device_uuid: UUID of the device on which it was timed.
+        interruption: interruption of the job that examines it.
     """
 
     kernel: KernelFile
@@ -35,7 +35,7 @@ class Sanitizer(Protocol):
     """Contract: failures of a candidate and missing tools are findings, never exceptions. `examine` is thread-safe.
 
     Attributes:
-        at_once: subjects that may be examined at the same time.
+        at_once: number of subjects that may be examined at the same time.
 
     Raises:
         GaveUp: the job was interrupted.

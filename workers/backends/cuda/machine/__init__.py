@@ -1,1 +1,1 @@
-"""What the GPUs of this machine are, and how fast they copy."""
+"""The GPUs of this machine: survey, facts, and copy bandwidth."""

@@ -1,4 +1,4 @@
-"""Copy bandwidth of a GPU, measured once per unit and kept.
+"""Copy bandwidth of a GPU, measured once per GPU and cached.
 
 The program `copy_process` measures it: the daemon must never hold a CUDA context.
 """
@@ -19,10 +19,10 @@ from workers.system.exit_status import last_line
 from workers.system.log import log
 
 LEAST_SHARE = 0.5
-"""Of the datasheet's rate: a GPU that reaches less is busy with something else, and is asked again next time."""
+"""Share of the datasheet's rate below which a GPU counts as busy; it is measured again next time."""
 
 PATIENCE_S = 20.0
-"""For devices that somebody measures on, all together: whoever waits for this worker gives it up after a minute."""
+"""Total seconds to wait for devices on which other processes measure; callers wait a minute for a worker to start."""
 
 _LIMIT_S = 120
 _DEVICE = TypeAdapter(Device)
@@ -31,7 +31,7 @@ _DEVICE = TypeAdapter(Device)
 def with_measured_copies(devices: Sequence[Device], folder: Path) -> list[Device]:
     """Return the devices with their measured copy bandwidth as a ceiling.
 
-    As it is where that cannot be measured now: it is then asked again next time.
+    A device that cannot be measured now is returned unchanged and is measured next time.
     """
     until_s = time.monotonic() + PATIENCE_S
     return [_with_measured_copy(each, folder, until_s) for each in devices]

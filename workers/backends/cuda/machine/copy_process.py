@@ -1,4 +1,4 @@
-"""``python -m workers.backends.cuda.machine.copy_process``: measures how fast a GPU copies, in a process of its own."""
+"""``python -m workers.backends.cuda.machine.copy_process``: measures a GPU's copy rate in a separate process."""
 
 import sys
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from workers.backends.cold_sets import cold_sets
 from workers.backends.cuda.device import DRIVER
 
 MOST_BYTES = 256 << 20
-"""What is copied; less where that is more than a sixteenth of the device's memory."""
+"""Bytes of a copy, limited to a sixteenth of the device's memory."""
 
 SAMPLES = 7
 
@@ -29,14 +29,16 @@ def copy_rate(ways: Sequence[Timer], size: int) -> float:
     """Return bytes per second, read plus written, of the fastest way to copy: the median of a few samples.
 
     Args:
-        ways: to copy so many bytes, far more than the caches hold.
+        ways: functions that copy this many bytes, far more than the caches hold.
     """
     fastest_us = min(float(np.median([way.sample() for _ in range(SAMPLES)])) for way in ways)
     return 2 * size / (fastest_us * 1e-6)
 
 
 def main() -> None:
-    """Print the rate of the device on standard input; arguments: a folder for compiled helpers and, if given, bytes."""
+    """Print the copy rate of the device that is described on standard input. Arguments: a folder for compiled helpers
+    and, optionally, the bytes to copy.
+    """
     device = TypeAdapter(Device).validate_json(sys.stdin.buffer.read())
     folder, *given = sys.argv[1:]
     size = int(given[0]) // 16 * 16 if given else copy_bytes(device)

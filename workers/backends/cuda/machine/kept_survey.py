@@ -1,4 +1,4 @@
-"""Survey of the GPUs, kept while driver and GPUs stay the same: a new one takes seconds."""
+"""Cached survey of the GPUs, valid while driver and GPUs stay the same: a new one takes seconds."""
 
 import os
 from collections.abc import Callable
@@ -17,12 +17,12 @@ _PACKAGES = ("kernel-evo", "cupy-cuda12x", "cupy-cuda13x", "cupy")
 
 
 def kept_survey(folder: Path, compiler: str, survey: Callable[[], tuple[list[Device], bool]]) -> list[Device]:
-    """Return the GPUs as last surveyed under the same driver, GPUs and software; else survey them.
+    """Return the last survey made with the same driver, GPUs and software; otherwise survey the GPUs.
 
     Args:
         folder: the worker's cache.
-        compiler: version of the compiler, which devices state.
-        survey: returns the usable GPUs, and whether all can be used; only then the result is kept.
+        compiler: version of the compiler, which is part of a device's description.
+        survey: returns the usable GPUs, and True if all GPUs are usable; only then the result is cached.
     """
     installed = nvml.installed()
     if installed is None:

@@ -1,6 +1,6 @@
 """Facts about a GPU from NVIDIA's management library: clocks, temperature, throttling, other users.
 
-Opens no CUDA context. Everything here is a fact to record; where the library is absent there are none.
+Opens no CUDA context. All results are facts to record; without the library there are none.
 """
 
 import os
@@ -16,8 +16,9 @@ import workers
 
 _HARMLESS_REASONS = 0x1  # the GPU is idle
 _OURS = Path(workers.__file__).parent
-"""Whose modules our own processes on a GPU were started as: runners, of which one at a time measures, discovery, the
-measured copy, and what tools watch."""
+"""Folder of the modules that our own GPU processes run: runners (only one measures at a time), discovery, the copy
+measurement, and programs run under tools.
+"""
 
 
 def facts(uuid: str) -> Mapping[str, str]:
@@ -56,7 +57,7 @@ def _count(nvml: Any) -> int | None:
 
 
 def strangers(uuid: str) -> tuple[str, ...]:
-    """Return other programs that compute on this GPU, e.g. ``process 123 (python)``: they disturb timing."""
+    """Return other programs that use this GPU and so disturb timing, e.g. ``process 123 (python)``."""
     nvml, handle = _handle(uuid)
     return () if handle is None else tuple(_strangers(nvml, handle))
 
@@ -74,20 +75,20 @@ def _strangers(nvml: Any, handle: Any) -> Iterator[str]:
 
 
 def _text(name: str | bytes) -> str:
-    """Old releases of NVML's Python package give bytes."""
+    """Return text: old releases of NVML's Python package return bytes."""
     return name.decode(errors="replace") if isinstance(name, bytes) else name
 
 
 def _is_ours(pid: int) -> bool:
     try:
         command = psutil.Process(pid).cmdline()
-    except psutil.Error:  # somebody else's, or of another container
+    except psutil.Error:  # a process of another user or container
         return False
     return any(flag == "-m" and _is_of_ours(module) for flag, module in pairwise(command))
 
 
 def _is_of_ours(module: str) -> bool:
-    """Other programs may have a package called `workers`, too."""
+    """Return True if a command line is one of ours. Other programs may have a package called `workers`, too."""
     package, *names = module.split(".")
     return package == _OURS.name and bool(names) and _OURS.joinpath(*names).with_suffix(".py").is_file()
 

@@ -14,11 +14,11 @@ _LIMIT_S = 120
 
 
 class CudaUnusableError(DeviceUnfitError):
-    """The GPU or its driver cannot be used; the message says why and the way out."""
+    """The GPU or its driver cannot be used; the message gives the reason and the remedy."""
 
 
 def surveyed(toolkit: tuple[int, int]) -> dict[str, Any]:
-    """Run `survey` in a process of its own; a failure is an obstacle as well."""
+    """Run `survey` in a process of its own; a failure is returned as the obstacle."""
     command = [sys.executable, "-m", "workers.backends.cuda.machine.survey", *map(str, toolkit)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
@@ -32,10 +32,10 @@ def surveyed(toolkit: tuple[int, int]) -> dict[str, Any]:
 
 
 def survey(toolkit: tuple[int, int]) -> dict[str, Any]:
-    """Return the usable ``gpus``, and the ``obstacle`` for the others, or None.
+    """Return the usable ``gpus``, and the ``obstacle`` that makes others unusable, or None.
 
     Args:
-        toolkit: whose binaries the driver is to load.
+        toolkit: CUDA version whose binaries the driver must load.
     """
     try:
         import cupy
@@ -63,7 +63,7 @@ def index_of(uuid: str) -> int:
     """Return the driver's present number of a GPU.
 
     Raises:
-        CudaUnusableError: it is not there, or not among those that answer.
+        CudaUnusableError: it is absent or does not answer.
     """
     import cupy
 
