@@ -41,7 +41,7 @@ class Launch:
 
     @classmethod
     def of(cls, resolved: family.Launch, *, programmatic: bool = False) -> "Launch":
-        """Return the launch that a family resolved for a config."""
+        """Return the launch from the family's resolved launch of a config."""
         further = tuple(cls.of(each, programmatic=programmatic) for each in resolved.further)
         return cls(**{**vars(resolved), "further": further}, programmatic=programmatic)
 
@@ -63,7 +63,7 @@ class Unit:
     Attributes:
         architecture: the target, as in `Device.architecture`.
         entry: the exported function.
-        further: other functions that a call starts.
+        further: other functions that a call launches.
         flags: the family's flags, passed after the compiler's defaults; relative paths start at the family's folder.
         language: language of the source.
         folders: header folders, searched before those of the flags. Their contents do not change while the process
@@ -82,7 +82,7 @@ class Unit:
 
     @property
     def instances(self) -> list[str]:
-        """Instances of templates among the functions; they exist only in builds that ask for them."""
+        """Template instances among the functions; a build contains them only on request."""
         return [each for each in (self.entry, *self.further) if is_instance(each)]
 
     @property

@@ -33,14 +33,14 @@ _CPP_HEADERS = frozenset(
     """.split()  # noqa: SIM905 - as a list it is three times as long
 )
 _BUILT_IN = frozenset({"math.h", "cmath", "stdio.h", "cstdio", "string.h", "cstring", "stdlib.h", "cstdlib"})
-"""Headers whose functions for device code NVRTC declares by itself, ``printf`` and ``memcpy`` among them."""
+"""Headers whose device functions, such as ``printf`` and ``memcpy``, NVRTC declares without an include."""
 
 REDEFINED = re.compile(
     r"^(?P<file>[^\s:(][^:(\n]*)(?:\((?P<a>\d+)\)|:(?P<b>\d+)(?::\d+)?): [^\n]*?"
     r"(?:[\"'‘](?P<gcc>\w+)[\"'’] (?:macro )?redefined|redefinition of macro \"(?P<nvrtc>\w+)\")",
     re.MULTILINE,
 )
-"""A warning about a macro that gets another value than the one it was defined with."""
+"""Matches a warning about a macro that is redefined with another value."""
 
 _CCCL = ("cub/", "thrust/", "cuda/", "nv/")
 
@@ -96,7 +96,7 @@ def _nowhere(name: str) -> str:
 
 
 MOST = 3
-"""Sentences of one kind."""
+"""Maximum number of sentences of one kind."""
 
 _PLACE = re.compile(
     r"^(?P<file>[^\s:(][^:(\n]*)(?:\((?P<a>\d+)\)|:(?P<b>\d+)(?::\d+)?): (?:fatal |catastrophic )?(?:error|note)\b"
@@ -105,11 +105,11 @@ _PLACE = re.compile(
 )
 _EXPANDED = re.compile(r"in expansion of macro [‘'`](\w+)|expanded from macro [‘'`](\w+)")
 _NOT_A_NAME = re.compile(r"expected (?:an? )?(?:identifier|declaration specifiers|member name|unqualified-id)")
-"""What a compiler says where it finds the value of a macro in place of a name."""
+"""Matches the error of a compiler that finds a macro's value in place of a name."""
 _NO_TYPES = ("return", "case", "else", "goto", "sizeof", "throw", "in", "and", "or", "not", "do", "co_return")
 _TYPES = r"(?:void|bool|char|short|int|long|float|double|signed|unsigned|auto|half|\w+_t|__nv_\w+)"
 _DECLARED = rf"\b(?:(?!(?:{'|'.join(_NO_TYPES)})\b)[A-Za-z_]\w*\s+|{_TYPES}(?:\s+const)?\s*[*&]+\s*)%s\b"
-"""A name behind a type: of a parameter, a variable or a template's parameter."""
+"""Matches a name after a type: a parameter, a variable or a template parameter."""
 
 _CPP = re.compile(
     r"unknown type name [‘'](template|class|namespace|using|constexpr|bool|typename)|"
@@ -126,7 +126,7 @@ class Macros:
         kinds: e.g. ``problem field``, by name.
         table: of the document, e.g. ``cpu``.
         file: the source as the compiler names it.
-        text: of the source itself.
+        text: text of the source itself.
     """
 
     kinds: Mapping[str, str]
@@ -163,7 +163,7 @@ def advised(log: str, unit: Unit, macros: Macros | None) -> str:
 
 
 def redefinition(log: str, unit: Unit, macros: Macros | None) -> str | None:
-    """Return what is wrong if a header gives a macro of the family another value; None if none does.
+    """Return an error message if a header gives a macro of the family another value; None if none does.
 
     The source itself may do so after its last use of the macro.
     """
@@ -212,7 +212,7 @@ def _names_at(place: _Place, own: bool, macros: Macros, *, misread: bool) -> Ite
 
 
 def _pragmas(places: Iterable[_Place], macros: Macros | None) -> Iterator[str]:
-    """Advise on a macro in a pragma whose words the compiler takes as they are, such as GCC's `unroll`."""
+    """Advise on a macro in a pragma in which the compiler expands no macros, such as GCC's `unroll`."""
     if macros is None:
         return
     for place in places:
@@ -247,7 +247,7 @@ def _line(place: _Place, macros: Macros) -> str:
 
 
 def _declared_in(macros: Macros) -> list[str]:
-    """Return the macros that the source declares as its own names, also after the compiler's last error."""
+    """Return the macros that the source also declares as names, also after the compiler's last error."""
     lines = macros.text.splitlines()
     return [name for name in macros.kinds if any(_declares(line, name) for line in lines)]
 

@@ -83,7 +83,7 @@ class Built:
     compile_s: float = 0.0
 
     def discard(self) -> None:
-        """Remove the files. Kernels that are loaded stay loaded."""
+        """Remove the files. Loaded kernels stay loaded."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -131,7 +131,7 @@ class Builder:
 
 
 def _timed_beside(judged: Built, timed: Built) -> Built:
-    """Return the build that is run, with the figures of the judged build; its own are called ``native_…``."""
+    """Return the build that is run, with the figures of the judged build; its own figures are named ``native_…``."""
     digests = f"{judged.digest} {timed.digest}".encode()
     return replace(
         timed,
@@ -204,7 +204,7 @@ class _Build:
         )
 
     def _kernels(self) -> Iterator[tuple[str, KernelFile]]:
-        """(case, kernel) of each covered case; the searched problem comes first and must be covered."""
+        """Yield (case, kernel) of each covered case; the searched problem comes first and must be covered."""
         found, searched = coverage(self.cases, self._unfit), self.cases[0].case.name
         if searched in found.uncovered:
             raise _Refused(InvalidConfig(reason=found.uncovered[searched]))
@@ -252,7 +252,7 @@ class _Build:
         )
 
     def _require_fit(self, resources: Resources, step: Step | None, ptx: bytes) -> None:
-        """Refuse what the device or the policy does not allow of one launch; None: of a plain function."""
+        """Refuse a launch that exceeds a limit of the device or the policy; None: a plain function call."""
         device = self.terms.device
         refusal: Outcome | None = self.compiler.refusal(resources, step.launch if step else None, device)
         if refusal is None and step is not None:
@@ -332,7 +332,7 @@ class _Build:
 
 
 def most_used(used: Sequence[Resources]) -> dict[str, float]:
-    """Return the largest use of each resource by the launches of a call, and their least occupancy."""
+    """Return the largest use of each resource among the launches of a call, and their smallest occupancy."""
     found: dict[str, float] = {}
     for name, value in (item for each in used for item in each.figures().items()):
         found[name] = (min if name == "occupancy" else max)(value, found.get(name, value))

@@ -1,4 +1,4 @@
-"""Cache folder of checksummed entries. It only saves time: any entry may be lost."""
+"""Cache folder of checksummed entries. It only saves time; any entry may be lost."""
 
 import contextlib
 import hashlib
@@ -13,7 +13,7 @@ from workers.system.log import log
 LIMIT_BYTES = 2 << 30
 _CHECKSUM_BYTES = 32
 _warned: set[Path] = set()
-"""Folders this process was told of; many caches may share one."""
+"""Folders for which this process has logged a warning; many caches may share a folder."""
 
 
 def cache_key(*parts: str) -> str:
@@ -30,8 +30,8 @@ class Cache:
     """Entries are written atomically and read back against their checksum; a corrupt one counts as absent.
 
     Args:
-        folder: made on the first write. Several processes may share it.
-        limit_bytes: beyond it the entries longest unused are removed.
+        folder: created on the first write. Several processes may share it.
+        limit_bytes: size above which the least recently used entries are removed.
     """
 
     def __init__(self, folder: Path, *, limit_bytes: int = LIMIT_BYTES) -> None:
@@ -91,7 +91,7 @@ class Cache:
         for _, size, path in entries:
             if held <= 0.9 * self.limit_bytes:
                 break
-            with contextlib.suppress(OSError):  # one that cannot be removed keeps no other
+            with contextlib.suppress(OSError):  # an entry that cannot be removed does not block the others
                 path.unlink(missing_ok=True)
                 held -= size
         self._held_bytes = held

@@ -1,6 +1,6 @@
 """Artefact cache: compiles every unit once on this machine.
 
-What a compilation reads is known only after it. So an entry has two parts, as in ccache's direct mode
+The files that a compilation reads are known only after it, so an entry has two parts, as in ccache's direct mode
 (https://ccache.dev/manual/latest.html#_the_direct_mode): the names of the files that the compiler read and of those
 that it did not find, under the unit itself, and the artefact, under the unit and the contents of the files.
 """
@@ -24,8 +24,9 @@ from workers.system.exhaustion import refuse_exhaustion
 def compile_cached(compiler: Compiler, cache: Cache, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
     """Return the artefact of a unit from the cache, or compile it.
 
-    Failures are not cached, since a time-out may be the machine's. Neither are units whose compiler does not say what
-    it read, that read a file which changed during the compilation, or that take in files by ``.incbin``.
+    Failures are not cached, because a time-out may be the machine's fault. Units are not cached if the compiler does
+    not report the files it read, if one of these changed during the compilation, or if the source includes files by
+    ``.incbin``.
 
     Raises:
         MachineExhausted: the disk is full, which is not the unit's fault.

@@ -8,14 +8,14 @@ from functools import lru_cache
 from pathlib import Path
 
 MAX_NAMES = 20_000
-"""Files below a folder of headers; beyond this a compilation costs less than looking through them."""
+"""Maximum number of files below header folders; with more, compiling costs less than listing them."""
 
 _SETTLED_S = 2.0
-"""How old a change must be for the times of a file to tell the next one: clocks of file systems are coarse."""
+"""Age in seconds from which a file's times show its next change: file systems have coarse clocks."""
 
 _ABSENT = "absent"
 _known: dict[str, tuple[tuple[int, ...], str | None]] = {}
-"""By path: the file's state (times, size, inode) and its digest; None: it takes in other files unseen."""
+"""By path: the file's state (times, size, inode) and its digest; None: it includes other files by ``.incbin``."""
 
 
 def digests_of_files(paths: Sequence[str]) -> list[str] | None:
@@ -47,7 +47,7 @@ def digest_of_names(folder: str, *, lasting: bool = False) -> str | None:
     A new file may take the place of a header found elsewhere, so it matters before any compiler has read it.
 
     Args:
-        lasting: the folder does not change while the process lives.
+        lasting: True if the folder does not change while the process runs.
     """
     return _lasting(folder) if lasting else _names(folder)
 

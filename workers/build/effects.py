@@ -33,13 +33,13 @@ from workers.build.cached import compile_cached
 from workers.build.families import Assignment
 
 VALUES = 3
-"""Other values of a tunable that are compared with its default."""
+"""Number of other values of a tunable that are compared with its default."""
 
 CONTEXTS = 12
-"""Further configs in which a tunable is tried that changed nothing at the defaults."""
+"""Number of further configs in which a tunable without effect at the defaults is tried."""
 
 MOST_S = 3.0
-"""The check ends after so long; a tunable that it did not get to is not blamed."""
+"""Time limit of the check in seconds; tunables that it did not reach are not reported."""
 
 _KEPT = 64
 _DEBUG = re.compile(r"-g\w*|-?-generate-line-info|-lineinfo|-?-device-debug|-G")
@@ -51,8 +51,8 @@ class Idle:
     """A tunable whose values all gave the same kernel.
 
     Attributes:
-        values: how many others were compared with the default, the other tunables at theirs.
-        contexts: further configs in which one value more made no difference either.
+        values: number of values that were compared with the default, all other tunables at their defaults.
+        contexts: number of further configs in which another value made no difference either.
     """
 
     tunable: str
@@ -86,14 +86,14 @@ def idle_tunables(space: Space, differ: Callable[[Config, Config], bool]) -> tup
 
 
 def _others(space: Space, config: Config, name: str) -> list[Config]:
-    """At most `VALUES` valid configs that differ in this tunable alone: the first, the last, one between."""
+    """Return at most `VALUES` valid configs that differ only in this tunable: its first, last and a middle value."""
     found = [each for each in space.neighbours(config, "hamming") if each[name] != config[name]]
     places = dict.fromkeys((len(found) - 1, 0, len(found) // 2)) if found else {}
     return [found[place] for place in places][:VALUES]
 
 
 def _contexts(space: Space, default: Config, name: str) -> Iterator[tuple[Config, Config]]:
-    """Pairs that differ in this tunable alone, each in another config: one other tunable changed, or all of them."""
+    """Yield pairs that differ only in this tunable, each in another config: one or all other tunables changed."""
     changed = [
         [each for each in space.neighbours(default, "hamming") if each[other] != default[other]]
         for other in space.names
@@ -110,7 +110,7 @@ class Effects:
     """Warnings about the tunables of searches; safe to share between threads.
 
     Args:
-        compiler: made when it is first needed.
+        compiler: function that creates it when it is first needed.
     """
 
     def __init__(self, compiler: Callable[[], Compiler], cache: Cache) -> None:
@@ -120,9 +120,9 @@ class Effects:
         self._finding = threading.Lock()
 
     def warnings(self, work: Assignment) -> tuple[str, ...]:
-        """Return a sentence for each tunable without effect on the searched problem; found once.
+        """Return a sentence for each tunable without effect on the searched problem; computed once.
 
-        The check never delays a search: what does not compile or takes too long is left to the trials.
+        The check never delays a search: configs that do not compile or take too long are left to the trials.
         """
         terms = work.terms
         key = f"{terms.family.digest} {problem_key(terms.problem)} {terms.device!r} {terms.objective!r}"
@@ -139,7 +139,7 @@ class Effects:
             found = idle_tunables(space, kernels.differ)
             implementation = family.implementation(terms.device.kind)
             return tuple(_sentence(each, work.copy.package, implementation, kernels.log) for each in found)
-        except (EvoError, OSError, OutOfTime):  # the trials meet with it, too, and say it where it counts
+        except (EvoError, OSError, OutOfTime):  # the trials meet this error, too, and report it
             return ()
 
 
@@ -171,7 +171,7 @@ class _Kernels:
         return self._digest(first) != self._digest(second)
 
     def _unit(self, config: Config) -> tuple[Unit, str]:
-        """What is compiled, without what would put the text itself into the binary; and how it is called."""
+        """Return the unit, without flags that would put the text itself into the binary, and its launch."""
         terms, copy = self.work.terms, self.work.copy
         candidate = copy.family.candidate(config, terms.problem, terms.device, terms.objective)
         source = render(copy.package, terms.device.kind, config, terms.problem, candidate.derived)
@@ -180,7 +180,7 @@ class _Kernels:
         return replace(unit, flags=flags), repr((candidate.launch, call_arguments(candidate)))
 
     def _digest(self, unit: Unit) -> str | None:
-        """Of the binary; None where it does not compile in the time that is left."""
+        """Return the digest of the binary; None if it does not compile in the remaining time."""
         left_s = self.ends_s - _now_s()
         if left_s <= 0:
             raise OutOfTime
@@ -188,7 +188,7 @@ class _Kernels:
         result: Artefact | CompileFailed = compile_cached(self.compiler, self.cache, unit, timeout_s=limit_s)
         self.log = f"{self.log}\n{result.log.replace(f'{self.work.copy.folder}/', '')}"
         if isinstance(result, CompileFailed):
-            if _now_s() >= self.ends_s:  # it was stopped, which says nothing of the config
+            if _now_s() >= self.ends_s:  # it was stopped, which is not the config's fault
                 raise OutOfTime
             return None
         return result.digest

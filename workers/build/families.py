@@ -19,7 +19,7 @@ from templates.registry import INCLUDE, REFERENCE, Package, find, is_path
 from workers.build import Unit
 
 Fetch = Callable[[str], bytes]
-"""The bundle of the family with this digest."""
+"""Returns the bundle of the family with this digest."""
 
 
 def is_bundle(ref: FamilyRef) -> bool:
@@ -30,7 +30,7 @@ def lay_out(ref: FamilyRef, fetch: Fetch, folder: Path) -> Path:
     """Write the family's files below `folder` and return its folder.
 
     Raises:
-        EvoError: the service does not have it, or it is not what the digest says.
+        EvoError: the service does not have it, or its content does not match the digest.
     """
     files = unpack(fetch(ref.digest))
     if (digest := digest_of(files)) != ref.digest:
@@ -53,7 +53,7 @@ class Copy:
     """A family's files as they were when its digest was checked; later edits do not reach it.
 
     Attributes:
-        folder: holds reference.py and whatever sources include.
+        folder: folder with reference.py and all files that sources include.
     """
 
     package: Package
@@ -98,7 +98,9 @@ class Assignment:
     incumbent: Copy | None = None
 
     def built_as(self, role: str) -> "Assignment":
-        """Return the assignment to build the kernel of a role with: the incumbent may be another variant's."""
+        """Return the assignment with which the kernel of a role is built: the incumbent may belong to another
+        variant.
+        """
         return self if role != "incumbent" or self.incumbent is None else replace(self, copy=self.incumbent)
 
     @cached_property
@@ -109,14 +111,14 @@ class Assignment:
 
 
 KEPT = 256
-"""Copies kept, far more than a worker has jobs of; another one is made anew when its search comes again."""
+"""Maximum number of copies, far more than a worker's jobs need; a dropped copy is made again when needed."""
 
 
 class Families:
     """Finds families by reference and keeps copies of them in a folder of this process.
 
     Args:
-        fetch: fetches uploaded families; None: only local ones are found.
+        fetch: function that fetches uploaded families; None: only local families are found.
     """
 
     def __init__(self, folder: Path, fetch: Fetch | None = None) -> None:
@@ -129,20 +131,20 @@ class Families:
         """Return the family with exactly this digest.
 
         Raises:
-            FamilyMismatch: it is absent here, or another version, or its files cannot be written.
-            ServiceUnreachable, ServiceError: the service cannot be asked for it now.
+            FamilyMismatch: it is absent here or has another version, or its files cannot be written.
+            ServiceUnreachable, ServiceError: the service cannot be reached or fails.
         """
         with self._finding:
             try:
                 return self._copies.get(ref.digest, lambda: self._copy(self._find(ref)))
-            except EvoError:  # some of which are of OSError's kinds, too
+            except EvoError:  # some of them are subclasses of OSError
                 raise
             except OSError as error:
                 reason = f"family {ref.name} cannot be kept in {self._folder}: {error.strerror or error}"
                 raise FamilyMismatch(reason) from error
 
     def add(self, package: Package) -> Copy:
-        """Add a family that is loaded already."""
+        """Add a family that is already loaded."""
         with self._finding:
             return self._copies.get(package.digest, lambda: self._copy(package))
 
@@ -166,7 +168,7 @@ class Families:
         return package
 
     def _where(self, ref: FamilyRef) -> str:
-        """The name or the path to find it by, on this machine."""
+        """Return the name or path under which this machine finds the family."""
         if is_bundle(ref):
             if self._fetch is None:
                 raise NotFound("it was uploaded to a service, which is not at hand here")

@@ -18,8 +18,8 @@ class Argument:
     Attributes:
         dtype: ``float32``, ``int32`` …
         shape: elements; empty for a scalar.
-        value: of a scalar; None for a buffer.
-        alignment: in bytes, what the kernel may rely on beyond that of the dtype.
+        value: value of a scalar; None for a buffer.
+        alignment: alignment in bytes that the kernel may rely on beyond that of the dtype.
         init: value of every element before a call; None: no particular one.
         init_timed: True if the call itself fills the buffer with `init`, False if its callers do.
     """
@@ -73,7 +73,7 @@ class Argument:
 
     @property
     def stored(self) -> "np.dtype[Any]":
-        """Of NumPy arrays that hold it."""
+        """NumPy dtype of arrays that hold it."""
         return stored(self.dtype)
 
     @property
@@ -98,7 +98,7 @@ class KernelFile:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One launch of a call: its function with the arguments that it takes."""
+    """One launch of a call: its function with its arguments."""
 
     entry: str
     arguments: tuple[Argument, ...]

@@ -1,4 +1,4 @@
-"""Launch checks: finds out from the build, before anything runs, why a CUDA kernel cannot be launched as declared.
+"""Launch checks: find out from the build, before anything runs, why a CUDA kernel cannot be launched as declared.
 
 Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability" and "Kernel parameters"; PTX ISA,
 "Performance-Tuning Directives" and "Cluster Dimension Directives".
@@ -18,7 +18,7 @@ _TENSOR_MAP_BYTES = 128
 _CLUSTERS_SINCE = 90
 _LONG_PARAMETERS_SINCE = 70
 _PORTABLE_CLUSTER = 8
-"""Blocks of a cluster that every GPU with clusters takes; more need an attribute that the launch does not set."""
+"""Largest cluster that every GPU with clusters supports; more blocks need an attribute that launches do not set."""
 
 _SIZES = {"b8": 1, "u8": 1, "s8": 1, "b16": 2, "u16": 2, "s16": 2, "f16": 2, "b32": 4, "u32": 4, "s32": 4, "f32": 4}
 _SCALARS = {
@@ -38,7 +38,9 @@ _DIRECTIVE = re.compile(r"\.(maxntid|reqntid|reqnctapercluster)\s+([\d,\s]+)")
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
-    """One parameter: ``integer``, ``float``, ``bytes`` or, of an argument, ``pointer``; size and alignment in bytes."""
+    """One parameter: its kind (``integer``, ``float``, ``bytes``; for arguments also ``pointer``), size and alignment
+    in bytes.
+    """
 
     kind: str
     size: int
@@ -51,7 +53,7 @@ class Declared:
 
     Attributes:
         most_threads: ``__launch_bounds__``.
-        block: the only block size it takes.
+        block: the only block size it accepts.
         cluster: blocks of a cluster, (x, y, z).
         counts_clusters: the grid counts clusters, not blocks.
     """
@@ -163,7 +165,7 @@ def _passed(argument: Argument) -> Parameter:
 
 
 def _contradictions(entry: str, launch: Launch, arguments: Sequence[Argument], declared: Declared) -> Iterator[str]:
-    """Yield reasons that are no limit of one figure, as sentences."""
+    """Yield further reasons, which are not limits of a single figure, as sentences."""
     names = [*(each.name for each in arguments), *(f"the tensor map of {each.of}" for each in launch.tensor_maps)]
     if len(names) != len(declared.parameters):
         yield (
@@ -190,7 +192,7 @@ def _contradictions(entry: str, launch: Launch, arguments: Sequence[Argument], d
 
 
 def _garbled(given: Parameter, taken: Parameter) -> bool:
-    """Return True if the kernel reads another type than it is given. A wider integer may be read as a narrower one."""
+    """Return True if the kernel reads another type than it is passed. A wider integer may be read as a narrower one."""
     if given.kind == "pointer":
         return taken.size != given.size or taken.kind == "float"
     mixed = given.kind != taken.kind and "bytes" not in (given.kind, taken.kind)

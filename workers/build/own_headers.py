@@ -11,14 +11,14 @@ from workers.system.log import log
 
 _SYSTEM = "/usr"
 _TOOLKIT = "cuda_runtime.h"
-"""A folder with this file is a CUDA toolkit's."""
+"""A folder with this file belongs to a CUDA toolkit."""
 
 _NO_SOURCES = (".py", ".toml", ".md")
-"""Of a family's folder, for compilers that do not say which of its files they read."""
+"""Suffixes of files in a family's folder that are no headers; used if a compiler does not report the files it read."""
 
 
 def own_headers(reads: Iterable[str], unit: Unit) -> dict[str, str]:
-    """Return the path of each header by its name in an export, without those of the system and of CUDA."""
+    """Return the path of each header by its name in an export, without system and CUDA headers."""
     folders = {} if unit.root is None else {FAMILY: str(unit.root)}
     named = enumerate(header_folders(unit.placed_flags))
     folders |= {str(number): folder for number, folder in named if not _everywhere(folder)}

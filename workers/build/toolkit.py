@@ -1,4 +1,4 @@
-"""Where NVIDIA's libraries and headers lie: in its Python packages, or in the CUDA toolkit of this machine."""
+"""Finds NVIDIA's libraries and headers: in its Python packages, or in this machine's CUDA toolkit."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _VERSION = re.compile(r"#define\s+CUDART_VERSION\s+(\d+)")
 def in_wheels(folder: str, pattern: str) -> Iterator[Path]:
     """Yield files of NVIDIA's Python packages, e.g. nvidia/cu13/lib; the newest library first.
 
-    Packages of CUDA 12 and 13 may both be installed; the library of one cannot read the headers of the other.
+    Packages of CUDA 12 and 13 may both be installed; the library of one version cannot read the headers of the other.
     """
     spec = find_spec("nvidia")
     for root in sorted(spec.submodule_search_locations or ()) if spec else ():
@@ -28,10 +28,10 @@ def _version(path: Path) -> list[int]:
 
 @lru_cache(maxsize=1)
 def include_folders() -> tuple[str, ...]:
-    """Return the folders of CUDA's headers; from CUDA 13 on its C++ library has a folder of its own in them.
+    """Return the folders of CUDA's headers; since CUDA 13, its C++ library has a separate folder.
 
-    PyTorch brings NVIDIA's package of the headers, and not the one of the C++ library: a CUDA toolkit of the same
-    version lends its own.
+    PyTorch installs NVIDIA's package of the headers, but not that of the C++ library. The library of a CUDA toolkit of
+    the same version is then used.
     """
     found = sorted({header.parent for header in in_wheels("include", "cuda_runtime.h")})
     folders = [each for root in found or [_TOOLKIT] for each in (root, root / "cccl")]
@@ -46,7 +46,7 @@ def _has_library(folder: Path) -> bool:
 
 
 def _major(folder: Path) -> int | None:
-    """Return the major version of CUDA that the headers in this folder belong to; None if it has none."""
+    """Return the major version of CUDA that the headers in this folder belong to; None if there are none."""
     with suppress(OSError):
         if found := _VERSION.search((folder / "cuda_runtime_api.h").read_text(errors="replace")):
             return int(found[1]) // 1000

@@ -1,7 +1,7 @@
 """Paths without a file where a new header would be read instead of one that was read.
 
-A compiler looks for a header in one folder after another. So a binary rests on the files that were read and on the
-absence of files in the other folders. ccache names this as a case its direct mode cannot see
+A compiler looks for a header in one folder after another. A binary therefore depends on the files that were read and on
+the absence of files in the folders before. ccache names this as a case its direct mode cannot see
 (https://ccache.dev/manual/latest.html#_the_direct_mode); the remedy here is to record the absent paths.
 """
 
@@ -19,12 +19,12 @@ _OWN_FRAMEWORKS = " (framework directory)"
 def vacancies(reads: Iterable[str], sources: Iterable[str], folders: Sequence[str]) -> list[str]:
     """Return absent paths where a new file might be read instead of one that was read.
 
-    Of a path whose parent folders are missing, the topmost missing one is listed.
+    If parent folders of a path are missing, the topmost missing one is listed instead.
 
     Args:
         reads: absolute paths of the files that were read.
-        sources: texts that may ask for headers by ``__has_include``.
-        folders: absolute paths of the folders that are searched, in any order.
+        sources: texts that may test for headers with ``__has_include``.
+        folders: absolute paths of the searched folders, in any order.
     """
     read = {os.path.normpath(path) for path in reads}
     names = {name for path in read for folder in folders if (name := _below(path, folder)) is not None}
@@ -53,7 +53,7 @@ def search_list(said: str) -> Iterator[str]:
 
 
 def _below(path: str, folder: str) -> str | None:
-    """Return the name by which the folder contains the file."""
+    """Return the file's name relative to the folder; None if it is outside."""
     for root in {folder, os.path.realpath(folder)}:
         if path.startswith(f"{root}{os.sep}"):
             return path[len(root) + 1 :]

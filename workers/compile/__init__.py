@@ -1,1 +1,1 @@
-"""Names that programs outside this repository import; the modules themselves are in `workers.backends`."""
+"""Import names kept for programs outside this repository; the modules are in `workers.backends`."""

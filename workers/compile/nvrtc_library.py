@@ -1,4 +1,4 @@
-"""`Nvrtc` under the name that programs outside this repository import."""
+"""`Nvrtc` under the import name kept for programs outside this repository."""
 
 from workers.backends.cuda.nvrtc_library import Nvrtc
 

@@ -1,4 +1,4 @@
-"""Worker tokens: a worker is given one, or exchanges a join token once and stores the result."""
+"""Worker tokens: a worker receives one from its user, or exchanges a join token once and stores the result."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def own_token(given: str | None, kept: Path, join: Callable[[], IssuedToken]) ->
     if (token := _read(kept, given)) is not None:
         return token
     trial = kept.with_name(f"{kept.name}.trial")
-    _write(trial, given, "")  # before the join token is used up; a refused one costs nobody the token that is kept
+    _write(trial, given, "")  # before the join token is used; if it is refused, the stored token is kept
     trial.unlink()
     token = join().secret
     _write(kept, given, token)

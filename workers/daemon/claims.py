@@ -18,10 +18,10 @@ from workers.daemon.leases import Held
 from workers.delivery.outbox import Outbox
 
 POLL_S = 2.0
-"""How long one request for work may wait, and so how soon an idle slot notices that it should end."""
+"""Longest wait of one request for work in seconds, and so the delay until an idle slot notices that it should end."""
 
 UNABLE_S = 30.0
-"""How long no work is taken for a search whose family this machine cannot reproduce; somebody may mend it."""
+"""Seconds for which no work is taken for a search whose family this machine cannot reproduce; a user may repair it."""
 
 _LOG = structlog.get_logger()
 
@@ -32,7 +32,7 @@ class Office:
 
     Attributes:
         register: registers the worker again at a service that lost it.
-        incarnation: unique name of this process.
+        incarnation: unique id of this process.
     """
 
     client: Client
@@ -111,7 +111,7 @@ class Claims:
                 unable=[search_id for search_id, until_s in self._unable.items() if time.monotonic() < until_s],
             )
         except NotFound:
-            if not office.stopping.is_set():  # else it has left already
+            if not office.stopping.is_set():  # otherwise the worker has left already
                 office.register()
             return Leases()
         office.held.drain = given.drain

@@ -36,7 +36,7 @@ from workers.system.backoff import Patience
 from workers.system.scratch import scratch, sweep_scratch
 
 BEAT_S = 5.0
-"""How often at least a worker says that it lives, and hears what was cancelled."""
+"""Longest interval between heartbeats in seconds. Their answers name cancelled leases."""
 _TICK_S = 0.25
 
 _LOG = structlog.get_logger()
@@ -115,7 +115,7 @@ def discover(kinds: Sequence[DeviceKind], cache: Path) -> list[Device]:
     Raises:
         NoDevice: there is none.
     """
-    with ThreadPoolExecutor(max(1, len(kinds))) as pool:  # each waits for programs of its own for seconds
+    with ThreadPoolExecutor(max(1, len(kinds))) as pool:  # each waits seconds for its own programs
         devices = list(chain.from_iterable(pool.map(lambda kind: _of_kind(kind, cache), kinds)))
     if not devices:
         raise NoDevice(
@@ -274,7 +274,7 @@ class Worker:
                 note=office.outbox.trouble,
                 incarnation=office.incarnation,
             )
-        except Conflict as error:  # another process runs under this worker id now
+        except Conflict as error:  # another process uses this worker id now
             self._failure = error
             office.stopping.set()
             return

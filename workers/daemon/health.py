@@ -1,9 +1,8 @@
 """Device health: a device is faulty only if a known kernel fails on it.
 
-A candidate that crashes says nothing about the device as long as a known kernel still succeeds afterwards: searches of
-difficult kernels have crashes by the dozen. Only when the known kernel fails as well is the device at fault; and once
-that happened after `MOST_CANDIDATES` different candidates, or the known kernel failed `MOST_TESTS` times in a row, a
-person has to look at it.
+A crash of a candidate is not counted against the device if a known kernel still succeeds afterwards: searches of
+difficult kernels have dozens of crashes. The device is at fault if the known kernel fails as well. If that happens
+after `MOST_CANDIDATES` different candidates, or `MOST_TESTS` times in a row, a person must inspect the device.
 """
 
 MOST_CANDIDATES = 3
@@ -34,7 +33,7 @@ class Health:
 
     @property
     def verdict(self) -> str | None:
-        """Return why the device must be set aside; None if it need not be."""
+        """Return why the device must be quarantined; None if it need not be."""
         last = next(reversed(self._candidates.values()), "")
         if len(self._candidates) >= MOST_CANDIDATES:
             return f"{len(self._candidates)} faults on different candidates, the last: {last}"

@@ -15,7 +15,7 @@ class IdentityError(EvoError, OSError):
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """A worker id, held by this process alone for as long as `descriptor` is open."""
+    """A worker id, reserved for this process while `descriptor` is open."""
 
     worker_id: str
     descriptor: int

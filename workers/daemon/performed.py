@@ -1,4 +1,4 @@
-"""Result of a job on its device, with its time by stage."""
+"""Result of a job on its device, with the time of each stage."""
 
 from dataclasses import dataclass, replace
 

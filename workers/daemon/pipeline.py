@@ -14,23 +14,23 @@ from workers.jobs.evaluation import Performer, Preparation
 from workers.system import machine
 
 FEW_CORES = 4
-"""Below so many, a compiler on another core still disturbs what is measured on this one."""
+"""Number of cores below which a compiler on another core disturbs measurements."""
 
 PORTIONS = 8
-"""Requests it takes to fill the pipeline: a large one keeps its first jobs waiting until the last is thought of."""
+"""Number of requests that fill the pipeline: a larger request delays its first jobs until its last one is proposed."""
 
 MOST_JOBS = 64
-"""That a slot holds at once: what one request for leases may ask for."""
+"""Jobs that a slot holds at once: the limit of one request for leases."""
 
 _LOOK_S = 0.25
-"""How soon a wait for the compiler ends once nobody wants what it builds."""
+"""Seconds until a wait for the compiler ends after its build is no longer needed."""
 
 LEAST_JOBS = 4
 ENOUGH = 6
-"""Built jobs in wait that are more than the device needs."""
+"""Number of waiting built jobs that is more than the device needs."""
 
 DEEPER, SHALLOWER = 2, 1
-"""How far the pipeline grows when the device had to wait for a job, and shrinks when more than enough waited for it.
+"""Jobs by which the pipeline grows after the device waited for a job, and shrinks while more than enough jobs wait.
 Simulated with 15 compilers of 0.5 s and trials of 0.14 s: 8 jobs held on average, the device idle for 1 %."""
 
 
@@ -62,19 +62,19 @@ class Pending:
 class Pipeline:
     """Builds ahead of the device, except where that would disturb it.
 
-    On a CPU with few cores, jobs come in batches: all of a batch is built, then each is performed with no compiler
-    running. Otherwise building runs ahead, and on a CPU keeps off the core that is measured on. A recorded space is
-    searched one trial at a time, since the order of its trials must not depend on timing.
+    On a CPU with few cores, jobs come in batches: all jobs of a batch are built, then each is performed with no
+    compiler running. Otherwise jobs are built ahead; on a CPU the compilers avoid the core used for measuring. A
+    recorded space is searched one trial at a time, since the order of its trials must not depend on timing.
 
     A search's first candidate is performed before its baselines, so that a first time appears early.
 
-    It holds no more jobs than keep the device busy: what is proposed early knows nothing of the results in between.
+    It holds only enough jobs to keep the device busy: jobs proposed early do not profit from later results.
 
     Args:
-        meter: receives the time of builds.
+        meter: counts the time of builds.
 
     Attributes:
-        in_order: each job is reported before the next is asked for.
+        in_order: True if each job is reported before the next is requested.
     """
 
     def __init__(self, kind: DeviceKind, performer: Performer, meter: Meter) -> None:
@@ -116,7 +116,7 @@ class Pipeline:
             self._queue.append(pending)
 
     def next(self, stopped: Callable[[], bool] = lambda: False) -> Pending | None:
-        """The next job that is built, waiting for one; there must be one. None once stopped."""
+        """Return the next built job, waiting for it; there must be one. None after a stop."""
         eligible = self._eligible()
         futures = [pending.building for pending in (self._queue if self._batches else eligible)]
         self._adjust(sum(future.done() for future in futures))

@@ -32,22 +32,22 @@ from workers.system.device_lock import GaveUp, exclusive, log_busy
 from workers.system.exhaustion import MachineExhausted, is_exhaustion
 
 AWAY_S, LONGEST_AWAY_S = 1.0, 10.0
-"""Pauses after the service was away, or a lease could not be worked on."""
+"""Shortest and longest pause in seconds while the service is unavailable, or after a lease failed here."""
 
 MEND_S, LONGEST_MEND_S = 5.0, 60.0
-"""Pauses before a device that failed at a known kernel is tried again."""
+"""Shortest and longest pause in seconds before a device that failed on a known kernel is tried again."""
 
 MOST_BROKEN = 1000
-"""Jobs whose breaks are counted; forgetting them costs further tries."""
+"""Number of jobs whose failures are counted; forgetting one costs further attempts."""
 
 LONGEST_REASON = 2_000
-"""Letters of a reason that the service takes."""
+"""Longest reason in characters that the service accepts."""
 
 FEW_JOBS = 2
-"""Jobs requested after an idle time: of a new search, its baselines and its first candidate."""
+"""Jobs requested after an idle time: the baselines and the first candidate of a new search."""
 
 MAX_BREAKS = 3
-"""How often one job may break this worker (which is not its candidate's fault) before that is its result."""
+"""Number of times a job may fail on this worker, without its candidate's fault, before the failure is its result."""
 
 _LOG = structlog.get_logger()
 
@@ -102,7 +102,7 @@ class Slot:
             self._performer.close()
 
     def revoke(self, attempt_ids: set[int]) -> None:
-        """Stop the current job if it is one of these."""
+        """Stop the current job if its lease is one of these."""
         with self._turn:
             if self._current is not None and self._current.attempt_id in attempt_ids:
                 self._performer.interrupt()
@@ -125,7 +125,7 @@ class Slot:
         )
 
     def told(self, report: SlotReport, *, set_aside: bool) -> None:
-        """Apply the service's answer to `report`. Only the service clears a device that is set aside."""
+        """Apply the service's answer to `report`. Only the service clears a quarantined device."""
         if self._fault is None or report.fault is not None:
             self._set_aside, self._fault = set_aside, None
 
@@ -194,7 +194,7 @@ class Slot:
             self._mistrust(lease, str(error))
         except MachineExhausted as error:
             self._exhausted(lease, str(error))
-        except (ServiceUnreachable, ServiceError) as error:  # says nothing about the job
+        except (ServiceUnreachable, ServiceError) as error:  # not the job's fault
             self._release(lease, str(error))
         except EvoError as error:
             self._broken(lease, str(error))
@@ -229,7 +229,7 @@ class Slot:
             if doubtful(report) and not unwanted():
                 self._doing = ("testing", "a known kernel must succeed, since a candidate crashed")
                 begun_s = time.monotonic()
-                with suppress(TroubleError):  # the family's
+                with suppress(TroubleError):  # the family's fault
                     self._performer.prove(pending.work)
                 proof_s = time.monotonic() - begun_s
         self._health.passed()
@@ -242,7 +242,7 @@ class Slot:
         self._doing = ("waiting", f"{who} holds the device")
 
     def _twin(self, lease: Lease, built: Preparation) -> Performed | None:
-        """Return the report of a trial with the same binary, adapted to this lease; None if there is none."""
+        """Return the report of an earlier trial with the same binary, adapted to this lease; None if there is none."""
         mine = built.get("candidate")
         if mine is None or mine.digest is None:
             return None
@@ -324,7 +324,7 @@ class Slot:
             return
         try:
             self._office.client.release(lease.attempt_id, lease.token, reason=reason[:LONGEST_REASON], unfit=unfit)
-        except EvoError as error:  # it expires by itself
+        except EvoError as error:  # it expires
             _LOG.warning("release.failed", attempt=lease.attempt_id, reason=str(error))
 
     @contextmanager

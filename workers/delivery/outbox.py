@@ -17,16 +17,16 @@ from workers.delivery.spool import Parcel, Spool
 from workers.system.backoff import Patience
 
 MOST_AT_ONCE = 32
-"""Parcels in one request."""
+"""Maximum number of parcels in one request."""
 
 MOST_ENCLOSED_BYTES = 4 << 20
-"""Of artefacts in one request; what does not fit is stored by requests of its own before."""
+"""Maximum size of the artefacts in one request; further artefacts are stored by separate requests before it."""
 
 MOST_TRIES = 5
-"""How often the service may fail at one and the same result before that is set aside, so that the others get on."""
+"""Number of failures of the service on one result before it is set aside, so that the others are delivered."""
 
 MOST_REMEMBERED = 100_000
-"""Digests known to be stored; forgetting them costs uploads that change nothing."""
+"""Number of remembered digests of stored artefacts; forgetting one costs an unnecessary upload."""
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 10.0
 _LOG = structlog.get_logger()
@@ -118,7 +118,7 @@ class Outbox:
     def _delivered(self) -> bool:
         try:
             return self.flush()
-        except AccessDenied as error:  # the slots hear it, too, and end the worker
+        except AccessDenied as error:  # the slots get this error, too, and end the worker
             _LOG.error("results.kept", waiting=len(self.waiting), reason=str(error))
             return False
 
@@ -133,10 +133,12 @@ class Outbox:
             return list(self._waiting.values())[:MOST_AT_ONCE]
 
     def _settle(self, parcels: Sequence[Parcel], *, enclose: bool = True) -> bool:
-        """Deliver these; False when the service cannot take them now. One that it chokes on does not hold up others."""
+        """Deliver these results; return False if the service cannot take them now. A failing one does not block the
+        others.
+        """
         try:
             answers = self._deliver(parcels, self._most_enclosed_bytes if enclose else 0)
-        except (ServiceUnreachable, ForeignService) as error:  # a proxy's page says nothing about a result
+        except (ServiceUnreachable, ForeignService) as error:  # a proxy's page does not concern a result
             _LOG.warning("results.kept", waiting=len(self.waiting), reason=str(error))
             return False
         except (ServiceError, InvalidInput) as error:
@@ -145,7 +147,7 @@ class Outbox:
             if len(parcels) > 1:
                 settled = [self._settle([parcel]) for parcel in parcels]
                 return all(settled)
-            if isinstance(error, InvalidInput | TooLarge) and enclose:  # artefacts by themselves, then the report
+            if isinstance(error, InvalidInput | TooLarge) and enclose:  # artefacts first, then the report
                 return self._settle(parcels, enclose=False)
             return self._refused(parcels[0], error)
         for parcel, answer in zip(parcels, answers, strict=True):
@@ -163,7 +165,7 @@ class Outbox:
         return answers
 
     def _enclosed(self, parcels: Sequence[Parcel], most_bytes: int) -> dict[str, bytes]:
-        """Return the artefacts to send with the reports: those the service may lack, up to the size limit."""
+        """Return the artefacts to send with the reports: those that the service may lack, up to the size limit."""
         enclosed: dict[str, bytes] = {}
         for digest, content in (each for parcel in parcels for each in parcel.contents.items()):
             if digest not in self._stored and digest not in enclosed and len(content) <= most_bytes:
@@ -172,8 +174,7 @@ class Outbox:
         return enclosed
 
     def _with_artefacts(self, parcel: Parcel, enclosed: Collection[str]) -> Parcel:
-        """A parcel whose other artefacts are stored; one the store refuses is left out of the report, which matters
-        more."""
+        """Store a parcel's other artefacts and return the parcel; a refused artefact is removed from its report."""
         for digest, content in parcel.contents.items():
             if digest in self._stored or digest in enclosed:
                 continue
@@ -193,7 +194,7 @@ class Outbox:
     def _answered(self, parcel: Parcel, answer: Answer) -> None:
         if answer.status in {"stale", "unknown"}:
             _LOG.info("result.stale", attempt=parcel.attempt_id, reason=answer.detail)
-        if answer.status == "refused":  # kept for a person to look into; its lease expires
+        if answer.status == "refused":  # kept for inspection; its lease expires
             _LOG.error("result.refused", attempt=parcel.attempt_id, reason=answer.detail)
             self._spool.set_aside(parcel)
         else:

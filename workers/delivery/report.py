@@ -1,4 +1,4 @@
-"""Facts about reports: possible causes of an outcome, and reports of jobs that could not be done."""
+"""Reports: possible causes of an outcome, and reports of jobs that could not be done."""
 
 from evo.messages.job import Ablate, Baseline, Confirm, Evaluate, Job, Lease
 from evo.trial.outcome import Crashed, LaunchFailed, Outcome, TimedOut
@@ -36,7 +36,7 @@ def doubtful(report: Report) -> bool:
 
 
 def died(report: Report) -> bool:
-    """True if the worker's own kill may have caused this outcome."""
+    """True if a kill by the worker may have caused this outcome."""
     if isinstance(report, BaselineReport):
         return not report.timings
     return isinstance(_outcome(report), Crashed)

@@ -16,14 +16,14 @@ from workers.delivery.spool import Parcel
 from workers.jobs.evaluation import Preparation
 
 _GOOD = 1.02
-"""A binary is kept when its time is within this factor of the best of its search so far, …"""
+"""A binary is stored if its time is within this factor of the best time of its search so far, … …"""
 
 _FIRST = 5
-"""… or among so many best times so far: runners-up are exported as well."""
+"""… or among this many best times so far, because runners-up are exported as well."""
 
 
 _SEARCHES = 32
-"""Searches remembered; of one that was forgotten the next good trial is kept again."""
+"""Number of remembered searches; for a forgotten search, the next good trial is stored again."""
 
 
 class Shipping:

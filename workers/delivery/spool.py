@@ -12,7 +12,7 @@ from pydantic import Base64Bytes, TypeAdapter, ValidationError
 from evo.trial.results import Report
 
 MOST_ASIDE = 100
-"""Refused parcels kept; the oldest go first."""
+"""Maximum number of refused parcels; the oldest are removed first."""
 
 _LOG = structlog.get_logger()
 

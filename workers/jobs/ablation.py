@@ -21,7 +21,7 @@ CHAMPION = "champion"
 
 
 class ChampionFault(CandidateFault):
-    """The champion itself failed, so there is nothing to compare with."""
+    """The champion itself failed, so the changes cannot be compared."""
 
 
 class ChangeFault(CandidateFault):
@@ -37,7 +37,7 @@ class Ablation:
 
     Args:
         status: receives the current step.
-        built: the champion, and each changed config by its index in the job.
+        built: builds of the champion and of each changed config, by its index in the job.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Ablation:
             self._found[place] = Ablated(champion=champion, champion_again=again, changed=changed)
 
     def _verify(self, child: Child, places: Sequence[int]) -> None:
-        """Verify champion and changes before timing: wrong kernels are neither timed nor compared with."""
+        """Verify champion and changes before timing: wrong kernels are neither timed nor compared."""
         try:
             self._proven(child, CHAMPION)
         except CandidateFault as fault:

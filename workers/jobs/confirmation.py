@@ -1,4 +1,6 @@
-"""Confirmation: interleaved samples in fresh processes; what they would promote is also sanitized and profiled."""
+"""Confirmation: interleaved samples in fresh processes; a challenger that would be promoted is also sanitized and
+profiled.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -30,18 +32,18 @@ from workers.system.scratch import scratch
 Side: TypeAlias = Literal["challenger", "incumbent"]
 
 SPARE_CORES = 4
-"""Cores of a machine on which a process may compute references while another one times a GPU."""
+"""Number of cores from which a process may compute references while another one times a GPU."""
 
 PREPARED = 2
-"""Processes that are started ahead: one takes about as long to import libraries as another one to measure."""
+"""Number of processes that are started ahead: importing libraries takes about as long as measuring."""
 
 NO_SANITIZER = "there is none for this kind of device"
 NOT_WON = "the samples make no champion of it"
 _BUDGET_SHARE = 0.8
-"""Of the measuring time limit, what interleaved rounds may plan with."""
+"""Share of the measuring time limit that interleaved rounds may use."""
 
 _PROFILE_SHARE = 4
-"""A profiler replays a launch dozens of times, so it has as many times longer than verifying."""
+"""Factor by which a profiler may take longer than verification, because it replays a launch dozens of times."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +125,7 @@ class Confirmation:
 
     def _examined(self, report: ConfirmReport) -> ConfirmReport:
         """Sanitize and profile a challenger that the measurements of all processes would promote."""
-        self._instruments.runners.discard()  # those that were prepared for further looks
+        self._instruments.runners.discard()  # processes prepared for further comparisons
         sanitizer, profiler = self._instruments.sanitizer, self._instruments.profiler
         if not promising(report, self._terms.policy):
             return replace(report, sanitizers=_not_sanitized(NOT_WON if sanitizer else NO_SANITIZER))
@@ -141,7 +143,7 @@ class Confirmation:
                 return replace(report, profiles=self._profiles(child, profiler))
 
     def _say(self, process: int | None, stage: str) -> None:
-        """Report the current step, with the speed-up found so far."""
+        """Set the current step, with the speed-up so far."""
         where = "" if process is None else f", process {process} of {self._most} at most"
         self._instruments.status.say(f"{stage}{where}{self._so_far}")
 
@@ -170,8 +172,9 @@ class Confirmation:
         """Return the entropy of the inputs of a process.
 
         The first process draws inputs of all cases. Where processes are prepared while others measure, all further ones
-        share one more set of timed inputs, so that its expected outputs are computed once. Kernels of such devices have
-        no files in which one process could leave anything to another. Elsewhere each process has inputs of its own.
+        share one more set of timed inputs, so that its expected outputs are computed once. Kernels of such devices
+        cannot write files, so a process cannot leave results for another. On other devices each process has its own
+        inputs.
         """
         if process == 1:
             return (self._job.seed,)
@@ -192,7 +195,7 @@ class Confirmation:
         )
 
     def _modules(self, process: int) -> tuple[str, ...]:
-        """Return what a process imports while references are computed."""
+        """Return the modules that a process imports while references are computed."""
         if not self._ahead:
             return ()
         return imports(self._work, baselines=process == 1 or self._job.incumbent is None)
@@ -270,7 +273,7 @@ class Confirmation:
     def _subject(
         self, child: Child, side: Side, case: str, asking: AbstractContextManager[object]
     ) -> Iterator[Subject]:
-        """Save the inputs of a case and describe it to a tool; `asking` is held while the runner is asked."""
+        """Save the inputs of a case and describe it to a tool; `asking` is locked while the runner is used."""
         built, device = self._built[side], self._terms.device
         with scratch() as folder:
             request = Save(case=case, folder=str(folder))
@@ -292,7 +295,9 @@ def compare(child: Child, request: Compare, work: Assignment) -> Compared:
 
 
 def overlaps(kind: DeviceKind) -> bool:
-    """True if references may be computed while a device of this kind measures: it is no CPU, and cores are spare."""
+    """True if references may be computed while a device of this kind measures: it is not a CPU, and there are spare
+    cores.
+    """
     return not kind_of(kind).on_host and len(machine.cores()) >= SPARE_CORES
 
 

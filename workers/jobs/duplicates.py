@@ -9,7 +9,7 @@ from evo.messages.job import Evaluate, Lease
 from evo.trial.results import EvaluateReport
 
 SEARCHES = 32
-"""Searches remembered; of one that was forgotten the service is asked."""
+"""Number of remembered searches; for a forgotten one, the service is queried."""
 
 
 @dataclass

@@ -65,7 +65,7 @@ class Estimator:
             return self._made
 
     def prove(self, work: Assignment) -> None:
-        """Do nothing: there is no device to prove."""
+        """Do nothing: there is no device to check."""
 
     def begin(self) -> None:
         """Do nothing: no interruption is pending."""

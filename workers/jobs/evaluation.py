@@ -31,10 +31,10 @@ from workers.runner.pool import CandidateFault, Runners, TroubleError, ask, trou
 from workers.runner.protocol import Compare, Measure, Sampled, Verified, Verify
 
 Preparation: TypeAlias = Mapping[str, Built]
-"""By role: ``candidate``; ``challenger`` and ``incumbent``; ``champion`` and the places of its changes."""
+"""Builds by role: ``candidate``; ``challenger`` and ``incumbent``; ``champion`` and the indices of its changes."""
 
 BASELINE_S = 10.0
-"""Rounds of baselines before the first trial last about so long at most: the search waits for them."""
+"""Approximate maximum duration of the baseline rounds before the first trial: the search waits for them."""
 
 _OTHER_SHARE = 4
 """The cache mode that does not rank gets this fraction of the quick gate's samples."""
@@ -53,7 +53,7 @@ class Performer(Protocol):
         """Perform the job; the caller holds the device. A bad candidate gives an outcome, never an exception.
 
         Raises:
-            UnfitError: the device is faulty, so nothing was judged.
+            UnfitError: the device is faulty, so the candidate was not judged.
             GaveUp: it was interrupted.
         """
         ...
@@ -69,7 +69,7 @@ class Performer(Protocol):
         ...
 
     def begin(self) -> None:
-        """Another job is next: an earlier `interrupt` does not concern it."""
+        """Begin another job, which an earlier `interrupt` does not affect."""
         ...
 
     def interrupt(self) -> None:
@@ -86,7 +86,8 @@ class Ladder:
         folder: the worker's cache.
         place: folder for files of this process.
         status: receives the current step of a long job.
-        raise_trouble: raise a `TroubleError` when the family or the machine is at fault, where a slot needs an outcome.
+        raise_trouble: raise a `TroubleError` when the family or the machine is at fault, where a slot would need an
+            outcome.
     """
 
     def __init__(
@@ -191,12 +192,12 @@ class Ladder:
         return undisturbed(lambda: Ablation(self._runners, self._status, work, job, built).report())
 
     def prove(self, work: Assignment) -> None:
-        """Open the runner of the next trial: every runner proves the device first."""
+        """Open the runner of the next trial; every runner first runs a known kernel."""
         self._runners.drop(work)
         self._runners.of(work)
 
     def begin(self) -> None:
-        """Another job is next: an earlier `interrupt` does not concern it."""
+        """Begin another job, which an earlier `interrupt` does not affect."""
         self._runners.interruption.forget()
 
     def interrupt(self) -> None:

@@ -43,7 +43,7 @@ class Replay:
                 return BaselineReport(timings={})
 
     def prove(self, work: Assignment) -> None:
-        """Do nothing: there is no device to prove."""
+        """Do nothing: there is no device to check."""
 
     def begin(self) -> None:
         """Do nothing: no interruption is pending."""

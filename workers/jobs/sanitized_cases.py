@@ -9,10 +9,10 @@ from workers.build.kernel import KernelFile
 
 
 def case_order(kernels: Mapping[str, KernelFile], *, searched: str) -> list[str]:
-    """Return the cases in the order in which they are examined: a fault shows soonest on the smallest one.
+    """Return the cases in the order in which they are examined: the smallest one shows a fault soonest.
 
     Args:
-        kernels: by case name.
+        kernels: kernels by case name.
         searched: name of the case that is the searched problem.
     """
     by_size = sorted(kernels, key=lambda name: sum(each.bytes for each in kernels[name].arguments))
@@ -22,15 +22,15 @@ def case_order(kernels: Mapping[str, KernelFile], *, searched: str) -> list[str]
 def examine_cases(
     cases: Sequence[str], examine: Callable[[str, float], Sequence[Sanitized]], *, limit_s: float, at_once: int = 1
 ) -> tuple[Sanitized, ...]:
-    """Examine cases in order until a fault is found or the time is up; the first one always is examined.
+    """Examine cases in order until a fault is found or the time is up; the first case is always examined.
 
     Args:
-        examine: runs all tools on a case within so many seconds, and returns one result for each tool.
-        limit_s: seconds for all cases together.
-        at_once: cases that are examined at the same time, each in a thread of its own.
+        examine: runs all tools on a case within a time limit in seconds, and returns one result for each tool.
+        limit_s: time limit for all cases together, in seconds.
+        at_once: number of cases that are examined at the same time, each in its own thread.
 
     Returns:
-        One result for each tool, with the cases that it ran on.
+        One result for each tool, with the cases on which it ran.
     """
     course = _Course(examine, limit_s)
     with ThreadPoolExecutor(at_once) as pool:
@@ -65,7 +65,7 @@ class _Course:
 
 
 def _together(results: Sequence[Sanitized], examined: Sequence[str], cases: Sequence[str]) -> Sanitized:
-    """The results of one tool on several cases."""
+    """Combine the results of one tool on several cases."""
     ran = [case for case, each in zip(examined, results, strict=True) if each.skipped is None]
     if not ran:
         return results[0]

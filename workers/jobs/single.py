@@ -57,17 +57,17 @@ def climb(
     """Render, compile, verify and time one config as a slot would.
 
     Args:
-        problem: complete, as `Family.problem` gives it.
+        problem: complete problem, as `Family.problem` returns it.
         device: a CPU or GPU of this machine.
         folder: the worker's cache.
         baselines: time the family's baselines as well, under the same terms.
         on_busy: called when another process holds the device, with its process id if known.
 
     Raises:
-        EvoError: no compiler, no place for temporary files, or a reference.py that fails, hangs or breaks its contract;
-            a bad candidate is an outcome instead.
+        EvoError: there is no compiler or no place for temporary files, or reference.py fails, hangs or breaks its
+            contract. A bad candidate is an outcome instead.
     """
-    if not structlog.is_configured():  # by default it prints among the caller's results
+    if not structlog.is_configured():  # by default it would print among the caller's results
         lines = cast("TextIO", LogStream())
         structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(lines))
     terms = SearchTerms(
