@@ -13,12 +13,12 @@ from workers.measure.family.expected_output import Arrays, FamilyError, Golden
 from workers.measure.family.reference import Reference
 
 _FAR_OFF = 0.05
-"""Relative L2 error beyond which a baseline does not solve the problem; half precision stays far below."""
+"""Relative L2 error above which a baseline does not solve the problem; half precision stays far below it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Baselines:
-    """The baselines that can be timed, and a reason for each of the others."""
+    """The baselines that can be timed, and for each of the others the reason why not."""
 
     timers: dict[str, Timer] = field(default_factory=dict)
     unavailable: dict[str, str] = field(default_factory=dict)

@@ -75,25 +75,25 @@ from workers.system.seconds import Seconds
 
 Mode = Literal["hot", "cold"]
 _ORDERS = 1
-"""Sets the draw of orders apart from that of inputs, which has the same seed."""
+"""Separates the random stream of orders from that of inputs, which has the same seed."""
 
 _KEPT_SETS = 2
-"""For how many different lists of arguments buffers are kept: making those for cold timing takes longer than timing."""
+"""Number of argument lists whose buffers are kept, because allocating them for cold timing takes longer than timing."""
 
 _FURTHER, _NEW, _OVERTAKEN = 0x66, 0x6E, 0x6F
-"""Set the seeds of further inputs apart from those of the cases."""
+"""Separate the seeds of further inputs from those of the cases."""
 
 _FURTHER_S = 0.3
-"""Seconds of one process that drawing and judging further inputs may take."""
+"""Seconds that a process may spend on drawing and judging further inputs."""
 
 _REPETITION_S = 0.5
-"""Seconds that calls on new inputs and on known ones may take, inputs included."""
+"""Seconds that a process may spend on calls on new and known inputs, including the drawing."""
 
 _OVERTAKEN_S = 0.3
-"""Seconds that calls may take whose inputs change meanwhile."""
+"""Seconds that a process may spend on calls whose inputs change during the calls."""
 
 _WITNESS_SHARE = 10
-"""Of the budget of all rounds, what looking for calls that do less than they ought to may take."""
+"""The check for skipped work may take one part in this many of the budget of all rounds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +103,7 @@ class Candidate:
     kernel: Any
     arguments: tuple[Argument, ...]
     rights: tuple[Buffers, ...]
-    """For each content of the timed buffers, a set that holds the verified outputs."""
+    """For each content of the timed buffers, a set with the verified outputs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +171,7 @@ class Bench:
         """Load a candidate's kernels and judge every case.
 
         Raises:
-            WrongAnswerError, LaunchError: the candidate is faulty.
+            WrongAnswerError, LaunchError: the candidate is at fault.
         """
         self.candidates.pop(request.candidate, None)
         chosen = [plan for plan in self.terms.cases if plan.name in request.kernels]
@@ -185,7 +185,9 @@ class Bench:
         return Verified(cases=tuple(errors))
 
     def measure(self, request: Measure) -> Sampled:
-        """Run the quick gate: the ranking cache mode first, then the other one for those that may be the fastest."""
+        """Run the quick gate: the ranking cache mode first, then the other mode for candidates that may be the
+        fastest.
+        """
         candidate = self.candidates[request.candidate]
         ranking, moment = self.terms.objective.cache, self._beside.now()
         taken, calls = self._take(candidate, ranking, request.samples, request.bars)
@@ -213,7 +215,7 @@ class Bench:
             self._require_nothing_left("the first launches to be timed")
         with seconds.of("baselines"):
             baselines = self._baselines(mode, request.only) if request.baselines else Baselines()
-            self.session.settle()  # a library's threads and helpers are not the candidates'
+            self.session.settle()  # threads and helper processes of a library do not belong to the candidates
         with seconds.of("rounds"):
             rounds = fitting_rounds(timers, baselines, request)
             scrutinies = {name: self._scrutiny(self.candidates[name]) for name in set(request.series.values())}
@@ -260,7 +262,7 @@ class Bench:
 
     @property
     def _seed(self) -> list[int]:
-        """Return the seed of what this process draws beyond the cases."""
+        """Return the seed of everything that this process draws besides the cases."""
         return [*self.terms.cases[0].seeds[0], self.terms.process]
 
     @property
@@ -275,7 +277,7 @@ class Bench:
 
     @cached_property
     def _held_back(self) -> Golden:
-        """Return the inputs that candidates receive only after all timing."""
+        """Return the inputs that candidates receive only after timing."""
         return self.golden[self.terms.cases[0].name][-1]
 
     @cached_property
@@ -332,7 +334,7 @@ class Bench:
             )
 
     def _verify_mixtures(self, kernel: Any, buffers: Buffers, arguments: tuple[Argument, ...]) -> None:
-        """Judge one call on each mixture of the cases' inputs, at the addresses that are timed."""
+        """Judge one call on each mixture of the cases' inputs, at the timed addresses."""
         contents = self._contents(arguments)
         before, deterministic = contents.of(buffers), self.terms.objective.deterministic
         for golden in self.mixtures:
@@ -348,7 +350,7 @@ class Bench:
         """Take samples, judge each, and return them with the calls that each averages over."""
         sets = self._sets(mode, candidate.arguments)
         timer = self.session.timer(candidate.kernel, sets)
-        # hot calls all write the same outputs, so the last timed one can be made to prove itself
+        # all hot calls write the same outputs, so the last timed call can be checked
         before_last = sets[0].poison if mode == "hot" else None
         scrutiny = self._scrutiny(candidate)
         taken = take(
@@ -436,7 +438,7 @@ class Bench:
         return sets, self.session.timer(candidate.kernel, sets, once=True)
 
     def _repetition(self, candidate: Candidate, sets: Sequence[Buffers], moment: Moment) -> Repetition | None:
-        """Time calls on new inputs against calls on the first content, which the sets hold afterwards."""
+        """Compare the times of calls on new inputs and on the first content, which the sets hold afterwards."""
         arguments, plan, drawn = candidate.arguments, self.terms.cases[0], itertools.count()
         known = self._timed_goldens[0].inputs_of(arguments)
         if not known:
@@ -457,12 +459,12 @@ class Bench:
         return found
 
     def _overtaken(self, candidate: Candidate, found: Witness, moment: Moment) -> Witness:
-        """Judge and time calls whose inputs change while they follow each other at the addresses that are timed."""
+        """Judge and time consecutive calls whose inputs change between them, at the timed addresses."""
         plan, arguments = self.terms.cases[0], candidate.arguments
         floating = [is_floating(each.dtype) for each in plan.operands if each.role == "input"]
         in_place = any(each.restored or each.filled for each in arguments)
         if in_place or not (self.session.places and plan.mixed and floating and all(floating)):
-            return found  # half-written integers may be inputs that no kernel is made for
+            return found  # half-written integers may be invalid inputs
         (buffers,) = self._sets("hot", arguments)
         contents, call_us = self._contents(arguments), (found.repeated or found.answered).median_us
         goldens = [*self._timed_goldens[:2], *self.mixtures]
@@ -509,7 +511,7 @@ class Bench:
             raise WrongAnswerError(fault)
 
     def _judge_once_more(self, candidate: Candidate) -> None:
-        """Judge the candidate on unseen inputs at the addresses of the timed ones."""
+        """Judge the candidate on unseen inputs at the addresses of the timed inputs."""
         (buffers,) = self._sets("hot", candidate.arguments)
         contents = self._contents(candidate.arguments)
         buffers.renew(self._held_back.inputs_of(candidate.arguments))
@@ -541,7 +543,7 @@ class Bench:
         return self._keep((f"case {case}", -1), arguments, self.golden[case][0], 1)
 
     def _put(self, buffers: Buffers, case: str, content: int, arguments: tuple[Argument, ...]) -> None:
-        """Fill the set on which a case is verified with another of its contents."""
+        """Fill the set on which a case is verified with another content."""
         if case == self.terms.cases[0].name:
             self._contents(arguments).put(buffers, content)
 
@@ -594,7 +596,7 @@ class Bench:
 
 
 def _precise(request: Compare, samples: Mapping[str, Sequence[float]]) -> bool:
-    """Return True if the challenger's ratios to all that it is compared with are precise enough."""
+    """Return True if all ratios of the challenger are precise enough."""
     names = [*request.series, request.only]
     own = samples.get("challenger")
     if own is None or "champion" in request.series:
@@ -604,14 +606,14 @@ def _precise(request: Compare, samples: Mapping[str, Sequence[float]]) -> bool:
 
 
 def _import_all(modules: Sequence[str]) -> None:
-    """Import modules; those that cannot be imported are reported where they are used."""
+    """Import modules; import errors are reported where a module is used."""
     for name in modules:
         with suppress(Exception):
             import_module(name)
 
 
 def proven(request: Prove) -> Session:
-    """Open the device in this process and require that a known kernel succeeds.
+    """Open the device in this process and check that a known kernel succeeds.
 
     Raises:
         DeviceUnfitError: the device cannot be opened or gives a wrong result.

@@ -1,7 +1,7 @@
 """Proof plan: the circumstances in which a candidate is judged, drawn at random for each kernel process.
 
-A kernel that is correct only in the circumstances in which it is timed is wrong. So the plan varies the placement of
-buffers, the thread, the cores and the content of allocated memory, in quick gate and confirmation alike.
+A kernel that is correct only in the circumstances of timing is wrong. The plan therefore varies the placement of
+buffers, the thread, the cores and the content of allocated memory, in the quick gate and in confirmations.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ import numpy as np
 from workers.backends import Manner, Placement
 
 _STACKS = (8, 16)
-"""Stack size of a kernel's own thread in MiB: least, and the first that is too large."""
+"""Stack size of a kernel's own thread in MiB: minimum, and exclusive maximum."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class ProofPlan:
 
     Attributes:
         core: selects the cores of a process that is not timed.
-        launches: judged calls that follow those at the placement in which the kernel is timed.
+        launches: judged calls after those at the timed placement.
     """
 
     core: int
@@ -40,7 +40,7 @@ class ProofPlan:
         """Draw a plan.
 
         Args:
-            seed: seed of the first inputs that the process gets.
+            seed: seed of the first inputs of the process.
             process: number of the process within its runner.
         """
         rng = np.random.default_rng([*seed, process])
@@ -65,5 +65,5 @@ class ProofPlan:
 
     @property
     def words(self) -> str:
-        """E.g. ``last on its own thread, first, adrift``."""
+        """Return the plan in words, e.g. ``last on its own thread, first, adrift``."""
         return ", ".join(each.placement.where + " on its own thread" * each.manner.own_thread for each in self.launches)

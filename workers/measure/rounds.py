@@ -10,17 +10,17 @@ from workers.measure.timing import WARM_US, repeats
 from workers.runner.protocol import Compare
 
 _TELLING_ROUNDS = 20
-"""Of fewer, a comparison with the incumbent tells little: then even the fastest baseline is not worth them."""
+"""With fewer rounds, a comparison with the incumbent is too imprecise; even the fastest baseline is then left out."""
 
 _FAR_SLOWER = 20
-"""A baseline so many times as slow as a candidate says nothing more in a hundred rounds than it did in its own job."""
+"""A baseline slower than a candidate by this factor is left out: a hundred rounds would add nothing to its own job."""
 
 _SAMPLES, _FEW_SAMPLES, _LONG_S = 5, 3, 1.0
-"""Whose median decides: one sample alone may have been interrupted. Of those that last long, fewer."""
+"""Samples whose median is used, because a single one may have been interrupted; fewer if they last long."""
 
 
 def fitting_rounds(timers: Mapping[str, Timer], baselines: Baselines, request: Compare) -> int:
-    """Rounds that fit the budget; baselines that would take too much of it are left out.
+    """Return the rounds that fit the budget; baselines that would take too much of it are left out.
 
     A baseline requested by name always stays: a confirmation needs it in each of its processes. Without an incumbent
     the fastest baseline stays as well, as the only measure of the candidate.
@@ -42,7 +42,7 @@ def _left_out(
     typical_us: Mapping[str, float],
     cost_s: Mapping[str, float],
 ) -> dict[str, str]:
-    """The baselines that are far slower than the candidates, and those whose rounds do not fit the budget: why not."""
+    """Return why baselines are left out: far slower than the candidates, or too slow for the budget."""
     if not timers:
         return {}
     candidate_us = min(typical_us[name] for name in timers)
@@ -62,13 +62,13 @@ def _left_out(
 
 
 def _typical_us(timer: Timer) -> float:
-    """Microseconds that the calls of a sample take."""
+    """Return the microseconds that the calls of a sample take."""
     first = timer.sample()
     count = _FEW_SAMPLES if first * timer.calls > _LONG_S * 1e6 else _SAMPLES
     return float(np.median([first, *(timer.sample() for _ in range(count - 1))]))
 
 
 def _round_s(timer: Timer, typical_us: float) -> float:
-    """Seconds one round of this timer may take: warming up and the sample that counts."""
+    """Return the seconds that a round of this timer may take: the warm-up and the sample."""
     sample_us = typical_us * timer.calls
     return (sample_us * repeats(sample_us) + max(sample_us, WARM_US)) * 1e-6

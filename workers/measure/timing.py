@@ -18,17 +18,19 @@ from workers.backends import Session, Timer
 _BESIDE_SAMPLES = 5
 _EARLY_SHARE = 5
 WARM_US = 10_000.0
-"""A kernel of 0.5 ms is 4-8 % slow right after another program ran, and within 1 % of its own pace 4-10 ms later."""
+"""Warm-up before a sample. A kernel of 0.5 ms is 4-8 % slower right after another program ran, and within 1 % of its
+usual time 4-10 ms later.
+"""
 ROUND_US = 5_000.0
-"""A sample of a round is the lower quartile of as many as last so long together, so that interruptions slow nobody.
-
-They only ever add time, hence not the median; one lucky sample shall not count, hence not the least. Where more
-programs than cores are awake, single samples spread several times as widely (docs/results)."""
+"""A sample of a round is the lower quartile of the samples that fit in this time, so that interruptions do not count.
+Interruptions only add time, so the median would be too high; the minimum could be a lucky sample. If more programs than
+cores are active, single samples spread several times as widely (docs/results).
+"""
 _MOST_REPEATS = 10
 
 
 class Beside:
-    """The anchor and the empty call of one session, sampled again with every measurement."""
+    """Times of the anchor and the empty call of one session, taken again with every measurement."""
 
     def __init__(self, session: Session) -> None:
         self._anchor = session.anchor()
@@ -70,14 +72,15 @@ def take(
     after: Callable[[], None] | None = None,
     warm: bool = False,
 ) -> Taken:
-    """Take consecutive samples; stop early if the first fifth shows that the candidate is slow.
+    """Take consecutive samples; stop early if the first fifth of them shows that the candidate is slow.
 
     Args:
-        bars: stop there when the median is above `Bars.prune_us`, for one slow sample is noise; let only one more
-            follow, which `before_last` precedes, when even the lower quartile is above `Bars.shorten_us`.
-        before_last: called before the last sample, e.g. to poison the outputs it has to write.
-        after: called after each sample, e.g. to judge what it left.
-        warm: let a sample that does not count follow, where samples are short: `after` may have taken caches.
+        bars: stop if the median of the first fifth is above `Bars.prune_us`; a single slow sample would be noise. Take
+            only one more sample, after `before_last`, if even the lower quartile is above `Bars.shorten_us`.
+        before_last: called before the last sample, e.g. to poison the outputs that it must write.
+        after: called after each sample, e.g. to judge its outputs.
+        warm: take a sample that does not count after it if samples are short, because `after` may have displaced the
+            caches.
     """
     early, last = max(1, math.ceil(samples / _EARLY_SHARE)), samples - 1
     taken: list[float] = []
@@ -111,15 +114,16 @@ def interleave(
     after: Callable[[str], None] | None = None,
     enough: Callable[[Mapping[str, Sequence[float]]], bool] = lambda _: False,
 ) -> dict[str, list[float]]:
-    """Sample every timer once a round, in random order, so that drift and neighbours meet all of them alike.
+    """Sample every timer once per round, in random order, so that drift and neighbours affect all of them equally.
 
-    Every second round is the one before backwards: of two timers, each precedes the other in half of the rounds.
+    Every second round has the reverse order of the round before: of two timers, each precedes the other in half of the
+    rounds.
 
     Args:
-        rng: draws the orders; of a confirmation it derives from the search's seed.
-        warm: let each timer run for `WARM_US` before its sample; else whoever follows a baseline with a large footprint
-            would look slow, always the same one. A sample that lasts that long itself is taken at once.
-        after: called after each sample with its timer's name, e.g. to judge what it left.
+        rng: draws the orders; in a confirmation it is derived from the search's seed.
+        warm: run each timer for `WARM_US` before its sample. Otherwise a timer that follows a baseline with a large
+            footprint would look slow. A sample that lasts this long needs no warm-up.
+        after: called after each sample with its timer's name, e.g. to judge its outputs.
         enough: called after each round with the samples so far; True ends the rounds.
     """
     names = list(timers)
@@ -145,14 +149,14 @@ def _balanced(names: Sequence[str], rounds: int, rng: np.random.Generator) -> It
 
 
 def undisturbed_sample(timer: Timer) -> float:
-    """The lower quartile of the samples that fit `ROUND_US`; of one that lasts longer, itself."""
+    """Return the lower quartile of the samples that fit in `ROUND_US`; a single sample if it lasts longer."""
     first = timer.sample()
     taken = sorted([first, *(timer.sample() for _ in range(repeats(first * timer.calls) - 1))])
     return taken[len(taken) // 4]
 
 
 def repeats(sample_us: float) -> int:
-    """Return how many samples of this duration make one sample of a round."""
+    """Return the number of samples of this duration that make one sample of a round."""
     return max(1, int(ROUND_US / max(sample_us, ROUND_US / _MOST_REPEATS)))
 
 

@@ -1,4 +1,4 @@
-"""Verification: a candidate's outputs are correct and it changes nothing else."""
+"""Verification: checks that a candidate's outputs are correct and that it changes nothing else."""
 
 import math
 import sys
@@ -16,11 +16,15 @@ from workers.measure.family.expected_output import Golden
 from workers.measure.proof import Launch
 
 _SECOND_POISON = 0xA5
-"""Alternates with the first: an integer output left unwritten then differs between launches, whatever is right."""
+"""Alternates with the first poison, so that an unwritten integer output differs between launches, whatever its correct
+value.
+"""
 
 _NEGLIGIBLE = 1e-300
 _KEPT_ELEMENTS = 1 << 22
-"""Of a first result, to say how much a later one differs; larger ones are not copied to the host for that."""
+"""Number of elements of a first result that are kept to report how much a later one differs; larger results are not
+copied to the host.
+"""
 
 
 ANY_ORDER = (
@@ -50,9 +54,9 @@ def verify(
     """Call a kernel several times on the same inputs and judge every result.
 
     Args:
-        buffers: hold the inputs of `golden`.
+        buffers: buffers with the inputs of `golden`.
         deterministic: refuse results whose bits differ between launches.
-        stale: the first launch finds in its outputs what an earlier one on other inputs left there.
+        stale: True if the first launch finds the outputs of an earlier launch on other inputs.
 
     Returns:
         Distance of each output of the first launch from the reference.
@@ -89,8 +93,7 @@ def judge(buffers: Buffers, golden: Golden, where: str) -> dict[str, Distance]:
     """Compare outputs with the reference and return the distance of each.
 
     Raises:
-        WrongAnswerError: an output is not completely written, not finite, outside its tolerance, or refused by
-            ``verify()``.
+        WrongAnswerError: an output is not fully written, not finite, outside its tolerance, or refused by ``verify()``.
     """
     far = {name: buffers.distance(name, reference) for name, reference in golden.reference.items()}
     for name, each in far.items():
@@ -110,7 +113,7 @@ def judge(buffers: Buffers, golden: Golden, where: str) -> dict[str, Distance]:
 def verify_elsewhere(
     session: Session, kernel: Any, buffers: Buffers, golden: Golden, launches: Sequence[Launch]
 ) -> None:
-    """Call a kernel on the same inputs at other placements and judge every result; placements are restored.
+    """Call a kernel on the same inputs at other placements and judge every result; placements are restored afterwards.
 
     Raises:
         WrongAnswerError: as `verify` does.
@@ -129,7 +132,7 @@ def verify_elsewhere(
 
 
 def _way_out(launch: Launch) -> str:
-    """Return how a family declares aligned buffers, if the launch used unaligned ones."""
+    """Return advice on declaring aligned buffers, if the launch used unaligned ones."""
     if launch.placement.where not in ("adrift", "last"):
         return ""
     return (
@@ -172,7 +175,7 @@ def _case_error(golden: Golden, name: str, far: Distance) -> CaseError:
 
 
 def _accepted(case: str, output: str) -> CaseError:
-    """Return the entry of an output that only ``verify()`` judges: it is right, so it has no error."""
+    """Return the distance of an output that only ``verify()`` judges: it was accepted, so it has no error."""
     return CaseError(case=case, output=output, rel_l2=0.0, max_abs=0.0, rel_l2_limit=0.0, max_abs_limit=0.0)
 
 
@@ -200,5 +203,5 @@ def _describe_difference(name: str, values: NDArray[Any], first: NDArray[Any] | 
 
 
 def _element_bytes(values: NDArray[Any]) -> NDArray[np.uint8]:
-    """Shape (…, itemsize)."""
+    """Return the bytes of the elements, shape (…, itemsize)."""
     return np.ascontiguousarray(values).view(np.uint8).reshape(*values.shape, values.dtype.itemsize)

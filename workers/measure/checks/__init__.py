@@ -1,1 +1,1 @@
-"""Checks of timed calls: what a kernel may not do between the calls that are verified."""
+"""Checks of timed calls: they detect kernels that behave differently while they are timed."""

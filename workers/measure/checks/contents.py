@@ -23,7 +23,7 @@ class Contents:
     Args:
         sources: one set of buffers for each content, in the order of the expected outputs.
         rng: draws the next content.
-        held: number of the content by set, shared with other users of the same sets.
+        held: number of the current content by set, shared with other users of the same sets.
     """
 
     def __init__(
@@ -34,15 +34,15 @@ class Contents:
         self._spent_s, self._changes = 0.0, 0
 
     def of(self, buffers: Buffers) -> int:
-        """Return the number of the content that a set holds; a set that was never filled holds the first."""
+        """Return the number of the content that a set holds; a set that was never filled holds the first content."""
         return self._held.get(buffers, 0)
 
     def source(self, content: int) -> Buffers:
-        """Return the set from which others are filled with a content; it may be called on, too."""
+        """Return the set from which others are filled with a content; kernels may be called on it, too."""
         return self._sources[content]
 
     def note(self, buffers: Buffers, content: int) -> None:
-        """Record the content of a set that was filled elsewhere."""
+        """Record the content of a set that was filled by other code."""
         self._held[buffers] = content
 
     def put(self, buffers: Buffers, content: int) -> None:
@@ -62,7 +62,7 @@ class Contents:
         self._changes += 1
 
     def mix(self, sets: Sequence[Buffers]) -> None:
-        """Fill sets so that no call in turn meets the content of the call before; which one it meets is drawn."""
+        """Fill sets so that consecutive calls never have the same content; the contents are drawn at random."""
         before, count = self.of(sets[-1]), len(self._sources)
         for buffers in sets if count > 1 else ():
             before = (before + 1 + int(self._rng.integers(count - 1))) % count

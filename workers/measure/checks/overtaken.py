@@ -1,10 +1,9 @@
-"""Check of calls whose inputs change while they follow each other, as fast as in a timed loop.
+"""Check of consecutive calls whose inputs change, as fast as in a timed loop.
 
-A kernel may keep an answer for the address of its inputs, and forget it when a clock says that time passed since the
-last call. Wherever else it is judged, time has passed. Here another core changes the inputs in the middle of a batch
-of calls: those that begin afterwards must give the new answer. When the change comes is drawn at random, so a kernel
-that looks at its inputs only now and then is found too. Some changes are a single element, so that looking at a few
-elements is not enough.
+A kernel may store an answer by the address of its inputs, and drop it if a clock shows that time passed since the last
+call. In all other checks time has passed. Here another core changes the inputs in the middle of a batch of calls: those
+that begin afterwards must give the new answer. The time of the change is random, so a kernel that reads its inputs only
+now and then is detected as well. Some changes affect a single element, so that reading a few elements is not enough.
 """
 
 import itertools
@@ -27,7 +26,7 @@ from workers.measure.verify import WrongAnswerError, judge
 Writer: TypeAlias = Callable[[], None]
 
 _FEW = 16
-"""Elements that differ between two inputs and are written one by one."""
+"""Number of differing elements up to which they are written one by one."""
 
 _DRAWS = 20
 _BATCH_S = 0.002
@@ -36,17 +35,18 @@ _SHORTEST = 1 / 8
 
 _LEAST_CALLS = 12
 _LATER_CALLS = 3.0
-"""Calls by average time that must follow a change for the last one to have begun after it."""
+"""Number of calls, by average time, that must follow a change so that the last one surely began after it."""
 
 _MOST_LATER = 16.0
 _ENOUGH, _MOST_TURNS = 64, 256
-"""Judged answers that are enough, and runs at most. Some changes come earlier than wanted, and a kernel that looks at
-its inputs only every so often has done so by the end: in one run in four a kernel was caught that looks every 2,000th
-call, which takes 60 ns."""
+"""Number of judged answers that is enough, and maximum number of runs. Some changes come too early, and a kernel that
+reads its inputs at intervals may have read them by the end. A kernel of 60 ns that reads them every 2,000th call was
+caught in one run in four.
+"""
 
 LEAST_PAIRS = 6
 _WRONG = 3
-"""Wrong last answers that refuse a kernel; one may be a call that another program interrupted."""
+"""Number of wrong last answers from which a kernel is refused; a single one may be an interrupted call."""
 
 
 def judge_overtaken(
@@ -60,16 +60,16 @@ def judge_overtaken(
     rng: np.random.Generator,
     budget_s: float,
 ) -> int:
-    """Change inputs while calls follow each other, and judge the answer of the last call.
+    """Change inputs during consecutive calls, and judge the answer of the last call.
 
     Args:
-        buffers: the timed set; its inputs are different ones afterwards.
-        goldens: the first holds the inputs that calls begin with; the others those that they change to.
+        buffers: the timed set; its inputs are changed afterwards.
+        goldens: the first holds the inputs at the start of the calls; the others hold the inputs after a change.
         call_us: duration of a call, in µs.
-        budget_s: after it no further turn begins.
+        budget_s: seconds after which no further turn begins.
 
     Returns:
-        How many answers were judged; 0 where nothing could be, e.g. without a second core.
+        Number of judged answers; 0 if none could be judged, e.g. without a second core.
 
     Raises:
         WrongAnswerError: calls answer inputs that were overwritten before they began.
@@ -129,17 +129,18 @@ def changing(
     rng: np.random.Generator,
     budget_s: float,
 ) -> Changing | None:
-    """Time calls in a row while another core writes an element of their inputs: two values in turns, or the same one.
+    """Time consecutive calls while another core writes an element of their inputs: alternating values, or the same
+    value.
 
-    A kernel that recognises its inputs and keeps answers is slower where they change. All else is equal: the memory,
-    its addresses and how often it is written.
+    A kernel that recognises its inputs and stores answers is slower if they change. Memory, addresses and number of
+    writes are equal.
 
     Args:
-        goldens: of two different inputs; those of the first are in `buffers` afterwards.
+        goldens: two different inputs; `buffers` holds those of the first afterwards.
         rng: draws the element.
 
     Returns:
-        None where too few samples could be taken.
+        None if too few samples could be taken.
     """
     one, other = (golden.inputs_of(arguments) for golden in goldens)
     calls = max(_LEAST_CALLS, math.ceil(_BATCH_S * 1e6 / call_us))
@@ -176,7 +177,7 @@ def changing(
 
 
 def _changed_element(one: Arrays, other: Arrays, rng: np.random.Generator) -> tuple[str, int]:
-    """Draw an element that differs between two inputs: its argument and its place; any one if none differs."""
+    """Draw an element that differs between two inputs; return its argument and index. Any element if none differs."""
     sizes = {name: array.size for name, array in one.items()}
     shares = np.array(list(sizes.values())) / sum(sizes.values())
     for _ in range(_DRAWS):
@@ -188,7 +189,7 @@ def _changed_element(one: Arrays, other: Arrays, rng: np.random.Generator) -> tu
 
 
 def _writer(buffers: Buffers, before: Arrays, after: Arrays) -> Writer:
-    """Return what turns one input into another: it writes the elements that differ, or, if they are many, all."""
+    """Return a function that turns one input into another: it writes the differing elements, or all if many differ."""
     places = {name: np.flatnonzero(_bits(array) != _bits(after[name])) for name, array in before.items()}
     if sum(each.size for each in places.values()) > _FEW:
         return partial(buffers.renew, after)

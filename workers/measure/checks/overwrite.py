@@ -1,9 +1,9 @@
 """Overwrite check: compares calls whose outputs already hold the answer with calls whose outputs hold poison.
 
-In a timed loop every call but the first finds its own answer in its outputs. A kernel that looks for the answer there
-and skips work gives right results whenever it is judged, and is fast only while it is timed. The check calls the kernel
-once on each set of a ring of buffer sets. Before each sample, outside the timed span, the outputs of all sets are
-filled with the answer or with poison. Kernel, launches, memory and its history are equal; only the contents differ.
+In a timed loop, the outputs already hold the answer at every call but the first. A kernel that finds the answer there
+and skips work gives correct results in every check, and is fast only while it is timed. The check calls the kernel once
+on each set of a ring of buffer sets. Before each sample, outside the timed span, the outputs of all sets are filled
+with the answer or with poison. Kernel, launches, memory and earlier accesses are equal; only the contents differ.
 """
 
 import time
@@ -20,32 +20,35 @@ from workers.measure.timing import Moment, undisturbed, undisturbed_sample
 
 MOST_SETS = 128
 CACHE_SHARE = 0.5
-"""Of the cache of one core, or of a GPU, what a hot ring takes: beyond it, neighbours decide what a call takes."""
+"""Share of the cache of a core or GPU that a hot ring may fill; with more, other programs affect the times."""
 
 LEAST_ROUNDS, USUAL_ROUNDS, MOST_ROUNDS = 6, 24, 240
-"""Of 6 rounds the 95 % interval of a median is their range; more than usual are taken while it is too wide to tell."""
+"""Minimum, usual and maximum rounds. With 6 rounds the 95 % interval of a median is their range. More than the usual
+rounds are taken while the interval is too wide to decide.
+"""
 
 _WHOLLY, _PARTLY = 0.75, 2.0
-"""Of a cache's size, what a kernel's buffers may fill and still be found there wholly, and in part."""
+"""Multiples of a cache's size up to which a kernel's buffers stay in it completely, and partly."""
 
 _PAGES_BYTES = 64 * 4096
-"""Memory whose page translations a core of a CPU finds at once. A transpose that writes one element of each page took
-2.6 times as long where its outputs had more pages."""
+"""Memory whose page translations fit in the first-level TLB of a CPU core. A transpose that writes one element of each
+page took 2.6 times as long when its outputs had more pages.
+"""
 
 MIXED_SETS, LEAST_MIXED_CALLS = 64, 16
-"""Of judged calls of which each meets another content than the call before: how many one turn makes at most, and how
-many are made of slow kernels. A kernel that answers one call in five with what it kept escapes 64 of them with
-0.8 ** 64 < 1e-6; one that counts calls does not escape at all."""
+"""Judged calls with changing contents: maximum per turn, and minimum for slow kernels. A kernel that answers one call
+in five from storage escapes 64 of them with probability 0.8 ** 64 < 1e-6; one that counts calls never escapes.
+"""
 
 _MIXED_BYTES = 64 << 20
-"""What sets with inputs of their own take at most, where more than two are made."""
+"""Maximum memory of sets with their own inputs if there are more than two."""
 
 PATIENCE = 3
-"""So many times as long as usual may be spent on what is too noisy to tell."""
+"""Factor by which the time limit grows while the result is too noisy to decide."""
 
 
 def ring_sets(arguments: Iterable[Argument], calls: int, cache_bytes: float) -> int:
-    """Return the number of sets of a hot ring: the calls of a sample, within limits; at least 2."""
+    """Return the number of sets of a hot ring: the number of calls in a sample, within limits; at least 2."""
     held = sum(each.bytes for each in arguments if each.written)
     return max(2, min(calls, int(CACHE_SHARE * cache_bytes / max(held, 1)), MOST_SETS))
 
@@ -54,7 +57,7 @@ def mixed_sets(bytes_held: int) -> int:
     """Return the number of sets that mixed calls use in turn; at least 2.
 
     Args:
-        bytes_held: by one set, inputs included.
+        bytes_held: size of one set, including inputs.
     """
     return max(2, min(MIXED_SETS, _MIXED_BYTES // max(bytes_held, 1)))
 
@@ -67,14 +70,14 @@ def most_disagreement(
     *,
     shared_inputs: bool = True,
 ) -> float:
-    """Return how many times as long as a repeated call a call in the ring may take.
+    """Return the factor by which a call in the ring may be slower than a repeated call.
 
-    The limit is higher where the one set fits, wholly or in part, into a faster cache than the ring.
+    The limit is higher if the single set fits, completely or partly, into a faster cache than the ring.
 
     Args:
-        sets: of outputs in the ring.
+        sets: number of output sets in the ring.
         shared_inputs: True if they share the inputs.
-        limits: of the device: ``l1_bytes``, ``l2_bytes`` and ``l3_bytes``, as far as they are known.
+        limits: limits of the device: ``l1_bytes``, ``l2_bytes`` and ``l3_bytes``, if known.
     """
     held = {each.name: each.bytes for each in arguments if each.role != "scalar"}
     written = sum(each.bytes for each in arguments if each.written)
@@ -88,11 +91,11 @@ def most_disagreement(
 
 
 def disagreement(slow: Timing, fast: Timing | None, limit: float, *, what: str = "outputs") -> str | None:
-    """Return the reason if calls on buffers of their own take far longer than a repeated call; else None.
+    """Return the reason for a refusal if calls on separate buffers take far longer than a repeated call; else None.
 
     Args:
-        slow, fast: calls on buffers of their own, and repeated ones; None: not taken.
-        limit: how many times as long is allowed; noise is given the benefit of the doubt.
+        slow, fast: samples of calls on separate buffers, and of repeated calls; None: not taken.
+        limit: allowed factor; a kernel is refused only if the factor exceeds it beyond the noise.
         what: the buffers that differ from call to call.
     """
     if fast is None:
@@ -117,14 +120,14 @@ def judge_mixed(
 ) -> None:
     """Call a kernel on sets whose contents differ from call to call, and judge every answer.
 
-    A kernel that answers some calls with what it kept from another is right wherever the same contents come again, as
-    in a timed loop. Here no two calls in a row have the same answer.
+    A kernel that answers some calls with stored results is correct as long as the same contents repeat, as in a timed
+    loop. Here no two consecutive calls have the same answer.
 
     Args:
         turn: calls the kernel once on each of `sets`.
-        look: judges what a call left in a set.
-        calls: how many are enough.
-        budget_s: after it no further turn begins, except for the first `LEAST_MIXED_CALLS` calls.
+        look: judges the outputs that a call left in a set.
+        calls: number of calls that is enough.
+        budget_s: seconds after which no further turn begins, except for the first `LEAST_MIXED_CALLS` calls.
     """
     blank, began_s, made = sets[0].sibling(), time.monotonic(), 0
     while made < LEAST_MIXED_CALLS or (made < calls and time.monotonic() - began_s < budget_s):
@@ -138,13 +141,13 @@ def judge_mixed(
 
 
 class Filled:
-    """A timer of one turn of the ring, whose outputs and workspaces are overwritten before.
+    """A timer of one turn of the ring, whose outputs and workspaces are overwritten before each sample.
 
     Args:
-        sources: with what: the last one's is what calls find. All of them go through the first set, from which the
-            others are filled: what was touched before a sample, and where it lies, then does not differ either.
-        look: at what each call left.
-        left: which sets the calls are made on; None: on all of them.
+        sources: sets to overwrite with; calls find the contents of the last one. All contents are first copied to the
+            first set and then to the others, so that the memory touched before a sample does not differ either.
+        look: judges the outputs of each call.
+        left: indices of the sets on which calls are made; None: all.
     """
 
     def __init__(
@@ -182,16 +185,17 @@ def witness(
     undecided: Callable[[Witness], bool],
     repeated: Timer | None = None,
 ) -> Witness:
-    """Take pairs of samples in turns until their ratio is known well enough or the time is up.
+    """Take pairs of samples in turns until their ratio is precise enough or the time is up.
 
     Args:
         turn: calls the kernel once on each of `sets`.
-        sources: ``answered`` and ``poisoned``: further sets, whose outputs and workspaces hold what is to be found.
-        look: at each of `sets` after each sample.
-        budget_s: after it no further round begins, except for the first `LEAST_ROUNDS`; `PATIENCE` times as much where
-            their ratio is not known well enough.
-        undecided: whether what was found asks for more rounds.
-        repeated: calls the kernel as often on the first of `sets`, which are filled with poison before.
+        sources: ``answered`` and ``poisoned``: further sets, whose outputs and workspaces hold the contents to be
+            found.
+        look: judges each of `sets` after each sample.
+        budget_s: seconds after which no further round begins, except for the first `LEAST_ROUNDS`; `PATIENCE` times as
+            much while the ratio is not precise enough.
+        undecided: returns True while the result needs more rounds.
+        repeated: calls the kernel equally often on the first of `sets`, after they were filled with poison.
     """
     right, blank = sources["answered"], sources["poisoned"]
     orders = {"answered": [blank, right], "poisoned": [right, blank]}

@@ -1,10 +1,10 @@
 """Repetition check: compares calls on inputs that the kernel has seen with calls on new inputs.
 
 A timed loop repeats the same inputs. A kernel that recognises them, from all elements or a few, and copies a stored
-answer gives right results whenever it is judged, and is fast only while it is timed. The check calls the kernel once on
-each of several sets of buffers: in one sample each set holds newly drawn inputs, in the other all sets hold the timed
-inputs. Both are written just before the sample, and the calls before are the same. A third sample repeats one call as
-often: a kernel that keeps answers by address is slower where addresses differ.
+answer gives correct results in every check, and is fast only while it is timed. The check calls the kernel once on each
+of several sets of buffers: in one sample each set holds newly drawn inputs, in the other all sets hold the timed
+inputs. Both are written just before the sample, and the calls before are the same. A third sample repeats one call
+equally often: a kernel that stores answers by address is slower if addresses differ.
 """
 
 import time
@@ -33,10 +33,10 @@ def repetition(
 
     Args:
         turn: calls the kernel once on each of `sets`.
-        again: calls it as often on the first of them.
-        known: inputs that the kernel was timed on.
-        draw: returns other inputs of the same distribution, new ones each time.
-        budget_s: after it no further round begins, except for the first `LEAST_ROUNDS`.
+        again: calls it equally often on the first of them.
+        known: inputs on which the kernel was timed.
+        draw: returns new inputs of the same distribution each time.
+        budget_s: seconds after which no further round begins, except for the first `LEAST_ROUNDS`.
     """
     blank, began_s = sets[0].sibling(), time.monotonic()
     taken: dict[str, list[float]] = {"new": [], "known": [], "same": []}
@@ -47,7 +47,7 @@ def repetition(
             each.renew(inputs)
             each.rewrite(blank)
 
-    before, repeated = ([_copy(known) for _ in sets] for _ in range(2))  # new inputs are arrays of their own, too
+    before, repeated = ([_copy(known) for _ in sets] for _ in range(2))  # new inputs are separate arrays, too
     with undisturbed():
         for place in range(MOST_ROUNDS):
             if place >= LEAST_ROUNDS and time.monotonic() - began_s > budget_s:

@@ -1,6 +1,6 @@
 """Reentrancy check: two threads call a kernel at the same time, each on its own buffers, and both answers are judged.
 
-A kernel that keeps intermediate data in static memory is right as long as one thread calls it.
+A kernel that keeps intermediate data in static memory is correct as long as a single thread calls it.
 """
 
 import time
@@ -13,7 +13,7 @@ from workers.measure.verify import WrongAnswerError, judge
 
 _LEAST_TURNS, _MOST_TURNS, _CALLS = 2, 24, 4
 _BUDGET_S = 0.06
-"""After it no further turn begins, except for the first `_LEAST_TURNS`."""
+"""Seconds after which no further turn begins, except for the first `_LEAST_TURNS`."""
 
 _WAY_OUT = (
     ". A kernel that keeps intermediate data in static memory is wrong if two threads call it. Use local or allocated "
@@ -24,15 +24,15 @@ _WAY_OUT = (
 def judge_two_threads(
     session: Session, kernel: Any, sets: Sequence[Buffers], rights: Sequence[Buffers], goldens: Sequence[Golden]
 ) -> None:
-    """Call a kernel from two threads, several times, and judge what the last calls of each turn left.
+    """Call a kernel from two threads, several times, and judge the outputs of the last calls of each turn.
 
     Args:
         sets: two sets with different inputs.
-        rights: for each of them, a set that holds the verified outputs; equal bits need no further judgement.
+        rights: for each of them, a set with the verified outputs; equal bits need no further judgement.
         goldens: the expected outputs of each.
 
     Raises:
-        WrongAnswerError: an answer is wrong, or the kernel did what it must not.
+        WrongAnswerError: an answer is wrong, or the kernel did something forbidden.
         DeviceLostError: its process ended.
     """
     began_s = time.monotonic()

@@ -1,1 +1,1 @@
-"""A family's reference.py: inputs, expected outputs, and its own judgement of outputs."""
+"""A family's reference.py: inputs, expected outputs, and its `verify` function."""

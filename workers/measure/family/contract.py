@@ -1,4 +1,4 @@
-"""Arrays that a family's reference.py makes, checked against what family.toml declares."""
+"""Checks the arrays that a family's reference.py makes against the declarations in family.toml."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,18 +13,18 @@ from workers.backends.distance import EXACT_INTEGERS
 from workers.measure.family.expected_output import Arrays, FamilyError
 
 _SQUARABLE = 1e-150, 1e150
-"""Magnitudes whose squares and their sums stay within float64, which a relative L2 error needs."""
+"""Range of magnitudes whose sums of squares fit in float64, as a relative L2 error requires."""
 
 
 def check_names(made: Arrays, operands: Sequence[Operand], roles: Sequence[Role], *, case: str, maker: str) -> None:
     """Require one array for each operand of some roles, and no others.
 
     Args:
-        roles: the first one is suggested for an array that is not declared.
-        maker: the function that made them, for errors.
+        roles: roles of the operands; the first one is suggested for an array that is not declared.
+        maker: name of the function that made them, for errors.
 
     Raises:
-        FamilyError: one is missing, or family.toml does not declare it.
+        FamilyError: an array is missing, or family.toml does not declare it.
     """
     role, declared = roles[0], {each.name: each.role for each in operands if each.role in roles}
     for name, declared_role in declared.items():
@@ -50,7 +50,7 @@ def check_input(operand: Operand, made: Any, *, case: str, maker: str) -> NDArra
     if array.shape != operand.shape or array.dtype.newbyteorder("=") != expected:
         held = f"family.toml says {expected.name} {operand.shape}{_codes(operand)}"
         raise FamilyError(f"{where} as {array.dtype.name} {array.shape}; {held}")
-    if expected == np.bool_:  # a view of bytes other than 0 and 1 is True to NumPy, and something else to a kernel
+    if expected == np.bool_:  # bytes other than 0 and 1 are True to NumPy, but not to every kernel
         return np.ascontiguousarray(array.view(np.uint8) != 0)
     return np.array(array, expected, order="C", copy=True)
 
@@ -59,8 +59,8 @@ def check_reference(operand: Operand, made: Any, *, case: str, maker: str) -> ND
     """Return the checked reference of an output: float64, or integers for integer outputs.
 
     Raises:
-        FamilyError: it has another shape, or holds what no kernel can write: NaN, infinities, what lies beyond the
-            output's dtype, or integers that float64 does not hold.
+        FamilyError: it has another shape, or holds values that no kernel can write: NaN, infinities, values outside the
+            output's dtype, or integers that float64 cannot represent.
     """
     array, where = _array(made, operand, maker), f"{maker}: `{operand.name}` of case {case}"
     if array.shape != operand.shape:
@@ -83,7 +83,7 @@ def _array(made: Any, operand: Operand, maker: str) -> NDArray[Any]:
 
 
 def on_host(made: Any) -> Any:
-    """Return the array of another library in host memory: tensors of PyTorch and arrays of CuPy; others as they are."""
+    """Return an array of PyTorch or CuPy as an array in host memory; return other values unchanged."""
     library = type(made).__module__.partition(".")[0]
     if library == "torch":
         tensor = made.detach().cpu()
@@ -92,7 +92,7 @@ def on_host(made: Any) -> Any:
 
 
 def _of_python(array: NDArray[Any]) -> NDArray[Any]:
-    """Python's integers as int64 or uint64 where they fit, else as float64, which the range of the output refuses."""
+    """Return Python integers as int64 or uint64 if they fit, else as float64, which the range check then refuses."""
     for dtype in (np.int64, np.uint64):
         limits = np.iinfo(dtype)
         if all(limits.min <= each <= limits.max for each in array.flat):
@@ -123,7 +123,7 @@ def _of_floats(operand: Operand, array: NDArray[Any], where: str) -> NDArray[np.
 
 
 def _is_held(values: NDArray[np.float64], dtype: str) -> NDArray[np.bool_]:
-    """Where numbers do not become infinite in a floating-point dtype; the 8-bit ones saturate."""
+    """Return a mask of the numbers that stay finite in a floating-point dtype; 8-bit dtypes saturate."""
     with np.errstate(over="ignore"):
         return np.isfinite(decoded(encoded(values, dtype), dtype))
 
@@ -149,7 +149,7 @@ _WAYS_OUT = "change inputs() or reference() so that right answers are ordinary n
 
 
 def _refuse(wrong: NDArray[np.bool_], values: NDArray[Any], where: str, what: str, way_out: str) -> None:
-    """Raise FamilyError with the number of wrong elements and the first of them, where there are any."""
+    """Raise FamilyError with the number of wrong elements and the first of them, if there are any."""
     count = int(np.count_nonzero(wrong))
     if count:
         first = np.argwhere(wrong)[0].tolist()

@@ -31,9 +31,10 @@ class Golden:
     """One set of inputs of one case with its expected outputs.
 
     Attributes:
-        inputs: by name, all that the family declares.
-        reference: by output name: float64, or integers where the output holds integers.
-        verify: returns why outputs are wrong, or None; None: no output is judged by a function.
+        inputs: all declared inputs by name.
+        reference: expected values by output name: float64, or integers for integer outputs.
+        verify: function that returns why outputs are wrong, or None if they are right; None: the family has no such
+            function.
         verified: names of the outputs that `verify` judges.
     """
 

@@ -1,7 +1,7 @@
 """Mixed inputs: elements and rows of several distributions of one problem in one set of inputs.
 
-A kernel that looks at a sample of its inputs and takes a shortcut where they look like one case is right on each case.
-It is wrong where nearly all elements look like that case and one does not, or where rows come from different cases.
+A kernel may look at a sample of its inputs and take a shortcut if they resemble one case. It is correct on every case,
+but wrong if nearly all elements resemble that case and one does not, or if rows come from different cases.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from evo.reference.encoding import decoded, is_floating
 from workers.measure.family.expected_output import Arrays
 
 _MOST_BYTES = 1 << 27
-"""Of all inputs: beyond it, drawing and judging mixtures takes longer than it is worth."""
+"""Maximum size of all inputs; with more, drawing and judging mixtures takes too long."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,17 +35,18 @@ class Mixture:
 def mixtures(
     nominal: Arrays, others: Sequence[Arrays], operands: Sequence[Operand], rng: np.random.Generator
 ) -> Iterator[Mixture]:
-    """Yield nominal inputs with a lone largest element, with a lone smallest one, and with rows of all distributions.
+    """Yield nominal inputs with one outstanding largest element, with one outstanding smallest element, and with rows
+    of all distributions.
 
-    Nothing is yielded where elements cannot be exchanged freely: inputs with integers (indices, lengths), symmetric
-    matrices, rows or elements in ascending order; nor where there is no other distribution. An input that a second
-    draw repeats, such as a mask, stays as it is.
+    Nothing is yielded if elements cannot be exchanged freely (integer inputs such as indices and lengths, symmetric
+    matrices, rows or elements in ascending order), or if there is no other distribution. An input that a second draw
+    repeats, such as a mask, is left unchanged.
 
     Args:
         nominal: inputs by name.
-        others: of the same problem, from other distributions.
-        operands: declares the dtype of each input.
-        rng: draws places and rows.
+        others: inputs of the same problem from other distributions.
+        operands: declarations with the dtype of each input.
+        rng: draws positions and rows.
     """
     dtypes = {each.name: each.dtype for each in operands if each.role in DRAWN}
     size = sum(array.nbytes for array in nominal.values())
@@ -69,7 +70,9 @@ def mixtures(
 def _with_lone(
     array: NDArray[Any], others: Sequence[NDArray[Any]], dtype: str, sign: float, rng: np.random.Generator
 ) -> NDArray[Any]:
-    """A copy with the largest (`sign` 1) or smallest (-1) finite element of all others at one random place."""
+    """Return a copy with the largest (`sign` 1) or smallest (-1) finite element of all others at one random
+    position.
+    """
     found = array.copy()
     if array.size < 2:  # a scalar has no other elements
         return found
@@ -81,7 +84,7 @@ def _with_lone(
 
 
 def _extreme(array: NDArray[Any], dtype: str, sign: float) -> tuple[float, Any] | None:
-    """The largest or smallest finite element: its value, and how it is stored."""
+    """Return the value and the stored form of the largest or smallest finite element."""
     stored = array.reshape(-1)
     values = decoded(stored, dtype).astype(np.float64) * sign
     values[~np.isfinite(values)] = -np.inf
@@ -90,7 +93,9 @@ def _extreme(array: NDArray[Any], dtype: str, sign: float) -> tuple[float, Any] 
 
 
 def _rows_of_all(nominal: Arrays, others: Sequence[Arrays], rng: np.random.Generator) -> dict[str, NDArray[Any]]:
-    """Each row of a matrix from a random distribution; inputs with as many rows take each from the same one."""
+    """Return matrices with each row from a random distribution; inputs with equally many rows use the same
+    distributions.
+    """
     choices: dict[int, NDArray[np.int64]] = {}
     found: dict[str, NDArray[Any]] = {}
     for name, array in nominal.items():
@@ -106,7 +111,7 @@ def _rows_of_all(nominal: Arrays, others: Sequence[Arrays], rng: np.random.Gener
 
 
 def _ordered(array: NDArray[Any]) -> bool:
-    """True if the elements have an order or symmetry that an exchange would break."""
+    """Return True if the elements have an order or symmetry that an exchange would break."""
     if array.size < 3:
         return False
     if array.ndim >= 2 and array.shape[-1] == array.shape[-2] > 1:

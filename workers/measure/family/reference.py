@@ -34,32 +34,36 @@ from workers.runner.protocol import CasePlan
 
 NO_LIMIT = sys.float_info.max
 _GROWTH = 32
-"""So many times its inputs a reference and its yardstick may hold at once: float64 copies of halves, a few of each."""
+"""Memory of a reference and its yardstick as a multiple of their inputs: a few float64 copies of half-precision
+arrays.
+"""
 
 _FEW_ELEMENTS = 64
-"""Of fewer the yardstick's largest error is chance, so what may go beyond it follows the tolerance of the norm."""
+"""Number of elements below which the yardstick's largest error is chance; the norm's tolerance then sets the limit."""
 
 _KEPT_ANYWAY_BYTES = 16 << 20
 _LAYOUT = 3
-"""Of what is kept in the cache, and the checks that it has passed."""
+"""Version of the cache's layout, and of the checks that its entries have passed."""
 
 _REPEATED_S = 0.05
-"""References that take less are computed twice: what state or chance gives them shows before a kernel is judged."""
+"""References that take less are computed twice, so that state or randomness in them is found before a kernel is
+judged.
+"""
 
 _MIXED = 0x6D69
-"""Sets the generator of mixtures apart from those of the inputs."""
+"""Separates the random stream of mixtures from those of the inputs."""
 
 _SAMPLED_BYTES = 1 << 14
 
 _READ_BYTES_S = 2e8
-"""What is larger is kept only if it takes longer to make than so many bytes a second take to be read and checked."""
+"""Rate at which cache entries are read and checked. Larger outputs are cached only if computing them takes longer."""
 
 _CACHE_SHARE = 2
-"""The expected outputs of one problem may fill one in so many bytes of the cache: more would displace each other."""
+"""The expected outputs of one problem may fill one part in this many of the cache; more would displace each other."""
 
 
 def _pool_for(drawn: Sequence[Arrays]) -> ThreadPoolExecutor:
-    """Return as many threads as cores and memory allow to answer these inputs at the same time."""
+    """Return a pool with as many threads as cores and memory allow for these inputs."""
     largest = max((sum(np.asarray(array).nbytes for array in inputs.values()) for inputs in drawn), default=0)
     affordable = psutil.virtual_memory().available // (_GROWTH * max(largest, 1))
     return ThreadPoolExecutor(max(1, min(affordable, len(drawn), os.cpu_count() or 1)))
@@ -69,7 +73,7 @@ class Reference:
     """The family's reference.py.
 
     Attributes:
-        slowest_s: the longest time that answering one set of inputs has taken.
+        slowest_s: longest time in seconds that the reference took for one set of inputs.
 
     Raises:
         FamilyError: it cannot be imported, or lacks `inputs` or `reference`.
@@ -107,9 +111,10 @@ class Reference:
         return {plan.name: tuple(golden for golden in made if golden.case == plan.name) for plan in plans}
 
     def mixtures(self, plans: Sequence[CasePlan], goldens: Mapping[str, Sequence[Golden]]) -> tuple[Golden, ...]:
-        """Of the first case, inputs mixed with those of the other cases of its problem, where reference.py bears them.
+        """Return inputs of the first case mixed with those of the other cases of its problem, if reference.py accepts
+        them.
 
-        A mixture that reference.py cannot answer with numbers is no input that a kernel must bear.
+        A mixture for which reference.py gives no finite numbers is left out, because no kernel must support it.
         """
         first, *rest = plans
         rest = [plan for plan in rest if plan.mixed and dict(plan.problem) == dict(first.problem)]
@@ -128,7 +133,7 @@ class Reference:
             return tuple(golden for golden in pool.map(answered, mixed) if golden is not None)
 
     def draw(self, plan: CasePlan, seed: tuple[int, ...]) -> Arrays:
-        """Return the declared inputs in arrays of their own."""
+        """Return the declared inputs as separate arrays."""
         made = self._arrays("inputs", dict(plan.problem), plan.distribution, np.random.default_rng(list(seed)))
         maker = self._maker("inputs")
         check_names(made, plan.operands, DRAWN, case=plan.name, maker=maker)
@@ -142,11 +147,11 @@ class Reference:
     def golden(
         self, plan: CasePlan, seed: tuple[int, ...], inputs: Arrays | None = None, *, few: bool = False
     ) -> Golden:
-        """Return inputs drawn with `seed`, expected outputs and limits; the cache keeps the latter two.
+        """Return inputs drawn with `seed`, expected outputs and limits; the cache stores outputs and limits.
 
         Args:
             inputs: judge these instead.
-            few: few outputs have the largest errors, however many there are.
+            few: True if few outputs have the largest errors, whatever their number.
         """
         inputs = self.draw(plan, seed) if inputs is None else inputs
         key = self._key(plan, seed, inputs)
@@ -158,7 +163,7 @@ class Reference:
         return golden
 
     def further(self, plan: CasePlan, seed: tuple[int, ...]) -> Golden:
-        """Return one more set of inputs with expected outputs. It is used once, so the cache does not keep it."""
+        """Return one more set of inputs with expected outputs. It is used once, so it is not cached."""
         inputs = self.draw(plan, seed)
         return self._complete(plan, inputs, self._compute(plan, inputs))
 
@@ -209,7 +214,7 @@ class Reference:
         return stored
 
     def _check_repeats(self, plan: CasePlan, first: Arrays, second: Arrays) -> None:
-        """Refuse a reference whose repeated call differs by more than a kernel's tolerance."""
+        """Refuse a reference if a repeated call differs by more than a kernel's tolerance."""
         for each in plan.outputs:
             right = first[f"reference/{each.name}"]
             off = math.sqrt(distance(second[f"reference/{each.name}"], right).squares)
@@ -244,7 +249,7 @@ class Reference:
         return f"{self.path.name}, {function}()"
 
     def _key(self, plan: CasePlan, seed: tuple[int, ...], inputs: Arrays) -> str:
-        """Of the inputs as well: those of a reference.py need not follow from the seed alone."""
+        """Return the cache key. It covers the inputs, because reference.py need not derive them from the seed alone."""
         outputs = [[each.name, each.dtype, each.shape] for each in plan.outputs]
         drawn = [[name, _checksum(array)] for name, array in sorted(inputs.items())]
         what = json.dumps([_LAYOUT, sorted(plan.problem.items()), plan.distribution, seed, outputs, drawn])
@@ -262,7 +267,7 @@ class Reference:
         if spec is None or spec.loader is None:
             raise FamilyError(f"{self.path} is not a Python file")
         module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module  # by its name torch.compile, dataclasses and pickle look for what it defines
+        sys.modules[name] = module  # torch.compile, dataclasses and pickle find its definitions by the module's name
         try:
             with self._blame("import"):
                 _provide_earlier_names()
@@ -286,13 +291,13 @@ class Reference:
 
 
 def _provide_earlier_names() -> None:
-    """Provide the helpers of `evo.reference` under `evo`, where earlier families import them."""
+    """Provide the helpers of `evo.reference` under `evo`, from which earlier families import them."""
     for name in ("encoding", "heads", "library", "rows", "torch_baselines"):
         sys.modules.setdefault(f"evo.{name}", importlib.import_module(f"evo.reference.{name}"))
 
 
 def _helpers(module: ModuleType) -> str:
-    """Return the source of our helpers that reference.py imports; the family's digest does not cover it."""
+    """Return the source of the helpers in `evo` that reference.py imports; the family's digest does not cover them."""
     used = {getattr(each, "__module__", getattr(each, "__name__", None)) for each in vars(module).values()}
     ours = sorted(name for name in used if isinstance(name, str) and name.partition(".")[0] == "evo")
     return cache_key(*(Path(str(sys.modules[name].__file__)).read_text() for name in ours))
@@ -309,7 +314,7 @@ def _golden(plan: CasePlan, inputs: Arrays, stored: Arrays, *, few: bool) -> Gol
 
 
 def _checksum(array: NDArray[Any]) -> str:
-    """Return the sum of all 8-byte words and a digest of evenly spaced bytes, at the speed of memory."""
+    """Return the sum of all 8-byte words and a digest of evenly spaced bytes, which runs at memory speed."""
     data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     whole = data.size // 8 * 8
     total = int(data[:whole].view(np.uint64).sum(dtype=np.uint64)) + int(data[whole:].sum(dtype=np.uint64))
@@ -318,7 +323,7 @@ def _checksum(array: NDArray[Any]) -> str:
 
 
 def _limit(output: Operand, stored: Arrays, *, few: bool) -> Limit:
-    """Return the limits of an output; `few` of its elements have the largest errors, or it has few elements."""
+    """Return the limits of an output; `few`: few of its elements have the largest errors."""
     tolerance = output.tolerance
     if tolerance is None:
         raise FamilyError(f"family.toml gives no tolerance for output `{output.name}`")
@@ -327,9 +332,9 @@ def _limit(output: Operand, stored: Arrays, *, few: bool) -> Limit:
     if tolerance.max_abs_ratio is None:
         return Limit(rel_l2=tolerance.rel_l2, max_abs=NO_LIMIT)
     error = float(stored[f"error/{output.name}"])
-    if not is_floating(output.dtype):  # integers are rounded nowhere, so an exact yardstick demands exact results
+    if not is_floating(output.dtype):  # integers are never rounded, so an exact yardstick demands exact results
         return Limit(rel_l2=tolerance.rel_l2, max_abs=tolerance.max_abs_ratio * error)
-    # a yardstick that happens to be exact must not demand exactness of everybody
+    # a yardstick that happens to be exact must not demand exact results
     reference = stored[f"reference/{output.name}"]
     scale = max(float(reference.max(initial=0.0)), -float(reference.min(initial=0.0)))
     error = max(error, scale * float(np.finfo(np.float32).eps))

@@ -1,4 +1,4 @@
-"""``verify()`` of a family's reference.py: judges outputs for which several answers are right."""
+"""``verify()`` of a family's reference.py: judges outputs that have several correct answers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Verification:
     """``verify()`` with a problem and its inputs.
 
     Args:
-        maker: the file and function, for errors.
+        maker: names of file and function, for errors.
     """
 
     function: Callable[..., Any]
@@ -31,7 +31,7 @@ class Verification:
         """Return why outputs are wrong; None if they are right. An exception counts as a wrong output.
 
         Args:
-            outputs: by name, as the kernel stored them.
+            outputs: outputs by name, as the kernel stored them.
 
         Raises:
             FamilyError: the function returns something other than None, a bool or a text.
@@ -52,7 +52,7 @@ class Verification:
         )
 
     def check_refuses(self) -> None:
-        """Require that it refuses outputs that no kernel has written.
+        """Check that it refuses outputs that no kernel has written.
 
         Raises:
             FamilyError: it accepts zeros as well as other bytes, so it would accept every kernel.
