@@ -160,6 +160,10 @@ def _texts(package: Package) -> dict[str, str]:
     return texts
 
 
+_SHARED = ("include", "include/row", "include/number")
+"""Folders of shared includes that a template may leave out of a name."""
+
+
 class _Files(BaseLoader):
     """Load templates from a package's files: the folder's own first, then the shared includes."""
 
@@ -167,7 +171,7 @@ class _Files(BaseLoader):
         self.package = package
 
     def get_source(self, environment: object, template: str) -> tuple[str, str, Callable[[], bool]]:
-        for name in (template, f"include/{template}"):
+        for name in (template, *(f"{folder}/{template}" for folder in _SHARED)):
             if name in self.package.files:
                 return _text(self.package, name), name, lambda: True
         raise TemplateNotFound(template)

@@ -7,7 +7,7 @@ from typing import Any
 from evo.errors import InvalidInput
 from evo.family import Implementation
 from evo.family.problem import Problem
-from evo.family.triton import OPTIONS, Kernel, Parameter, kernels_of, sliced
+from evo.family.source.triton import OPTIONS, Kernel, Parameter, kernels_of, sliced
 from evo.text.suggestion import unknown
 from evo.trial import Value
 from templates.errors import RenderError

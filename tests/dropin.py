@@ -63,7 +63,7 @@ def bundle(
 
 def compiler(kind: str) -> Compiler:
     if kind == "cuda":
-        from workers.backends.cuda.nvrtc import NvrtcCompiler
+        from workers.backends.cuda.compilers.nvrtc import NvrtcCompiler
 
         return NvrtcCompiler()
     from workers.backends.cpu.compiler import CCompiler, find_compiler

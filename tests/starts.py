@@ -7,7 +7,7 @@ from evo.messages.job import FamilyRef, SearchTerms
 from evo.promotion.policy import Policy
 from evo.trial.objective import Objective
 from templates.registry import find
-from workers.backends.cuda.nvrtc import NvrtcCompiler
+from workers.backends.cuda.compilers.nvrtc import NvrtcCompiler
 from workers.build.build import Builder, Built
 from workers.build.cache import Cache
 from workers.build.families import Assignment, Families

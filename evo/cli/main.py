@@ -28,12 +28,10 @@ from evo.cli.commands import (
     record,
     search,
     searches,
-    services,
     suite,
-    tokens,
     variants,
-    workers,
 )
+from evo.cli.commands.fleet import services, tokens, workers
 from evo.cli.console.output import console
 from evo.cli.console.wording import said, typed
 from evo.cli.exits import Exit, code_of

@@ -12,9 +12,9 @@ from pydantic_core import to_jsonable_python
 
 from evo.export.headers import flags_at, laid_out
 from evo.family import Candidate, Family, Launch, Operand
-from evo.family.flags import c_steps
-from evo.family.language import Language
 from evo.family.launch.entry import symbol_of
+from evo.family.source.flags import c_steps
+from evo.family.source.language import Language
 from evo.messages.view import SearchView
 from evo.reference.encoding import encoded, stored
 from evo.trial import Config
@@ -126,7 +126,7 @@ class Compiled:
             return " && ".join(shlex.join([compiler, *step]) for step in steps)
         target = self.candidate_of(config).target(architecture)
         if self.language == "triton":
-            module = "workers.backends.cuda.triton_library"
+            module = "workers.backends.cuda.compilers.triton_library"
             return shlex.join(["python", "-m", module, self.source_name, target, self.form.binary, PTX])
         command = ["nvcc", "-cubin", f"-arch={target}", "--std=c++17", *flags]
         return shlex.join([*command, self.form.source, "-o", self.form.binary])

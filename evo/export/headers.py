@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
 from evo.errors import InvalidInput
-from evo.family.flags import relocated
+from evo.family.source.flags import relocated
 
 NAME = "headers"
 """Name of the artefact, and of the folder in an export."""

@@ -15,8 +15,8 @@ from evo.family.implementation import Implementation, read_implementation, read_
 from evo.family.launch.geometry import Launch
 from evo.family.problem import Field, Problem, in_problem_terms, parse_problem, problem_key, read_fields
 from evo.family.scope import WORD, device_scope
+from evo.family.source.triton.compiled import read_note
 from evo.family.table import Table
-from evo.family.triton.compiled import read_note
 from evo.family.variant import VariantNote, read_variant
 from evo.family.work import Work, WorkFormula, check_memory, read_work
 from evo.space import Constraint, EmptySpace, Space, Tunable

@@ -8,12 +8,12 @@ from typing import Literal
 from evo.device import Device, DeviceKind, kind_of
 from evo.errors import InvalidInput
 from evo.family.argument import JUDGED, Argument, Operand
-from evo.family.flags import check_flags
-from evo.family.language import LANGUAGES, Language, is_keyword, language_of
 from evo.family.launch.entry import read_entry
 from evo.family.launch.geometry import Geometry, Launch, has_launches, read_launch
 from evo.family.problem import Field, Problem, problem_key
 from evo.family.scope import TERMS, check_new_name, device_limits
+from evo.family.source.flags import check_flags
+from evo.family.source.language import LANGUAGES, Language, is_keyword, language_of
 from evo.family.start import Start, read_starts
 from evo.family.table import Table
 from evo.space import Constraint, Tunable

@@ -24,7 +24,7 @@ from evo.trial.outcome import CompileFailed
 from templates.registry import find
 from templates.render import render
 from tests.bench.strategy.tables import table
-from workers.backends.cuda.nvrtc import NvrtcCompiler
+from workers.backends.cuda.compilers.nvrtc import NvrtcCompiler
 from workers.build import Launch, Unit
 from workers.build.build import gate
 

@@ -328,7 +328,7 @@ def _line(name: str, found: SearchView) -> tuple[str, float | None]:
 def compiled(name: str, files: Path, folder: Path) -> str:
     """Compile the default config of one tutorial for three architectures."""
     from tests.integration.test_kernels_compile import Workshop
-    from workers.backends.cuda.compiler import CudaCompiler
+    from workers.backends.cuda.compilers.compiler import CudaCompiler
 
     place, compiler = family_of(TUTORIALS[name], files, folder / name), CudaCompiler()
     shown = []

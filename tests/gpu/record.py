@@ -22,11 +22,11 @@ from evo.trial import Config
 from evo.trial.objective import Objective
 from templates.registry import find
 from workers.backends.cuda.device import DRIVER
-from workers.backends.cuda.profiler import NcuProfiler
-from workers.backends.cuda.profiler import read as read_page
-from workers.backends.cuda.sanitizer import TOOLS, CudaSanitizer
-from workers.backends.cuda.sanitizer import read as read_log
-from workers.backends.cuda.tools import find_tool
+from workers.backends.cuda.tools.profiler import NcuProfiler
+from workers.backends.cuda.tools.profiler import read as read_page
+from workers.backends.cuda.tools.sanitizer import TOOLS, CudaSanitizer
+from workers.backends.cuda.tools.sanitizer import read as read_log
+from workers.backends.cuda.tools.toolkit import find_tool
 from workers.backends.sanitizer import Subject
 from workers.build.build import Builder
 from workers.build.cache import Cache

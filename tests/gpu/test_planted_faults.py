@@ -17,8 +17,8 @@ from evo.trial.outcome import Crashed, Impossible, Measured, Outcome, OverResour
 from evo.trial.results import ConfirmReport
 from templates.registry import find
 from tests.gpu.record import Recorder
-from workers.backends.cuda.sanitizer import CudaSanitizer, read
-from workers.backends.cuda.tools import find_tool
+from workers.backends.cuda.tools.sanitizer import CudaSanitizer, read
+from workers.backends.cuda.tools.toolkit import find_tool
 from workers.build.families import Assignment, Families
 from workers.jobs.evaluation import Ladder
 

@@ -17,7 +17,7 @@ from tests.gpu.kernels import Changeable
 from tests.integration.test_kernels_compile import Workshop
 from tests.integration.test_triton_compiles import KERNELS, NAMES
 from tests.unit.views import CHAMPION, view
-from workers.backends.cuda.compiler import CudaCompiler
+from workers.backends.cuda.compilers.compiler import CudaCompiler
 
 pytestmark = [
     pytest.mark.gpu,

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.bench import compiling
-from workers.backends.cuda.nvrtc import NoNvrtcError, NvrtcCompiler
+from workers.backends.cuda.compilers.nvrtc import NoNvrtcError, NvrtcCompiler
 
 
 def test_table_has_a_row_per_architecture_that_supports_the_problem(

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evo.family.language import Language
+from evo.family.source.language import Language
 from evo.trial.results import Sanitized
 from workers.backends.cpu.compiler import find_compiler
 from workers.backends.cpu.sanitizer import CSanitizer

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from tests.integration.commands import CommandLine, Ended
-from workers.backends.cuda.nvrtc import NoNvrtcError, NvrtcCompiler
+from workers.backends.cuda.compilers.nvrtc import NoNvrtcError, NvrtcCompiler
 
 SEARCH = ("search", "softmax", "--target", "sm_89", "--compile-only", "--problem", "rows=4096,cols=1024")
 

@@ -8,7 +8,7 @@ import pytest
 
 from evo.trial.outcome import CompileFailed
 from workers.backends.cpu.compiler import CCompiler, find_compiler
-from workers.backends.cuda.nvrtc import NoNvrtcError, NvrtcCompiler
+from workers.backends.cuda.compilers.nvrtc import NoNvrtcError, NvrtcCompiler
 from workers.build import Artefact, Compiler, Unit
 from workers.build.advice import Macros, advised, counterpart, redefinition
 

@@ -8,7 +8,7 @@ from evo.device.estimate.target import known
 from evo.trial.objective import Objective
 from templates.registry import find
 from templates.render import render
-from workers.backends.cuda.nvrtc import NoNvrtcError, NvrtcCompiler
+from workers.backends.cuda.compilers.nvrtc import NoNvrtcError, NvrtcCompiler
 from workers.build import Artefact, Unit
 
 FAMILY = Path(__file__).parent.parent / "data" / "families" / "cheating_cuda"

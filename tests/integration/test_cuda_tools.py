@@ -8,10 +8,10 @@ import pytest
 
 from evo.device.counters import FIGURES
 from evo.trial.results import Profiled, Sanitized
-from workers.backends.cuda import profiler, sanitizer
-from workers.backends.cuda.profiler import NcuProfiler, value_of
-from workers.backends.cuda.sanitizer import TOOLS, CudaSanitizer
-from workers.backends.cuda.tools import find_tool
+from workers.backends.cuda.tools import profiler, sanitizer
+from workers.backends.cuda.tools.profiler import NcuProfiler, value_of
+from workers.backends.cuda.tools.sanitizer import TOOLS, CudaSanitizer
+from workers.backends.cuda.tools.toolkit import find_tool
 from workers.backends.sanitizer import Subject
 from workers.build import Launch, Unit
 from workers.build.kernel import Argument, KernelFile
@@ -159,7 +159,7 @@ def test_every_tool_is_tested_with_the_kernel_program(subject: Subject, tmp_path
     asked = sorted((tmp_path / "asked").read_text().splitlines(), key=lambda line: TOOLS.index(line.split()[1]))
     assert [line.split()[1] for line in asked] == list(TOOLS)
     assert ["--padding 256" in line for line in asked] == [tool == "memcheck" for tool in TOOLS]
-    assert "-m workers.backends.cuda.solo" in asked[0]
+    assert "-m workers.backends.cuda.tools.solo" in asked[0]
 
 
 def test_metrics_that_a_gpu_lacks_are_left_out(subject: Subject, tmp_path: Path) -> None:

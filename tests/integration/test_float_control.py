@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from evo.export.loader.float_control import FloatControl, preserved
-from evo.family.flags import c_steps
+from evo.family.source.flags import c_steps
 from workers.backends.cpu.compiler import CCompiler, find_compiler
 from workers.backends.cpu.device import CallTimer
 from workers.build import Artefact, Unit

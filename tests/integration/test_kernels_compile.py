@@ -16,7 +16,7 @@ from evo.trial import Config
 from evo.trial.objective import Objective
 from evo.trial.outcome import CompileFailed, LaunchFailed, OverResources
 from templates.registry import Package, find
-from workers.backends.cuda.nvrtc import NoNvrtcError, NvrtcCompiler
+from workers.backends.cuda.compilers.nvrtc import NoNvrtcError, NvrtcCompiler
 from workers.build.build import Builder, Built
 from workers.build.cache import Cache
 from workers.build.families import Assignment, Families

@@ -7,7 +7,7 @@ import pytest
 from evo.device import Device
 from evo.device.estimate.target import known
 from evo.trial.outcome import LaunchFailed, OverResources
-from workers.backends.cuda.nvrtc import NoNvrtcError, NvrtcCompiler
+from workers.backends.cuda.compilers.nvrtc import NoNvrtcError, NvrtcCompiler
 from workers.build import Artefact, Launch, Unit
 from workers.build.kernel import Argument, steps
 from workers.build.launch_checks import Declared, Parameter, launch_refusal, read_declared

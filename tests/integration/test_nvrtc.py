@@ -24,9 +24,9 @@ from evo.trial.objective import Objective
 from evo.trial.outcome import CompileFailed
 from templates.registry import builtin, find
 from templates.render import render
-from workers.backends.cuda import compile_process, nvrtc_library
-from workers.backends.cuda.nvrtc import NoNvrtcError, NvrtcCompiler, default_flags, failures, figures
-from workers.backends.cuda.occupancy import blocks_per_sm, occupancy
+from workers.backends.cuda.compilers import compile_process, nvrtc_library
+from workers.backends.cuda.compilers.nvrtc import NoNvrtcError, NvrtcCompiler, default_flags, failures, figures
+from workers.backends.cuda.compilers.occupancy import blocks_per_sm, occupancy
 from workers.build import Artefact, Launch, Unit, toolkit
 from workers.build.cache import Cache
 from workers.build.cached import compile_cached

@@ -13,7 +13,7 @@ from evo.trial import Config
 from evo.trial.objective import Objective
 from templates.registry import find
 from templates.render import render
-from workers.backends.cuda.nvrtc import NoNvrtcError, NvrtcCompiler
+from workers.backends.cuda.compilers.nvrtc import NoNvrtcError, NvrtcCompiler
 from workers.build import Artefact, Unit
 
 INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+ )?([A-Z][\w.]*)", re.MULTILINE)

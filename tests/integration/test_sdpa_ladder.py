@@ -9,7 +9,7 @@ from evo.trial.objective import Objective
 from templates.registry import find
 from templates.render import render
 from tests.bench.steps import Step, steps
-from workers.backends.cuda.nvrtc import NoNvrtcError, NvrtcCompiler
+from workers.backends.cuda.compilers.nvrtc import NoNvrtcError, NvrtcCompiler
 from workers.build import Artefact, Launch, Unit
 
 PACKAGE = find("sdpa_ladder")

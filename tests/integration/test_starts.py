@@ -6,7 +6,7 @@ import pytest
 
 from evo.device.estimate.target import known
 from tests.starts import SEARCHED, built_starts
-from workers.backends.cuda.nvrtc import NoNvrtcError
+from workers.backends.cuda.compilers.nvrtc import NoNvrtcError
 
 
 @pytest.mark.parametrize(("family", "problem"), SEARCHED)

@@ -16,7 +16,7 @@ from evo.trial.objective import Objective
 from evo.trial.outcome import CompileFailed, Estimated, InvalidConfig, OverResources
 from evo.trial.results import BaselineReport, EvaluateReport
 from templates.registry import find
-from workers.backends.cuda.nvrtc import NvrtcCompiler
+from workers.backends.cuda.compilers.nvrtc import NvrtcCompiler
 from workers.build import Artefact, Launch, Resources, Unit
 from workers.build.build import Builder, Built
 from workers.build.cache import Cache

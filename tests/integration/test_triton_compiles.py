@@ -10,8 +10,8 @@ from evo.device.estimate.target import known
 from evo.trial.outcome import CompileFailed
 from templates.registry import find
 from tests.integration.test_kernels_compile import Workshop
-from workers.backends.cuda.compiler import CudaCompiler
-from workers.backends.cuda.nvrtc import NoNvrtcError
+from workers.backends.cuda.compilers.compiler import CudaCompiler
+from workers.backends.cuda.compilers.nvrtc import NoNvrtcError
 
 pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 

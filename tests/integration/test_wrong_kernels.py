@@ -8,7 +8,11 @@ import pytest
 from evo.trial import Config
 from tests.integration.test_templates_cpu import configs, package, worst
 
-ATTENTION, CODES, TO_CODES = "include/attention/attention.h.j2", "include/e4m3.h.j2", "include/to_e4m3.h.j2"
+ATTENTION, CODES, TO_CODES = (
+    "include/attention/attention.h.j2",
+    "include/number/e4m3.h.j2",
+    "include/number/to_e4m3.h.j2",
+)
 PEAK = "      peak = larger(peak, score[n][v]);\n"
 WIDE = "const Mask wide = __builtin_convertvector(codes, Mask);"
 FLUSHED = "const Mask all = __builtin_convertvector(codes, Mask); const Mask wide = all & ((all & 0x78) != 0);"
@@ -139,7 +143,7 @@ WRONG = {
         *("peak[u] = splat(-INFINITY)", "peak[u] = splat(0)"),
     ),
     "what is masked has no difference from itself": (
-        *("softmax", "rows=64,cols=1024", {"METHOD": "online"}, "include/exp2.h.j2"),
+        *("softmax", "rows=64,cols=1024", {"METHOD": "online"}, "include/number/exp2.h.j2"),
         *("x = larger(x, splat(-127.0f));", "x = larger(splat(-127.0f), x);"),
     ),
     "an eighth of a head or less is not looked at": (

@@ -9,7 +9,7 @@ import pytest
 from evo.cli.commands import doctor
 from evo.device.estimate.target import known
 from workers.backends.cpu import support
-from workers.backends.cuda import nvrtc
+from workers.backends.cuda.compilers import nvrtc
 from workers.backends.cuda.device import CudaDriver
 from workers.backends.cuda.machine.survey import NO_DRIVER
 

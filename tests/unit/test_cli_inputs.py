@@ -10,8 +10,8 @@ from typer.main import get_command
 
 from evo.cli import main as entry
 from evo.cli.arguments.config import parse_config
+from evo.cli.commands.fleet.services import _token
 from evo.cli.commands.search import search
-from evo.cli.commands.services import _token
 from evo.cli.service.child import RESTARTS, ChildFailed, Deaths
 from evo.cli.service.devices import choose
 from evo.cli.service.local import Local

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evo.cli.commands.workers import device_uuid, named
+from evo.cli.commands.fleet.workers import device_uuid, named
 from evo.errors import Conflict, NotFound
 from evo.messages.condition import hindrance, slot_text, worker_text
 from evo.messages.view import SlotView, WorkerView

@@ -8,7 +8,7 @@ from evo.errors import InvalidInput
 from evo.family import Family
 from evo.family.launch.entry import symbol_of
 from tests.unit.family_document import document
-from workers.backends.cuda.nvrtc import _absent
+from workers.backends.cuda.compilers.nvrtc import _absent
 
 
 def refusal(kind: str, entry: object) -> str:

@@ -4,7 +4,7 @@ import pytest
 
 from evo.device import DeviceKind
 from evo.errors import InvalidInput
-from evo.family.flags import anchored, check_flags, header_folders, linked_files
+from evo.family.source.flags import anchored, check_flags, header_folders, linked_files
 
 TAKING_OVER: dict[DeviceKind, list[list[str]]] = {
     "cpu": [

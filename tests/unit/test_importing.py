@@ -9,7 +9,7 @@ import pytest
 from evo.cli.files.imported import write_imported
 from evo.errors import Conflict, EvoError, InvalidInput
 from evo.family.importing import Draft, drafted, read_source
-from evo.family.language import Language
+from evo.family.source.language import Language
 from templates.registry import find
 
 CONVOLUTION = """\

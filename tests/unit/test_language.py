@@ -3,7 +3,7 @@
 import pytest
 
 from evo.errors import InvalidInput
-from evo.family.language import language_of
+from evo.family.source.language import language_of
 
 
 @pytest.mark.parametrize("file", ["k.cpp", "k.cc", "k.cxx", "k.C", "src/k.c++", "k.cpp.j2", "k.hpp"])

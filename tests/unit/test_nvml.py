@@ -16,8 +16,8 @@ from evo.cli.commands import doctor
 from evo.device.estimate.target import known
 from workers.backends import LaunchError
 from workers.backends.cuda import device
+from workers.backends.cuda.compilers.nvrtc import NvrtcCompiler
 from workers.backends.cuda.machine import nvml
-from workers.backends.cuda.nvrtc import NvrtcCompiler
 
 NAMES = {41: "/usr/bin/python3", 42: b"/opt/train", 43: None}
 COMMANDS = {44: ["python", "-P", "-m", "workers.runner.guardian", "7"], 41: ["python3", "train.py"]}
@@ -84,7 +84,7 @@ def test_every_started_module_is_recognised(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(nvml.psutil, "Process", Process)
     ours = {
         "workers.runner.guardian",
-        *(f"workers.backends.cuda.{each}" for each in ("machine.survey", "machine.copy_process", "solo")),
+        *(f"workers.backends.cuda.{each}" for each in ("machine.survey", "machine.copy_process", "tools.solo")),
     }
     found = set(started())
     assert ours <= found

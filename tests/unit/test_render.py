@@ -57,6 +57,14 @@ def test_folder_precedes_the_shared_includes(tmp_path: Path) -> None:
     assert render(own, "cpu", CONFIG, PROBLEM, DERIVED) == "mine"
 
 
+def test_shared_includes_are_found_with_and_without_their_folder(tmp_path: Path) -> None:
+    short = package(tmp_path / "short", '{% include "exp2.h.j2" %}')
+    whole = package(tmp_path / "whole", '{% include "number/exp2.h.j2" %}')
+    texts = [render(each, "cpu", CONFIG | {"LANES": 8, "EXP_DEGREE": 4}, PROBLEM, DERIVED) for each in (short, whole)]
+    assert texts[0] == texts[1]
+    assert texts[0]
+
+
 @pytest.mark.parametrize(
     ("template", "message"),
     [

@@ -9,7 +9,7 @@ import pytest
 from evo.device.estimate.target import known
 from evo.errors import EvoError, InvalidInput
 from evo.family import Candidate
-from evo.family.triton import Compiled, kernels_of, noted, read_note, sliced
+from evo.family.source.triton import Compiled, kernels_of, noted, read_note, sliced
 from evo.trial.objective import Objective
 from templates.errors import RenderError
 from templates.registry import Package, find

@@ -10,9 +10,9 @@ from typing import Protocol
 from evo import family
 from evo.device import Device
 from evo.family import TensorMap
-from evo.family.flags import anchored
-from evo.family.language import Language
 from evo.family.launch.entry import is_instance, symbol_of
+from evo.family.source.flags import anchored
+from evo.family.source.language import Language
 from evo.trial.outcome import CompileFailed, OverResources
 
 

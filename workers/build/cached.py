@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from evo.family.flags import header_folders
+from evo.family.source.flags import header_folders
 from evo.trial.outcome import CompileFailed
 from workers.build import Artefact, Compiler, Unit
 from workers.build.cache import Cache, cache_key

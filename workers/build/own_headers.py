@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from evo.export.headers import FAMILY, MOST_BYTES, MOST_FILES
-from evo.family.flags import header_folders
+from evo.family.source.flags import header_folders
 from workers.build import Unit
 from workers.system.log import log
 

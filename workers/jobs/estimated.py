@@ -13,7 +13,7 @@ from evo.messages.job import Ablate, Baseline, Confirm, Evaluate, Job
 from evo.trial import Config
 from evo.trial.outcome import Estimated
 from evo.trial.results import BaselineReport, EvaluateReport, Report, Stages
-from workers.backends.cuda.occupancy import blocks_per_sm
+from workers.backends.cuda.compilers.occupancy import blocks_per_sm
 from workers.build import Compiler
 from workers.build.build import Builder, Built
 from workers.build.cache import Cache

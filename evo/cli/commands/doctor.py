@@ -123,7 +123,7 @@ def _separation() -> Finding:
 def _nvrtc(devices: "list[Device]") -> Finding:
     """The CUDA compiler, tried on a small kernel for every architecture that a search here may be for."""
     from evo.device.estimate.target import architectures
-    from workers.backends.cuda.nvrtc import NoNvrtcError, NvrtcCompiler, failures
+    from workers.backends.cuda.compilers.nvrtc import NoNvrtcError, NvrtcCompiler, failures
 
     needed_for = "CUDA devices, and estimates for GPUs that are not here"
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 from evo.errors import Conflict, InvalidInput, NotFound
 from evo.family.importing import Draft, drafted, drafted_from_triton, read_source
 from evo.family.importing.writing import Answer, family_toml, reference_py
-from evo.family.language import language_of
+from evo.family.source.language import language_of
 
 _SUFFIXES = {".c": "cpu", ".cpp": "cpu", ".cc": "cpu", ".cxx": "cpu", ".cu": "cuda", ".py": "triton"}
 

@@ -83,7 +83,7 @@ def require_compiler(family: Family, wanted: str) -> None:
         EvoError: it has no compiler that works, or no GPU that can be used; names the ways out.
     """
     from workers.backends.cpu.compiler import CCompiler, find_compiler
-    from workers.backends.cuda.nvrtc import NvrtcCompiler
+    from workers.backends.cuda.compilers.nvrtc import NvrtcCompiler
 
     runs_on = family.implementations
     if wanted == "estimate":

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from evo.errors import InvalidInput
 from evo.family.importing.configs import OPTIONS, Configs, read_configs
 from evo.family.importing.draft import PRODUCT, Draft, DraftArgument, DraftField, DraftTunable
-from evo.family.triton.source import Kernel, Parameter, accesses, kernels_of, parsed
+from evo.family.source.triton.source import Kernel, Parameter, accesses, kernels_of, parsed
 from evo.space.expression import Expression
 from evo.text.suggestion import unknown
 from evo.trial import Value

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from evo.device import Device
 from evo.errors import EvoError
-from evo.family.flags import c_steps, header_folders, linked_files, native_flag
-from evo.family.language import Language
+from evo.family.source.flags import c_steps, header_folders, linked_files, native_flag
+from evo.family.source.language import Language
 from evo.trial.outcome import CompileFailed, OverResources
 from workers.build import Artefact, Launch, Resources, Unit
 from workers.build.vacancies import search_list

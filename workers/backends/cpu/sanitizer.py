@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from evo.family.flags import native_flag, without_libraries
+from evo.family.source.flags import native_flag, without_libraries
 from evo.trial.results import Sanitized
 from workers.backends.cpu.compiler import SUFFIXES, searched_flags
 from workers.backends.sanitizer import Subject

@@ -17,17 +17,17 @@ from evo.device.gpu import capability, ceilings, limits
 from evo.trial.objective import Objective
 from workers.backends import Buffers, LaunchError, Manner, Timer
 from workers.backends.cuda.buffers import DeviceBuffers, GuardedBuffer
-from workers.backends.cuda.compiler import CudaCompiler
+from workers.backends.cuda.compilers.compiler import CudaCompiler
+from workers.backends.cuda.compilers.nvrtc import NoNvrtcError, NvrtcCompiler
 from workers.backends.cuda.graph import SHORT_CALLS, GraphTimer, RestoredTimer
 from workers.backends.cuda.launch import BoundCall, cuda_errors, driver_installed, static_shared_bytes
 from workers.backends.cuda.machine import nvml
 from workers.backends.cuda.machine.copy_bandwidth import with_measured_copies
 from workers.backends.cuda.machine.kept_survey import kept_survey
 from workers.backends.cuda.machine.survey import NO_DRIVER, CudaUnusableError, index_of, surveyed
-from workers.backends.cuda.nvrtc import NoNvrtcError, NvrtcCompiler
-from workers.backends.cuda.profiler import NcuProfiler
-from workers.backends.cuda.sanitizer import CudaSanitizer
 from workers.backends.cuda.support import SupportKernels, checksum, support_binary
+from workers.backends.cuda.tools.profiler import NcuProfiler
+from workers.backends.cuda.tools.sanitizer import CudaSanitizer
 from workers.build import Launch
 from workers.build.kernel import Argument, Step, steps
 from workers.system.log import log

@@ -15,10 +15,10 @@ from evo.device import Device
 from evo.trial.outcome import CompileFailed
 from workers.backends import Timer
 from workers.backends.cuda.buffers import MOST_BUFFERS, GuardedBuffer, Span
+from workers.backends.cuda.compilers.nvrtc import NvrtcCompiler
 from workers.backends.cuda.graph import GraphTimer
 from workers.backends.cuda.launch import BoundKernel, cuda_errors
 from workers.backends.cuda.machine.survey import CudaUnusableError
-from workers.backends.cuda.nvrtc import NvrtcCompiler
 from workers.backends.distance import Distance
 from workers.build import Launch, Unit
 from workers.build.cache import Cache, cache_key

@@ -7,8 +7,8 @@ from typing import NoReturn
 from evo.device import Device, DeviceKind
 from evo.errors import Conflict
 from evo.trial.objective import Objective
-from workers.backends.cuda.compiler import CudaCompiler
-from workers.backends.cuda.nvrtc_library import installed
+from workers.backends.cuda.compilers.compiler import CudaCompiler
+from workers.backends.cuda.compilers.nvrtc_library import installed
 from workers.system import machine
 
 

@@ -1,4 +1,4 @@
-"""Runs one CUDA kernel alone in a process, for tools: ``python -m workers.backends.cuda.solo PLAN``.
+"""Runs one CUDA kernel alone in a process, for tools: ``python -m workers.backends.cuda.tools.solo PLAN``.
 
 Only the driver is loaded, so that a tool sees no launches but the candidate's. Every argument is a plain allocation of
 its exact size, and only inputs and initial values are written. A tool can then detect accesses out of bounds and reads

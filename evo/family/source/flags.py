@@ -13,7 +13,7 @@ from pathlib import Path
 from evo.device import DeviceKind, kind_of
 from evo.device.kind import Sources
 from evo.errors import InvalidInput
-from evo.family.language import Language
+from evo.family.source.language import Language
 
 _FOLDERS = (
     "--include-directory-after",

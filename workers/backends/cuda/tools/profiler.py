@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from evo.device.counters import FIGURES, Metric
 from evo.trial.results import Profiled
-from workers.backends.cuda.tools import find_tool, watched
+from workers.backends.cuda.tools.toolkit import find_tool, watched
 from workers.backends.sanitizer import Subject
 from workers.system.scratch import scratch
 

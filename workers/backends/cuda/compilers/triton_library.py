@@ -1,7 +1,7 @@
-"""Compiles Triton kernels in a separate process: ``python -m workers.backends.cuda.triton_library``.
+"""Compiles Triton kernels in a separate process: ``python -m workers.backends.cuda.compilers.triton_library``.
 
 Only this process imports Triton. It compiles for a named architecture and needs no GPU, driver or PyTorch. Of a
-kernel's file it runs only the definitions of functions and constants (see `evo.family.triton.source`).
+kernel's file it runs only the definitions of functions and constants (see `evo.family.source.triton.source`).
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Any
 
-from evo.family.triton.compiled import Compiled, noted
+from evo.family.source.triton.compiled import Compiled, noted
 from workers.system.scratch import scratch
 
 ENVIRONMENT = {

@@ -1,4 +1,4 @@
-"""NVIDIA's runtime compiler, and the small process it runs in: ``python -m workers.backends.cuda.nvrtc_library``.
+"""NVIDIA's runtime compiler and its process: ``python -m workers.backends.cuda.compilers.nvrtc_library``.
 
 It needs neither a GPU nor a driver. It runs in processes of its own because a compilation cannot be interrupted, holds
 a lock of its library, and may crash its process.

@@ -6,12 +6,12 @@ from functools import cached_property
 
 from evo.device import Device
 from evo.errors import EvoError
-from evo.family.flags import header_folders
 from evo.family.launch.entry import symbol_of
+from evo.family.source.flags import header_folders
 from evo.trial.outcome import CompileFailed, OverResources
-from workers.backends.cuda.compile_process import CompileProcesses
-from workers.backends.cuda.nvrtc_library import Nvrtc, NvrtcMissingError
-from workers.backends.cuda.occupancy import occupancy, registers_of_block
+from workers.backends.cuda.compilers.compile_process import CompileProcesses
+from workers.backends.cuda.compilers.nvrtc_library import Nvrtc, NvrtcMissingError
+from workers.backends.cuda.compilers.occupancy import occupancy, registers_of_block
 from workers.build import Artefact, Launch, Resources, Unit
 from workers.build.contents import files_below
 from workers.build.toolkit import include_folders
@@ -69,7 +69,7 @@ class NvrtcCompiler:
                 "pip install -e '.[cuda13]', or `cuda12` where the driver is older than 580; for estimates "
                 "(--compile-only) the compiler alone will do: pip install 'cuda-toolkit[nvrtc,cudart,crt,cccl]==13.*'"
             ) from None
-        self._processes = CompileProcesses("workers.backends.cuda.nvrtc_library")
+        self._processes = CompileProcesses("workers.backends.cuda.compilers.nvrtc_library")
 
     @cached_property
     def toolkit(self) -> tuple[int, int]:

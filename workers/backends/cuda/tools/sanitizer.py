@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from evo.trial.results import Sanitized
-from workers.backends.cuda.solo import DONE
-from workers.backends.cuda.tools import find_tool, watched
+from workers.backends.cuda.tools.solo import DONE
+from workers.backends.cuda.tools.toolkit import find_tool, watched
 from workers.backends.sanitizer import Subject
 from workers.system import machine
 from workers.system.scratch import scratch

@@ -3,8 +3,8 @@
 from functools import cached_property
 
 from evo.trial.outcome import CompileFailed
-from workers.backends.cuda.nvrtc import NvrtcCompiler
-from workers.backends.cuda.triton import TritonCompiler
+from workers.backends.cuda.compilers.nvrtc import NvrtcCompiler
+from workers.backends.cuda.compilers.triton import TritonCompiler
 from workers.build import Artefact, Unit
 
 

@@ -5,9 +5,9 @@ from functools import cached_property
 
 from evo.errors import EvoError
 from evo.trial.outcome import CompileFailed
-from workers.backends.cuda.compile_process import CompileProcesses
-from workers.backends.cuda.nvrtc import figures
-from workers.backends.cuda.triton_library import installed_version
+from workers.backends.cuda.compilers.compile_process import CompileProcesses
+from workers.backends.cuda.compilers.nvrtc import figures
+from workers.backends.cuda.compilers.triton_library import installed_version
 from workers.build import Artefact, Unit
 
 _ARCHITECTURE = re.compile(r"sm_\d+a?")
@@ -21,7 +21,7 @@ class TritonCompiler:
     """Compiles units in the language ``triton``; one process per thread that compiles at the same time."""
 
     def __init__(self) -> None:
-        self._processes = CompileProcesses("workers.backends.cuda.triton_library")
+        self._processes = CompileProcesses("workers.backends.cuda.compilers.triton_library")
 
     @cached_property
     def version(self) -> str:

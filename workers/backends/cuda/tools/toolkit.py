@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from workers.backends.cuda.solo import PLANS, Plan
+from workers.backends.cuda.tools.solo import PLANS, Plan
 from workers.backends.sanitizer import Subject
 from workers.system.program import python_path, run
 
@@ -45,5 +45,5 @@ def watched(
     plan = folder / "plan.json"
     plan.write_bytes(PLANS.dump_json(Plan(kernel=subject.kernel, inputs=str(subject.inputs), launches=launches)))
     environment = {**os.environ, "PYTHONPATH": python_path(os.environ), "CUDA_VISIBLE_DEVICES": subject.device_uuid}
-    program = [sys.executable, "-P", "-m", "workers.backends.cuda.solo", str(plan)]
+    program = [sys.executable, "-P", "-m", "workers.backends.cuda.tools.solo", str(plan)]
     return run([*command, *program], folder, timeout_s, environment, interruption=subject.interruption)

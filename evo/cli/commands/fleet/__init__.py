@@ -1,0 +1,1 @@
+"""Commands of those who run a service and its workers."""

@@ -1,0 +1,1 @@
+"""Compilers of CUDA C++ and Triton; each runs in processes of its own."""
