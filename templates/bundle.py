@@ -1,7 +1,7 @@
 """Family bundles: a ZIP of a family's folder for upload, checked when it is unpacked.
 
-Bundles come from outside: only plain files with plain names below the family's folder are unpacked, and each stays
-within bounds, and every byte of it is covered by the family's digest.
+Bundles come from untrusted users: only plain files with plain names below the family's folder are unpacked, their sizes
+are limited, and the family's digest covers every byte.
 """
 
 import io
@@ -100,7 +100,7 @@ def family_of(files: Mapping[str, bytes]) -> Family:
     """Return the family as its family.toml declares it; other files are not read.
 
     Raises:
-        InvalidInput: names the place in it, or a file that it names and that is missing.
+        InvalidInput: the document is invalid or names a missing file; the message gives the place or the file.
     """
     if len(files[SPEC]) > MAX_SPEC_BYTES:
         raise InvalidInput(SPEC, f"is larger than {MAX_SPEC_BYTES >> 20} MiB")
@@ -116,10 +116,10 @@ def family_of(files: Mapping[str, bytes]) -> Family:
 
 
 def check_sources(family: Family, files: Mapping[str, bytes]) -> None:
-    """Refuse plain sources that do not use what their document declares; templates fail config by config.
+    """Refuse plain sources that do not use the names their document declares; templates fail config by config.
 
     Raises:
-        InvalidInput: names the file and the name that is at fault.
+        InvalidInput: the message gives the file and the name.
     """
     package = package_of(family, files)
     for kind in family.implementations:

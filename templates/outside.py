@@ -1,8 +1,8 @@
 """Refuse sources of variants that read files outside the family's folder and the compiler's headers.
 
-Compilers print lines of what they include, so a source from outside could show files of the worker's machine. The check
-knows the ways to name a file; it cannot see a name that is put together by macros or adjacent texts, so an include by a
-macro is refused as well.
+Compilers print lines of what they include, so an untrusted source could reveal files of the worker's machine. The check
+covers all ways to name a file. It cannot resolve a name that is built by macros, so an include by a macro is refused as
+well.
 """
 
 import re
@@ -23,7 +23,7 @@ def outside(text: str) -> str | None:
 
 
 def outside_flag(flag: str) -> bool:
-    """Return True if a compiler flag names a path outside the family's folder, or hands one to another tool."""
+    """Return True if a compiler flag names a path outside the family's folder, or passes one to another tool."""
     return _FLAG.search(flag) is not None
 
 

@@ -1,4 +1,4 @@
-"""What the text of a reference.py says about the inputs it makes, before anything runs."""
+"""Checks the inputs that a reference.py makes, from its text, before anything runs."""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -10,14 +10,14 @@ _FUNCTION = "inputs"
 
 
 def require_inputs(arguments: Sequence[Argument], source: bytes, *, spec: str, file: str) -> None:
-    """Refuse an argument that `inputs()` certainly does not make.
+    """Refuse an argument that `inputs()` never makes.
 
     Args:
-        source: the text of reference.py; where it leaves open what is made, nothing is refused.
+        source: the text of reference.py; if it does not determine the inputs, nothing is refused.
         spec, file: names of both files, for the error.
 
     Raises:
-        InvalidInput: names the argument's field, what is made, and the remedies.
+        InvalidInput: the message gives the argument's field, the inputs that are made, and the remedies.
     """
     made = returned_names(source)
     for number, argument in enumerate(arguments):
@@ -57,7 +57,7 @@ def returned_names(source: bytes) -> frozenset[str] | None:
 
 
 def _binds(node: ast.stmt) -> bool:
-    """Return True if a statement of the module may give the name `inputs` a meaning."""
+    """Return True if a statement of the module may define the name `inputs`."""
     for each in ast.walk(node):
         if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and each.name == _FUNCTION:
             return True
@@ -71,7 +71,7 @@ def _binds(node: ast.stmt) -> bool:
 
 
 def _own_nodes(function: ast.FunctionDef) -> Iterator[ast.AST]:
-    """Iterate over the nodes of a function without those of functions inside it."""
+    """Iterate over the nodes of a function, without nested functions."""
     waiting: list[ast.AST] = list(function.body)
     while waiting:
         node = waiting.pop()

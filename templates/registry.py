@@ -1,4 +1,4 @@
-"""Find families: built-in folders, installed packages, paths, and recording files."""
+"""Finds families: built-in folders, installed packages, paths, and recording files."""
 
 import gzip
 import hashlib
@@ -39,14 +39,14 @@ MAX_RECORDING_BYTES = 1 << 30
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Package:
-    """A family with all files that candidates are built from, read once.
+    """A family with all files from which candidates are built, read once.
 
     Attributes:
         path: the folder, or the recording file.
-        digest: SHA-256 over `files`; an edited file is another digest.
-        files: path relative to the folder (includes under ``include/``) → content; what templates are rendered from.
+        digest: SHA-256 over `files`; an edited file changes it.
+        files: path relative to the folder (includes under ``include/``) → content; templates are rendered from these.
         location: absolute path for families that are not built in, None for those that are.
-        recording: what the replay device serves, for a recording file.
+        recording: recorded space for the replay device, for a recording file.
     """
 
     path: Path
@@ -59,14 +59,14 @@ class Package:
 
 @dataclass(frozen=True, kw_only=True)
 class Broken:
-    """A family that cannot be read; `reason` names the place of the fault."""
+    """A family that cannot be read; `reason` includes the place of the fault."""
 
     name: str
     reason: str
 
 
 def names() -> list[str]:
-    """Names of families that need no path: built-in ones, and those of installed packages."""
+    """Return the names of families that need no path: those that are built in and those of installed packages."""
     return sorted({*_builtin_folders(), *_installed()})
 
 
@@ -100,8 +100,8 @@ def find(name_or_path: str) -> Package:
     The recordings that come with kernel-evo are found by name, too.
 
     Raises:
-        NotFound: nothing there; lists what there is, near misses first.
-        InvalidInput: its document is wrong; names the path in it.
+        NotFound: there is no such family; lists the known ones, near misses first.
+        InvalidInput: its document is invalid; names the place in it.
     """
     if is_path(name_or_path):
         return _at(_resolved(name_or_path))
@@ -119,7 +119,7 @@ def find(name_or_path: str) -> Package:
 
 
 def own_files(package: Package) -> dict[str, bytes]:
-    """The files of a package that are not this version's shared includes."""
+    """Return the files of a package except the shared includes of this version."""
     shared = {f"include/{name}": content for name, content in _read_files(INCLUDE)}
     return {name: content for name, content in package.files.items() if shared.get(name) != content}
 
@@ -220,7 +220,7 @@ def _read_family(path: Path) -> Family:
 
 
 def _common_name(family: Family, path: Path) -> str:
-    """Say how to make both names equal; a folder may have a name that no family can have."""
+    """Return how to make both names equal; a folder may have a name that no family can have."""
     if WORD.fullmatch(path.name):
         return f"make both {path.name}"
     return f"rename the folder to {family.name}, because {path.name!r} cannot name a family"
@@ -234,7 +234,7 @@ def _check_files(package: Package) -> None:
 
 
 def _check_instances(package: Package) -> None:
-    """Require that an instance of a template as `entry` has its template in the family's files."""
+    """Check that the family's files define the template of which `entry` is an instance."""
     for kind, implementation in package.family.implementations.items():
         texts = [content.decode(errors="replace") for name, content in package.files.items() if name != SPEC]
         for entry in filter(is_instance, implementation.entries):

@@ -1,4 +1,4 @@
-"""Generate the source of a config: render a template in a sandbox, or put macros before a plain source."""
+"""Generates the source of a config: renders a template in a sandbox, or puts macros before a plain source."""
 
 import re
 import traceback
@@ -46,7 +46,7 @@ def render(package: Package, kind: DeviceKind, config: Config, problem: Problem,
 
 
 def check(package: Package, kind: DeviceKind) -> None:
-    """Refuse a template or source that does not use what its document declares; recordings have no source.
+    """Refuse a template or source that does not use the names its document declares; recordings have no source.
 
     Raises:
         RenderError: a name that nothing declares (a template only: a source may use any word); a tunable that changes
@@ -85,7 +85,7 @@ def check_source(package: Package, kind: DeviceKind) -> None:
 def used_names(package: Package, kind: DeviceKind) -> frozenset[str]:
     """Return a template's free variables, or a source's words, including those of included files.
 
-    Left out are variables that the family does not declare and to which the template gives a default.
+    Variables that the family does not declare and that have a default in the template are left out.
     """
     implementation = package.family.implementation(kind)
     if implementation.mode == "triton":
@@ -222,7 +222,7 @@ def _rendered(package: Package, name: str, variables: Mapping[str, Value]) -> st
 
 
 def _line(error: BaseException, package: Package, name: str) -> str:
-    """``file:line`` of the template's innermost frame: Jinja2 puts the template's own lines into the traceback."""
+    """Return ``file:line`` of the template's innermost frame; Jinja2 puts template lines into the traceback."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in package.files]
     return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else name
 
@@ -241,7 +241,7 @@ def _undeclared(package: Package, implementation: Implementation) -> frozenset[s
 
 
 def _optional(package: Package, implementation: Implementation) -> frozenset[str]:
-    """Return the names that a template gives a default, so that a family may lack them."""
+    """Return the names with a default in the template, which a family need not declare."""
     filters = (each for tree in _trees(package, implementation) for each in tree.find_all(nodes.Filter))
     return frozenset(each.node.name for each in filters if each.name == "default" and isinstance(each.node, nodes.Name))
 
@@ -264,7 +264,7 @@ def _trees(package: Package, implementation: Implementation) -> Iterator[nodes.T
 
 
 def _referenced(tree: nodes.Template) -> list[str]:
-    """The files that are included or imported, one after ``if`` and one after ``else`` alike."""
+    """Yield the included or imported files, in both branches of a condition."""
     waiting: list[nodes.Node] = [each.template for each in tree.find_all(nodes.Include)]
     waiting += [each.template for each in tree.find_all(nodes.Import)]
     waiting += [each.template for each in tree.find_all(nodes.FromImport)]

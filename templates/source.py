@@ -1,7 +1,7 @@
-"""Analyse how a plain source uses its macros, without compiling it.
+"""Analyses how a plain source uses its macros, without compiling it.
 
-A light preprocessor: comments are removed, included files of the family are read in place, and conditions are followed
-only as far as they are about a single name. It errs on the side of "used".
+A light preprocessor: comments are removed, included files of the family are read in place, and only conditions about a
+single name are evaluated. In doubt, a macro counts as used.
 """
 
 import posixpath
@@ -50,7 +50,7 @@ class Fate:
 
 @dataclass(kw_only=True)
 class _Reading:
-    """A walk over the lines; `conditions` holds the name each open condition is the absence of, or None."""
+    """A walk over the lines; `conditions` holds, for each open condition, the name whose absence it tests, or None."""
 
     fates: dict[str, Fate]
     conditions: list[str | None] = field(default_factory=list)
@@ -122,7 +122,7 @@ def fates(files: Mapping[str, str], implementation: Implementation, names: Colle
 
 
 def lines_of(files: Mapping[str, str], implementation: Implementation) -> Iterator[Line]:
-    """The logical lines of a source with the family's headers in place, each header once."""
+    """Return the logical lines of a source with the family's headers in place, each header once."""
     seen: set[str] = set()
     for header in _headers_of_flags(implementation.flags):
         yield from _read(files, _find(files, header, ""), seen)
@@ -135,7 +135,7 @@ def words_of(files: Mapping[str, str], implementation: Implementation) -> frozen
 
 
 def all_read(files: Mapping[str, str], implementation: Implementation) -> bool:
-    """True unless words may come from elsewhere: from headers outside the family's folder, or pasted together."""
+    """Return True unless words may come from other places: headers outside the family's folder, or pasted tokens."""
     outside = any(flag.startswith(("-I", "-include", "-iquote", "-isystem", "--")) for flag in implementation.flags)
     return not outside and not any("##" in line.text for line in lines_of(files, implementation))
 
@@ -191,7 +191,7 @@ def _logical_lines(text: str, name: str) -> Iterator[Line]:
 
 
 def _blank(match: re.Match[str]) -> str:
-    """Comments become blanks with as many lines; the text of an ``#include`` stays, other texts become empty."""
+    """Replace comments by blanks with as many lines, and strings by empty ones, except that of an ``#include``."""
     found = match[0]
     if found.startswith("/"):
         return " " + "\n" * found.count("\n")

@@ -1,4 +1,4 @@
-"""Find suites: built-in ones by name, a user's by the path of a TOML file."""
+"""Finds suites: built-in ones by name, a user's by the path of a TOML file."""
 
 from pathlib import Path
 
@@ -21,8 +21,8 @@ def find(name_or_path: str) -> Suite:
     """Return a suite by name, or by the path of its file (``./mine.toml``).
 
     Raises:
-        NotFound: there is none; lists the built-in ones.
-        InvalidInput: the file cannot be read, or describes no suite; names the place in it.
+        NotFound: there is no such suite; lists the built-in ones.
+        InvalidInput: the file cannot be read or is invalid; names the place in it.
     """
     if name_or_path in names():
         return _read(FOLDER / f"{name_or_path}{SUFFIX}", name_or_path)

@@ -1,4 +1,4 @@
-"""Generate the source of a Triton config: the kernel's part of the file, and the constants that it is compiled with."""
+"""Generates the source of a Triton config: the kernel's part of the file, and the constants for compiling it."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,10 +13,10 @@ from evo.trial import Value
 from templates.errors import RenderError
 
 BUILD = "# kernel-evo build: "
-"""Begins the last line of a generated source: how it is compiled, as JSON."""
+"""Start of the last line of a generated source, which holds the compile settings as JSON."""
 
 DIVISIBLE = 16
-"""Alignment in bytes from which on Triton takes an address as a multiple of 16."""
+"""Alignment in bytes from which Triton treats an address as a multiple of 16."""
 
 TYPES: Mapping[str, str] = {
     "float64": "fp64",
@@ -39,7 +39,8 @@ TYPES: Mapping[str, str] = {
 
 
 def rendered(text: str, implementation: Implementation, problem: Problem, variables: Mapping[str, Value]) -> str:
-    """Return the source of one config: what the kernel needs of the file, and a last line that says how to compile it.
+    """Return the source of one config: the parts of the file that the kernel needs, and a last line with the compile
+    settings.
 
     Raises:
         RenderError: the file lacks the kernel, or the kernel's parameters differ from the declared arguments.
@@ -53,7 +54,7 @@ def rendered(text: str, implementation: Implementation, problem: Problem, variab
 
 
 def check(text: str, implementation: Implementation, declared: Sequence[str]) -> None:
-    """Refuse a file without the kernel, parameters that nothing gives, and tunables that change nothing.
+    """Refuse a file without the kernel, parameters without a value, and tunables without effect.
 
     Raises:
         RenderError: names the parameter or the tunable.
@@ -116,7 +117,9 @@ def _build(
 def _passed(
     kernel: Kernel, implementation: Implementation, call: Sequence[Any], known: Sequence[str] | Mapping[str, Value]
 ) -> list[Parameter]:
-    """Return the parameters that the call passes: those that no field, tunable, derived value or default gives."""
+    """Return the parameters that the call passes: those without a value from a field, tunable, derived value or
+    default.
+    """
     passed = [each for each in kernel.parameters if each.name not in known and not _has_default(each)]
     for each in passed:
         if each.constant:

@@ -1,7 +1,7 @@
-"""Variants: another implementation put beside the files of a family, whose contract stays as it is.
+"""Variants: another implementation of a family, whose contract stays unchanged.
 
-The files of a variant lie in a folder of their own, so that they replace no file of the family, and only the table of
-one device kind changes. Problem, arguments, cases, tolerances, baselines and reference are the family's.
+The files of a variant are in a separate folder, so that they replace no file of the family. Only the table of one
+device kind changes. Problem, arguments, cases, tolerances, baselines and reference are the family's.
 """
 
 import re
@@ -47,9 +47,9 @@ class Proposal:
     """A variant as it was submitted.
 
     Attributes:
-        note: who proposes it, and what it does differently.
-        table: keys of the implementation's table that it changes; other keys are its parent's.
-        files: text of its files by name, without those of its parent.
+        note: its author and idea.
+        table: changed keys of the implementation's table; other keys are its parent's.
+        files: texts of its own files by name.
     """
 
     note: VariantNote
@@ -62,10 +62,10 @@ def read_proposal(document: Mapping[str, Any], files: Mapping[str, str], default
 
     Args:
         document: name, author and idea, and the keys of ``[cpu]`` or ``[cuda]`` that differ from its parent's.
-        default_name: the variant's name where the document gives none.
+        default_name: the variant's name if the document gives none.
 
     Raises:
-        InvalidInput: names the key or the file.
+        InvalidInput: the proposal is invalid; the message gives the key or the file.
     """
     for key in (*CONTRACT, "parents", "problem", "arguments", "cases", "work", "baselines"):
         if key in document:
@@ -105,7 +105,8 @@ def composed(
 
     Args:
         base, base_document: files and document of the family that owns the contract.
-        parent, parent_document: files and document of the variant that this one is made from; the base itself if none.
+        parent, parent_document: files and document of the variant from which this one is derived; otherwise the base
+            itself.
 
     Raises:
         InvalidInput: the parent has no implementation for this kind, or the proposal has no main source.
@@ -119,12 +120,12 @@ def composed(
     inherited = {
         key: value for key, value in parent_document[parent_table].items() if key not in ("template", "source")
     }
-    if place != parent_table:  # another language: its parameters, launch and options are other ones
+    if place != parent_table:  # another language: parameters, launch and options differ
         inherited = {}
     if "tunables" in proposal.table:
         inherited = {key: value for key, value in inherited.items() if key not in DEPENDENT}
     if isinstance(proposal.table.get("launch"), list | tuple):
-        inherited.pop("entry", None)  # each of several launches names its own
+        inherited.pop("entry", None)  # each of several launches has its own entry
     if mode == "template":
         inherited.pop("macros", None)
     table = inherited | {key: value for key, value in proposal.table.items() if key not in ("template", "source")}

@@ -1,4 +1,4 @@
-"""A runner that is started ahead: it makes inputs and references while another one measures."""
+"""A runner that is started ahead: it computes inputs and references while another one measures."""
 
 import threading
 
@@ -9,10 +9,10 @@ from workers.system.interruption import Interruption
 
 
 class Ahead:
-    """One such runner. It opens no device before it is taken.
+    """A runner that is started ahead. It opens no device before it is taken.
 
     Args:
-        request: the `open` request it prepares for.
+        request: the `open` request for which it prepares.
         limit_s: seconds it may take to prepare.
     """
 
@@ -33,7 +33,7 @@ class Ahead:
         self._thread.start()
 
     def taken(self) -> Child | None:
-        """Return the runner once it is prepared; None if it failed, which ends it."""
+        """Return the runner once it is prepared; None if it failed; it is then ended."""
         self._thread.join()
         if self._ready and self._child.usable:
             return self._child

@@ -55,10 +55,10 @@ class ChildTimeoutError(EvoError, TimeoutError):
 
 
 class Child:
-    """One runner process below its guardian, in a session of their own.
+    """One runner process below its guardian, in a separate session.
 
     Args:
-        threads: thread count of numeric libraries in the runner, which read it when they are loaded.
+        threads: thread count of numeric libraries in the runner, which they read when they are loaded.
     """
 
     def __init__(self, *, threads: int) -> None:
@@ -78,7 +78,7 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Process id of the guardian, which leads the group."""
+        """Process id of the guardian, the leader of the process group."""
         return self._process.pid
 
     @property
@@ -149,7 +149,7 @@ class Child:
         return line
 
     def _obituary(self) -> str:
-        """Return how it ended, with the end of its output."""
+        """Describe how the runner ended, with the end of its output."""
         how = self._reap()
         self.kill()
         said, found, peak_bytes = self._stderr.text().rpartition(PEAK)

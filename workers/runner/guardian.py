@@ -2,9 +2,8 @@
 
 Started by a slot as ``python -m workers.runner.guardian WORKER_PID``. A candidate that kills its parent process, or its
 whole group, ends its own runner and not the worker: the guardian dies, the system kills the runner with it, and the
-slot sees a crash. Forks before anything heavy is imported, and ends as the runner ended.
-
-It protects against accidents; what kills every process of its user reaches the worker all the same.
+slot reports a crash. The guardian forks before it imports anything large, and ends with the runner's status. It
+protects against accidents only: a program that kills every process of its user also kills the worker.
 """
 
 import os
@@ -15,8 +14,9 @@ from typing import NoReturn
 from workers.runner import confinement
 
 PEAK = "kernel-evo-peak-bytes="
-"""What the guardian's last line on standard error begins with: the most memory its runner used. The slot cannot ask the
-system for it, which counts in what the worker itself used before it started the guardian."""
+"""Start of the guardian's last line on standard error: the peak memory of its runner. The slot cannot read it from the
+system, whose figure includes the worker's own memory before it started the guardian.
+"""
 
 
 def main(arguments: list[str]) -> NoReturn:
@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> NoReturn:
         from workers.runner.process import serve
 
         raise SystemExit(serve(own))
-    # only now: elsewhere than on Linux this takes a thread, and a process with threads should not fork
+    # after the fork: on other systems than Linux this takes a thread, and a process with threads should not fork
     confinement.die_with(int(arguments[0]))
     for pipe in (0, 1):  # the slot must see the runner close them
         os.close(pipe)
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> NoReturn:
 
 
 def _end_as(status: int) -> NoReturn:
-    """End with the same status or by the same signal, without leaving a core file of its own."""
+    """End with the same status or by the same signal, without a core file."""
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
         confinement.limit_core()

@@ -16,7 +16,7 @@ from evo.trial.outcome import Crashed, Outcome
 from evo.trial.results import AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Report
 
 MOST_ATTEMPTS = 3
-"""Attempts at one job, each in fresh processes."""
+"""Maximum attempts at one job, each in fresh processes."""
 
 R = TypeVar("R", EvaluateReport, BaselineReport, ConfirmReport, AblateReport)
 
@@ -26,18 +26,19 @@ _LOG = structlog.get_logger()
 
 
 class KilledError(EvoError, RuntimeError):
-    """The runner was killed in every attempt: nothing was judged, and the job goes to another worker."""
+    """The runner was killed in every attempt: the candidate was not judged, and the job goes to another worker."""
 
 
 def undisturbed(perform: Callable[[], R]) -> R:
     """Perform a job; repeat it while its processes are killed from outside.
 
     Returns:
-        The first report of an attempt in which nothing was killed. After `MOST_ATTEMPTS` the last one, whose outcome
-        says so: a kernel's process that is killed every time is likely to do that itself.
+        The report of the first attempt without a kill. After `MOST_ATTEMPTS` the last report, whose outcome states the
+            kills: a kernel process that is killed every time probably kills itself.
 
     Raises:
-        KilledError: the runner was killed every time. It holds no machine code of a candidate that could do that.
+        KilledError: the runner was killed every time. It contains no machine code of a candidate, so the candidate is
+            not at fault.
     """
     before = memory_kills()
     earlier: list[R] = []

@@ -9,7 +9,7 @@ from workers.build.families import Assignment
 from workers.runner.protocol import CasePlan, Open
 
 _FEWEST_CONTENTS = 2
-"""Of timed buffers: with one alone there would be nothing to change between samples."""
+"""Fewest contents of timed buffers: with a single one, nothing could change between samples."""
 
 
 def open_request(work: Assignment, folder: Path, *fresh: int, process: int = 0, modules: tuple[str, ...] = ()) -> Open:
@@ -17,7 +17,7 @@ def open_request(work: Assignment, folder: Path, *fresh: int, process: int = 0, 
 
     Args:
         folder: the worker's cache.
-        fresh: further entropy, so that a confirmation draws inputs that its challenger has not seen.
+        fresh: additional entropy, so that a confirmation draws inputs that its challenger has not seen.
         process: number of the process, of several with the same inputs.
         modules: see `Open`.
     """
@@ -39,7 +39,7 @@ def open_request(work: Assignment, folder: Path, *fresh: int, process: int = 0, 
 def imports(work: Assignment, *, baselines: bool) -> tuple[str, ...]:
     """Return the Python modules that a runner of this search imports late: those of the device and of baselines.
 
-    Functions of reference.py import large libraries only where they need them, which takes seconds.
+    Functions of reference.py import large libraries only when they need them, which takes seconds.
 
     Args:
         baselines: the runner will time baselines.

@@ -27,30 +27,32 @@ from workers.system.seconds import Seconds
 R = TypeVar("R", bound=Reply)
 
 OPEN_SHARE = 4
-"""Imports, inputs and float64 references may take so many times as long as verifying one candidate."""
+"""Factor by which imports, inputs and float64 references may take longer than verifying one candidate."""
 
 LEAST_OPEN_S = 60.0
-"""However short that is: NumPy and a device's libraries alone take seconds on a busy machine."""
+"""Minimum of that limit: NumPy and a device's libraries alone take seconds on a busy machine."""
 
 PROVE_S = 60.0
-"""What opening the device and a known kernel may take; a GPU's driver takes seconds on a busy machine."""
+"""Seconds that opening the device and running a known kernel may take; a GPU's driver takes seconds on a busy
+machine.
+"""
 
 SLOW_OPEN_S = 5.0
-"""After so long it is said what is being waited for."""
+"""Seconds of waiting after which the log states the reason."""
 
 _LOG = structlog.get_logger()
 
 _OPENINGS = 2
-"""Attempts to open a runner that dies of itself."""
+"""Attempts to open a runner that dies without an outside kill."""
 
 MAX_TRIALS = 500
-"""Of one runner: what it loaded for a candidate stays loaded, and mappings and memory add up."""
+"""Maximum trials of one runner: binaries stay loaded, so mappings and memory accumulate."""
 
 _KEPT = 2
 
 
 class CandidateFault(EvoError, RuntimeError):
-    """The candidate failed; the runner that ran it is not trusted any more."""
+    """The candidate failed; its runner is no longer trusted."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(str(outcome))
@@ -58,7 +60,7 @@ class CandidateFault(EvoError, RuntimeError):
 
 
 class UnfitError(EvoError, RuntimeError):
-    """The device is at fault: nothing can be judged on it."""
+    """The device is at fault: candidates cannot be judged on it."""
 
 
 class _UnprovenError(EvoError, RuntimeError):
@@ -70,21 +72,21 @@ class _UnprovenError(EvoError, RuntimeError):
 
 
 class TroubleError(EvoError, RuntimeError):
-    """The family or the machine is at fault: nothing can be judged until it is repaired."""
+    """The family or the machine is at fault: candidates cannot be judged until it is repaired."""
 
 
 class ReferenceTroubleError(TroubleError, CannotJudge):
-    """The family's inputs() or reference() does not end in time, for any candidate."""
+    """The family's inputs() or reference() exceeds its time limit, whatever the candidate."""
 
 
 def ask(child: Child, request: Request, expected: type[R], *, stage: str, limit_s: float) -> R:
     """Send a request to a runner and return its reply.
 
     Raises:
-        CandidateFault: the candidate was refused, or the runner died or was late under it.
+        CandidateFault: the candidate was refused, or the runner died or timed out while running it.
         UnfitError: the device is at fault.
         MachineExhausted: the machine's disk is full.
-        TroubleError: none of these.
+        TroubleError: any other failure.
     """
     try:
         reply = child.ask(request, limit_s)
@@ -120,7 +122,7 @@ def open_limit_s(policy: Policy) -> float:
 
 @contextmanager
 def _telling(work: Assignment, limit_s: float) -> Iterator[None]:
-    """Log what is waited for if it takes long."""
+    """Log the reason of a wait that takes long."""
     facts = {"family": work.terms.family.name, "waiting_for": "inputs() and reference()", "limit_s": limit_s}
     timer = threading.Timer(SLOW_OPEN_S, partial(_LOG.info, "reference.slow", **facts))
     timer.daemon = True
@@ -132,7 +134,7 @@ def _telling(work: Assignment, limit_s: float) -> Iterator[None]:
 
 
 def _worth_another(outcome: Outcome, attempt: int) -> bool:
-    """True if a runner that ended so while it opened, before any candidate, is opened once more."""
+    """Return True if a runner that ended this way while opening, before any candidate, is opened again."""
     if not isinstance(outcome, Crashed):
         return False
     return attempt < (MOST_ATTEMPTS if outcome.killed is not None else _OPENINGS)
@@ -163,11 +165,11 @@ class Runners:
     """Opens, keeps and ends runners. Used by one thread; `interrupt` may be called from any.
 
     Args:
-        folder: the worker's cache, which runners read references from.
+        folder: the worker's cache, from which runners read references.
 
     Attributes:
-        interruption: also of the other programs that the job starts.
-        opening: time of the steps of the latest opening.
+        interruption: interruption of the job, which also covers its other programs.
+        opening: seconds of each step of the latest opening.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -184,7 +186,7 @@ class Runners:
 
         Raises:
             TroubleError: it does not open.
-            UnfitError: the device fails even at a known kernel.
+            UnfitError: the device fails on a known kernel.
             GaveUp: it was interrupted.
         """
         child = self._kept.pop(work.terms.search_id, None)
@@ -200,13 +202,13 @@ class Runners:
         return child
 
     def fresh(self, work: Assignment, *entropy: int, process: int = 0, modules: tuple[str, ...] = ()) -> Child:
-        """Return a new runner with inputs of its own; the caller ends it.
+        """Return a new runner with its own inputs; the caller ends it.
 
         A runner that dies while it opens is replaced once, and twice if it was killed from outside.
 
         Raises:
             TroubleError: it does not open.
-            UnfitError: the device fails even at a known kernel.
+            UnfitError: the device fails on a known kernel.
             GaveUp: it was interrupted.
         """
         return self._opened(
@@ -214,9 +216,9 @@ class Runners:
         )
 
     def prepare(self, work: Assignment, *entropy: int, process: int = 0, modules: tuple[str, ...] = ()) -> None:
-        """Start the runner that `fresh` will return for these arguments, and make its inputs and references meanwhile.
+        """Start the runner that `fresh` will return for these arguments, and let it compute inputs and references.
 
-        Several may be prepared at a time. `discard` ends those that are not needed.
+        Several runners may be prepared at the same time. `discard` ends those that are not needed.
         """
         request = open_request(work, self._folder, *entropy, process=process, modules=modules)
         if any(each.request == request for each in self._ahead):
@@ -237,10 +239,10 @@ class Runners:
 
     @contextmanager
     def drawn(self, work: Assignment, *entropy: int) -> Iterator[Child]:
-        """Provide a process that has drawn the inputs of the cases, for `Save`. It opens no device.
+        """Return a process that has drawn the inputs of the cases, for `Save`. It opens no device.
 
         Raises:
-            TroubleError: reference.py does not draw them.
+            TroubleError: reference.py fails to draw them.
         """
         self.interruption.check()
         child = Child(threads=work.terms.objective.threads)
@@ -253,7 +255,7 @@ class Runners:
             child.kill()
 
     def _taken(self, request: Open) -> Child | None:
-        """Return the runner that was prepared for a request; those prepared before it are ended."""
+        """Return the runner that was prepared for a request; runners prepared before it are ended."""
         while self._ahead:
             ahead = self._ahead.pop(0)
             if ahead.request == request:
@@ -295,11 +297,11 @@ class Runners:
         return self._opened(work, request, attempt=attempt + 1)
 
     def _prove(self, child: Child, work: Assignment) -> None:
-        """Run a known kernel before anything is judged: a runner that crashed may have broken the device.
+        """Run a known kernel before candidates are judged: a crashed runner may have broken the device.
 
         Raises:
             _UnprovenError: the known kernel does not succeed.
-            UnfitError: it computes wrongly.
+            UnfitError: it gives a wrong result.
         """
         terms = work.terms
         request = Prove(device=terms.device, objective=terms.objective, folder=str(self._folder))
@@ -310,12 +312,12 @@ class Runners:
             raise _UnprovenError(fault.outcome) from None
 
     def drop(self, work: Assignment) -> None:
-        """End the runner of a search: the next trial gets a new one."""
+        """End the runner of a search; the next trial gets a new one."""
         if child := self._kept.pop(work.terms.search_id, None):
             child.kill()
 
     def interrupt(self) -> None:
-        """Kill what runs now and start nothing more; callers that wait for a runner get its end as the reply."""
+        """Kill the running processes and start no more; callers that wait for a reply get the runner's end instead."""
         self.interruption.come()
         if child := self._busy:
             child.interrupt()

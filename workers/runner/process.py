@@ -1,7 +1,7 @@
 """The disposable child: the only process that runs a family's Python and a candidate's machine code.
 
 Forked by its guardian (`workers.runner.guardian`); answers one request at a time until its input ends. It may crash,
-hang or be killed at any moment; nothing of value lives in it.
+hang or be killed at any moment, so it holds no data that would be lost.
 """
 
 import os
@@ -44,7 +44,7 @@ from workers.system.exhaustion import is_exhaustion
 
 
 class Runner:
-    """Dispatches requests to the bench that the first of them opens."""
+    """Dispatches requests to the bench, which the first request opens."""
 
     def __init__(self) -> None:
         self._session: Session | None = None
@@ -53,7 +53,7 @@ class Runner:
         self._bench: Bench | None = None
 
     def answer(self, request: Request) -> Reply:
-        """Return the reply to one request; every failure is a reply as well."""
+        """Return the reply to one request; failures are replies as well."""
         try:
             return self._answer(request)
         except (WrongAnswerError, TrespassError, InvalidMeasurementError, LaunchError, DeviceLostError) as fault:
@@ -62,7 +62,7 @@ class Runner:
             return Unfit(reason=str(error))
         except MemoryError:
             spent = f"the {request.kind} step ran out of memory; a smaller problem may fit"
-            if isinstance(request, Verify | Measure):  # one candidate is in this process, and what it allocated
+            if isinstance(request, Verify | Measure):  # one candidate is in this process, with its allocations
                 return Refused(outcome=Crashed(stage=request.kind, reason=spent))
             return Trouble(reason=spent)
         except Exception as error:  # noqa: BLE001 - a bug of ours is told, not mistaken for a crash of the candidate
@@ -89,7 +89,7 @@ class Runner:
         return Ready()
 
     def _made(self, request: Open) -> Prepared:
-        """Return the inputs and references of a request, which may have been prepared ahead."""
+        """Return the inputs and references of a request, which may be prepared already."""
         prepared, self._prepared = self._prepared, None
         return prepared if prepared is not None and prepared.terms == request else Prepared.of(request)
 
@@ -129,7 +129,7 @@ def serve(parent: int) -> int:
     runner, own = Runner(), os.getpid()
     for line in channel.requests:
         reply = runner.answer(REQUESTS.validate_json(line))
-        if os.getpid() != own:  # a copy that the candidate forked must not answer in our place
+        if os.getpid() != own:  # a fork of this process by the candidate must not answer
             os._exit(1)
         channel.replies.write(encode(reply, REPLIES))
         channel.replies.flush()

@@ -1,6 +1,6 @@
-"""Protocol of a slot and its runner: one JSON document per line, over two pipes.
+"""Protocol between a slot and its runner: one JSON document per line, over two pipes.
 
-The runner may be running hostile machine code, so the slot reads data from it and never pickles.
+The runner may run hostile machine code, so the slot reads only JSON from it, never pickles.
 """
 
 from collections.abc import Mapping
@@ -25,10 +25,11 @@ class CasePlan:
     """One correctness case. The first case of a plan is the searched problem, which is timed.
 
     Attributes:
-        distribution: of the inputs, by the name reference.py knows.
-        seeds: of the generators; one set of inputs each.
-        operands: inputs and outputs of the problem as the family declares them, whichever of them a kernel takes.
-        mixed: whether its elements and rows may be exchanged for those of other cases.
+        distribution: distribution of the inputs, by its name in reference.py.
+        seeds: seeds of the generators, one for each set of inputs.
+        operands: inputs and outputs of the problem as the family declares them, including those that a kernel does not
+            take.
+        mixed: True if its elements and rows may be exchanged for those of other cases.
     """
 
     name: str
@@ -65,16 +66,16 @@ class Prove:
 
 @dataclass(frozen=True, kw_only=True)
 class Open:
-    """Make inputs and expected outputs for the device that was proven.
+    """Compute inputs and expected outputs for the device, after `Prove`.
 
     Attributes:
         reference: path of the family's reference.py.
         folder: the worker's cache.
-        memory_limit_bytes: what the runner may allocate from then on.
+        memory_limit_bytes: memory that the runner may allocate from then on.
         reentrant: False if the family says that two threads may not call its kernels at the same time.
-        process: number of the process within a job. Processes with the same cases differ by it in everything else that
-            is drawn: orders of rounds, further inputs, changes between samples.
-        modules: Python modules that the process will need, which it imports while it computes.
+        process: number of the process within a job. It makes processes with the same cases differ in all other random
+            draws: orders of rounds, further inputs, changes between samples.
+        modules: Python modules that the process will need and imports while it computes.
     """
 
     device: Device
@@ -92,7 +93,8 @@ class Open:
 
 @dataclass(frozen=True, kw_only=True)
 class Prepare:
-    """Make inputs and expected outputs of a later `open` ahead, without a device; another runner may be measuring.
+    """Compute inputs and expected outputs of a later `open` in advance, without a device; another runner may be
+    measuring.
 
     References are computed on the cores.
     """
@@ -103,7 +105,7 @@ class Prepare:
 
 @dataclass(frozen=True, kw_only=True)
 class Draw:
-    """Draw the first inputs of each case, for `save`. Needs no device, and computes no expected outputs."""
+    """Draw the first inputs of each case, for `save`. Needs no device and computes no expected outputs."""
 
     terms: Open
     kind: Literal["draw"] = "draw"
@@ -111,11 +113,11 @@ class Draw:
 
 @dataclass(frozen=True, kw_only=True)
 class Verify:
-    """Load a candidate and prove it correct on every case it has a kernel for.
+    """Load a candidate and verify it on every case for which it has a kernel.
 
     Attributes:
         candidate: its name in later requests.
-        kernels: by case name.
+        kernels: kernels by case name.
         launches: calls with the first inputs of each case, which must all give the same result.
     """
 
@@ -141,13 +143,13 @@ class Compare:
     """Time several series and, if asked, every baseline, interleaved: sample i of each was taken in round i.
 
     Attributes:
-        series: name of the series → candidate; two series of one candidate are timed independently.
+        series: name of the series → candidate; two series of the same candidate are timed independently.
         only: name of the one baseline to time; None: all.
         witness: the series for the overwrite check; None: no check.
-        policy: what it allows the witness, and how few rounds there may be.
-        inputs: further inputs on which the challenger is judged after the rounds, as far as there is time.
-        budget_s: baselines that would make the rounds last longer are left out, or the rounds fewer where there is
-            nothing but baselines.
+        policy: limits of the overwrite check and the minimum number of rounds.
+        inputs: number of further inputs on which the challenger is judged after the rounds, if time allows.
+        budget_s: time for the rounds, in seconds. Baselines that would exceed it are left out; with baselines only,
+            there are fewer rounds.
     """
 
     series: Mapping[str, str]
@@ -163,7 +165,7 @@ class Compare:
 
 @dataclass(frozen=True, kw_only=True)
 class Save:
-    """After `draw`: write the inputs of a case into a folder, each as its bytes in ``NAME.bin``."""
+    """Write the inputs of a case into a folder, after `draw`: the bytes of each in ``NAME.bin``."""
 
     case: str
     folder: str
@@ -175,14 +177,14 @@ Request: TypeAlias = Prove | Prepare | Draw | Open | Verify | Measure | Compare 
 
 @dataclass(frozen=True, kw_only=True)
 class Ready:
-    """The device is open and right, or the references are made."""
+    """The device is open and passed its check, or the references are computed."""
 
     kind: Literal["ready"] = "ready"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verified:
-    """Correct on all cases given."""
+    """The candidate is correct on all given cases."""
 
     cases: tuple[CaseError, ...]
     kind: Literal["verified"] = "verified"
@@ -190,7 +192,7 @@ class Verified:
 
 @dataclass(frozen=True, kw_only=True)
 class Sampled:
-    """The quick gate's samples; fewer than asked for, and no `other`, when `Measure.bars` said so."""
+    """Samples of the quick gate; fewer than requested, and no `other`, if a limit of `Measure.bars` was exceeded."""
 
     timing: Timing
     other: Timing | None = None
@@ -205,7 +207,7 @@ class Compared:
 
     Attributes:
         answers: output checks by candidate; a candidate with wrong answers was timed like the others.
-        seconds: time of each step of the comparison, in their order.
+        seconds: seconds of each step of the comparison, in order.
     """
 
     series: Mapping[str, Timing]
@@ -220,7 +222,7 @@ class Compared:
 
 @dataclass(frozen=True, kw_only=True)
 class Saved:
-    """The inputs lie in the folder."""
+    """The inputs are in the folder."""
 
     kind: Literal["saved"] = "saved"
 
@@ -235,10 +237,10 @@ class Refused:
 
 @dataclass(frozen=True, kw_only=True)
 class Trouble:
-    """The family or the machine is at fault: no candidate can be judged here until it is repaired.
+    """The family or the machine is at fault: candidates cannot be judged here until it is repaired.
 
     Attributes:
-        exhausted: the machine's disk is full; the work is for another machine.
+        exhausted: the machine's disk is full; another machine must do the work.
     """
 
     reason: str
@@ -248,7 +250,7 @@ class Trouble:
 
 @dataclass(frozen=True, kw_only=True)
 class Unfit:
-    """The device is at fault: even a known kernel does not succeed on it."""
+    """The device is at fault: a known kernel fails on it."""
 
     reason: str
     kind: Literal["unfit"] = "unfit"

@@ -5,7 +5,7 @@ import threading
 
 
 class Patience:
-    """Growing pauses with jitter. They end early when the worker ends.
+    """Growing pauses with jitter. A pause ends early when the worker ends.
 
     Args:
         first_s: the pause after the first failure; doubles up to `longest_s`.
@@ -19,11 +19,11 @@ class Patience:
         self._jitter = random.Random()
 
     def wait(self) -> None:
-        """Pause once more."""
+        """Wait for the next pause."""
         pause_s = min(self._longest_s, self._first_s * 2.0**self._failures)
         self._failures = min(self._failures + 1, 30)
         self._stopping.wait(pause_s * self._jitter.uniform(0.5, 1.0))
 
     def reset(self) -> None:
-        """Note an answer: the next pause is short again."""
+        """Return to the first pause, after an answer."""
         self._failures = 0

@@ -1,4 +1,4 @@
-"""Bytecode of Python modules, kept for the processes that this program starts.
+"""Keeps bytecode of Python modules for the processes that this program starts.
 
 Container images often set ``PYTHONDONTWRITEBYTECODE``, and some installers write no bytecode. Every process then
 compiles every module it imports, large libraries included, and a confirmation has five processes or more.
@@ -14,7 +14,7 @@ _REFUSED, _FOLDER = "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"
 def keeping_bytecode(environment: Mapping[str, str]) -> dict[str, str]:
     """Return an environment in which Python keeps bytecode in the user's cache, if it would otherwise keep none.
 
-    Nothing is written beside sources, and a folder that the user chose stays.
+    Nothing is written next to sources, and a folder chosen by the user is kept.
     """
     if not environment.get(_REFUSED) or environment.get(_FOLDER):
         return dict(environment)

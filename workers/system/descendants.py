@@ -7,11 +7,13 @@ from pathlib import Path
 import psutil
 
 MARK = "KERNEL_EVO_RUNNER"
-"""Environment variable of a runner; whatever it forks carries it, in whichever session and below whichever parent."""
+"""Environment variable of a runner. All its descendants inherit it, whatever their session and parent."""
 
 _TASKS = Path("/proc/self/task")
 _ROUNDS = 10
-"""What is found may have forked meanwhile; beyond so many rounds it is left to the system's own limits."""
+"""Maximum rounds of killing, because killed processes may have forked in between; the system's limits apply after
+that.
+"""
 
 
 def children() -> frozenset[int]:
@@ -52,7 +54,7 @@ def below(pid: int) -> list[psutil.Process]:
 
 
 def end(mark: str, known: list[psutil.Process]) -> None:
-    """Kill these processes, every process with the mark, and their new children."""
+    """Kill these processes, all processes with the mark, and their new children."""
     for process in known:
         _kill(process)
     for _ in range(_ROUNDS):
@@ -66,7 +68,7 @@ def end(mark: str, known: list[psutil.Process]) -> None:
 def _marked(mark: str) -> Iterator[psutil.Process]:
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if mark in process.environ().values():  # kernel processes have it under a name that says nothing
+            if mark in process.environ().values():  # kernel processes have it under an inconspicuous name
                 yield process
 
 

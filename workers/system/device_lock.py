@@ -14,16 +14,16 @@ import structlog
 from evo.errors import EvoError
 
 _RETRY_S = 0.01
-"""Cheap beside a measurement; whose turn is next does not depend on it."""
+"""Seconds between attempts, short compared with a measurement; the order of waiting processes does not depend on it."""
 
 BUSY_S = 1.0
-"""After so long in vain it is told who holds the device."""
+"""Seconds of waiting after which the device's holder is reported."""
 
 _LOG = structlog.get_logger()
 
 
 class GaveUp(EvoError, RuntimeError):
-    """The wait for the device was ended, because the measurement is not needed any more."""
+    """The wait for the device was ended, because the measurement is no longer needed."""
 
 
 def log_busy(holder: int | None) -> None:
@@ -40,15 +40,15 @@ def exclusive(
 ) -> Iterator[float]:
     """Lock the device, after waiting for other processes. Yields the seconds waited.
 
-    Processes wait in a queue with a lock of its own: its head is next, even if the holder asks again at once.
-    If no lock file can be created (no temporary folder), measuring continues without a lock.
+    Processes wait in a queue with its own lock: the first one is next, even if the holder requests the device again at
+    once. If no lock file can be created (no temporary folder), measuring continues without a lock.
 
     Args:
         unwanted: ends the wait when it turns true.
         on_busy: called once, after `BUSY_S` of waiting, with the process that holds the device, if known.
 
     Raises:
-        GaveUp: the measurement is not needed any more.
+        GaveUp: the measurement is no longer needed.
     """
     with _opened(f"{device_uuid}.queue") as queue, _opened(device_uuid) as device:
         if queue is None or device is None:
@@ -74,7 +74,7 @@ def exclusive(
 
 @contextmanager
 def _opened(name: str) -> Iterator[int | None]:
-    """Open a lock file that users share: each can lock a file of another user, but not write it."""
+    """Open a lock file shared by all users: each can lock another user's file, but not write it."""
     safe = "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in name)
     descriptor = None
     for flags in (os.O_RDWR, os.O_RDONLY, os.O_RDWR | os.O_CREAT):

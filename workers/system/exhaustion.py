@@ -1,4 +1,4 @@
-"""Machines whose disk is full, read-only or not executable. Neither candidate nor family is at fault."""
+"""Detects machines whose disk is full, read-only or mounted noexec, which is no fault of a candidate or family."""
 
 import errno
 import os
@@ -10,7 +10,7 @@ _NUMBERS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 class MachineExhausted(EvoError, OSError):
-    """Nothing can be built or judged on this machine until its disk is repaired; another machine does the work."""
+    """This machine cannot build or judge until its disk is repaired; another machine does the work."""
 
 
 def is_exhaustion(error: BaseException) -> bool:
@@ -31,8 +31,10 @@ def refuse_exhaustion(said: str) -> None:
 
 
 def refuse_noexec(folder: Path) -> None:
-    """Raises:
-    MachineExhausted: the folder's file system is mounted so that nothing in it can be executed.
+    """Check that files in a folder can be executed.
+
+    Raises:
+        MachineExhausted: its file system is mounted noexec.
     """
     if os.statvfs(folder).f_flag & os.ST_NOEXEC:
         raise MachineExhausted(

@@ -6,10 +6,10 @@ _SENT = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP,
 
 
 def ended(status: int) -> str:
-    """E.g. ``killed by SIGKILL``.
+    """Describe the end of a process, e.g. ``killed by SIGKILL``.
 
     Args:
-        status: its exit status; of a signal, the signal's number below zero.
+        status: exit status; for a signal, its negative number.
     """
     if status >= 0:
         return f"ended with status {status} in the middle of its work"
@@ -23,7 +23,7 @@ def sent_from_outside(status: int) -> bool:
     """Return True if a process ended by a signal that operators, batch systems and the out-of-memory killer send.
 
     Args:
-        status: its exit status; of a signal, the signal's number below zero.
+        status: exit status; for a signal, its negative number.
     """
     return -status in _SENT
 

@@ -16,27 +16,29 @@ class Interruption:
         self._came = False
 
     def come(self) -> None:
-        """Kill what runs; refuse new programs until `forget`."""
+        """Kill the running programs; refuse new ones until `forget`."""
         with self._lock:
             self._came = True
             for kill in self._kills.values():
                 kill()
 
     def forget(self) -> None:
-        """Note that another job begins."""
+        """Reset for another job."""
         with self._lock:
             self._came = False
 
     def check(self) -> None:
-        """Raises:
-        GaveUp: the job was interrupted.
+        """Check for an interruption.
+
+        Raises:
+            GaveUp: the job was interrupted.
         """
         if self._came:
             raise GaveUp("the measurement is not wanted any more")
 
     @contextmanager
     def ends(self, kill: Callable[[], None]) -> Iterator[None]:
-        """Call `kill` if an interruption comes during the block or came before."""
+        """Call `kill` if an interruption comes during the block or has come before."""
         mine = object()
         with self._lock:
             self._kills[mine] = kill

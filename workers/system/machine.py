@@ -11,7 +11,7 @@ _CORES = Path("/sys/devices/system/cpu")
 _CACHES = _CORES / "cpu0" / "cache"
 _SYSCTL_CACHES = {"l1_bytes": "hw.l1dcachesize", "l2_bytes": "hw.l2cachesize", "l3_bytes": "hw.l3cachesize"}
 _SMALLEST_CACHES = {"l1_bytes": 32 << 10, "l2_bytes": 256 << 10}
-"""Taken where the system does not tell: no processor of the last decade has less."""
+"""Used if the system does not report cache sizes: no processor of the last decade has less."""
 
 
 def processor_model() -> str:
@@ -27,7 +27,7 @@ def processor_model() -> str:
 
 
 def machine_id() -> str:
-    """Return an id that is stable for this machine and hard to guess."""
+    """Return a stable id of this machine that is hard to guess."""
     for path in (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id")):
         if path.is_file() and (text := path.read_text().strip()):
             return str(uuid.uuid5(uuid.NAMESPACE_OID, text))

@@ -16,10 +16,10 @@ from workers.system.exit_status import sent_from_outside
 from workers.system.interruption import Interruption
 
 MOST_RUNS = 3
-"""Runs of a program that is killed from outside every time."""
+"""Maximum runs of a program that is killed from outside every time."""
 
 _CHILD_KILLED = re.compile(r"(Killed|Terminated) signal terminated program")
-"""How GCC reports that a program it started was killed."""
+"""Matches GCC's report that a program it started was killed."""
 
 _LOG_LIMIT, _CHUNK = 1 << 16, 1 << 16
 _GRACE_S = 2.0
@@ -33,7 +33,7 @@ def run(
     *,
     interruption: Interruption | None = None,
 ) -> tuple[int | None, str]:
-    """Return the exit status (None: it was stopped) and the beginning of the output; its children end with it.
+    """Return the exit status (None: it was stopped) and the beginning of the output; its child processes end with it.
 
     A program that is killed from outside is run again, at most `MOST_RUNS` times in all.
 
@@ -88,7 +88,7 @@ def _ended(process: subprocess.Popen[bytes], timeout_s: float) -> tuple[int | No
 
 
 def _read(output: IO[bytes], kept: bytearray) -> None:
-    """Keep the beginning and drop the rest: warnings of a header that includes itself are gigabytes."""
+    """Keep the beginning and drop the rest: a header that includes itself gives gigabytes of warnings."""
     while part := output.read(_CHUNK):
         kept += part[: _LOG_LIMIT - len(kept)]
 

@@ -20,7 +20,7 @@ class ScratchError(EvoError, OSError):
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """A fresh temporary folder, removed at the end of the block.
+    """Create a temporary folder that is removed at the end of the block.
 
     Raises:
         ScratchError: there is no place for temporary files.
@@ -42,11 +42,11 @@ def scratch() -> Iterator[Path]:
 
 
 def sweep_scratch() -> None:
-    """Remove the folders of processes that were killed; those of living ones are locked."""
+    """Remove the folders of processes that were killed; folders of running processes are locked."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         try:
             held = _hold(folder / _MARK, create=False)
-        except OSError:  # not marked yet, or somebody else's
+        except OSError:  # not marked yet, or another user's
             continue
         if held is not None:
             shutil.rmtree(folder, ignore_errors=True)

@@ -6,10 +6,10 @@ from contextlib import contextmanager
 
 
 class Seconds:
-    """Adds up seconds by step, in the order in which the steps came.
+    """Adds up seconds by step, in the order of the steps.
 
     Attributes:
-        taken: seconds by name of the step; a step that raised is not in it.
+        taken: seconds by name of the step; steps that raised an error are left out.
     """
 
     def __init__(self) -> None:
