@@ -8,6 +8,7 @@ from evo.device import Device
 from evo.trial.outcome import Measured, WrongAnswer
 from tests.gpu.kernels import Changeable
 from tests.integration.test_kernels_compile import KERNELS, NAMES, skip_without_headers
+from tests.integration.wrong_twins import TWINS, Twin
 
 pytestmark = pytest.mark.gpu
 
@@ -29,20 +30,10 @@ def test_kernel_is_measured(kernels: Changeable, name: str) -> None:
     assert isinstance(report.outcome, Measured), report.outcome
 
 
-@pytest.mark.parametrize(
-    ("name", "file", "old", "new"),
-    [
-        ("saxpy_in_place", "saxpy.cu", "if (i < N)", "if (i < N - 1)"),
-        ("saxpy_in_place", "saxpy.cu", "y[i] += a * x[i]", "((float *)x)[i] = 0, y[i] += a * x[i]"),
-        ("histogram", "family.toml", "init = 0\n", ""),
-        ("histogram", "histogram.cu", "atomicAdd(&counts[i], own[i])", "counts[i] += own[i]"),
-        ("prefix_sum", "prefix_sum.cu", "out[first + item] += before", "out[first + item] += before * (item != 0)"),
-        ("gemm_split_k", "gemm.cu", "part < SPLIT", "part < SPLIT - 1"),
-    ],
-    ids=["mask", "changed-input", "unzeroed", "race", "missing-total", "missing-part"],
-)
-def test_wrong_twin_is_refused(kernels: Changeable, name: str, file: str, old: str, new: str) -> None:
-    report = kernels.measured(name, (file, old, new))
+@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.id)
+def test_wrong_twin_is_refused(kernels: Changeable, twin: Twin) -> None:
+    report = kernels.measured(twin.kernel, (twin.file, twin.old, twin.new))
+    skip_without_headers(report.outcome)
     assert isinstance(report.outcome, WrongAnswer), report.outcome
 
 

@@ -107,7 +107,7 @@ def test_kernel_that_adds_to_a_zeroed_output_is_measured(kernels: Kernels, init:
 
 
 def test_kernel_that_adds_to_an_output_without_initial_value_is_refused(kernels: Kernels) -> None:
-    refused(kernels.measured("histogram", ("family.toml", "init = 0\n", "")))
+    refused(kernels.measured("histogram", ("family.toml", "init = 0, ", "")))
 
 
 DRIFTING = (
@@ -132,6 +132,20 @@ def test_order_among_equal_keys_is_judged_by_verify(kernels: Kernels) -> None:
 def test_outputs_that_verify_refuses_are_wrong(kernels: Kernels) -> None:
     short = ("sort.c", "size <= n", "size < n")
     assert "verify() refuses the outputs: keys descend" in refused(kernels.measured("bitonic_sort", short, LOG=6))
+
+
+def test_kernel_in_cpp_with_openmp_is_measured(kernels: Kernels) -> None:
+    report = kernels.measured("convolution", H=66, W=70)
+    assert isinstance(report.outcome, Measured), report.outcome
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("y < std::min(top + TILE_H, H - 2)", "y < std::min(top + TILE_H, H - 3)"), ("i < 3", "i < 2")],
+    ids=["mask", "missing-row-of-weights"],
+)
+def test_wrong_kernel_with_openmp_is_refused(kernels: Kernels, old: str, new: str) -> None:
+    refused(kernels.measured("convolution", ("convolution.cpp", old, new), H=66, W=70))
 
 
 def test_output_of_a_length_that_depends_on_the_data_is_judged(kernels: Kernels) -> None:

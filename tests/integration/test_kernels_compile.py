@@ -135,7 +135,7 @@ def test_policy_judges_each_launch(workshop: Workshop) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "field"),
     [
-        ('entry = "add_totals"\n', "", "cuda.launch[2].entry"),
+        ('entry = "add_totals", ', "", "cuda.launch[2].entry"),
         ('arguments = ["totals"]', 'arguments = ["total"]', "cuda.launch[1].arguments[0]"),
         ("block = [1024]", "block = []", "cuda.launch[1].block"),
     ],

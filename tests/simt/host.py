@@ -1,4 +1,4 @@
-"""Renders a CUDA kernel with replacements for PTX, compiles it for the host, and runs it."""
+"""Renders a CUDA kernel with replacements for PTX and CUDA's headers, compiles it for the host, and runs it."""
 
 import ctypes
 import hashlib
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from evo.device import Device
 from evo.family import Operand, TensorMap
+from evo.family.argument import JUDGED
 from evo.family.problem import Problem
 from evo.reference.encoding import decoded, stored
 from evo.trial import Config
@@ -31,8 +32,11 @@ STAND_INS = {
     "include/wgmma.cuh.j2": HERE / "wgmma.cuh.j2",
     "wmma.cuh": HERE / "wmma.cuh",
 }
+PLAIN = f'#include "{HERE / "ptx.cuh"}"\n#include "{HERE / "cuda.cuh"}"\n'
+"""Precedes a source that includes no replacement itself."""
+
 ENTRY = """
-extern "C" const char* run(
+extern "C" const char* NAME(
     void** arguments, const u32* grid, const u32* block, int bytes, bool descending, bool eager) {
     return simt::run([] { simt::call(ENTRY); }, arguments, grid, block, bytes, descending, eager);
 }
@@ -51,7 +55,7 @@ class HostKernel:
 
     operands: tuple[Operand, ...]
     launch: Launch
-    function: Any
+    functions: tuple[Any, ...]
 
     def __call__(
         self, inputs: Mapping[str, NDArray[Any]], *, descending: bool = False, eager: bool = False
@@ -66,21 +70,31 @@ class HostKernel:
             for each in self.operands
         ]
         buffers = HostBuffers(arguments, dict(inputs))
+        buffers.restore()
+        for each in self.operands:
+            if each.init is not None:
+                buffers.arrays[each.name].values[...] = each.init
         passed = buffers.call_arguments
-        addresses = [
-            ctypes.addressof(value) if argument.role == "scalar" else value.value
+        addresses = {
+            argument.name: ctypes.addressof(value) if argument.role == "scalar" else value.value
             for argument, value in zip(arguments, passed, strict=True)
-        ]
-        places = {argument.name: address for argument, address in zip(arguments, addresses, strict=True)}
-        maps = [described(each, places[each.of]) for each in self.launch.tensor_maps]
-        addresses += [each.ctypes.data for each in maps]
-        pointers = (ctypes.c_void_p * len(addresses))(*addresses)
-        grid, block = ((ctypes.c_uint * 3)(*size) for size in (self.launch.grid, self.launch.block))
-        fault = self.function(pointers, grid, block, self.launch.shared_memory_bytes, descending, eager)
-        assert not fault, fault.decode()
-        assert buffers.damage() is None
-        outputs = [each for each in self.operands if each.role == "output"]
+        }
+        for function, launch in zip(self.functions, self.launch.each, strict=True):
+            _run(function, launch, addresses, descending=descending, eager=eager)
+        damage = buffers.damage()
+        assert damage is None, damage
+        outputs = [each for each in self.operands if each.role in JUDGED]
         return {each.name: decoded(buffers.read(each.name), each.dtype) for each in outputs}
+
+
+def _run(function: Any, launch: Launch, addresses: Mapping[str, int], *, descending: bool, eager: bool) -> None:
+    """Run one launch; `addresses` are those of all arguments, in order."""
+    maps = [described(each, addresses[each.of]) for each in launch.tensor_maps]
+    chosen = [addresses[name] for name in launch.arguments or addresses] + [each.ctypes.data for each in maps]
+    pointers = (ctypes.c_void_p * len(chosen))(*chosen)
+    grid, block = ((ctypes.c_uint * 3)(*size) for size in (launch.grid, launch.block))
+    fault = function(pointers, grid, block, launch.shared_memory_bytes, descending, eager)
+    assert not fault, fault.decode()
 
 
 def build(package: Package, config: Config, problem: Problem, device: Device, folder: Path) -> HostKernel:
@@ -92,16 +106,24 @@ def build(package: Package, config: Config, problem: Problem, device: Device, fo
     candidate = package.family.candidate(config, problem, device, Objective())
     files = {name: STAND_INS[name].read_bytes() if name in STAND_INS else text for name, text in package.files.items()}
     text = render(replace(package, files=files), "cuda", config, problem, candidate.derived)
-    text += ENTRY.replace("ENTRY", package.family.implementation("cuda").entry)
+    implementation = package.family.implementation("cuda")
+    if implementation.mode == "source":
+        text = PLAIN + text
+    names = [f"run_{place}" for place in range(len(implementation.entries))]
+    for name, entry in zip(names, implementation.entries, strict=True):
+        text += ENTRY.replace("NAME", name).replace("ENTRY", entry)
     path = folder / hashlib.sha256(text.encode()).hexdigest()[:16]
     path.with_suffix(".cpp").write_text(text, encoding="utf-8")
-    command = ["g++", "-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-o", f"{path}.so", f"{path}.cpp"]
+    flags = ["-std=c++17", "-O1", "-w", "-shared", "-fPIC", f"-I{HERE / 'include'}"]
+    command = ["g++", *flags, "-o", f"{path}.so", f"{path}.cpp"]
     made = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert made.returncode == 0, made.stderr[:4000]
-    function = ctypes.CDLL(f"{path}.so").run
-    function.restype = ctypes.c_char_p
+    library = ctypes.CDLL(f"{path}.so")
+    functions = tuple(library[name] for name in names)
+    for function in functions:
+        function.restype = ctypes.c_char_p
     assert candidate.launch is not None
-    return HostKernel(operands=candidate.operands, launch=Launch(**vars(candidate.launch)), function=function)
+    return HostKernel(operands=candidate.operands, launch=Launch.of(candidate.launch), functions=functions)
 
 
 def described(tensor_map: TensorMap, address: int) -> NDArray[Any]:

@@ -50,6 +50,7 @@ inline float4 make_float4(float x, float y, float z, float w) { return float4{x,
 inline uint2 make_uint2(u32 x, u32 y) { return uint2{x, y}; }
 
 alignas(1024) unsigned char memory[256 << 10];
+extern "C" __attribute__((weak, visibility("hidden"))) char __start_simt_shared[], __stop_simt_shared[];  // see cuda.cuh
 Index threadIdx, blockIdx, blockDim, gridDim;
 
 // --- fibers -----------------------------------------------------------------------------------------------------
@@ -183,7 +184,7 @@ inline void begin() {
 
 inline void resume(int index) {
     current = index;
-    threadIdx = Index{u32(index) % blockDim.x, u32(index) / blockDim.x, 0};
+    threadIdx = Index{u32(index) % blockDim.x, u32(index) / blockDim.x % blockDim.y, u32(index) / (blockDim.x * blockDim.y)};
     Fiber& fiber = fibers[index];
     fiber.awaited = nullptr;
     if (_setjmp(scheduler)) return;
@@ -222,6 +223,7 @@ u32 cluster_meetings, cluster_size, rank;
 
 inline void start_block() {
     std::memset(memory, 0xff, sizeof memory);
+    if (__stop_simt_shared) std::memset(__start_simt_shared, 0xff, __stop_simt_shared - __start_simt_shared);
     barriers.clear();
     read_by_threads.clear();
     deliveries.clear();
@@ -353,19 +355,20 @@ inline const char* run(
     cluster_size = rank = 0;
     for (Meeting& meeting : warps) meeting = Meeting();
     for (Meeting& meeting : places) meeting = Meeting();
-    for (blockIdx.y = 0; blockIdx.y < grid[1]; ++blockIdx.y)
-        for (u32 index = 0; index < grid[0] && !fault_text[0]; ++index) {
-            blockIdx.x = descending ? grid[0] - 1 - index : index;
-            fibers.resize(block[0] * block[1]);
-            start_block();
-            progress(descending);
-            if (!waits(fibers)) {
-                end_block();
-                continue;
+    for (blockIdx.z = 0; blockIdx.z < grid[2]; ++blockIdx.z)
+        for (blockIdx.y = 0; blockIdx.y < grid[1]; ++blockIdx.y)
+            for (u32 index = 0; index < grid[0] && !fault_text[0]; ++index) {
+                blockIdx.x = descending ? grid[0] - 1 - index : index;
+                fibers.resize(block[0] * block[1] * block[2]);
+                start_block();
+                progress(descending);
+                if (!waits(fibers)) {
+                    end_block();
+                    continue;
+                }
+                park();
+                if (parked.size() == cluster_size) run_cluster(descending);
             }
-            park();
-            if (parked.size() == cluster_size) run_cluster(descending);
-        }
     if (!parked.empty()) fault("waits for its cluster for ever", parked[0].block);
     return fault_text;
 }

@@ -1,0 +1,80 @@
+"""The CUDA kernels of `tests/data/kernels` executed on the host: they are right, and their wrong twins are not."""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evo.device.estimate.target import known
+from templates.registry import Package, find
+from tests.integration.test_cuda_on_host import declared, reference
+from tests.integration.test_kernels_compile import KERNELS, NAMES
+from tests.integration.wrong_twins import TWINS, Twin
+from tests.simt.host import ORDERS, HostKernel, build, compiler
+
+pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no g++ here")
+
+DEVICE = known("sm_90")
+PROBLEMS: Mapping[str, Mapping[str, int]] = {
+    "bias_gelu": {"ROWS": 3, "COLUMNS": 700},
+    "bitonic_sort": {"LOG": 7},
+    "block_reduce": {"ROWS": 5, "COLUMNS": 300},
+    "dequantize": {"ROWS": 3, "COLUMNS": 1300},
+    "gemm_split_k": {"M": 19, "N": 37, "K": 150},
+    "histogram": {"N": 9999},
+    "prefix_sum": {"N": 3001},
+    "saxpy_in_place": {"N": 1001},
+    "sgemm": {"M": 37, "N": 41, "K": 70},
+    "template_scale": {"N": 1001},
+}
+
+
+def judged(package: Package, kernel: HostKernel, *, descending: bool, eager: bool) -> str | None:
+    """Return what is wrong with a kernel's outputs by the family's own tolerances; None: nothing."""
+    module = reference(package)
+    problem = package.family.problem(PROBLEMS[package.family.name], "cuda")
+    inputs = module.inputs(problem, package.family.cases[0].inputs, np.random.default_rng(3))
+    try:
+        outputs = kernel(inputs, descending=descending, eager=eager)
+    except AssertionError as fault:
+        return str(fault)
+    if any(each.verified for each in kernel.operands):
+        refused: str | None = module.verify(problem, inputs, outputs)
+        return refused
+    exact = module.reference(problem, inputs)
+    for each in kernel.operands:
+        if each.tolerance is not None:
+            off = np.abs(outputs[each.name].astype(np.float64) - exact[each.name])
+            limit = each.tolerance.rel_l2 * np.linalg.norm(exact[each.name])
+            if not np.linalg.norm(off) <= limit or not np.max(off) <= (each.tolerance.max_abs or 0):
+                return f"`{each.name}` is off by {np.max(off)}"
+    return None
+
+
+def verdicts(place: Path, folder: Path) -> list[str | None]:
+    """Return what is wrong with the default config in each order of execution."""
+    package = find(str(place))
+    problem = package.family.problem(PROBLEMS[package.family.name], "cuda")
+    kernel = build(package, declared(package), problem, DEVICE, folder)
+    return [judged(package, kernel, descending=descending, eager=eager) for descending, eager in ORDERS]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_kernel_is_right(name: str, tmp_path: Path) -> None:
+    assert verdicts(KERNELS / name, tmp_path) == [None, None]
+
+
+@pytest.mark.parametrize("twin", [each for each in TWINS if not each.racing], ids=lambda each: each.id)
+def test_wrong_twin_is_refused(twin: Twin, tmp_path: Path) -> None:
+    place = tmp_path / twin.kernel
+    shutil.copytree(KERNELS / twin.kernel, place)
+    text = (place / twin.file).read_text()
+    assert twin.old in text
+    (place / twin.file).write_text(text.replace(twin.old, twin.new))
+    assert any(verdicts(place, tmp_path))
+
+
+def test_each_kernel_has_a_wrong_twin() -> None:
+    assert {twin.kernel for twin in TWINS} == set(NAMES)
