@@ -23,7 +23,7 @@ the line, `--debug` shows the traceback behind an error.
 
 
 def reference() -> str:
-    """The whole document."""
+    """Return the whole document."""
     parts = [_HEAD, "## Exit codes\n", _exit_codes()]
     for name, command in _commands("kernel-evo", get_command(app)):
         parts.append(_command(name, command))

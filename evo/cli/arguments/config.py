@@ -1,4 +1,4 @@
-"""A config as people type it."""
+"""Parses a config that a user types."""
 
 from evo.errors import InvalidInput
 from evo.family.problem import split_assignments
@@ -10,7 +10,7 @@ from evo.trial import Config
 def parse_config(text: str, space: Space) -> Config:
     """Return a complete, valid config from ``NAME=VALUE,…``; other tunables keep their declared defaults.
 
-    Of nothing at all, what a search would begin with: the defaults, or the valid config nearest to them.
+    An empty text gives the first config of a search: the defaults, or the valid config nearest to them.
 
     Raises:
         InvalidInput: names ``config.<tunable>`` and its values, or the constraint the config breaks.

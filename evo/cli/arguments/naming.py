@@ -1,4 +1,4 @@
-"""Fields of requests under the names that people type: options, arguments and environment variables."""
+"""Maps fields of requests to the names that users type: options, arguments and environment variables."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ VARIABLES: Mapping[str, str] = {
     "--url": "KERNEL_EVO_URL",
     "--webhook-secret": "KERNEL_EVO_WEBHOOK_SECRET",
 }
-"""Options that are read from the environment where they are not typed."""
+"""Options that are read from the environment if they are not typed."""
 
 _TYPED: Mapping[str, str] = {
     "artefact_limit_gb": "--artefacts-gb",
@@ -44,18 +44,18 @@ _SAME = {
     "": ("calls_per_second", "cost_per_hour", "db", "keep_days", "limit", "notes", "outcome", "priority", "reason",
          "seed", "sort", "strategy", "targets", "url"),
 }  # fmt: skip
-"""Options that requests group under a field."""
+"""Options that a request groups under one field."""
 
 _SPEC = ("family.toml", "document")
 """Options that hold a list of assignments, and their names in requests."""
 
 
 def typed_name(field: str) -> str:
-    """``webhook.url`` is ``--webhook``, ``problem.S`` is ``--problem S``; other fields keep their name."""
+    """Return the name that a user types: ``--webhook`` for ``webhook.url``, ``--problem S`` for ``problem.S``."""
     file, found, place = field.partition(": ")
     if found and file in _SPEC:
         return f"{_SPEC[0]}: {place}"
-    field = re.sub(r"\.\d+$", "", field)  # of a list, as the service counts it
+    field = re.sub(r"\.\d+$", "", field)  # an entry of a list, as the service counts it
     group, _, last = field.rpartition(".")
     if last in _SAME.get(group, ()):
         return f"--{last.replace('_', '-')}"
@@ -67,7 +67,7 @@ def typed_name(field: str) -> str:
 
 
 def variable_of(name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> str | None:
-    """Return the environment variable that gave an option its value; None where the option was typed.
+    """Return the environment variable that gave an option its value; None if the option was typed.
 
     Args:
         name: an option, e.g. ``--db``.

@@ -108,5 +108,5 @@ PolicyName = Annotated[
 
 
 def examples(*lines: str) -> str:
-    """The examples below a command's help; each is a line of its own."""
+    """Return the examples for a command's help, one per line."""
     return "\n".join(("Examples:", *(f"  {line}" for line in lines)))

@@ -31,7 +31,7 @@ def help_of(error: TyperException) -> str:
 
 
 def typed_options(context: typer.Context) -> tuple[str, ...]:
-    """Return the options of the running command that were typed, and not read from the environment or left out."""
+    """Return the options of the running command that were typed, without defaults and environment variables."""
     return tuple(
         _name(parameter)
         for parameter in context.command.params
@@ -40,7 +40,7 @@ def typed_options(context: typer.Context) -> tuple[str, ...]:
 
 
 def refuse_with_resume(context: typer.Context, kept: Set[str]) -> None:
-    """Refuse options that could only start a search: a resumed one keeps what it was started with.
+    """Refuse options that only apply to a new search; a resumed search keeps its settings.
 
     Args:
         kept: options that also take effect with ``--resume``, besides those that choose the service.
@@ -60,7 +60,7 @@ def _is_typed(context: typer.Context, name: str) -> bool:
 
 
 def _name(parameter: Any) -> str:
-    """``--minutes`` or ``SEARCH``."""
+    """Return the name of a parameter: ``--minutes`` or ``SEARCH``."""
     return max(parameter.opts, key=len) if parameter.param_type_name == "option" else str(parameter.metavar)
 
 

@@ -1,4 +1,4 @@
-"""``ablate``: what each switch of a search's champion is worth."""
+"""``ablate``: the effect of each switch of a search's champion."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -78,16 +78,16 @@ def after_search(connection: "Connection", view: "SearchView", *, as_json: bool)
     out.print()
     try:
         out.print(table_of(ablated(out, connection, view.id)))
-    except Conflict as error:  # no switch among its tunables: the search itself went well
+    except Conflict as error:  # no switch among its tunables; the search itself succeeded
         out.print(f"Nothing to ablate: {error}")
 
 
 def _refuse_edited(connection: "Connection", search_id: int) -> None:
-    """Nothing, while this machine can still build what a search built.
+    """Refuse a search whose family this machine can no longer build.
 
     Raises:
-        Conflict: the family has changed since; its worker would wait for ever.
-        NotFound: the family is no longer there.
+        Conflict: the family has changed since; its worker would wait forever.
+        NotFound: the family no longer exists.
     """
     from templates import registry
 

@@ -1,4 +1,4 @@
-"""``bench kernelbench``: how good a proposer's kernels are on problems in KernelBench's format."""
+"""``bench kernelbench``: rates a proposer's kernels on problems in KernelBench's format."""
 
 import contextlib
 import tempfile
@@ -136,7 +136,7 @@ def kernelbench(
 
 @contextlib.contextmanager
 def _families(out: Path | None) -> Iterator[Path]:
-    """Yield the folder for imported families: kept below `out`, or for the time of the command."""
+    """Yield the folder for imported families: below `out`, or temporary."""
     if out is not None:
         yield out / "families"
         return
@@ -177,7 +177,7 @@ def _proposer(
 
 
 class _ModelProposer:
-    """Asks a language model, as ``evolve`` does. It waits within a step: one problem after the other."""
+    """Asks a language model, as ``evolve`` does. It waits within a step, so problems run one after the other."""
 
     def __init__(
         self,

@@ -219,7 +219,7 @@ def restore(
 
 
 def _why(given: str | None, done: str) -> str:
-    """The reason, asked for where none was given; `done` is what happens to the champion."""
+    """Return the reason, asking the user if none was given; `done` says what happens to the champion."""
     why = (_asked_why(done) if given is None else given).strip()
     if not why:
         raise InvalidInput("--reason", f"is blank: say why the champion is {done}")
@@ -345,7 +345,7 @@ def _champions(client: "Client", call: "Call", device: str | None) -> "Iterator[
     for kind in implemented_kinds():
         try:
             keys.add(family.problem_key(family.problem(call.text, kind)))
-        except InvalidInput:  # this kind of device does not take the problem
+        except InvalidInput:  # this kind of device does not support the problem
             continue
     models = set[str]()
     for key in sorted(keys):

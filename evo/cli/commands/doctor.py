@@ -1,4 +1,4 @@
-"""``doctor``: what this machine has, what is missing for what, and the way out."""
+"""``doctor``: reports what this machine has, what is missing, what needs it, and how to get it."""
 
 import importlib.util
 import shutil
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing looked for.
+    """Result of one check.
 
     Attributes:
-        needed_for: what does not work without it; empty: nothing depends on it alone.
-        way_out: how to get it, where it is missing.
+        needed_for: feature that does not work without it; empty if no feature needs it alone.
+        way_out: how to get it if it is missing.
     """
 
     what: str
@@ -55,7 +55,7 @@ def doctor(db: Db = None, as_json: Json = False) -> None:
 
 
 def look_around(place: "LocalDatabase", devices: "list[Device]") -> Iterator[Finding]:
-    """Yield everything that a search may need, found or not."""
+    """Yield the result of each check, for everything that a search may need."""
     from evo.cli.service.devices import cache_folder
 
     yield _compiler()
@@ -99,7 +99,7 @@ _WAYS_OUT = {
 
 
 def _separation() -> Finding:
-    """Return how CPU candidates are isolated from the judge here, tried with an empty kernel."""
+    """Return how CPU candidates are isolated from the judge here, tested with an empty kernel."""
     from evo.cli.service.devices import cache_folder
     from evo.errors import EvoError
     from workers.backends.cpu.compiler import CCompiler, find_compiler
@@ -121,7 +121,7 @@ def _separation() -> Finding:
 
 
 def _nvrtc(devices: "list[Device]") -> Finding:
-    """The CUDA compiler, tried on a small kernel for every architecture that a search here may be for."""
+    """Check the CUDA compiler on a small kernel, for every architecture that searches here may target."""
     from evo.device.estimate.target import architectures
     from workers.backends.cuda.compilers.nvrtc import NoNvrtcError, NvrtcCompiler, failures
 
@@ -152,7 +152,7 @@ def _cuda() -> Finding:
 
 
 def _sharing(devices: "list[Device]") -> Iterator[Finding]:
-    """Return other processes that compute on the GPUs here."""
+    """Return other processes that use the GPUs of this machine."""
     from workers.backends.cuda.machine import nvml
 
     for device in devices:
@@ -190,7 +190,7 @@ def _folder(what: str, path: Path, *, needed_for: str, way_out: str) -> Finding:
 
 
 def _temporary() -> Finding:
-    """Compiled kernels are loaded from there."""
+    """Check the temporary folder, from which compiled kernels are loaded."""
     from workers.system.exhaustion import MachineExhausted, refuse_noexec
 
     folder, way_out = "none that can be written", ""
@@ -215,7 +215,7 @@ def _service(place: "LocalDatabase") -> Finding:
 
 
 def print_findings(devices: "list[Device]", findings: list[Finding]) -> None:
-    """The devices, and what was looked for."""
+    """Print the devices and the result of each check."""
     from rich.text import Text
 
     from evo.cli.console.output import console, styled, table

@@ -20,7 +20,7 @@ PROPOSALS = 10
 """Requests to the model if no budget is given."""
 
 KEY_VARIABLE = "KERNEL_EVO_MODEL_KEY"
-"""Environment variable with the key for a service that --base-url names."""
+"""Environment variable with the key for the service at --base-url."""
 
 Provider = Literal["openai", "anthropic"]
 ENDS = {
@@ -145,7 +145,7 @@ def evolve(
 
 
 def key_of(provider: "Provider", base_url: str | None) -> str | None:
-    """Return the key from the environment. A provider's key is sent to that provider alone."""
+    """Return the key from the environment. A provider's key is sent only to that provider."""
     from evo.variants.evolve.chat import KEYS
 
     return os.environ.get(KEY_VARIABLE if base_url is not None else KEYS[provider]) or None
@@ -167,7 +167,7 @@ def _search(
 
 
 def _ended(connection: "Connection", view: "SearchView") -> "SearchView":
-    """Wait until the family's own implementation is tuned: its results are what the model begins with."""
+    """Wait until the family's own implementation is tuned; the model starts from its results."""
     import time
 
     from evo.search.lifecycle import TERMINAL

@@ -1,4 +1,4 @@
-"""``families`` and ``new``: what can be searched, and a folder to start one's own from."""
+"""``families``, ``new`` and ``import``: list families, and create new ones."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -242,7 +242,7 @@ def _print_implementation(out: "Console", implementation: "Implementation") -> N
 
 
 def _print_fault(out: "Console", package: "Package", kind: "DeviceKind") -> None:
-    """Return the faults that would stop a search of this implementation before its first trial."""
+    """Print the fault that would stop a search of this implementation before its first trial."""
     from evo.cli.console.output import styled
     from templates.errors import RenderError
     from templates.render import check

@@ -1,4 +1,4 @@
-"""``measure`` and ``render``: one config, looked at closely and without a service."""
+"""``measure`` and ``render``: examine one config in detail, without a service."""
 
 import sys
 from functools import partial
@@ -151,8 +151,8 @@ def resolve(
     """Return a candidate for a device of this machine, or for a known GPU that is not here.
 
     Raises:
-        NotFound, InvalidInput: names what was mistyped, the constraint the config breaks, or what a plain source does
-            not use of the document.
+        NotFound, InvalidInput: names the mistyped value, the constraint that the config breaks, or the name in the
+            document that a plain source does not use.
     """
     from evo.cli.arguments.config import parse_config
     from evo.cli.service.devices import choose, local_devices
@@ -188,7 +188,7 @@ def _refuse_several(problem: str) -> None:
 
 
 def _refuse_threads(objective: "Objective", device: "Device") -> None:
-    """Before anything is compiled."""
+    """Refuse invalid thread counts before anything is compiled."""
     from evo.device import kind_of
 
     cores = int(device.limits.get("cores", objective.threads))

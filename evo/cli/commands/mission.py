@@ -90,7 +90,7 @@ def mission(
 
 
 def _require(devices: "list[Device]", wanted: str, family: str) -> None:
-    """Refuse early, before a service is started."""
+    """Check the requirements before a service is started."""
     from evo.cli.service.devices import choose
     from templates import registry
 
@@ -101,7 +101,7 @@ def _require(devices: "list[Device]", wanted: str, family: str) -> None:
 
 
 def _searched(mission: "Mission", terms: dict[str, Any], where: Where, out: "Console") -> "list[Result]":
-    """One search after the other; an interrupted one is the last."""
+    """Run one search after the other; stop after an interrupted one."""
     from evo.cli.session.follow import Interrupts
     from evo.cli.session.session import ended_by_signals, reached
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from evo.space.recording import Recording
 
 MOST = 100_000
-"""Configs of one recording."""
+"""Maximum number of configs in a recording."""
 
 POLICY = {"name": "recording", "prune_ratio": None, "shorten_ratio": None, "challenge_every": 10**9}
 """Policy of recordings: nothing is stopped early, and every config gets all samples."""
@@ -104,7 +104,7 @@ def record(
 
 
 def _keep(client: "Client", view: "SearchView", folder: Path) -> None:
-    """Write both files and say where."""
+    """Write both files and print their paths."""
     from evo.cli.console.output import console
     from evo.device.estimate.target import aimed_at
     from evo.family import Family
@@ -167,7 +167,7 @@ def _environment(view: "SearchView") -> dict[str, Any]:
 
 
 def _write(path: Path, document: dict[str, Any]) -> None:
-    """Equal documents make equal files."""
+    """Write a document; equal documents give equal files."""
     content = json.dumps(document, separators=(",", ":")).encode()
     with path.open("wb") as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as packed:
         packed.write(content)

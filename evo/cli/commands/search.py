@@ -1,4 +1,4 @@
-"""``search``: start a search and stay with it."""
+"""``search``: start a search and follow it."""
 
 import sys
 from functools import partial
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 CONFIGS = 4
 MINUTES = 2.0
-"""Budget of a search that names none."""
+"""Default budget of a search."""
 
 _DEVICE = "Which devices may work for it"
 _BUDGET = "Budget: the first limit reached ends the search"
@@ -325,7 +325,7 @@ def _refuse_other_objective(objective: str) -> None:
 
 
 def _estimating(device: str, target: str | None, *, threads: int, ablate: bool) -> str:
-    """The kind of device that runs nothing; what would have no part in it is refused."""
+    """Return the device kind that runs no kernels, after refusing options that do not apply to it."""
     if device not in ("auto", "estimate"):
         raise InvalidInput("--compile-only", f"runs nothing, so --device {device} has no part in it: leave that out")
     if target is None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from evo.messages.view import VariantView
 
 LOOK_S = 1.0
-"""Pause between two looks at a variant that is being tuned."""
+"""Seconds between two checks of a variant that is being tuned."""
 
 Of = Annotated[
     int, typer.Option("--search", min=1, metavar="SEARCH", help="Search whose problem and terms the variant is for.")

@@ -132,7 +132,7 @@ def figure_text(figure: Figure | None) -> str:
 
 
 def unconfirmed_text(view: SearchView) -> str | None:
-    """Describe a trial that looks faster than the confirmed best; None where there is none."""
+    """Describe a trial that looks faster than the confirmed best; None if there is none."""
     found = view.unconfirmed
     if found is None:
         return None
@@ -227,7 +227,7 @@ class LineScreen:
 
 @contextmanager
 def screen(console: Console) -> Iterator[LiveScreen | LineScreen]:
-    """Yield the display that suits the output: a live panel on a terminal, else lines."""
+    """Yield the display for the output: a live panel on a terminal, else lines."""
     if not console.is_terminal:
         yield LineScreen(console)
         return

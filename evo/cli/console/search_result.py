@@ -57,7 +57,7 @@ def print_report(out: Console, view: SearchView, ranking: Sequence[TrialView], w
 
     Args:
         ranking: its fastest trials, fastest first.
-        family: its name, or the path it was searched by.
+        family: its name, or the path under which it was searched.
         where: options with which further commands reach the same service, e.g. `` --db x.db``.
     """
     out.print(Text(_ending(view), "bold"))
@@ -213,7 +213,7 @@ def _timed(champion: ChampionView, time: str) -> Text:
 
 
 def interval_text(interval: Interval, confidence: float) -> str:
-    """``812.3 µs (95% interval 809.1 µs to 815 µs)``."""
+    """Return a time with its interval: ``812.3 µs (95% interval 809.1 µs to 815 µs)``."""
     span = f"{time_text(interval.low)} to {time_text(interval.high)}"
     return f"{time_text(interval.estimate)} ({confidence:.0%} interval {span})"
 

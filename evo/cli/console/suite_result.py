@@ -1,4 +1,4 @@
-"""Result of a suite: its calls, and what small sets of configs cost, as text and as JSON."""
+"""Result of a suite as text and as JSON: its calls, and the loss of small sets of configs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ class SuiteResult:
     """Result of a suite's searches.
 
     Attributes:
-        searched: the calls that were searched, each with its ended search; after an exchange, with that one where its
-            champion replaced the search's.
-        left_out: why a call was not searched, by name.
+        searched: the calls that were searched, each with its ended search, or with the exchange whose champion replaced
+            that search's.
+        left_out: reason why a call was not searched, by name.
         measured: times of the calls' configs on each problem, by family.
         interrupted: True if the user cancelled it; one interrupt ends it early, with its result.
     """
@@ -76,14 +76,14 @@ def _print_family(out: Console, family: str, measured: Measurements, size: int) 
 
 
 def set_text(chosen: ConfigSet, problems: int) -> str:
-    """Describe what a set costs: ``1.03 times as long on average, at most 1.10``."""
+    """Describe the loss of a set: ``1.03 times as long on average, at most 1.10``."""
     covered = len(chosen.table)
     text = f"{chosen.cost:.3f} times as long on average, at most {chosen.worst:.2f}"
     return text if covered == problems else f"{text}; measured on {covered} of {problems} problems"
 
 
 def unseen_text(found: Unseen) -> str:
-    """Describe what unseen shapes lose."""
+    """Describe the loss on unseen shapes."""
     if found.loss is None or found.worst is None:
         return "not known: no picked config was measured on a left-out problem"
     text = f"{found.loss:.3f} times as long on average, at most {found.worst:.2f}, of {found.judged} judged"

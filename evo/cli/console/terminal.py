@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def unechoed() -> Iterator[None]:
-    """Keep the terminal from writing ``^C`` into a display that redraws itself; nothing where that is not possible."""
+    """Keep the terminal from writing ``^C`` into a display that redraws itself; does nothing if that is impossible."""
     try:
         import termios
     except ImportError:  # not a POSIX system

@@ -1,4 +1,4 @@
-"""A champion fetched from the service and written as a folder of its own."""
+"""Fetches a champion from the service and writes it as a folder."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ from evo.trial.outcome import Measured
 
 
 def fetch(client: Client, champion: ChampionView) -> Bundle:
-    """Get everything from the service.
+    """Fetch a champion with its files from the service.
 
     Raises:
-        NotExportable: nothing was compiled for its device.
+        NotExportable: its device kind compiles no kernels.
         NotFound: its files are not in the service's store.
     """
     search = client.search(champion.search_id)
@@ -46,7 +46,7 @@ class Ranking:
 
     Attributes:
         own: the champion's trial.
-        bare: trials passed over since no binary of theirs is stored.
+        bare: trials that were skipped because their binary is not stored.
     """
 
     own: TrialView
@@ -55,7 +55,7 @@ class Ranking:
 
 
 def ranking(client: Client, bundle: Bundle, count: int) -> Ranking:
-    """A champion's trial and the fastest others, at most `count` of them.
+    """Return a champion's trial and at most `count` of the fastest others.
 
     Trials that compiled to the same binary are one kernel.
     """
@@ -90,7 +90,7 @@ def ranking(client: Client, bundle: Bundle, count: int) -> Ranking:
 
 
 def successor(client: Client, retired: ChampionView) -> ChampionView | None:
-    """The champion that is current for the same kernel, problem, device and objective."""
+    """Return the current champion with the same family, problem, device and objective."""
     present = client.champions(family=retired.family, problem=retired.problem_key, device=retired.device_model).items
     return next((each for each in present if each.objective == retired.objective), None)
 
@@ -99,9 +99,9 @@ def write(contents: Mapping[str, bytes], folder: Path) -> list[Path]:
     """Write files, by their paths, into a new or empty folder.
 
     Raises:
-        Conflict: the folder holds something already.
+        Conflict: the folder is not empty.
         InvalidInput: it is a file.
-        EvoError: it cannot be written to.
+        EvoError: it cannot be written.
     """
     with writing_to(folder):
         if folder.exists() and not folder.is_dir():

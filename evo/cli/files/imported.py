@@ -18,12 +18,13 @@ def write_imported(file: Path, folder: Path | None, *, entry: str | None, refere
 
     Args:
         folder: None: one in the working directory that is named like the source.
-        entry: function to call; None: the only one.
-        reference: ``FILE:FUNCTION`` or ``MODULE:FUNCTION`` that computes the right outputs; None: left to be written.
+        entry: function to call; None: the only function.
+        reference: ``FILE:FUNCTION`` or ``MODULE:FUNCTION`` that computes the expected outputs; None: the user writes it
+            later.
 
     Raises:
-        InvalidInput: a parameter names something that is not there, or the source has nothing that can be called.
-        Conflict: the folder holds something already; nothing is overwritten.
+        InvalidInput: an argument names something that does not exist, or the source has no function to call.
+        Conflict: the folder is not empty; nothing is overwritten.
     """
     if file.suffix not in _SUFFIXES:
         raise InvalidInput("FILE", f"{file} ends in none of {', '.join(_SUFFIXES)}")
@@ -58,12 +59,12 @@ def _drafted(text: str, file: Path, entry: str | None) -> tuple[Draft, str]:
 
 
 def _name(file: Path) -> str:
-    """Return the name of a source in its family, whose reference.py is another file."""
+    """Return the name of the source in its family; it must differ from reference.py."""
     return "kernel.py" if file.name == "reference.py" else file.name
 
 
 def _answer(reference: str) -> Answer:
-    """Read the function that computes the right outputs; its code is not run."""
+    """Read the function that computes the expected outputs; its code is not run."""
     where, _, function = reference.rpartition(":")
     if not where or not function.isidentifier():
         raise InvalidInput("--reference", f"{reference!r} is not FILE:FUNCTION or MODULE:FUNCTION, e.g. conv.py:conv")

@@ -16,20 +16,20 @@ SECONDS = 300.0
 """Longest time that describing a file may take."""
 
 _KEPT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "VIRTUAL_ENV", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
-"""Environment variables of the process that runs the file. Tokens and keys are none of them."""
+"""Environment variables of the process that runs the file; tokens and keys are excluded."""
 
 
 def write_kernelbench(file: Path, folder: Path | None) -> tuple[Path, Described]:
-    """Write a family from a problem; returns its folder and the description that it was written from.
+    """Write a family from a problem; return its folder and the description from which it was written.
 
-    The file is run in a process of its own, with limits and without the caller's environment.
+    The file is run in a separate process, with limits and without the caller's environment.
 
     Args:
         folder: None: one in the working directory that is named like the file.
 
     Raises:
         InvalidInput: the file is not in the format, or does not run.
-        Conflict: the folder holds something already; nothing is overwritten.
+        Conflict: the folder is not empty; nothing is overwritten.
     """
     if file.suffix != ".py":
         raise InvalidInput("FILE", f"{file} is no Python file: give a problem in KernelBench's format")
@@ -49,7 +49,7 @@ def write_kernelbench(file: Path, folder: Path | None) -> tuple[Path, Described]
 
 
 def _name(text: str) -> str:
-    """Return a name for a family; a leading number, as files of KernelBench have, goes behind ``kb``."""
+    """Return a name for a family; a leading number, as in KernelBench's files, is put after ``kb``."""
     name = re.sub(r"[^a-z0-9_-]+", "_", text.lower()).strip("_-") or "kernel"
     return f"kb{name}"[:60].rstrip("_-") if name[0].isdigit() else name[:60].rstrip("_-")
 

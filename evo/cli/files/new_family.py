@@ -1,4 +1,4 @@
-"""The folder that ``kernel-evo new`` writes: a family that already runs, to be changed into one's own."""
+"""The folder that ``kernel-evo new`` writes: a complete family that runs and serves as a starting point."""
 
 import re
 from pathlib import Path
@@ -14,8 +14,8 @@ def write_scaffold(folder: Path) -> list[Path]:
     """Write the family's files into a new folder that is named like the family.
 
     Raises:
-        InvalidInput: the folder's name cannot name a family, or names one that is there, or it is a file.
-        Conflict: the folder holds something already; nothing is overwritten.
+        InvalidInput: the folder's name is no valid family name or is taken, or it is a file.
+        Conflict: the folder is not empty; nothing is overwritten.
     """
     name = folder.name
     if not re.fullmatch(r"[a-z][a-z0-9_-]*", name):

@@ -15,7 +15,7 @@ DOCUMENT = "variant.toml"
 
 @dataclass(frozen=True, kw_only=True)
 class VariantFiles:
-    """A variant as it lies on disk.
+    """A variant on disk.
 
     Attributes:
         document: content of variant.toml; empty for a single source.
@@ -30,8 +30,8 @@ def read_variant_files(path: Path) -> VariantFiles:
     """Read a variant.
 
     Raises:
-        NotFound: nothing is there.
-        InvalidInput: variant.toml is not TOML, a file is no text, or there is too much.
+        NotFound: there is no such file or folder.
+        InvalidInput: variant.toml is not TOML, a file is not text, or the files are too large.
     """
     if path.is_file():
         return VariantFiles(document={"name": path.name.partition(".")[0]}, files={path.name: _text(path)})

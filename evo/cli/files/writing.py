@@ -1,4 +1,4 @@
-"""Files a person asked for by name: where the system refuses one, the option is named, and the way out."""
+"""Writes files that the user named; errors name the option and a remedy."""
 
 import sys
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ def writing_to(place: Path) -> Iterator[None]:
 
     Raises:
         InvalidInput: a folder is named where a file belongs.
-        EvoError: the system refused something there.
+        EvoError: the system refused to write.
     """
     try:
         yield
@@ -26,15 +26,15 @@ def writing_to(place: Path) -> Iterator[None]:
 
 
 def require_place(place: Path, *, force: bool) -> None:
-    """Refuse a file at the beginning of a long run, not at its end; what is there stays as it is.
+    """Check at the start of a long run that a file can be written; existing content is not changed.
 
     Raises:
-        Conflict: it is there already and may not be replaced.
+        Conflict: it exists and may not be replaced.
         EvoError: it could not be written.
     """
     with writing_to(place):
         if not place.exists():
-            place.open("xb").close()  # only the system knows what it allows: rights alone do not tell
+            place.open("xb").close()  # permissions alone do not show whether the system allows writing
             place.unlink()
         elif force:
             place.open("ab").close()
@@ -43,7 +43,7 @@ def require_place(place: Path, *, force: bool) -> None:
 
 
 def write_or_show(place: Path, text: str, *, force: bool) -> None:
-    """Write what a long run came to; where that fails in spite of `require_place`, standard output has it.
+    """Write the result of a long run; if that fails in spite of `require_place`, print it to standard output.
 
     Raises:
         EvoError: it was not written.

@@ -19,18 +19,18 @@ GRACE_S = 10.0
 
 
 class ChildFailed(EvoError, RuntimeError):
-    """A child process did not start or keeps dying; the message carries what it said."""
+    """A child process did not start or keeps dying; the message contains its output."""
 
 
 class Child:
     """One process, started at once.
 
-    It gets a session of its own, so that Ctrl-C in the terminal reaches this process alone, which decides what to do.
+    It runs in a separate session, so that Ctrl-C in the terminal reaches only this process, which decides what to do.
 
     Args:
-        name: what messages call it.
-        log: where its output is appended.
-        token: to show to the service; given by the environment, which others on this machine cannot read.
+        name: its name in messages.
+        log: file to which its output is appended.
+        token: token for the service, passed in the environment, which other users cannot read.
     """
 
     def __init__(self, name: str, arguments: Sequence[str], log: Path, *, token: str | None = None) -> None:
@@ -50,11 +50,11 @@ class Child:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs."""
+        """Exit code of the process; None while it runs."""
         return self._process.poll()
 
     def stop(self) -> None:
-        """Ask it to end, and end it when it does not."""
+        """Ask the process to end, and kill it if it does not."""
         if self.exit_code is None:
             self._process.send_signal(signal.SIGTERM)
         try:
@@ -72,13 +72,13 @@ class Child:
 
 
 class Deaths:
-    """Counts how often children died lately."""
+    """Counts recent deaths of child processes."""
 
     def __init__(self) -> None:
         self._at: list[float] = []
 
     def record(self, child: Child) -> None:
-        """One more.
+        """Count a death.
 
         Raises:
             ChildFailed: too many within `WINDOW_S`.

@@ -1,4 +1,4 @@
-"""Connect a command to a service: a remote one by its address, or that of the local database."""
+"""Connects a command to a service: a remote one by its address, or that of the local database."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -18,8 +18,8 @@ class Connection:
     """A client that outlives restarts of its service, also at another address.
 
     Args:
-        find: gives the present address; for a local database it also keeps the service running.
-        token: gives the token to show there.
+        find: returns the present address; for a local database it also keeps the service running.
+        token: returns the token for that service.
     """
 
     def __init__(self, find: Callable[[], str], token: Callable[[], str | None]) -> None:
@@ -36,10 +36,11 @@ class Connection:
         return self._client
 
     def ask(self, question: Callable[[Client], T]) -> T:
-        """The answer to a question, asked again while the service is away, so only for what may be asked twice.
+        """Return the answer to a request. It is repeated while the service is unavailable, so it must be safe to
+        repeat.
 
         Raises:
-            ServiceUnreachable: it stayed away for `PATIENCE_S`.
+            ServiceUnreachable: the service was unavailable for `PATIENCE_S`.
         """
         deadline = time.monotonic() + PATIENCE_S
         while True:
@@ -57,21 +58,20 @@ class Connection:
 
 @contextmanager
 def connect(where: Where, *, measuring: bool = False, beginning: bool = False) -> Iterator[Connection]:
-    """A connection for one command; a service (and, if `measuring`, a worker) it had to start ends with it.
-
-    If all went well that waits until its worker has done what it confirms or ablates for another terminal.
+    """Open a connection for one command. A service (and, if `measuring`, a worker) that it starts ends with it. Without
+    an error, it first waits until its worker has finished a confirmation or ablation for another terminal.
 
     Args:
-        beginning: a database that does not exist yet is made; without it, only the default one is.
+        beginning: create a missing database; False creates only the default one.
 
     Raises:
         NotFound: the database the user named, or the folder of a new one, does not exist.
-        ServiceUnreachable: nothing answers at that address.
+        ServiceUnreachable: no service answers at that address.
         EvoError: the local service does not start.
     """
     if where.url is None:
         from db.engine.key import local_key
-        from evo.cli.service.local import Local  # brings the database with it, which a remote service has no use for
+        from evo.cli.service.local import Local  # imports the database, which a remote service does not need
 
         place = LocalDatabase.to_begin(where.database) if beginning else LocalDatabase.to_use(where.database)
         local = Local(place, measuring=measuring)

@@ -9,7 +9,7 @@ from evo.errors import EvoError, NotFound
 from evo.family import Family
 
 _TRIAL_BYTES = 1 << 16
-"""About a binary's size: a disk that takes less is as good as full."""
+"""Bytes that must be writable, about the size of a binary; a disk with less room counts as full."""
 
 
 def cache_folder() -> Path:
@@ -31,7 +31,7 @@ def cache_trouble() -> str | None:
 
 
 def unwritable(folder: Path) -> str | None:
-    """Return why no file can be written there. It tries to write one, as permissions do not reveal a full disk."""
+    """Return why no file can be written there. It tries to write one, because permissions do not reveal a full disk."""
     existing = next(each for each in (folder, *folder.parents) if each.exists())
     try:
         with tempfile.TemporaryFile(dir=existing) as trial:
@@ -42,11 +42,11 @@ def unwritable(folder: Path) -> str | None:
 
 
 def local_devices() -> list[Device]:
-    """Every device found here; a kind whose libraries are missing has none."""
+    """Return every device of this machine; a kind whose libraries are missing has none."""
     from api.monitoring.logs import configure
     from workers.backends import driver
 
-    configure("console", "error")  # what is worth a warning is said by who asked, in words
+    configure("console", "error")  # callers report problems themselves, in words
     found: list[Device] = []
     for kind in implemented_kinds():
         try:
@@ -57,15 +57,15 @@ def local_devices() -> list[Device]:
 
 
 def choose(devices: list[Device], wanted: str, family: Family) -> Device:
-    """The first device that was asked for and that the family runs on.
+    """Return the first device that matches the request and on which the family runs.
 
     Args:
         wanted: ``auto``, a kind, or a model (or the beginning of one).
 
     Raises:
-        NotFound: none fits; lists what there is.
-        EvoError: the CPU would fit, but this machine has no C compiler that works, or a GPU, but none can be used here;
-            names the ways out.
+        NotFound: no device fits; lists those that exist.
+        EvoError: the CPU would fit, but there is no working C compiler; or a GPU would, but none is usable. Names the
+            remedies.
     """
     for device in devices:
         if device.kind in family.implementations and _is(device, wanted):
@@ -77,10 +77,10 @@ def choose(devices: list[Device], wanted: str, family: Family) -> Device:
 
 
 def require_compiler(family: Family, wanted: str) -> None:
-    """True if this machine could offer the requested device for the family.
+    """Return True if this machine could offer the requested device for the family.
 
     Raises:
-        EvoError: it has no compiler that works, or no GPU that can be used; names the ways out.
+        EvoError: it has no working compiler, or no usable GPU; names the remedies.
     """
     from workers.backends.cpu.compiler import CCompiler, find_compiler
     from workers.backends.cuda.compilers.nvrtc import NvrtcCompiler

@@ -1,4 +1,4 @@
-"""The service and the worker of a local database: found running, or run as children of this process."""
+"""Finds the running service and worker of a local database, or starts them as child processes."""
 
 import socket
 import sys
@@ -16,11 +16,11 @@ from evo.messages.condition import silence
 from evo.search.lifecycle import State
 
 START_S = 60.0
-"""Seconds until a started service must answer, or a started worker must have found its devices."""
+"""Seconds within which a started service must answer, or a started worker must find its devices."""
 WORKER = "local"
 """Identity of the worker that commands on a local database share."""
 CONNECTED_S = 45.0
-"""A worker heard of this lately is taken to be there."""
+"""Seconds since its last message for which a worker counts as connected."""
 LOOK_S = 0.1
 PROVEN_S = 0.5
 ANY_PORT = "0"
@@ -32,10 +32,9 @@ class NotStarted(EvoError, TimeoutError):
 
 
 class Local:
-    """Keeps a service answering on a database for as long as this process needs one.
-
-    If one runs already it is used; if that one ends, this process takes its place, so that several terminals can work
-    on one database and leave in any order. Children that die are started again, within reason.
+    """Keeps a service running on a database while this process needs one. A running service is used. If it ends, this
+    process starts another, so that several terminals can work on one database and leave in any order. Children that die
+    are restarted a limited number of times.
 
     Args:
         measuring: a worker is needed as well.
@@ -52,10 +51,10 @@ class Local:
         self._post = Post(place.worker_data)
 
     def tend(self) -> str:
-        """Find the service or start it, and its worker; returns its address. Cheap while all is well.
+        """Find the service, or start it and its worker; return its address. Cheap while the service answers.
 
         Raises:
-            EvoError: it does not start, or keeps dying; with what it said last.
+            EvoError: it does not start, or keeps dying; contains the end of its output.
         """
         if self._service is None or self._service.exit_code is not None:
             self._bury(self._service)
@@ -68,10 +67,10 @@ class Local:
         return self.url
 
     def prepare(self) -> None:
-        """Tend it until it can serve: a service that answers and, where that is needed, a worker that has registered.
+        """Wait until the service answers and, if one is needed, a worker has registered.
 
         Raises:
-            EvoError: it does not start; with what it said last.
+            EvoError: it does not start; contains the end of its output.
         """
         begun = time.monotonic()
         url = self.tend()
@@ -84,12 +83,13 @@ class Local:
             url = self.tend()
 
     def _has_worker(self, url: str, begun: float) -> bool:
-        """Return whether a worker is connected; the one kept here must have been heard of since `begun`."""
+        """Return True if a worker is connected; the worker of this process must have sent a message since `begun`."""
         within_s = time.monotonic() - begun if self._worker else CONNECTED_S
         return worker_connected(url, token=self._key, within_s=within_s)
 
     def let_finish(self) -> None:
-        """Wait while the worker kept here confirms or ablates for another terminal, which would have to begin it again.
+        """Wait while the worker of this process confirms or ablates for another terminal, which would otherwise have to
+        repeat it.
 
         It gets no further work during the wait. Ctrl-C, or any error of the service, ends the wait.
         """
@@ -107,7 +107,7 @@ class Local:
                 time.sleep(PROVEN_S)
 
     def close(self) -> None:
-        """End what this process started, the worker first so that it can report."""
+        """End the child processes, the worker first so that it can report."""
         for child in (self._worker, self._service):
             if child is not None:
                 child.stop()
@@ -119,7 +119,7 @@ class Local:
             self._deaths.record(child)
 
     def _attached(self) -> bool:
-        """True if another process's service answers; waits for one that is starting."""
+        """Return True if another process's service answers; waits for one that is starting."""
         deadline = time.monotonic() + START_S
         while (running := running_service(self.place.database)) is not None:
             if running.url is not None and (running.url == self.url or _answers(running.url)):
@@ -154,7 +154,7 @@ class Local:
         self._start_service(ANY_PORT)
 
     def _port(self) -> str:
-        """The port it had before, so that pages and workers find it again; a free one at first."""
+        """Return the service's previous port, so that pages and workers find it again; at first, a free port."""
         return self.url.rpartition(":")[2] if self.url else free_port()
 
     def _use(self, url: str) -> None:
@@ -202,14 +202,14 @@ class Local:
 
 
 def _proven(client: Client) -> list[str]:
-    """The searches that a worker has a confirmation or an ablation of in hand."""
+    """Return the searches whose confirmation or ablation a worker is running."""
     states: tuple[State, ...] = ("running", "paused", "stopping", "ablating")
     views = [view for state in states for view in client.searches(state=state, limit=200).items]
     return [f"search {view.id} ({view.family})" for view in views if view.proving and view.proving.since]
 
 
 def free_port() -> str:
-    """Return a port of the loopback interface that is free now. If another program takes it, any other is used."""
+    """Return a port of the loopback interface that is free now. If another program takes it, any other port is used."""
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         return str(probe.getsockname()[1])
@@ -235,9 +235,8 @@ def _answers(url: str) -> bool:
 def worker_connected(
     url: str, *, token: str | None = None, within_s: float = CONNECTED_S, other_than: str | None = None
 ) -> bool:
-    """Return whether a worker that has a device was heard of within so many seconds, and has not left.
-
-    The service counts the seconds: the clocks of two machines, or one that is set, do not matter.
+    """Return True if a worker with a device sent a message within this many seconds and has not left. The service
+    counts the seconds, so differing or adjusted clocks do not matter.
     """
     try:
         with Client(url, token=token, attempts=2) as client:

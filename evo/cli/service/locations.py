@@ -28,7 +28,7 @@ class Where:
 
 
 def data_folder() -> Path:
-    """The user's data directory, as this system has it."""
+    """Return the user's data directory on this system."""
     from platformdirs import user_data_path
 
     return user_data_path("kernel-evo", appauthor=False)
@@ -58,10 +58,10 @@ class LocalDatabase:
 
     @classmethod
     def of(cls, database: Path | None) -> "LocalDatabase":
-        """The database a user named, or the default one in the user's data directory.
+        """Return the database that the user named, or the default one in the user's data directory.
 
         Raises:
-            InvalidInput: the user named a server's, which only a service opens.
+            InvalidInput: the user named a database on a server, which only a service opens.
         """
         if database is not None and database.parts[0] in {"postgresql:", "postgres:", "postgresql+psycopg:"}:
             way_out = "start `kernel-evo serve --db …` on it and give this command the service's address with --url"
@@ -101,5 +101,5 @@ class LocalDatabase:
         return self.database.with_name(f"{self.database.name}.worker")
 
     def log(self, name: str) -> Path:
-        """Path of a child process's log."""
+        """Return the path of a child process's log."""
         return self.database.with_name(f"{self.database.name}.{name}.log")

@@ -1,4 +1,4 @@
-"""A child that must not outlive the command that started it, however that command ended."""
+"""Ends a child process with the command that started it, however that command ends."""
 
 import os
 import signal
@@ -11,10 +11,10 @@ GRACE_S = 15.0
 
 
 def follow_parent(parent_pid: int | None) -> None:
-    """End this process soon after its parent `parent_pid` did; None: it stands on its own.
+    """End this process soon after its parent `parent_pid` ends; None: do nothing.
 
-    A process whose parent dies is given another one at once, which shows on every POSIX system, and also when the
-    parent was killed and could say nothing.
+    On every POSIX system a process whose parent dies gets another parent at once. This reveals the end of a parent that
+    was killed, too.
     """
     if parent_pid is not None:
         threading.Thread(target=_watch, args=(parent_pid,), name="parent", daemon=True).start()

@@ -1,4 +1,4 @@
-"""File lock held by the one worker that the commands on a database run on this machine."""
+"""File lock that allows one worker per database on this machine."""
 
 import fcntl
 from pathlib import Path
@@ -8,7 +8,7 @@ from evo.errors import EvoError
 
 
 class Post:
-    """Lock that lets only one of several terminals on a database run the worker, so that measurements are undisturbed.
+    """Lock by which only one of several terminals on a database runs a worker, so that measurements are undisturbed.
 
     Args:
         folder: the worker's folder, which contains the lock.
@@ -19,7 +19,7 @@ class Post:
         self._lock: IO[bytes] | None = None
 
     def take(self) -> bool:
-        """Take the lock; False while another process holds it.
+        """Take the lock; return False while another process holds it.
 
         Raises:
             EvoError: the folder cannot be written.
@@ -40,7 +40,7 @@ class Post:
         return True
 
     def leave(self) -> None:
-        """Let another process take it."""
+        """Release the lock."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None

@@ -1,4 +1,4 @@
-"""Run a search in the background: the same command again, in its own session."""
+"""Runs a search in the background: the same command, in its own session."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ from evo.errors import EvoError
 from evo.text.visible import visible
 
 Tell: TypeAlias = Callable[[dict[str, Any], int], None]
-"""A started background search: what it announced, and its process."""
+"""A started background search: its announcement and its process."""
 
 START_S = 120.0
 LOOK_S = 0.1
@@ -26,11 +26,11 @@ def detach(arguments: Sequence[str], place: LocalDatabase, options: str, *, as_j
     """Run ``kernel-evo`` with these arguments in the background and return once its search has begun.
 
     Args:
-        options: what a further command needs to reach the same service.
-        as_json: the search goes to standard output as it stands then, instead of what people want to know.
+        options: options with which a further command reaches the same service.
+        as_json: print the search as JSON, instead of text for people.
 
     Returns:
-        The exit code of the background process if it ended before it began, after showing what it said; else 0.
+        The exit code of the background process if it ended before the search began (its output is then shown); else 0.
     """
     log = place.log("search")
 

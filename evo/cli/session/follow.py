@@ -1,4 +1,4 @@
-"""Follow a search until it ends: update the display, and handle Ctrl-C."""
+"""Follows a search until it ends: updates the display and handles Ctrl-C."""
 
 import signal
 import time
@@ -28,7 +28,7 @@ class Screen(Protocol):
         ...
 
     def note(self, text: str) -> None:
-        """Tell the user something once."""
+        """Show a message once."""
         ...
 
 
@@ -61,18 +61,17 @@ def follow(
     alone: str | None = None,
     where: str = "",
 ) -> SearchView:
-    """Show a search until it has ended, and return how it stands then.
-
-    Ctrl-C once stops it: what runs may finish, and the report follows. Twice cancels it: what runs is dropped.
+    """Show a search until it has ended, and return its final state. Ctrl-C once stops it: running trials may finish,
+    and the report follows. Twice cancels it: running trials are dropped.
 
     Args:
-        alone: the id of a worker that ends with this command: where only that one is there and cannot do the search's
-            work, there is nothing to wait for.
-        where: the options that lead a further command to the same service.
+        alone: id of a worker that ends with this command. If it is the only worker and cannot do the search's work,
+            waiting is useless.
+        where: options with which a further command reaches the same service.
 
     Raises:
-        Conflict: the search cannot go on; it stays as it is.
-        ServiceUnreachable: the service went away and did not come back; the error says how to follow the search again.
+        Conflict: the search cannot continue; its state is unchanged.
+        ServiceUnreachable: the service became unavailable; the error says how to follow the search again.
     """
     obeyed, looked_at, known, warned = 0, time.monotonic(), None, 0
     while True:
@@ -99,7 +98,7 @@ def follow(
 
 
 def _present(connection: Connection, search_id: int, where: str) -> SearchView:
-    """The search as it is now."""
+    """Return the present state of the search."""
     try:
         return connection.ask(lambda client: client.search(search_id))
     except ServiceUnreachable as error:
@@ -123,7 +122,7 @@ def stuck(view: SearchView, where: str) -> str:
 def _obey(connection: Connection, search_id: int, screen: Screen, wanted: SearchCommand) -> None:
     try:
         connection.ask(lambda client: client.command(search_id, wanted))
-    except Conflict:  # it ended in this very moment
+    except Conflict:  # it has just ended
         return
     if wanted == "stop":
         screen.note("Stopping: what runs may finish, then the report. Ctrl-C again cancels at once.")

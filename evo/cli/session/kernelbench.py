@@ -1,4 +1,4 @@
-"""Problems in KernelBench's format, worked on through brief and submit alone, as an outside proposer would."""
+"""Runs a proposer on problems in KernelBench's format, using only brief and submit, like an external proposer."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +30,7 @@ class Proposer(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class FolderProposer:
-    """Submits what lies in a folder named like the problem, in the order of names, each after the one before."""
+    """Submits the variants in a folder named like the problem, one after the other in the order of their names."""
 
     folder: Path
     trials: int
@@ -67,7 +67,7 @@ def _told(view: VariantView) -> str:
 
 @dataclass(kw_only=True)
 class Work:
-    """One problem's way from its file to its result."""
+    """Progress of one problem from its file to its result."""
 
     file: Path
     result: Result
@@ -94,15 +94,16 @@ def _number(stem: str) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Contest:
-    """A proposer on problems.
+    """A run of a proposer on problems.
 
     Attributes:
-        client: gives the client.
-        terms: of every search.
+        client: returns the client.
+        terms: terms of every search.
         families: folder for the imported families.
-        together: number of problems worked on at the same time; a device measures one kernel at a time all the same.
-        minutes: time after which no problem begins, and the others are reported as far as they are; None: no limit.
-        say: takes a line of the transcript.
+        together: number of problems worked on at the same time; a device still measures one kernel at a time.
+        minutes: time after which no further problem begins and running ones are reported with their results so far;
+            None: no limit.
+        say: prints a line of the transcript.
     """
 
     client: Callable[[], Client]
@@ -150,7 +151,7 @@ class Contest:
         return True
 
     def _cut_short(self, work: Work) -> Result:
-        """Return what a problem has when the time is over, and cancel the rest of it."""
+        """Return a problem's results when the time is over, and cancel its search."""
         search_id = work.result.search_id
         if search_id is None:
             return Result(problem=work.file.stem, trouble="no time was left")
@@ -216,7 +217,9 @@ def _attempt(view: VariantView) -> Attempt:
 
 
 def _speedups(client: Client, tuning: SearchView) -> dict[str, SpeedUp]:
-    """Return the speed-ups over every baseline: by rounds if a confirmation timed both, else of quick samples."""
+    """Return the speed-ups over every baseline: paired by round if a confirmation timed both, else from quick
+    samples.
+    """
     rng = np.random.default_rng(0)
     report = None if tuning.champion is None else tuning.champion.report
     if report is not None and report.challenger is not None and report.baselines:

@@ -20,7 +20,7 @@ from templates.render import check
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """A search to be started.
+    """Request for a new search.
 
     Attributes:
         family: as the user wrote it.
@@ -36,7 +36,7 @@ class Request:
         """Look up the family and the policy.
 
         Raises:
-            NotFound, InvalidInput: names what was mistyped, here or in the family's folder.
+            NotFound, InvalidInput: a name is mistyped, here or in the family's folder; the message gives it.
         """
         package = registry.find(family)
         _check_templates(package, terms.get("device", "auto"))
@@ -70,7 +70,7 @@ class Request:
         return replace(self, terms={**self.terms, "problem": problem})
 
     def submit(self, client: Client) -> SearchView:
-        """Register the family, uploaded where the service takes that, and start the search.
+        """Register the family, upload it if the service allows that, and start the search.
 
         Raises:
             NotFound, InvalidInput, Conflict: the service's refusal.
@@ -83,12 +83,12 @@ class Request:
 
 
 def _uploaded(package: Package, client: Client) -> bool:
-    """True if the service accepted the files; otherwise its workers need access to the family's folder."""
+    """Return True if the service accepted the files; otherwise its workers need access to the family's folder."""
     if package.location is None:
         return False
     try:
         content = pack(package)
-    except InvalidInput:  # nothing to be uploaded, which need not be an error: the workers may reach it
+    except InvalidInput:  # nothing to upload, which need not be an error: the workers may have access
         return False
     try:
         client.upload_family(package.digest, content)
@@ -98,7 +98,7 @@ def _uploaded(package: Package, client: Client) -> bool:
 
 
 def _check_templates(package: Package, device: str) -> None:
-    """Refuse what no config could be rendered from; `device` may name the one kind of device that counts."""
+    """Refuse templates from which no config can be rendered; `device` may name the only kind to check."""
     kinds = package.family.implementations
     try:
         for kind in kinds:
@@ -109,10 +109,10 @@ def _check_templates(package: Package, device: str) -> None:
 
 
 def read_policy(name_or_file: str) -> str | dict[str, Any]:
-    """A policy's name, or the fields a file overrides.
+    """Return a policy's name, or the fields that a file overrides.
 
     Raises:
-        InvalidInput: names the field, or says why the file cannot be read.
+        InvalidInput: a field is invalid, or the file cannot be read.
     """
     path = Path(name_or_file).expanduser()
     if path.suffix not in (".toml", ".json"):

@@ -1,4 +1,4 @@
-"""One run of ``kernel-evo search``: reach a service, start or take up a search, stay with it, report."""
+"""One run of ``kernel-evo search``: reaches a service, starts or resumes a search, follows it, and reports."""
 
 import json
 import signal
@@ -32,7 +32,7 @@ Then: TypeAlias = Callable[[Connection, SearchView], None]
 Tell: TypeAlias = Callable[[SearchView], None]
 
 RANKS = 10
-"""Trials in the table at the end."""
+"""Maximum number of trials in the final table."""
 
 
 def run(
@@ -45,13 +45,13 @@ def run(
     then: Then | None = None,
     tell: Tell = print_json,
 ) -> Exit:
-    """Search, or go on with search number `asked`.
+    """Run a new search, or resume search number `asked`.
 
     Args:
-        stay: until the search has ended; else only start it.
-        then: what to do with the ended search while its service can still be reached.
-        announce: a file that receives the number, the page and the view of the search.
-        as_json: progress goes to standard error, and the search as it stands at the end to `tell`.
+        stay: follow the search until it has ended; False only starts it.
+        then: called with the ended search while its service can still be reached.
+        announce: file that receives the number, the page and the view of the search.
+        as_json: print progress to standard error, and pass the final search to `tell`.
     """
     from pydantic_core import to_jsonable_python
 
@@ -110,7 +110,7 @@ def watch(search_id: int, where: Where, *, as_json: bool = False) -> Exit:
 
 
 def exit_code(view: SearchView, interruptions: int) -> Exit:
-    """Exit code for scripts: did the search find anything?"""
+    """Return the exit code for scripts, which shows whether the search found a config."""
     if view.state == "cancelled" and interruptions > 1:
         return Exit.INTERRUPTED
     return Exit.DONE if view.state == "finished" and view.best is not None else Exit.NOTHING_FOUND
@@ -129,13 +129,13 @@ def _report(out: Console, connection: Connection, view: SearchView, where: Where
 
 
 def _family_of(view: SearchView) -> str:
-    """Return the family as a further command takes it; for files uploaded elsewhere, with a placeholder."""
+    """Return the family as an argument of a further command; a placeholder for files uploaded elsewhere."""
     return view.source or f"PATH/OF/{view.family}"
 
 
 @contextmanager
 def reached(out: Console, where: Where, *, measuring: bool, beginning: bool = False) -> Iterator[Connection]:
-    """A connection, and a sign of life on the terminal for the seconds that starting a service takes."""
+    """Open a connection; show a message on the terminal while a service starts."""
     status = out.status("Starting …")
     if out.is_terminal:
         status.start()
@@ -149,7 +149,7 @@ def reached(out: Console, where: Where, *, measuring: bool, beginning: bool = Fa
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Let a request to end, or a closed terminal, unwind the program, so that its children end before it does."""
+    """Unwind the program on SIGTERM or a closed terminal, so that its children end first."""
 
     def end(number: int, _frame: FrameType | None) -> None:
         sys.exit(128 + number)
@@ -163,7 +163,7 @@ def ended_by_signals() -> Iterator[None]:
 
 
 def _mention_others(out: Console, connection: Connection, mine: SearchView, where: Where) -> None:
-    """Other running searches may keep the device until they end: the user may not remember them."""
+    """Mention other running searches, which may occupy the device until they end."""
     running = connection.client.searches(state="running").items
     others = [view for view in running if view.id != mine.id]
     if others:
@@ -174,7 +174,7 @@ def _mention_others(out: Console, connection: Connection, mine: SearchView, wher
 
 
 def _mention_strangers(out: Console, device: Device) -> None:
-    """Other programs on this machine's GPU disturb every time that is taken there."""
+    """Mention other programs on this machine's GPU, which disturb all times measured there."""
     from workers.backends.cuda.machine import nvml
 
     if device.kind == "cuda" and (users := nvml.strangers(device.uuid)):
@@ -184,13 +184,13 @@ def _mention_strangers(out: Console, device: Device) -> None:
 
 
 def _mention_cache(out: Console, trouble: str | None) -> None:
-    """Warn about a cache that cannot be written, which otherwise only the worker's log reports."""
+    """Warn about a cache that cannot be written; otherwise only the worker's log reports it."""
     if trouble is not None:
         out.print(Text(f"{trouble}\n", "yellow"))
 
 
 def _cache_warning(connection: Connection, view: SearchView) -> str | None:
-    """Return what the worker reported about its cache with the last measured trial."""
+    """Return the worker's report on its cache with the last measured trial."""
     latest = connection.ask(lambda client: client.trials(view.id, sort="-number", limit=1)).items
     warnings = (trial.environment.get("cache") for trial in latest)
     return next((f"{each[0].upper()}{each[1:]}." for each in warnings if each), None)
@@ -210,7 +210,7 @@ def begun(request: Request, connection: Connection, where: Where) -> SearchView:
 
 
 def _require_compiler(request: Request) -> None:
-    """Add advice for machines without a GPU: estimate for a target without running."""
+    """Add advice for machines without a GPU: estimate for a target instead."""
     wanted = request.terms["device"]
     try:
         require_compiler(request.package.family, wanted)

@@ -1,4 +1,4 @@
-"""Several problems of one family, searched in turn: each begins with the champions of its neighbours."""
+"""Searches several problems of one family in turn; each starts from the champions of its neighbours."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,17 +16,18 @@ from evo.text.wording import settings_text, time_text
 def run(
     requests: Sequence[Request], where: Where, *, announce: Path | None, as_json: bool, then: session.Then | None = None
 ) -> Exit:
-    """Search each; an interrupted one is the last. The code is that of the first that found nothing.
+    """Search each problem; stop after an interrupted one. The exit code is that of the first search that found no
+    config.
 
-    As JSON the searches are one list, also where an error ended it early. What starts a search with near problems'
-    champions is the service, which knows all of them.
+    As JSON the searches are one list, even if an error ended it early. The service starts each search with the
+    champions of near problems.
     """
     ended: list[SearchView] = []
     codes: list[Exit] = []
     out = console(stderr=as_json)
     try:
         with session.ended_by_signals(), session.reached(out, where, measuring=where.url is None, beginning=True):
-            for request in requests:  # each attaches to the service that is held here
+            for request in requests:  # each attaches to the service that runs here
                 kept = _keeping(ended, then)
                 codes.append(
                     session.run(request, where, announce=announce, as_json=as_json, then=kept, tell=lambda _: None)
@@ -52,7 +53,7 @@ def _keeping(ended: list[SearchView], then: session.Then | None) -> session.Then
 
 
 def _summarise(ended: Sequence[SearchView], where: Where) -> None:
-    """The champions side by side, and how they become one folder."""
+    """Print the champions side by side, and the command that exports them as one folder."""
     out = console()
     out.print(styled("\n", ("All shapes", "bold")))
     for view in ended:

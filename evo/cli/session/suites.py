@@ -1,4 +1,4 @@
-"""A suite searched as one: its calls share a budget, learn from each other, and end in small sets of configs."""
+"""Searches a suite: its calls share a budget, exchange results, and give small sets of configs."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,16 +29,16 @@ EXCHANGE_SHARE = 0.2
 """Share of the budget for measuring each call's champion on the other problems of its family."""
 
 SLICES = 4
-"""Slices that each call gets on average."""
+"""Average number of slices per call."""
 
 LEAST_SLICE_S = 2.0
 NEIGHBOURS = 3
-"""Searches of near problems whose best configs a new search begins with."""
+"""Number of searches of near problems from whose best configs a new search starts."""
 
 BEST_OF_NEIGHBOUR = 2
 LEAST_MINUTES = 0.05
 MOST_EXCHANGED = 6
-"""Trials of an exchange: the default config, and as many champions of near problems as a search begins with."""
+"""Trials of an exchange: the default config, and as many champions of near problems as a search starts with."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ def run(suite: Suite, requests: Mapping[str, Request], where: Where, budget: Sha
     """Search the calls of a suite with one budget, then measure each call's champion on its neighbours.
 
     Args:
-        requests: by the name of the call; their budget is replaced.
+        requests: requests by the name of the call; their budget is replaced.
     """
     out, interrupts = progress(as_json), Interrupts()
     with (
@@ -95,7 +95,7 @@ def run(suite: Suite, requests: Mapping[str, Request], where: Where, budget: Sha
 
 @dataclass(frozen=True, kw_only=True)
 class _Session:
-    """What a terminal's session consists of: the service, the display and the user's interrupts."""
+    """Session of a terminal: service, display and the user's interrupts."""
 
     connection: Connection
     where: Where
@@ -105,7 +105,7 @@ class _Session:
 
 
 class _Conductor:
-    """Runs one search per call, of which one at a time is not paused."""
+    """Runs one search per call; all but one are paused."""
 
     def __init__(self, suite: Suite, courses: Sequence[Course], session: _Session, budget: Shared) -> None:
         self._suite, self._session, self._budget = suite, session, budget
@@ -113,7 +113,7 @@ class _Conductor:
         self._exchanged: list[tuple[str, SearchView]] = []
 
     def search(self) -> None:
-        """Give slices of the budget to the searches that promise most, until it is spent."""
+        """Give slices of the budget to the most promising searches, until it is spent."""
         while not self._spent() and not self._session.interrupts.count:
             name = next_call({name: self._progress(course) for name, course in self._courses.items()}, self._suite.goal)
             if name is None:
@@ -121,7 +121,7 @@ class _Conductor:
             self._slice(self._courses[name])
 
     def finish(self) -> None:
-        """End every search: its best config is confirmed."""
+        """End every search, with a confirmation of its best config."""
         ending: SearchCommand = "stop" if self._session.interrupts.count < 2 else "cancel"
         for course in self._courses.values():
             if course.view is None or course.view.state in TERMINAL:
@@ -130,7 +130,7 @@ class _Conductor:
             course.view = self._follow(course.view)
 
     def exchange(self) -> None:
-        """Measure the champions of near problems on each problem; a search that begins with them does just that."""
+        """Measure the champions of near problems on each problem, by a search that starts with them."""
         together = [course for course in self._courses.values() if self._relatives(course)]
         for course in together:
             if self._session.interrupts.count:
@@ -167,7 +167,7 @@ class _Conductor:
         )
 
     def _latest(self, view: SearchView) -> SearchView:
-        """Return the search that the problem's champion is of: an exchange may have replaced it."""
+        """Return the search of the problem's champion, which may be an exchange."""
         for _, exchanged in self._exchanged:
             if exchanged.problem_key == view.problem_key and exchanged.family == view.family:
                 own = exchanged.champion is not None and exchanged.champion.search_id == exchanged.id
@@ -251,7 +251,7 @@ class _Conductor:
         return Progress(weight=course.call.weight, best_us=tuple(course.best_us), open=course.open)
 
     def _relatives(self, course: Course) -> list[SearchView]:
-        """Return the searches of other problems of the family that found something, if this one was searched."""
+        """Return the searches of other problems of the family that found a config, if this one was searched."""
         if course.view is None:
             return []
         others = [other.view for other in self._courses.values() if other is not course and other.view is not None]
@@ -267,7 +267,7 @@ class _Conductor:
         return self._session.connection.ask(lambda client: client.search(view.id))
 
     def _command(self, course: Course, command: SearchCommand) -> None:
-        """Command a search; one that has ended in this very moment stays as it is."""
+        """Send a command to a search; one that has just ended is left unchanged."""
         assert course.view is not None
         number = course.view.id
         try:
@@ -283,7 +283,7 @@ class _Conductor:
             assert course.view is not None
             configs += [each for each in self._best(course.view, BEST_OF_NEIGHBOUR) if each not in configs]
         times: dict[str, dict[int, float]] = {course.call.name: {} for course in courses}
-        for name, view in self._views_of(courses):  # an exchange comes last, and compares its configs at one time
+        for name, view in self._views_of(courses):  # an exchange comes last and compares its configs in one session
             for trial in self._trials(view):
                 if trial.time_us is not None and trial.config in configs:
                     times[name][configs.index(trial.config)] = trial.time_us

@@ -1,4 +1,4 @@
-"""``--warm-start``: recorded results of any origin as configs to try first, the best one first."""
+"""``--warm-start``: recorded results of any origin as first configs, best first."""
 
 import difflib
 import gzip
@@ -18,18 +18,18 @@ OPTION = "--warm-start"
 SQLITE = b"SQLite format 3\0"
 WANTED = "give a file of recorded results (.json, .json.gz), or an Optuna study's storage, e.g. sqlite:///study.db#NAME"
 MOST = 10_000
-"""Configs sent along; the service uses the best that are in the space."""
+"""Maximum number of configs sent; the service uses the best of those in the space."""
 
 
 def read_warm_start(given: str) -> dict[str, Any]:
-    """The `warm_start` of a search's terms.
+    """Return the `warm_start` of a search's terms.
 
     Args:
         given: a Kernel Tuner cache or T4 results (``.json``, also gzipped), or the storage of an Optuna study:
-            ``sqlite:///study.db``, with ``#NAME`` where it holds several.
+            ``sqlite:///study.db``, with ``#NAME`` if it holds several.
 
     Raises:
-        InvalidInput: it cannot be read, or holds no config with a time.
+        InvalidInput: it cannot be read, or contains no config with a time.
     """
     if not given.strip():
         raise InvalidInput(OPTION, f"names nothing: {WANTED}")
@@ -71,7 +71,7 @@ def _from_study(given: str) -> dict[str, Any]:
 
 
 def _plain(value: object) -> bool:
-    """True if a tunable may have this value."""
+    """Return True if a tunable may have this value."""
     return isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value))
 
 
@@ -85,7 +85,9 @@ def _study(storage: str, name: str) -> "Study":
         url = make_url(storage)
         shown = url.render_as_string(hide_password=True)
         if url.drivername.startswith("sqlite") and url.database and not Path(url.database).exists():
-            raise InvalidInput(OPTION, f"there is no file {url.database}: {WANTED}")  # Optuna would make an empty one
+            raise InvalidInput(
+                OPTION, f"there is no file {url.database}: {WANTED}"
+            )  # Optuna would create an empty study
         names = optuna.get_all_study_names(storage)
         if not name and len(names) == 1:
             name = names[0]

@@ -13,7 +13,7 @@ from evo.search.suite.recorder import FUNCTIONS, Recorder
 
 
 def watch(script: Path, arguments: Sequence[str]) -> tuple[Recorder, str | None]:
-    """Run a script as `python SCRIPT ARGUMENTS…` would; return what it called and, if it failed, why.
+    """Run a script as `python SCRIPT ARGUMENTS…` would; return its recorded calls and, if it failed, the reason.
 
     Raises:
         NotFound: there is no such file.
@@ -34,7 +34,7 @@ def watch(script: Path, arguments: Sequence[str]) -> tuple[Recorder, str | None]
 
 @dataclass(frozen=True)
 class _Contiguous:
-    """The facts of a tensor that a module will compute."""
+    """Facts about a tensor that a module will compute."""
 
     shape: tuple[int, ...]
     dtype: object
@@ -48,7 +48,7 @@ class _Contiguous:
 
 @contextmanager
 def watched(recorder: Recorder, torch: Any) -> Iterator[None]:
-    """Record calls of PyTorch's functions, and modules that do without them (RMSNorm, SwiGLU), in this thread."""
+    """Record calls of PyTorch's functions, and of modules that do not use them (RMSNorm, SwiGLU), in this thread."""
     functional, own = torch.nn.functional, getattr(torch.nn, "RMSNorm", None)
     names: Mapping[Any, str] = {getattr(functional, name): name for name in FUNCTIONS if hasattr(functional, name)}
 
@@ -79,7 +79,7 @@ def watched(recorder: Recorder, torch: Any) -> Iterator[None]:
 
 @contextmanager
 def _as_program(script: Path, arguments: Sequence[str]) -> Iterator[None]:
-    """Give a program its arguments and the folder it imports from."""
+    """Set a program's arguments and the folder from which it imports."""
     before, path = sys.argv, list(sys.path)
     sys.argv = [str(script), *arguments]
     sys.path.insert(0, str(script.resolve().parent))

@@ -1,1 +1,1 @@
-"""Commands of those who run a service and its workers."""
+"""Commands for operators of a service and its workers."""

@@ -69,7 +69,9 @@ def serve(
     location = Location.of(db or LocalDatabase.of(None).database)
     if location.file is not None:
         location = Location.of(LocalDatabase.to_begin(location.file).database)
-    of_a_command = parent_pid is not None  # such a service is reached by its command alone, under no public name
+    of_a_command = (
+        parent_pid is not None
+    )  # only the command that starts such a service reaches it, under no public name
     public = {"public_url": public_url} if of_a_command or public_url is not None else {}
     settings = Settings.read(host=host, port=port, db=location, **public)
 
@@ -84,7 +86,7 @@ def serve(
 
 @contextmanager
 def _loading() -> Iterator[None]:
-    """Imports leave no garbage, and hundreds of thousands of objects that stay: none is looked through."""
+    """Pause garbage collection during imports, which create hundreds of thousands of lasting objects and no garbage."""
     gc.disable()
     try:
         yield
@@ -166,7 +168,7 @@ def worker(
 
 
 def _token(given: str | None, file: Path | None) -> str | None:
-    """The token itself, or what its file holds: a file keeps it out of the list of processes."""
+    """Return the token, given directly or in a file; a file keeps it out of the process list."""
     from evo.errors import InvalidInput
 
     if file is None:

@@ -1,4 +1,4 @@
-"""``token``: who may use a service, and as what."""
+"""``token``: manage access to a service: tokens and their roles."""
 
 from typing import TYPE_CHECKING, Annotated
 

@@ -35,7 +35,7 @@ def register(app: typer.Typer) -> None:
 def _alone(
     context: typer.Context, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False
 ) -> None:
-    """The machines that measure: what they do, and which of them get work."""
+    """List the workers, or control which of them get work."""
     if context.invoked_subcommand is None:
         list_workers(url=url, token=token, db=db, as_json=as_json)
 
@@ -101,10 +101,12 @@ def clear(
 
 
 def named(name: str, workers: "Iterable[WorkerView]") -> "WorkerView":
-    """Return the worker with this id, or else with this name; workers that left count only if there is no other.
+    """Return the worker with this id, or else with this name; a worker that has left is returned only if there is no
+    other.
 
     Raises:
-        NotFound, Conflict: none has it; several have, which only their ids tell apart.
+        NotFound: no worker has it.
+        Conflict: several workers have this name; only their ids differ.
     """
     from evo.errors import Conflict, NotFound
     from evo.text.suggestion import unknown
@@ -120,10 +122,10 @@ def named(name: str, workers: "Iterable[WorkerView]") -> "WorkerView":
 
 
 def device_uuid(worker: "WorkerView", wanted: str) -> str:
-    """The UUID of the one device that is meant.
+    """Return the UUID of the device that the user names.
 
     Raises:
-        NotFound, Conflict: none fits, or several do.
+        NotFound, Conflict: no device fits, or several do.
     """
     from evo.errors import Conflict, NotFound
 
