@@ -22,7 +22,6 @@ from multiprocessing import Queue, get_context
 from pathlib import Path
 
 import numpy as np
-from evo.results import ConfirmReport
 
 from evo.device import Device
 from evo.errors import EvoError
@@ -32,6 +31,7 @@ from evo.promotion.policy import Policy
 from evo.trial import Config
 from evo.trial.objective import Objective
 from evo.trial.outcome import Measured, Outcome
+from evo.trial.results import ConfirmReport
 from templates.registry import find
 from workers.backends import driver
 from workers.build.families import Assignment, Families

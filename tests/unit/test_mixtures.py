@@ -52,6 +52,21 @@ def test_one_element_is_the_maximum_and_one_the_minimum_of_all_distributions() -
         assert found[name][changed] == extreme
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("how", ["halves", "neighbours", "copies"])
+def test_inputs_that_repeat_themselves_stay_as_they_are(how: str, axis: int) -> None:
+    def repeated(seed: int) -> NDArray[np.float32]:
+        half = np.take(normal(seed), range(normal(seed).shape[axis] // 2), axis)
+        if how == "copies":
+            return np.broadcast_to(np.take(half, [0], axis), normal(seed).shape).copy()
+        return np.concatenate([half, half], axis) if how == "halves" else np.repeat(half, 2, axis)
+
+    found = made(repeated(1), repeated(2))
+    assert np.array_equal(found["a lone largest element"], repeated(1))
+    rows = found["rows of all distributions"]
+    assert np.array_equal(rows, repeated(1)) if axis == 0 else not np.array_equal(rows, repeated(1))
+
+
 def test_rows_come_from_all_distributions() -> None:
     distributions = [normal(1), peaked(2), normal(3, 40.0)]
     rows = made(*distributions)["rows of all distributions"]

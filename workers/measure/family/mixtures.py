@@ -4,7 +4,7 @@ A kernel may look at a sample of its inputs and take a shortcut if they resemble
 but wrong if nearly all elements resemble that case and one does not, or if rows come from different cases.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +40,8 @@ def mixtures(
 
     Nothing is yielded if elements cannot be exchanged freely (integer inputs such as indices and lengths, symmetric
     matrices, rows or elements in ascending order), or if there is no other distribution. An input that a second draw
-    repeats, such as a mask, is left unchanged.
+    repeats, such as a mask, is left unchanged. So is one that repeats itself, such as a table with equal halves:
+    kernels may read it once.
 
     Args:
         nominal: inputs by name.
@@ -54,7 +55,11 @@ def mixtures(
         return
     if any(_ordered(array) for array in nominal.values()):
         return
-    free = {name for name, array in nominal.items() if not any(np.array_equal(array, other[name]) for other in others)}
+    free = {
+        name
+        for name, array in nominal.items()
+        if not (any(np.array_equal(array, other[name]) for other in others) or _repeats(array, range(array.ndim)))
+    }
     for name, sign in (("a lone largest element", 1.0), ("a lone smallest element", -1.0)):
         planted = {
             each: _with_lone(array, [other[each] for other in others], dtypes[each], sign, rng)
@@ -100,7 +105,7 @@ def _rows_of_all(nominal: Arrays, others: Sequence[Arrays], rng: np.random.Gener
     found: dict[str, NDArray[Any]] = {}
     for name, array in nominal.items():
         found[name] = array.copy()
-        if array.ndim < 2:
+        if array.ndim < 2 or _repeats(array, range(array.ndim - 1)):
             continue
         rows = array.size // array.shape[-1]
         chosen = choices.setdefault(rows, rng.integers(len(others) + 1, size=rows))
@@ -108,6 +113,18 @@ def _rows_of_all(nominal: Arrays, others: Sequence[Arrays], rng: np.random.Gener
             taken = chosen == number
             found[name].reshape(rows, -1)[taken] = other[name].reshape(rows, -1)[taken]
     return found
+
+
+def _repeats(array: NDArray[Any], axes: Iterable[int]) -> bool:
+    """Return True if an array repeats itself along one of the axes: copies, equal halves, or equal neighbours."""
+    for axis in axes:
+        along, size = np.moveaxis(array, axis, 0), array.shape[axis]
+        pairs = [(along[1:], along[:-1])] if size > 1 else []
+        if size > 1 and size % 2 == 0:
+            pairs += [(along[: size // 2], along[size // 2 :]), (along[::2], along[1::2])]
+        if any(np.array_equal(one[:1], other[:1]) and np.array_equal(one, other) for one, other in pairs):
+            return True
+    return False
 
 
 def _ordered(array: NDArray[Any]) -> bool:
