@@ -1,4 +1,4 @@
-"""What installed packages add through entry points."""
+"""Objects that installed packages add through entry points."""
 
 from collections.abc import Collection, Iterator
 from importlib.metadata import EntryPoint, entry_points
@@ -12,7 +12,7 @@ def offered(
     """Yield each entry point of a group with the object that it names.
 
     Args:
-        noun: what the group adds, for the error.
+        noun: noun for an object of the group, for the error.
         taken: names that packages may not use.
         name: the only entry point to load; None loads all.
 

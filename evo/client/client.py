@@ -22,13 +22,13 @@ class Client(Families, Searches, Variants, Champions, Workers, Work, Artefacts, 
     """One connection pool to one service; may be shared between threads.
 
     A request that may be sent twice is repeated, with growing, jittered pauses, while the service cannot be reached or
-    says it is busy; any other one only if it was never sent.
+    reports that it is busy. Any other request is repeated only if it was never sent.
 
     Services on this machine are reached directly; others through the proxy that HTTP_PROXY, HTTPS_PROXY or ALL_PROXY
     names, unless NO_PROXY excludes them.
 
     Args:
-        url: of the service, e.g. ``http://127.0.0.1:8765``.
+        url: URL of the service, e.g. ``http://127.0.0.1:8765``.
         attempts: largest number of attempts per request.
         transport: replaces the network in tests.
 

@@ -17,7 +17,7 @@ class Events(Calls):
     def events(self, search_id: int | None = None, *, patience_s: float = 60.0) -> Iterator[Event]:
         """Yield the events of one search, or of all, beginning with the current state of unfinished searches.
 
-        A stream that breaks off is taken up where it was, at whichever process of the service answers.
+        An interrupted stream is resumed where it ended, at any process of the service.
 
         Raises:
             ServiceUnreachable: no service answered for `patience_s`.

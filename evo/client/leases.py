@@ -90,10 +90,10 @@ class Work(Calls):
         """Deliver several results in one request (at most 256); one answer for each, in their order.
 
         Args:
-            contents: artefacts the reports refer to and the service may not have, by their digests.
+            contents: artefacts that the reports refer to and that the service may lack, by their digests.
 
-        A stale or refused result is an answer, not an error: drop the work. An error means that none may have been
-        taken, and that all may be sent again.
+        A stale or refused result is an answer, not an error: drop the work. After an error, possibly no report was
+        accepted, and all may be sent again.
         """
         enclosed = {digest: b64encode(content).decode() for digest, content in (contents or {}).items()}
         body = {"results": to_json(list(deliveries), list[Delivery]), "contents": enclosed}

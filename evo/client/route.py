@@ -11,7 +11,7 @@ from evo.text.masking import masked
 
 
 def is_direct(url: str) -> bool:
-    """True for an address of this machine: a proxy elsewhere would look for it on its own machine.
+    """True for an address of this machine: a proxy on another machine would look for it there.
 
     A numeric address belongs to this machine if a socket can be bound to it, which covers loopback, the unspecified
     addresses and every interface. Names other than localhost are left to NO_PROXY.
@@ -36,7 +36,7 @@ def http_client(
     """Return a connection pool for one service.
 
     Args:
-        url: base of every request.
+        url: base URL of every request.
         transport: replaces the network in tests.
 
     Raises:
@@ -63,5 +63,7 @@ def http_client(
 
 
 def _verification(url: str) -> ssl.SSLContext | bool:
-    """TLS settings with SSL_CERT_FILE respected; False without https, since loading every authority takes long."""
+    """Return TLS settings that respect SSL_CERT_FILE; False without https, because loading all authorities takes
+    long.
+    """
     return httpx.create_ssl_context(trust_env=True) if url.startswith("https:") else False

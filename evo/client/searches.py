@@ -34,7 +34,7 @@ class Searches(Calls):
         cursor: str | None = None,
         limit: int = 50,
     ) -> Page[SearchView]:
-        """One page; `cursor` is `next` of the page before."""
+        """Return one page; `cursor` is `next` of the page before."""
         wanted = {"state": state, "family": family, "problem": problem, "device": device, "text": text}
         shown = {"archived": archived, "sort": sort, "cursor": cursor, "limit": limit}
         return self._get("/searches", Page[SearchView], **wanted, **shown)
@@ -57,7 +57,7 @@ class Searches(Calls):
         """Delete an ended search with its trials.
 
         Raises:
-            Conflict: it runs, or a champion's evidence rests on it.
+            Conflict: it is running, or a champion's evidence depends on it.
         """
         self._send("DELETE", f"/searches/{search_id}", repeat=False, seen=seen)
 

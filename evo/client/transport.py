@@ -23,7 +23,7 @@ ATTEMPTS = 6
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
 _LONGEST_WAIT_S = 30.0
-"""Longest `Retry-After` that a call waits for; where the service asks for more, the call ends and its error says so."""
+"""Longest `Retry-After` for which a call waits; for a longer one the call ends with an error that states it."""
 _LONGEST_ASKED_S = 86_400
 """Longest `Retry-After` that is believed."""
 
@@ -118,7 +118,7 @@ class Transport:
 
         Args:
             repeat: True if the request may arrive twice; otherwise it is repeated only if it was never sent.
-            options: as httpx takes them.
+            options: options of httpx.
         """
         for attempt in range(1, self._attempts + 1):
             last, again_s = attempt == self._attempts, 0.0
@@ -135,7 +135,7 @@ class Transport:
         raise AssertionError("the last attempt returns or raises")
 
     def pause(self, attempt: int, *, least_s: float = 0.0) -> None:
-        """Wait before a further attempt, the longer the more there were, and at least `least_s` seconds."""
+        """Wait before a further attempt: longer after each attempt, and at least `least_s` seconds."""
         self._sleep(max(least_s, self._pause_s(attempt)))
 
     def _pause_s(self, attempt: int) -> float:
@@ -154,7 +154,7 @@ def address(url: str) -> str:
     """Return the URL after checking that it can belong to a service.
 
     Raises:
-        InvalidInput: it cannot; names the part to leave out if there is one.
+        InvalidInput: it cannot; names the part to remove if there is one.
     """
     try:
         parts = urlsplit(url)
@@ -175,7 +175,7 @@ def address(url: str) -> str:
 
 
 def patience(timeout_s: float) -> httpx.Timeout:
-    """Return the timeouts of a request; that of connecting is shorter."""
+    """Return the timeouts of a request; the one for connecting is shorter."""
     return httpx.Timeout(timeout_s, connect=min(timeout_s, CONNECT_S))
 
 
@@ -226,7 +226,7 @@ def _away(response: httpx.Response, problem: Mapping[str, Any]) -> ServiceAway:
 
 
 def _too_large(response: httpx.Response, problem: Mapping[str, Any]) -> TooLarge:
-    """Return advice by who refused: a proxy sends only a status."""
+    """Return advice that depends on whether the service or a proxy refused; a proxy sends only a status."""
     asked = response.request
     size = f"{int(asked.headers.get('content-length', 0)):,} bytes"
     said = (
@@ -236,7 +236,9 @@ def _too_large(response: httpx.Response, problem: Mapping[str, Any]) -> TooLarge
 
 
 def _passing(response: httpx.Response) -> bool:
-    """True if the same request may succeed later; 409 with a hint means that its first copy is still under way."""
+    """Return True if the same request may succeed later; 409 with a hint means that its first copy is still under
+    way.
+    """
     return response.status_code in _AWAY or (response.status_code == 409 and "retry-after" in response.headers)
 
 
@@ -280,14 +282,14 @@ def to_json(value: object, shape: Any) -> Any:
 
 
 def from_json(text: str, shape: type[T]) -> T:
-    """A value of that type from its JSON text."""
+    """Return a value of that type from its JSON text."""
     untyped: Any = shape
     adapter: TypeAdapter[T] = _adapter(untyped)
     return adapter.validate_json(text)
 
 
 def parse(response: httpx.Response, shape: type[T]) -> T:
-    """The response's body as a value of that type."""
+    """Return the response's body as a value of that type."""
     untyped: Any = shape
     adapter: TypeAdapter[T] = _adapter(untyped)
     try:

@@ -25,8 +25,9 @@ class Variants(Calls):
 
         Args:
             files: text of each file by name.
-            document: name, author and idea, and what differs from the first parent's ``[cpu]`` or ``[cuda]`` table.
-            parents: numbers of the variants that it was made from; 0 is the family's own implementation.
+            document: name, author and idea, and the keys that differ from the first parent's ``[cpu]`` or ``[cuda]``
+                table.
+            parents: numbers of the variants from which it is derived; 0 is the family's own implementation.
             trials: limit of the trials that it may get.
             proposal: number of the proposal that it came from.
         """
@@ -72,7 +73,7 @@ class Variants(Calls):
         return self._get(f"/searches/{search_id}/variants/{number}", VariantView)
 
     def variant_brief(self, search_id: int) -> BriefView:
-        """Return what the proposer of a variant needs; `evo.report.brief` writes it as Markdown."""
+        """Return the brief for the proposer of a variant; `evo.report.brief` writes it as Markdown."""
         return self._get(f"/searches/{search_id}/variants/brief", BriefView)
 
     def variant_source(self, search_id: int, number: int) -> VariantSource:

@@ -81,5 +81,5 @@ class Workers(Calls):
 
 
 def _part(text: str) -> str:
-    """The text as one part of a path."""
+    """Return the text as one part of a path."""
     return quote(text, safe="")

@@ -11,17 +11,17 @@ __all__ = ["Ceilings", "Device", "DeviceKind", "Kind", "kind_of", "kinds"]
 
 @dataclass(frozen=True, kw_only=True)
 class Ceilings:
-    """Physical limits that a roofline is computed from.
+    """Physical limits from which a roofline is computed.
 
     Attributes:
         flops_per_s: peak arithmetic rate by dtype name (``float32``, ``float16`` …), one thread for a CPU.
         bytes_per_s: sustained copy bandwidth, read plus write.
         source: ``measured`` on this device, or ``table`` (a datasheet).
-        bytes_source: source of `bytes_per_s` alone; None where it equals `source`.
-        cache_bytes_per_s: bandwidth of a GPU's L2 cache, over all multiprocessors; None where it is not known.
+        bytes_source: source of `bytes_per_s`; None if it equals `source`.
+        cache_bytes_per_s: bandwidth of a GPU's L2 cache, over all multiprocessors; None if unknown.
         special_per_s: results per second of exponentials, divisions and conversions, one thread for a CPU.
-        copies: bytes moved repeatedly, ascending, and the bytes per second, read plus write, at which caches and memory
-            deliver so many; one thread for a CPU. A stream between two sizes is not faster than the smaller one.
+        copies: sizes of repeated copies in bytes, ascending, with their rates in bytes per second, read plus write; one
+            thread for a CPU. A stream between two sizes is not faster than the smaller one.
     """
 
     flops_per_s: Mapping[str, float]
@@ -44,8 +44,8 @@ class Device:
         limits: numbers that constraints may name, in base units: ``cores``, ``simd_bytes``, ``l1_bytes``, ``l2_bytes``;
             for CUDA ``sm_count``, ``shared_memory_bytes`` (per block), ``max_threads`` (per block) …
         software: versions of compiler, driver and libraries, recorded with every measurement.
-        memory_bytes: total memory of the device; None where it does not report it.
-        note: in a search's copy of the device, the family's note on times taken here; shown wherever the device is.
+        memory_bytes: total memory of the device; None if it does not report it.
+        note: in a search's copy of the device, the family's note on times taken here; shown with the device everywhere.
     """
 
     kind: DeviceKind
@@ -60,7 +60,7 @@ class Device:
 
     @property
     def runs(self) -> Runs:
-        """What happens to a config here: its kernels run, its recorded result is looked up, or nothing runs."""
+        """How the device treats a config: it runs its kernels, looks up a recorded result, or only compiles."""
         return kind_of(self.kind).runs
 
     def copying_at(self, bytes_per_s: float) -> "Device":

@@ -14,7 +14,7 @@ class Metric:
 
     Attributes:
         scale: factor from its base unit to ours.
-        most: largest value that is possible. Rates whose parts are counted in different replays may come out higher.
+        most: largest possible value. Rates whose parts are counted in different replays may exceed it.
         alternatives: metrics of similar instructions; the worst one among those that were issued counts.
     """
 

@@ -1,4 +1,4 @@
-"""Kinds of devices: what the search, the service and the pages know of each, without the libraries of the device.
+"""Device kinds: the facts that search, service and pages need, without the libraries of the device.
 
 A package outside this repository adds a kind by two entry points of the kind's name: one in the group
 ``kernel_evo.kinds`` for its `Kind`, one in the group ``kernel_evo.backends`` for its `workers.backends.Driver`.
@@ -27,18 +27,18 @@ class Kind:
     """One kind of device.
 
     Attributes:
-        name: as on the command line, and as the table of family.toml with its kernels.
-        runs: ``kernels``; ``recordings``, whose results are looked up; ``nothing``, where kernels are only compiled.
-        compiles: the kind whose kernels are compiled for it, if that is another one.
-        rank: the kind of the lowest rank is chosen where the user names none.
+        name: its name on the command line, and of the table in family.toml with its kernels.
+        runs: ``kernels``; ``recordings``: results are looked up; ``nothing``: kernels are only compiled.
+        compiles: the kind whose kernels are compiled for it, if it is another one.
+        rank: the kind with the lowest rank is the default.
         limits: names of `Device.limits` that expressions of a family may use.
         sources: ``c``: C or C++ by the suffix of the file, with flags of a C compiler; ``cuda``: CUDA C++, launched on
-            a grid (``[launch]``); ``own``: files and flags are for the compiler of the kind alone.
-        on_host: kernels run on the cores of the machine: the objective's ``threads`` apply, and compilers keep away
-            from the core that measures.
+            a grid (``[launch]``); ``own``: files and flags are only for the compiler of this kind.
+        on_host: kernels run on the cores of the machine: the objective's ``threads`` apply, and compilers avoid the
+            measuring core.
         last_cache: the limit that holds the size of the last-level cache.
-        separation: runners state how far a candidate was kept apart from the judge, and a promotion needs it.
-        suffixes: of a stored source and of a stored binary.
+        separation: runners state the isolation between candidate and judge, which a promotion needs.
+        suffixes: suffixes of a stored source and of a stored binary.
     """
 
     name: DeviceKind
@@ -54,7 +54,7 @@ class Kind:
 
     @property
     def implementation(self) -> DeviceKind:
-        """The table of family.toml that holds its kernels."""
+        """Name of the table in family.toml with its kernels."""
         return self.compiles or self.name
 
 
@@ -92,7 +92,7 @@ BUILTIN = (
 
 @lru_cache(maxsize=1)
 def kinds() -> Mapping[DeviceKind, Kind]:
-    """All kinds by name, in the order of their ranks: ours, and those of installed packages.
+    """Return all kinds by name, in the order of their ranks: built-in ones and those of installed packages.
 
     Raises:
         EvoError: an installed package cannot be imported, offers no `Kind`, or one of another name.
@@ -106,10 +106,10 @@ def kinds() -> Mapping[DeviceKind, Kind]:
 
 
 def kind_of(name: DeviceKind) -> Kind:
-    """The kind of this name.
+    """Return the kind of this name.
 
     Raises:
-        NotFound: there is none here; the message lists what there is.
+        NotFound: there is no such kind; the message lists all kinds.
     """
     known = kinds()
     if name not in known:
@@ -118,5 +118,5 @@ def kind_of(name: DeviceKind) -> Kind:
 
 
 def implemented_kinds() -> tuple[DeviceKind, ...]:
-    """The kinds that a family can have kernels for."""
+    """Return the kinds for which a family can have kernels."""
     return tuple(name for name, kind in kinds().items() if kind.runs == "kernels")

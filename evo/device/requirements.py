@@ -1,4 +1,4 @@
-"""What a device must have, in addition to the right model, to receive work of a search."""
+"""Requirements on a device, besides its model, to receive work of a search."""
 
 import re
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ class Requirements:
     """Requirements of a search on devices; the defaults require nothing.
 
     Attributes:
-        memory_gb: least memory of the device, in gigabytes of 10^9 bytes, as the device reports it.
+        memory_gb: minimum memory of the device, in gigabytes of 10^9 bytes, as the device reports it.
         toolkit: least versions by name: ``cuda`` (the toolkit that compiles), ``cuda_driver``, ``gcc`` …
 
     Raises:
@@ -36,12 +36,12 @@ class Requirements:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Each requirement in words: ``22 GB of memory``, ``cuda 12.4 or newer``."""
+        """Return each requirement in words: ``22 GB of memory``, ``cuda 12.4 or newer``."""
         memory = () if self.memory_gb is None else (f"{self.memory_gb:g} GB of memory",)
         return (*memory, *(f"{name} {version} or newer" for name, version in self.toolkit.items()))
 
     def lacking(self, device: Device) -> str | None:
-        """Return what a device lacks, in words; None when it meets all requirements."""
+        """Describe the unmet requirements of a device; None if it meets all."""
         if self.memory_gb is not None:
             if device.memory_bytes is None:
                 return f"does not say how much memory it has ({self.memory_gb:g} GB are required)"

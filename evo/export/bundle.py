@@ -16,12 +16,14 @@ from evo.trial.timing import Timing
 
 
 class NotExportable(EvoError, ValueError):
-    """This champion cannot be exported."""
+    """The champion cannot be exported."""
 
 
 def refuse_unexportable(champion: ChampionView, search: SearchView) -> None:
-    """Raises:
-    NotExportable: nothing was compiled for its device.
+    """Refuse a champion of a device kind without an export.
+
+    Raises:
+        NotExportable: nothing was compiled for its device.
     """
     if search.device.kind not in FORMS:
         raise NotExportable(
@@ -41,7 +43,7 @@ class Bundle(Compiled):
     page: bytes | None = None
 
     def files(self) -> dict[str, bytes]:
-        """Content by file name."""
+        """Return the content by file name."""
         champion = self.champion
         told = {
             "evidence.json": evidence_json(champion, self.search),

@@ -68,9 +68,9 @@ class Compiled:
     """One config of a search with its compiled files.
 
     Attributes:
-        library: what `source` was compiled to.
-        ptx: of a CUDA kernel, where it was kept.
-        headers: that `source` includes, as `evo.export.headers` names them; the system's and CUDA's are left out.
+        library: binary compiled from `source`.
+        ptx: PTX of a CUDA kernel, if it was stored.
+        headers: headers that `source` includes, named as in `evo.export.headers`, without those of the system and CUDA.
     """
 
     search: SearchView
@@ -81,7 +81,7 @@ class Compiled:
     headers: Mapping[str, bytes] = field(default_factory=dict)
 
     def working_files(self, config: Config, **told: Any) -> dict[str, bytes]:
-        """Content by file name; `told` goes into config.json as well."""
+        """Return the content by file name; `told` is added to config.json."""
         folder = files(__package__) / "loader"
         return {
             self.source_name: self.source,
@@ -103,7 +103,7 @@ class Compiled:
 
     @property
     def source_name(self) -> str:
-        """The source's file name, whose suffix tells a compiler the language."""
+        """Return the source's file name, whose suffix gives the language."""
         return _SOURCES.get(self.language, self.form.source)
 
     @property
@@ -136,7 +136,7 @@ class Compiled:
         return (self.ptx or b"").decode(errors="replace")
 
     def _description(self, config: Config) -> dict[str, Any]:
-        """Return config.json: what the loader needs, and the most important facts."""
+        """Return config.json: the loader's settings and the most important facts."""
         search, candidate = self.search, self.candidate_of(config)
         return {
             "family": search.family,
@@ -169,7 +169,7 @@ def array_facts(operand: Operand) -> dict[str, Any]:
 
 
 def _launch(launch: Launch, ptx: str) -> dict[str, Any]:
-    """Return a launch for the loader; a single one names no function, and none follows it."""
+    """Return a launch for the loader; a single launch names no function."""
     described = asdict(launch)
     if not launch.entry:
         return {key: value for key, value in described.items() if key not in _OF_SEVERAL}
@@ -186,5 +186,5 @@ def _initial(operand: Operand) -> dict[str, Any]:
 
 
 def as_json(value: Any) -> bytes:
-    """A document for people and programs."""
+    """Return the document as indented JSON."""
     return json.dumps(to_jsonable_python(value), indent=2, ensure_ascii=False).encode() + b"\n"

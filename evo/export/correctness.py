@@ -9,7 +9,7 @@ HEAD = ("case", "output", "relative L2", "allowed", "largest error", "allowed", 
 
 
 def correctness_section(cases: Sequence[CaseError], uncovered: Mapping[str, str]) -> str:
-    """Each output of each case, with what the family's tolerance allows there, and the cases that were left out."""
+    """Return a table of each output of each case with the family's tolerance, and the cases that were left out."""
     left_out = [f"No kernel for {name}: {reason}" for name, reason in uncovered.items()]
     return "\n\n".join([table(HEAD, [_row(each) for each in cases]), *left_out])
 

@@ -17,10 +17,10 @@ _ODD = re.compile(r"[^A-Za-z0-9]+")
 
 
 def dispatch_files(bundles: Sequence[Bundle]) -> dict[str, bytes]:
-    """Content by path: a folder for each kernel, the table of them, and the loaders.
+    """Return the content by path: a folder for each kernel, the table of kernels, and the loaders.
 
     Raises:
-        Conflict: the champions are not of one family, kind of device and way of measuring, or two are for one problem.
+        Conflict: the champions differ in family, device kind or objective, or two are for the same problem.
     """
     _check(bundles)
     folders = _folders(bundles)

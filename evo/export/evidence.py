@@ -32,7 +32,7 @@ class Limit:
 
 
 def limit_of(roofline: RooflineView | None, time_us: float) -> Limit | None:
-    """None where the device's limits are not known."""
+    """Return the limit; None if the device's limits are unknown."""
     if roofline is None:
         return None
     return Limit(floor_us=roofline.floor_us, bound=roofline.bound, share=roofline.floor_us / time_us)
@@ -65,7 +65,7 @@ _DOCUMENT: TypeAdapter[Evidence] = TypeAdapter(Evidence)
 
 
 def evidence_json(champion: ChampionView, search: SearchView) -> bytes:
-    """The document, as `evidence_schema` describes it."""
+    """Return the document, as `evidence_schema` describes it."""
     evidence = Evidence(
         champion=champion.id,
         search=champion.search_id,
@@ -84,7 +84,7 @@ def evidence_json(champion: ChampionView, search: SearchView) -> bytes:
 
 
 def evidence_schema() -> dict[str, Any]:
-    """JSON Schema (draft 2020-12) of the document."""
+    """Return the JSON Schema (draft 2020-12) of the document."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "kernel-evo evidence",
@@ -93,7 +93,7 @@ def evidence_schema() -> dict[str, Any]:
 
 
 def series(champion: ChampionView) -> Iterator[tuple[str, int, Timing]]:
-    """Name, number of the fresh process, and samples of everything that the confirmation timed."""
+    """Yield name, number of the fresh process, and samples of each series that the confirmation timed."""
     if champion.report is not None:
         yield from confirmed_series(champion.report, "champion")
 

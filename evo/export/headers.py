@@ -1,6 +1,6 @@
 """The headers that an exported source includes, packed as one file.
 
-Below ``family/`` they lie as in the family's folder; below ``0/``, ``1/``, … as in the folders that its flags name.
+``family/`` contains them as in the family's folder; ``0/``, ``1/``, … as in the folders that its flags name.
 """
 
 import io
@@ -28,7 +28,7 @@ _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, Runtim
 
 
 def pack_headers(files: Mapping[str, bytes]) -> bytes:
-    """A ZIP of the files by their names; equal files give equal bytes."""
+    """Return a ZIP of the files by their names; equal files give equal bytes."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         for name in sorted(files):
@@ -39,12 +39,10 @@ def pack_headers(files: Mapping[str, bytes]) -> bytes:
 
 
 def unpack_headers(content: bytes) -> dict[str, bytes]:
-    """The files of such a ZIP.
-
-    A worker made it, so names and sizes are checked before anything is written to a disk.
+    """Return the files of such a ZIP. Its names and sizes are checked first, because it comes from a worker.
 
     Raises:
-        InvalidInput: it is no ZIP, holds too much, or a name leaves the folder.
+        InvalidInput: it is not a ZIP, is too large, or a name leads outside the folder.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -61,11 +59,11 @@ def unpack_headers(content: bytes) -> dict[str, bytes]:
 
 
 def laid_out(headers: Mapping[str, bytes], file: str) -> dict[str, bytes]:
-    """The headers by their paths in an export.
+    """Return the headers by their paths in an export.
 
     Args:
-        file: of the source, relative to the family's folder. Its own folder is always there: a source may include
-            ``"../common.h"``.
+        file: path of the source, relative to the family's folder. Its folder always exists, because a source may
+            include ``"../common.h"``.
     """
     if not headers:
         return {}
@@ -77,7 +75,7 @@ def laid_out(headers: Mapping[str, bytes], file: str) -> dict[str, bytes]:
 
 
 def flags_at(headers: Mapping[str, bytes], flags: Sequence[str], file: str) -> tuple[str, ...]:
-    """A family's flags as they are for an export: its headers are found where `laid_out` puts them."""
+    """Return a family's flags for an export, in which headers are at the paths of `laid_out`."""
     if not headers:
         return tuple(flags)
     family = f"{NAME}/{FAMILY}"
@@ -88,7 +86,7 @@ def flags_at(headers: Mapping[str, bytes], flags: Sequence[str], file: str) -> t
 
 
 def _beside(file: str) -> str:
-    """The folder that the source came from."""
+    """Return the folder of the source."""
     return PurePosixPath(FAMILY, file).parent.as_posix()
 
 

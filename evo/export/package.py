@@ -1,4 +1,4 @@
-"""Champions of several families as one Python package that takes the place of functions of PyTorch."""
+"""Champions of several families as one Python package that replaces functions of PyTorch."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -24,10 +24,10 @@ SOURCES: Mapping[str, str] = {
     "serving.py": "serving.py",
     "table.py": "table.py",
 }
-"""Our file by the name it gets in the package."""
+"""Source file of each module of the package."""
 
 SERVED = ("gemm", "layernorm", "rmsnorm", "sdpa", "sdpa_decode", "softmax", "swiglu")
-"""Families that a function of the package calls."""
+"""Families that functions of the package call."""
 
 
 def package_files(bundles: Sequence[Bundle]) -> dict[str, bytes]:
@@ -56,7 +56,7 @@ def package_files(bundles: Sequence[Bundle]) -> dict[str, bytes]:
 
 
 def faster(champion: ChampionView) -> bool:
-    """False if the verdict found the champion behind every baseline, so that PyTorch may answer as well."""
+    """Return False if every baseline was faster than the champion, so that PyTorch may be used instead."""
     return champion.verdict is None or not champion.verdict.behind_every_baseline
 
 

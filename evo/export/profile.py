@@ -6,7 +6,7 @@ from evo.promotion.rules.profile import profile_rows
 
 
 def profile_markdown(champion: ChampionView) -> str | None:
-    """``profile_summary.md``: None where no profile was asked for."""
+    """Return ``profile_summary.md``; None if no profile was requested."""
     section = profile_section(champion)
     if section is None:
         return None
@@ -17,7 +17,7 @@ def profile_markdown(champion: ChampionView) -> str | None:
 
 
 def profile_section(champion: ChampionView) -> str | None:
-    """The table of both sides with the gates of the policy, or why there is none."""
+    """Return the table of both kernels with the gates of the policy, or the reason why there is none."""
     profiles = champion.report.profiles if champion.report is not None else {}
     if not profiles:
         return None

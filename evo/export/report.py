@@ -24,7 +24,7 @@ def evidence_markdown(champion: ChampionView, search: SearchView, build: str | N
     """Return the report: config, time, reasons of the promotion, and usage.
 
     Args:
-        build: the command that compiles the exported source; None where there is no export.
+        build: the command that compiles the exported source; None if there is no export.
     """
     parts = [
         f"# {champion.subject}: champion {champion.id}",

@@ -34,11 +34,11 @@ class RunnerUpEvidence:
     """Evidence on a runner-up.
 
     Attributes:
-        rank: among the trials of its search by their leading times, confirmed or quick, from 1.
+        rank: rank among the trials of its search by leading time, confirmed or quick, from 1.
         time: its leading time, confirmed or quick.
-        outcome: with samples, correctness cases and resources.
-        verdicts: of its challenges, all of which said no; empty: it never challenged.
-        confirmations: what they rest on, samples included, in the same order.
+        outcome: its outcome, with samples, correctness cases and resources.
+        verdicts: verdicts on its challenges, all negative; empty if it never challenged.
+        confirmations: reports behind the verdicts, with samples, in the same order.
     """
 
     search: int
@@ -68,8 +68,8 @@ class RunnerUp(Compiled):
 
     Attributes:
         champion: number of the champion of the same search.
-        trial: with its attempts.
-        outcome: the trial's.
+        trial: the trial with its attempts.
+        outcome: outcome of the trial.
     """
 
     trial: TrialView
@@ -78,7 +78,7 @@ class RunnerUp(Compiled):
     champion: int
 
     def files(self) -> dict[str, bytes]:
-        """Content by file name."""
+        """Return the content by file name."""
         return {
             **self.working_files(self.trial.config, promoted=False),
             "evidence.json": json.dumps(
@@ -177,7 +177,7 @@ class RunnerUp(Compiled):
 
 
 def runner_up_schema() -> dict[str, Any]:
-    """JSON Schema (draft 2020-12) of its evidence."""
+    """Return the JSON Schema (draft 2020-12) of its evidence."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "kernel-evo evidence of a runner-up",
@@ -188,7 +188,7 @@ def runner_up_schema() -> dict[str, Any]:
 def ranking_files(
     champion: Mapping[str, bytes], own: TrialView, first: str, others: Sequence[RunnerUp]
 ) -> dict[str, bytes]:
-    """Content by path: the champion's folder, called `first`, one for each runner-up, and a table of them.
+    """Return the content by path: the champion's folder, called `first`, one for each runner-up, and their table.
 
     Args:
         own: the champion's trial.
@@ -210,6 +210,6 @@ def ranking_files(
 
 
 def _time(trial: TrialView) -> str:
-    """The leading time with its source."""
+    """Return the leading time with its source."""
     time = trial.time
     return "–" if time is None else f"{time_text(time.value)} ({time.words})"

@@ -10,7 +10,7 @@ _MARKUP = re.compile(r"([<\[])")
 
 
 def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    """A table of Markdown, every cell on one line."""
+    """Return a Markdown table with every cell on one line."""
     lines = [head, tuple("---" for _ in head), *rows]
     return "\n".join("| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines)
 

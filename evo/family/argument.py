@@ -37,7 +37,7 @@ class Initial:
     """A value that every element of a buffer has before each call.
 
     Attributes:
-        value: over the same names as the buffer's shape.
+        value: expression over the same names as the buffer's shape.
         timed: True if the call itself fills the buffer, and its time includes that; False if callers pass filled
             buffers.
     """
@@ -143,7 +143,7 @@ class Argument:
     Attributes:
         dtype: a dtype name, or the name of the choice field that holds one.
         shape: expressions over problem fields; for a workspace also over tunables, derived values and limits.
-        value: value of a scalar, over the same names as a workspace's shape.
+        value: value of a scalar: an expression over the same names as a workspace's shape.
         tolerance: for an output or inout: ``rel_l2``, ``max_abs``, ``max_abs_ratio`` → expression over problem fields.
         alignment: alignment that callers guarantee beyond the dtype's own, in bytes, a power of two; 1: none.
         initial: value of every element before a call, for an output or workspace; None: no particular one.

@@ -36,10 +36,10 @@ class Candidate:
         derived: the implementation's derived values.
         operands: arguments of the call, in order.
         launch: None for a plain function call.
-        items: number of work items that the blocks share; None where each block is one item.
+        items: number of work items that the blocks share; None if each block is one item.
         effort: arithmetic of this config as a multiple of that in [work], at the rate of its dtype.
-        computing: threads of a block that compute, where the others only copy; None where all do.
-        specific: True if the kernel is compiled for one architecture alone.
+        computing: threads of a block that compute, if the others only copy; None if all compute.
+        specific: True if the kernel is compiled for a single architecture.
     """
 
     config: Config
@@ -57,7 +57,7 @@ class Candidate:
         return f"{architecture}a" if self.specific else architecture
 
     def compiled(self, ptx: str) -> "Candidate":
-        """Return the candidate with what Triton decided while it compiled; any other kernel's as it is.
+        """Return the candidate with the launch that Triton chose while compiling; unchanged for other kernels.
 
         Args:
             ptx: of the compiled kernel; empty if there is none.
@@ -219,7 +219,7 @@ class Family:
         """Return the space that can be searched for this problem on this device.
 
         Args:
-            kept: tunable → values, to search a part of the space; tunables that are not named keep all values.
+            kept: tunable → values, to search a part of the space; other tunables keep all values.
 
         Raises:
             EmptySpace: no config is valid; names the constraint that removed the last ones, and the problem fields it

@@ -59,7 +59,8 @@ class Implementation:
         flags: compiler flags, added after the default ones; relative folders are relative to the family's folder.
         macros: for a source, the fields, tunables and derived values that become macros; None: all of them.
         macro_prefix: in front of the name of each macro, e.g. ``TUNED_``.
-        specific: true where the kernel is for one architecture alone (sm_90a, not sm_90); None: never.
+        specific: condition under which the kernel is compiled for a single architecture (sm_90a, not sm_90); None:
+            never.
         requires: conditions on the problem, alone or together with limits of the device.
         notes: notes shown with times taken on some devices.
         defaults: problem defaults for this device kind.
@@ -129,23 +130,23 @@ class Implementation:
         return None if self.geometry is None else self.geometry.resolve(scope, self.operands(scope))
 
     def items(self, scope: Mapping[str, Value]) -> int | None:
-        """Return the number of work items that the blocks share; None where each block is one item."""
+        """Return the number of work items that the blocks share; None if each block is one item."""
         items = None if self.geometry is None else self.geometry.items
         return None if items is None else items.whole(scope)
 
     def effort(self, scope: Mapping[str, Value]) -> float:
-        """Return the arithmetic of a config as a multiple of what the family states."""
+        """Return the arithmetic of a config as a multiple of that in [work]."""
         effort = None if self.geometry is None else self.geometry.effort
         return 1.0 if effort is None else effort.number(scope)
 
     def computing(self, scope: Mapping[str, Value]) -> int | None:
-        """Return the threads of a block that compute, where the others only copy; None where all do."""
+        """Return the threads of a block that compute, if the others only copy; None if all compute."""
         computing = None if self.geometry is None else self.geometry.computing
         return None if computing is None else computing.whole(scope)
 
     @property
     def entries(self) -> tuple[str, ...]:
-        """Functions that a call starts, in order."""
+        """Functions that a call launches, in order."""
         further = self.geometry.further if self.geometry else ()
         return (self.entry, *(each.entry for each in further))
 
@@ -161,7 +162,7 @@ class Implementation:
         return self.specific is not None and self.specific.truth(scope)
 
     def reach(self, used: Collection[str]) -> frozenset[str]:
-        """Return the names that affect the launch, the arguments, or a derived value in `used`."""
+        """Return the names that affect the launch, the arguments, or the derived values in `used`."""
         arguments = [expression for argument in self.arguments for expression in argument.expressions]
         derived = [expression for name, expression in self.derived.items() if name in used]
         launch = self.geometry.expressions if self.geometry else ()
@@ -244,7 +245,7 @@ def _read_mode(table: Table, *, triton: bool) -> tuple[Literal["template", "sour
 
 
 def _triton_specific(table: Table) -> Expression:
-    """Triton compiles for sm_90 and newer with the features of one architecture alone."""
+    """Return the condition for Triton, which compiles for sm_90 and newer with features of a single architecture."""
     return Expression.parse("compute_capability >= 90", table.field())
 
 

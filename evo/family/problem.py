@@ -69,8 +69,8 @@ class Field:
         default: value used when none is given; None: the user must give one.
         min, max: limits of an ``int`` or ``float``, inclusive.
         choices: allowed values of a ``choice``.
-        omit_default: keys of problems omit the field where it has its default. A field that is added to a family gets
-            this, so that champions found before it existed keep their problems.
+        omit_default: keys of problems omit the field where it has its default. It is set for a field that is added to
+            an existing family, so that earlier champions keep their problems.
     """
 
     name: str
@@ -181,7 +181,7 @@ def problem_key(problem: Problem, fields: Sequence[Field] = ()) -> str:
     """Return the canonical text of a complete problem, e.g. ``B=1,H=8,causal=false``; `parse_problem` reads it back.
 
     Args:
-        fields: those of the family, if what they omit shall be omitted.
+        fields: the family's fields, whose `omit_default` is then respected.
     """
     omitted = {field.name: field.default for field in fields if field.omit_default}
     return ",".join(
@@ -194,7 +194,7 @@ def problem_key(problem: Problem, fields: Sequence[Field] = ()) -> str:
 def split_shapes(text: str) -> list[str]:
     """Return the problems that ``B=2,S=128,256`` stands for, one text per combination, each combination once, in order.
 
-    A range of lengths (``S=1..4096``) stands for some of them, as `lengths_of` describes.
+    A range of lengths (``S=1..4096``) stands for a selection of lengths, see `lengths_of`.
 
     Raises:
         InvalidInput: a value without a name before it, a wrong range, or more than `MOST_SHAPES` problems.
@@ -214,7 +214,7 @@ def split_shapes(text: str) -> list[str]:
 
 
 def _lengths(assignment: str) -> list[str]:
-    """Return ``S=1..64`` as an assignment for each length; another assignment stays as it is."""
+    """Return ``S=1..64`` as an assignment for each length; other assignments are returned unchanged."""
     name, _, value = assignment.partition("=")
     lengths = lengths_of(value, f"problem.{name.strip()}")
     return [assignment] if lengths is None else [f"{name.strip()}={length}" for length in lengths]
@@ -306,7 +306,7 @@ ELSEWHERE = "choose another problem or device"
 
 
 def in_problem_terms(problem: Problem, constraints: Sequence[Constraint], error: EmptySpace) -> EmptySpace:
-    """Return the same error for ``problem.<field>`` if the blamed constraint uses fields of the problem.
+    """Return the error for ``problem.<field>`` if the reported constraint uses fields of the problem.
 
     A user of the search can change the problem but not the constraint; the error still names the constraint for the
     family's author.

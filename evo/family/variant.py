@@ -13,13 +13,13 @@ LONGEST_AUTHOR = 200
 
 @dataclass(frozen=True, kw_only=True)
 class VariantNote:
-    """What a family document says about the variant that it implements.
+    """The variant that a family document implements.
 
     Attributes:
         name: distinguishes it from the other variants of its search.
         author: a person, an agent or a model.
-        idea: what it does differently, in words.
-        parents: names of the variants that it was made from.
+        idea: its difference from other variants, in words.
+        parents: names of the variants from which it is derived.
     """
 
     name: str

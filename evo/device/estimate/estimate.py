@@ -1,7 +1,7 @@
 """Estimate a kernel's time on a GPU that is not present, from the roofline and the launch's utilisation.
 
-A coarse model for ranking builds of one problem. It knows nothing of bank conflicts, instruction mix or how often data
-is read again, so two configs that differ in these alone are level.
+A coarse model for ranking builds of one problem. It ignores bank conflicts, instruction mix and repeated reads, so
+configs that differ only in these have equal estimates.
 """
 
 import math
@@ -19,7 +19,7 @@ SCHEDULERS = 4
 
 LAUNCH_US = 0.7
 """Least time of a launch. An empty kernel took 0.71 µs in a graph of plain launches on an H200
-(docs/results), the least we measured: other GPUs are taken to be no faster."""
+(docs/results), the shortest measured time; other GPUs are assumed not to be faster."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,12 +27,12 @@ class Footprint:
     """Resources used by one launch of a build.
 
     Attributes:
-        blocks: of the grid.
-        threads: of a block that compute; those that only copy hide nothing.
-        items: pieces of work that the blocks share out; as many as blocks where each is one.
-        blocks_per_sm: that fit a multiprocessor of the target at once, at least 1.
-        spill_bytes: stored and loaded by each thread.
-        effort: how many times the stated arithmetic it takes.
+        blocks: number of blocks of the grid.
+        threads: computing threads of a block; threads that only copy hide no latency.
+        items: number of work items that the blocks share; the number of blocks if each is one item.
+        blocks_per_sm: blocks that fit on a multiprocessor of the target at once, at least 1.
+        spill_bytes: bytes that each thread stores and loads for spills.
+        effort: arithmetic as a multiple of the stated arithmetic.
     """
 
     blocks: int
@@ -48,13 +48,13 @@ class Estimate:
     """A modelled time.
 
     Attributes:
-        floor_us: of the roofline for a stream; what a perfect kernel that takes the same effort would take.
-        balance: mean work per multiprocessor over that of the busiest one: 1.0 where the blocks divide evenly.
+        floor_us: roofline time for a stream: that of a perfect kernel with the same effort.
+        balance: mean work per multiprocessor over that of the busiest one: 1.0 if the blocks divide evenly.
         hiding: share of its time a scheduler has a warp that is ready.
-        spill_us: time that spilled registers take in memory.
-        launch_us: of the launch itself, on top of its work.
-        bytes: that the problem moves at least.
-        cached_bytes: of these, taken to be found in the L2 cache.
+        spill_us: time of spilled registers in memory.
+        launch_us: time of the launch itself, in addition to its work.
+        bytes: bytes that the problem moves at least.
+        cached_bytes: bytes of these that are assumed to be in the L2 cache.
     """
 
     floor_us: float
@@ -75,7 +75,7 @@ class Estimate:
 
 
 def estimate(work: Work | None, target: Device, used: Footprint, objective: Objective) -> Estimate:
-    """The estimate for one build.
+    """Return the estimate for one build.
 
     With w resident warps for each scheduler, each waiting as long as it computes, one is ready w / (w + 1) of the time.
 

@@ -1,4 +1,4 @@
-"""Roofline: the least time of a problem on a device, and the part of it that no correct kernel can beat."""
+"""Roofline: the shortest possible time of a problem on a device, and the bound that no correct kernel can beat."""
 
 import math
 from dataclasses import dataclass
@@ -15,7 +15,9 @@ MOST_COLD_SETS = 4096
 """The largest number of buffer sets that cold calls rotate."""
 
 MEASURED_TOLERANCE = 0.4
-"""Tolerance of a measured ceiling, which other work may have lowered: 1.4 times as much was seen minutes later."""
+"""Tolerance of a measured ceiling, which other work may have lowered: minutes later, 1.4 times the rate was
+measured.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,8 +25,8 @@ class Roofline:
     """The least time a problem can take on a device.
 
     Attributes:
-        floor_us: the largest of the times for arithmetic, special operations, caches and memory; 0.0 where none is
-            known to bind. Another algorithm may need fewer special operations, e.g. exponentials by polynomials.
+        floor_us: the largest of the times for arithmetic, special operations, caches and memory; 0.0 if none of them is
+            known. Another algorithm may need fewer special operations, e.g. exponentials by polynomials.
         bound: the largest is of arithmetic or special operations (compute), or of caches or memory (memory).
         tolerance: fraction by which the certain time may be too high.
         certain_us: the larger of arithmetic and main memory alone, which binds every kernel; None: `floor_us`.
@@ -39,7 +41,7 @@ class Roofline:
 
     @property
     def least_us(self) -> float:
-        """The time that no correct kernel can beat, but for the tolerance."""
+        """The time that no correct kernel can beat, apart from the tolerance."""
         return self.floor_us if self.certain_us is None else self.certain_us
 
     def share(self, time_us: float) -> float:
@@ -52,7 +54,7 @@ class Roofline:
 
 
 KEPT_WHOLE, KEPT_NOTHING = 0.5, 1.0
-"""A stream of up to half a GPU's L2 cache stays in it from one call to the next; of one as long as the cache, nothing.
+"""A stream of up to half a GPU's L2 cache stays in it from one call to the next; a stream of the cache's size does not.
 
 Measured on an H100 (50 MiB of L2), copying and reading repeatedly: 4.3 TB/s at half the cache's size, 3.5 at 0.7 of it,
 2.8 at its size, 2.7 to 3.0 at 1.1 to 16 times its size, and its memory alone gives 3.0. Least-recently-used replacement
@@ -71,14 +73,14 @@ def roofline(
 ) -> Roofline:
     """Return the floor of one problem under these ceilings.
 
-    Arithmetic, special operations, caches and memory are taken to work at the same time.
+    Arithmetic, special operations, caches and memory are assumed to work at the same time.
 
     Args:
         work: arithmetic operations, bytes moved at least, and the dtype the arithmetic is done in. A dtype without a
             ceiling adds no arithmetic time: the floor is then the memory's alone.
-        threads: CPU threads used; a bound must hold, so both rates are taken to grow with them.
-        cached_bytes: what a cache can keep between calls and main memory therefore need not move.
-        cache_bytes_per_s: what that cache moves of all bytes; None: it does not bind.
+        threads: number of CPU threads; both rates are assumed to grow with it, so that the bound holds.
+        cached_bytes: bytes that a cache can keep between calls, so that main memory need not move them.
+        cache_bytes_per_s: rate of that cache; None: it is no limit.
         copies_per_s: rate at which caches deliver so many bytes, to one thread for a CPU; it is part of the floor, but
             not of the certain time. None: unknown.
     """
@@ -104,11 +106,11 @@ def roofline(
 
 
 def device_roofline(device: Device, work: Work | None, objective: Objective) -> Roofline | None:
-    """The floor on this device under these terms; None where the family states no work or the device no ceilings.
+    """Return the floor on this device under these terms; None if the family states no work or the device no ceilings.
 
-    Its certain time is a bound: a kernel below it did not do the work. A hot measurement moves only what the last-level
-    cache cannot keep, however a kernel arranges that; where this level is not known it is taken to keep everything.
-    What a cache keeps moves at the rate at which the device copies as many bytes repeatedly.
+    Its certain time is a bound: a kernel below it did not do the work. A hot measurement moves only the bytes that the
+    last-level cache cannot keep; if its size is unknown, it is assumed to keep everything. Cached bytes move at the
+    rate at which the device copies as many bytes repeatedly.
     """
     if device.ceilings is None or work is None:
         return None
@@ -127,7 +129,7 @@ def stream_roofline(target: Device, work: Work | None, objective: Objective) -> 
     """Return the floor on a GPU of a kernel that reads each byte once, in address order.
 
     An expectation for estimates, not a bound: in hot measurements only a stream that fits into the L2 cache is found
-    there, at the rate of that cache. None where the family states no work or the target no ceilings.
+    there, at the rate of that cache. None if the family states no work or the target no ceilings.
     """
     if target.ceilings is None or work is None:
         return None

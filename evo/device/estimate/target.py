@@ -72,10 +72,10 @@ _MEMORY_GB: Mapping[str, int] = {
 
 
 def known(target: str) -> Device:
-    """The GPU a target names: a model, or an architecture such as ``sm_89``. It is not one that can be measured on.
+    """Return the GPU that a target names: a model, or an architecture such as ``sm_89``. It cannot be measured on.
 
     Raises:
-        NotFound: names the one that was probably meant, and the models and architectures there are.
+        NotFound: the target is unknown; names the closest one, and all models and architectures.
     """
     devices = [_device(model, attributes) for model, attributes in ATTRIBUTES_BY_MODEL.items()]
     for device in devices:
@@ -85,7 +85,7 @@ def known(target: str) -> Device:
 
 
 def architectures() -> tuple[str, ...]:
-    """The architectures of all targets, e.g. ``sm_89``."""
+    """Return the architectures of all targets, e.g. ``sm_89``."""
     found = (_device(model, attributes).architecture for model, attributes in ATTRIBUTES_BY_MODEL.items())
     return tuple(dict.fromkeys(found))
 

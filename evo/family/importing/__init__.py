@@ -1,4 +1,4 @@
-"""A family from a source that exists: what its text says of functions, macros and launch, and the rest as guesses."""
+"""Drafts a family from an existing source: facts about functions, macros and launch, and guesses for the rest."""
 
 from evo.family.importing.draft import Draft, drafted
 from evo.family.importing.source import Function, Macro, Parameter, Source, read_source

@@ -30,10 +30,10 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Configs:
-    """Configs that a kernel was tuned over.
+    """Configs over which a kernel was tuned.
 
     Attributes:
-        values: each config, complete; options only where configs differ in them or state them.
+        values: each config, complete; options only if configs differ in them or state them.
         unread: parts of the source that were not understood or not applied, as text.
     """
 
@@ -54,7 +54,7 @@ def read_configs(node: ast.expr, tree: ast.Module) -> Configs:
 
 
 class _Reader:
-    """Evaluates the expressions that files build their configs from."""
+    """Evaluates the expressions from which files build their configs."""
 
     def __init__(self, tree: ast.Module) -> None:
         self.unread: list[str] = []

@@ -1,4 +1,4 @@
-"""A draft of a family: what follows from the facts of a source, and guesses where only a person can know."""
+"""A draft of a family: facts of a source, and guesses that a person must check."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,8 +49,8 @@ class DraftField:
     """A problem field.
 
     Attributes:
-        argument: parameter that passes it, if the source takes it so.
-        flag: it is no extent of an argument.
+        argument: parameter that passes it, if the source has one.
+        flag: True if it is not an extent of an argument.
     """
 
     name: str
@@ -63,7 +63,7 @@ class DraftField:
 
 @dataclass(frozen=True, kw_only=True)
 class DraftArgument:
-    """An argument; `decide` and `dtype_decide` say what a person has to check."""
+    """An argument; `decide` and `dtype_decide` name the points that a person must check."""
 
     name: str
     role: str
@@ -92,10 +92,10 @@ class Draft:
 
     Attributes:
         deterministic: False if it adds floats atomically.
-        grid, block: of a CUDA kernel; empty for others. Triton decides the block.
+        grid, block: launch of a CUDA kernel; empty for others. Triton chooses the block.
         derived: derived values by name.
-        starts: configs to begin with.
-        notes: what else a person must decide.
+        starts: configs to try first.
+        notes: further points that a person must decide.
     """
 
     kind: str
@@ -117,7 +117,7 @@ def drafted(source: Source, entry: str | None) -> Draft:
     """Return the family that a source suggests.
 
     Raises:
-        InvalidInput: there is no function to call, several and none is named, or a parameter has an unknown type.
+        InvalidInput: there is no function to call, or several without a choice, or a parameter has an unknown type.
     """
     function = _chosen(source, entry)
     code = _code(source, function)
@@ -144,7 +144,7 @@ def drafted(source: Source, entry: str | None) -> Draft:
 
 
 def _code(source: Source, function: Function) -> str:
-    """Return the code of a function and of what it may use, without definitions and other functions to call."""
+    """Return the code of a function and of everything it may use, without definitions and other entry functions."""
     text = source.plain
     for other in source.functions:
         if other is not function:
@@ -169,7 +169,7 @@ def _chosen(source: Source, entry: str | None) -> Function:
 
 
 def _fields(function: Function, macros: Sequence[Macro]) -> tuple[DraftField, ...]:
-    """Return the problem fields: macros and whole-number parameters that are named like extents."""
+    """Return the problem fields: macros and whole-number parameters with names like extents."""
     fields = [DraftField(name=each.name, default=each.value) for each in macros if _FIELD.fullmatch(each.name)]
     taken = {each.name for each in macros}
     for each in function.parameters:

@@ -52,8 +52,8 @@ class Macro:
     """A macro with a whole number as its value.
 
     Attributes:
-        guarded: True if it is defined only where it is not defined yet.
-        line: of its definition, from 0.
+        guarded: True if its definition applies only when it is not yet defined.
+        line: line of its definition, from 0.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Source:
     macros: tuple[Macro, ...]
 
     def with_guards(self, names: set[str]) -> str:
-        """Return the text with each of these macros defined only where it is not defined yet."""
+        """Return the text with a guard around the definition of each of these macros, so that ``-D`` can set it."""
         lines = self.text.split("\n")
         for macro in self.macros:
             if macro.name in names and not macro.guarded:
@@ -82,7 +82,7 @@ class Source:
 
 
 def read_source(text: str, language: Language) -> Source:
-    """Read the facts of a source. What a preprocessor or a parser alone could tell is left out."""
+    """Read the facts of a source. Facts that need a preprocessor or a full parser are left out."""
     plain = _COMMENTS.sub(lambda match: " " + "\n" * match[0].count("\n"), text)
     found = _kernels(plain) if language == "cuda" else _functions(plain)
     return Source(text=text, plain=plain, language=language, functions=tuple(found), macros=tuple(_macros(plain)))

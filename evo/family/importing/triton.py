@@ -1,4 +1,4 @@
-"""A draft of a family from a Triton source: what its syntax tree says, and guesses where only a person can know.
+"""A draft of a family from a Triton source: facts of its syntax tree, and guesses that a person must check.
 
 ``@triton.autotune`` becomes tunables, starts and initial contents. The file is parsed, never run.
 """
@@ -17,7 +17,7 @@ from evo.text.suggestion import unknown
 from evo.trial import Value
 
 MOST_STARTS = 12
-"""Configs of ``@triton.autotune`` that become starts; of more, some spread over the list."""
+"""Maximum number of configs of ``@triton.autotune`` that become starts, spread evenly over a longer list."""
 
 _TUNABLE = re.compile(r"BLOCK|TILE|GROUP|SPLIT|UNROLL|CHUNK|NUM_STAGES|STEPS?\b", re.IGNORECASE)
 _FLAG = re.compile(r"^(is|has|use|even|causal|with)_?|_?(output|causal|specialize|bias|mask)$", re.IGNORECASE)
@@ -28,7 +28,7 @@ _BLOCKS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
 
 @dataclass(frozen=True, kw_only=True)
 class _Tuning:
-    """What the decorators of a kernel say."""
+    """Settings from the decorators of a kernel."""
 
     configs: Configs = field(default_factory=lambda: Configs(values=()))
     zeroed: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ def drafted_from_triton(text: str, file: str, entry: str | None) -> Draft:
     """Return the family that a Triton source suggests.
 
     Raises:
-        InvalidInput: the file is not Python, has no kernel, or several and none is named.
+        InvalidInput: the file is not Python, has no kernel, or has several without a choice.
     """
     tree, kernels = parsed(text, file), kernels_of(text, file)
     kernel = _chosen(kernels, tree, entry)

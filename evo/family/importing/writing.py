@@ -11,7 +11,7 @@ from evo.text.suggestion import unknown
 from evo.trial import Value
 
 MARK = "# decide: "
-"""Begins each comment on something that only a person can know."""
+"""Start of each comment on a point that a person must decide."""
 
 _TOLERANCES = {"float64": "1e-12", "float32": "1e-5", "float16": "1e-3", "bfloat16": "1e-2"}
 _NUMPY = {"float16": "np.float16", "float32": "np.float32", "float64": "np.float64", "bool": "np.bool_"}
@@ -101,7 +101,7 @@ def _tunable(kind: str, each: DraftTunable) -> Iterator[str]:
 
 
 def _value(value: Value) -> str:
-    """Return a value as TOML has it."""
+    """Return a value in TOML."""
     return _quoted(value) if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -115,10 +115,10 @@ def _decide(what: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """A Python function that computes the right outputs.
+    """A Python function that computes the expected outputs.
 
     Attributes:
-        text: code that defines it.
+        text: code with its definition.
         parameters: names of inputs, scalars or problem fields.
         own_inputs: True if the code defines ``inputs()`` as well.
     """
@@ -130,7 +130,7 @@ class Answer:
 
 
 def reference_py(draft: Draft, answer: Answer | None = None) -> str:
-    """Return reference.py; without an answer a person has to write its ``reference()``."""
+    """Return reference.py; without an answer, the user must write ``reference()``."""
     text = answer.text.rstrip() if answer else ""
     lines = ["import numpy as np"] * (re.search(r"^import numpy as np$", text, re.MULTILINE) is None)
     if any(each.dtype in FORMATS for each in draft.arguments):

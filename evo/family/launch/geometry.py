@@ -13,7 +13,7 @@ from evo.text.suggestion import unknown
 from evo.trial import Value
 
 _TRITON_WARPS = 4
-"""Warps of a Triton program whose options do not say."""
+"""Default number of warps of a Triton program."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,9 +43,9 @@ class Geometry:
     """A launch as expressions.
 
     Attributes:
-        items: number of work items, where blocks share them.
+        items: number of work items, if blocks share them.
         effort: arithmetic as a multiple of the stated arithmetic.
-        computing: threads of a block that compute, where the others only copy.
+        computing: threads of a block that compute, if the others only copy.
         entry, arguments, further: as in `Launch`.
     """
 
@@ -101,7 +101,7 @@ def read_launch(
     """Read ``launch`` of an implementation: a table, or a list of tables, which are launched in order.
 
     Args:
-        triton: Triton decides the block and its shared memory; the threads here are what it usually takes.
+        triton: Triton chooses block and shared memory; the number of threads here is its usual choice.
     """
     if triton:
         return _read_grid(table.table("launch"), scope, derived)
@@ -117,7 +117,7 @@ def has_launches(table: Table) -> bool:
 
 
 def _read_step(table: Table, call: Sequence[Argument], scope: Scope, derived: Mapping[str, Expression]) -> Geometry:
-    """Read one of several launches, which names its function and may list the arguments that it takes."""
+    """Read one of several launches; it names its function and may list its arguments."""
     entry = read_entry(table, "cuda", call)
     by_name = {each.name: each for each in call}
     names = table.texts("arguments") if "arguments" in table else list(by_name)

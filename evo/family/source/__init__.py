@@ -1,1 +1,1 @@
-"""What a family says of its sources: their languages, compiler flags, and Triton's decorators."""
+"""Sources of a family: languages, compiler flags, and Triton kernels."""

@@ -114,10 +114,10 @@ class Option:
     """One option of a command line.
 
     Attributes:
-        name: e.g. ``-I``; empty for a bare file name.
-        value: its value, whether joined or given as the next flag; empty if it takes none.
+        name: name of the option, e.g. ``-I``; empty for a bare file name.
+        value: its value, joined or given as the next flag; empty if it has none.
         place: index of its first flag.
-        flags: the option as it was written.
+        flags: the option as written.
     """
 
     name: str

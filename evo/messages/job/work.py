@@ -16,7 +16,7 @@ class FamilyRef:
     """Exact reference to a family.
 
     Attributes:
-        digest: over document, templates and includes; a worker refuses a lease whose digest it cannot reproduce.
+        digest: digest over document, templates and includes; a worker refuses a lease whose digest it cannot reproduce.
         location: absolute path of the folder or recording on the submitting machine, or ``bundle:`` and the digest of
             an artefact of the service; None for a built-in family.
     """

@@ -1,4 +1,4 @@
-"""Everything that the proposer of a variant needs to know about a search."""
+"""The brief for proposers of variants of a search."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,18 +27,19 @@ class TriedView:
 
 @dataclass(frozen=True, kw_only=True)
 class BriefView:
-    """Contract, device, and what was tried, in a fixed order.
+    """Contract, device and earlier variants, in a fixed order.
 
     Attributes:
-        signature: of the function to write, for the problem's dtypes.
+        signature: signature of the function to write, for the problem's dtypes.
         arguments: name, role, dtype, shape and tolerance of each argument of the problem, as text.
         cases: correctness cases as text; hidden ones are only counted.
         device: facts about the device that a kernel author needs.
-        floor_us, bound: the least time that the problem takes on this device, and what binds it; None if not known.
+        floor_us, bound: the least time that the problem takes on this device, and the resource that limits it; None if
+            unknown.
         baselines: time of each baseline in microseconds.
         tried: variants with a time, fastest first.
         failed: variants of which no config was measured, latest first.
-        unexplored: hints at what no variant uses yet.
+        unexplored: hints at mechanisms that no variant uses yet.
     """
 
     search_id: int

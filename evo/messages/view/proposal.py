@@ -10,16 +10,16 @@ ABANDONED = "the program that asked ended before the answer came"
 
 @dataclass(frozen=True, kw_only=True)
 class ProposalView:
-    """One request to a language model, and what came of it.
+    """One request to a language model, with its result.
 
     Attributes:
         number: among the proposals of the search, from 1.
         operator, information: how the request was made, see `evo.variants.evolve.operators`.
         repairs: the proposal whose failure this one repairs; None for a new idea.
-        answer: None while the model has not answered; a program that was killed leaves it so.
+        answer: None while the model has not answered, and if the program was killed before.
         usd: cost; while there is no answer, the most that the request can cost.
         insight: what the model says it learned.
-        error: why no variant came of it.
+        error: why it gave no variant.
         variant: number of the variant that was submitted.
     """
 
@@ -41,7 +41,9 @@ class ProposalView:
 
     @property
     def state(self) -> ProposalState:
-        """What became of it: ``asked`` while it waits for its answer, ``abandoned`` if nobody waits any more."""
+        """State of the request: ``asked`` while it waits for its answer, ``abandoned`` if no program waits any
+        longer.
+        """
         if self.variant is not None:
             return "submitted"
         if self.error == ABANDONED:

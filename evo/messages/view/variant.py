@@ -45,18 +45,18 @@ class VariantSource:
 
 @dataclass(frozen=True, kw_only=True)
 class VariantView:
-    """One variant of a search, and what its trials have shown so far.
+    """One variant of a search, with the results of its trials so far.
 
     Attributes:
         search_id: the search it was submitted to.
         number: among the variants of that search; 0 is the family's own implementation.
-        parents: numbers of the variants that it was made from.
+        parents: numbers of the variants from which it is derived.
         tuning_id: the search that tunes it; `search_id` itself for number 0.
         most_trials: limit of its trials; None: no limit but those of the search.
         ratio: its best time over that of the family's own implementation, both by the search that tunes each; below 1
             is faster.
         speedup: over the fastest baseline.
-        share: share of the limit of the device that its best trial reaches; None where no limit is known.
+        share: share of the device's limit that its best trial reaches; None if no limit is known.
         tuning_gain: time of its first measured config over that of its best one.
         champion: True if it holds the champion of the problem.
         failures: by kind of outcome, the most frequent first.

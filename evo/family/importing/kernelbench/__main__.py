@@ -1,4 +1,4 @@
-"""Print the description of the file that the command line names, with limits that the process sets itself first."""
+"""Prints the description of the file named on the command line, after setting limits for this process."""
 
 import ctypes
 import resource
@@ -15,7 +15,7 @@ _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000
 
 
 def confine() -> None:
-    """Limit memory, files and processor time, and give up the network where the system lets a process do so."""
+    """Limit memory, files and processor time, and give up network access if the system allows that."""
     for which, value in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_AS, MEMORY_BYTES),

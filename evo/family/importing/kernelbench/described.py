@@ -1,7 +1,5 @@
-"""What a file in KernelBench's format computes: tensors, shapes, cases and accuracy, found by running it.
-
-Runs the file, so it belongs into a process of its own: ``python -m evo.family.importing.kernelbench FILE`` prints the
-description as JSON.
+"""Describes a file in KernelBench's format by running it: tensors, shapes, cases and accuracy. It runs the file, so use
+a separate process: ``python -m evo.family.importing.kernelbench FILE`` prints the description as JSON.
 """
 
 import inspect
@@ -22,13 +20,15 @@ from evo.family.importing.kernelbench.shapes import Fitted, Shapes, Values, fitt
 from evo.reference.torch_model import DISTRIBUTIONS, TorchModel, constants_of, loaded
 
 SAMPLE = 1 << 18
-"""Elements of all tensors, about, of the smaller problem on which accuracy is measured."""
+"""Approximate number of elements of the smaller problem on which accuracy is measured."""
 
 MOST_ELEMENTS = 1 << 26
-"""Of a problem that cannot be made smaller; larger ones are imported without a measurement."""
+"""Maximum number of elements of a problem that cannot be made smaller; larger ones are imported without a
+measurement.
+"""
 
 WELL_CONDITIONED = 1e-3
-"""Largest relative error of the model's own precision on inputs that a case may have."""
+"""Largest relative error of the model's own precision for which inputs become a case."""
 
 _WORDS = frozenset(
     [
@@ -95,19 +95,19 @@ class Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class Described:
-    """What a family needs to know of a problem.
+    """Facts of a problem that a family needs.
 
     Attributes:
         fields: default by name of problem field; `constants` has the constant of the file that each replaces.
         given: name of the argument for each value of ``get_inputs()``; None: no tensor.
         parameters: parameter or buffer of the model by argument.
         inputs, outputs: arguments in the order of the call.
-        distributions: those that the model has finite, well-conditioned and non-zero outputs on.
+        distributions: distributions for which the model has finite, well-conditioned and non-zero outputs.
         tail: fields with other values on which the file runs too.
         rel_error: largest relative error of the model's own precision, by output; None: not measured.
-        flops: arithmetic operations, as an expression; empty: not known.
-        reduced: how many inputs each element of an output depends on, about.
-        notes: what a reader should know.
+        flops: arithmetic operations, as an expression; empty: unknown.
+        reduced: approximate number of inputs on which each element of an output depends.
+        notes: notes for the reader.
     """
 
     title: str
@@ -136,7 +136,7 @@ def described(value: Mapping[str, Any]) -> Described:
 
 
 class _File:
-    """A file, and what running it with other constants on the device ``meta`` shows."""
+    """A file that can be run with other constants on the device ``meta``."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -183,7 +183,7 @@ def describe(path: Path) -> Described:
     """Run a file and describe it.
 
     Raises:
-        InvalidInput: it lacks a part of the format, does not run, or computes what no family can state.
+        InvalidInput: it lacks a part of the format, does not run, or computes something that no family can describe.
     """
     file = _checked(path)
     try:
@@ -280,7 +280,7 @@ def _state(model: Any) -> dict[str, Any]:
 
 
 class _Names:
-    """Names of arguments: different from each other, from macros and from words of C++."""
+    """Assigns names to arguments that differ from each other, from macros and from C++ keywords."""
 
     def __init__(self, macros: Mapping[str, object]) -> None:
         self._taken = set(macros) | _WORDS
@@ -389,7 +389,7 @@ def _measured(model: TorchModel, sample: Values, arguments: Sequence[Tensor], sh
 
 
 def _errors(model: TorchModel, sample: Values, distribution: str) -> dict[str, float] | None:
-    """Return the relative error by output; None if inputs of this distribution make no case."""
+    """Return the relative error by output; None if inputs of this distribution give no case."""
     try:
         inputs = model.inputs(sample, distribution, np.random.default_rng(1))
         right, again = model.reference(sample, inputs), model.reference(sample, inputs)

@@ -23,7 +23,7 @@ _MOST_PARTS = 64
 
 @dataclass(frozen=True, kw_only=True)
 class Fitted:
-    """Constants that may vary, and the shapes as expressions over them.
+    """Variable constants, and the shapes as expressions over them.
 
     Attributes:
         fields: constants and their values in the file.
@@ -35,10 +35,10 @@ class Fitted:
 
 
 def fitted(constants: Values, probe: Probe) -> Fitted | None:
-    """Return the constants that shapes depend on in a way that an expression states; None if the file does not run.
+    """Return the constants on which shapes depend by an expression; None if the file does not run.
 
-    A constant with any other influence (it changes the number of axes, or the file runs with no other value) stays as
-    it is in the file.
+    A constant with any other influence (it changes the number of axes, or the file runs with no other value) keeps its
+    value in the file.
     """
     base = probe({})
     if base is None:
@@ -63,13 +63,13 @@ def _evaluated(text: str, values: Values) -> int:
 
 
 def _varies(name: str, value: int, base: Shapes, probe: Probe) -> bool:
-    """True if the file runs with twice the value, and shapes change by that but not their number of axes."""
+    """Return True if the file runs with twice the value, which changes extents but not the number of axes."""
     twice = probe({name: 2 * value})
     return twice is not None and twice != base and [len(each) for each in twice] == [len(each) for each in base]
 
 
 def _expressions(base: Shapes, fields: Values, probe: Probe) -> tuple[list[tuple[str, ...]], set[str]]:
-    """Return an expression per extent, and the fields on which an extent depends in a way that none states."""
+    """Return an expression per extent, and the fields on which an extent depends in another way."""
     twice = {name: probe({name: 2 * value}) or base for name, value in fields.items()}
     found, wrong = [], set()
     for tensor, shape in enumerate(base):
@@ -89,7 +89,7 @@ def _expressions(base: Shapes, fields: Values, probe: Probe) -> tuple[list[tuple
 
 
 def _least(effects: Mapping[str, int]) -> str:
-    """Return the field to give up: the one with the least effect, e.g. the size of a window rather than the length."""
+    """Return the field to drop: the one with the least effect, e.g. the size of a window rather than the length."""
     return min(effects, key=lambda name: abs(effects[name]))
 
 

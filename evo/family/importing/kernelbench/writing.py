@@ -1,4 +1,4 @@
-"""The files of a family that was made from a problem in KernelBench's format."""
+"""Writes the files of a family for a problem in KernelBench's format."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -12,22 +12,22 @@ from evo.text.document import toml_text
 PROBLEM = "problem.py"
 ENTRY = "kernel"
 CASES = {"own": "nominal"}
-"""Names of cases, where they differ from the distribution's."""
+"""Names of cases that differ from their distribution's."""
 
 _ROUNDOFF = {"float64": 2**-53, "float32": 2**-24, "float16": 2**-11, "bfloat16": 2**-8}
 _BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
 _ON_CPU = frozenset(("float64", "float32", "int64", "int32", "int16", "int8", "uint8", "bool"))
 _LARGEST_ERROR = 0.05
 MOST_ADDITIONS = 1 << 20
-"""Additions whose errors a tolerance covers: longer sums are made of shorter ones."""
+"""Number of additions whose errors a tolerance covers; longer sums are made of shorter ones."""
 
 
 def family_files(found: Described, source: str, name: str) -> dict[str, str]:
     """Return the files of the family.
 
     Args:
-        source: text of the problem's file, which becomes part of the family as it is.
-        name: of the family's folder.
+        source: text of the problem's file, which becomes part of the family unchanged.
+        name: name of the family's folder.
     """
     document = _document(found, name)
     files = {"family.toml": _toml(document), "reference.py": _reference(found), PROBLEM: source}
@@ -69,7 +69,7 @@ def _argument(each: Tensor) -> dict[str, Any]:
 
 
 def _tolerance(each: Tensor, found: Described) -> dict[str, Any]:
-    """Return the accepted errors: some times the error of the model's own precision, and of as many additions."""
+    """Return the accepted errors: a multiple of the error of the model's own precision, and of its additions."""
     if each.dtype not in _ROUNDOFF:
         return {"rel_l2": 0, "max_abs": 0}
     half = each.dtype in ("float16", "bfloat16")
@@ -99,7 +99,7 @@ def _cases(found: Described) -> Iterator[Mapping[str, Any]]:
 
 
 def _toml(document: Mapping[str, Any]) -> str:
-    """Return the document with a table of its own for each field, argument and case."""
+    """Return the document with a separate table for each field, argument and case."""
     plain = {key: value for key, value in document.items() if not isinstance(value, dict | list)}
     lines = [toml_text(plain)]
     for name, value in document["problem"].items():

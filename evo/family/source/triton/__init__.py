@@ -1,4 +1,4 @@
-"""Triton kernels: what their source says, the part of it that is compiled, and what a compiled kernel needs."""
+"""Triton kernels: facts of their source, the compiled part of it, and the launch of a compiled kernel."""
 
 from evo.family.source.triton.compiled import NOTE, Compiled, noted, read_note
 from evo.family.source.triton.source import OPTIONS, Kernel, Parameter, kernels_of, sliced

@@ -1,7 +1,7 @@
-"""What the launch of a compiled Triton kernel needs, as a line of its PTX.
+"""Launch facts of a compiled Triton kernel, stored as a line of its PTX.
 
-Triton decides threads, shared memory and scratch memory while it compiles. The PTX is stored with a kernel and is
-exported with it, so a note in it reaches everything that launches the kernel.
+Triton chooses threads, shared memory and scratch memory while it compiles. The PTX is stored and exported with a
+kernel, so a note in it is available wherever the kernel is launched.
 """
 
 import json
@@ -9,7 +9,7 @@ import re
 from dataclasses import asdict, dataclass
 
 NOTE = "// kernel-evo launch: "
-"""Begins the line; PTX takes it as a comment."""
+"""Start of the line, which is a comment in PTX."""
 
 _LINE = re.compile(rf"^{NOTE}(.*)$", re.MULTILINE)
 
@@ -21,7 +21,7 @@ class Compiled:
     Attributes:
         threads: of a block.
         shared_memory_bytes: dynamic shared memory of a block.
-        cluster: blocks of a cluster; each program is run by so many blocks.
+        cluster: blocks of a cluster, which run each program together.
         scratch: bytes of each scratch buffer that every program needs, in the order of the parameters behind the
             arguments.
     """

@@ -199,9 +199,9 @@ def _bases(node: ast.expr, made: dict[str, list[ast.expr]], seen: set[str]) -> I
 
 
 def sliced(text: str, entry: str, file: str) -> str:
-    """Return the source with only what one kernel needs; all else is blank, and lines keep their numbers.
+    """Return the source with only the parts that one kernel needs; all other lines are blank, so line numbers stay.
 
-    Decorators are reduced to ``@triton.jit``: a search takes the place of ``@triton.autotune``.
+    Decorators are reduced to ``@triton.jit``: a search replaces ``@triton.autotune``.
 
     Raises:
         InvalidInput: the source is not Python, has no such kernel, or the kernel uses a name that is neither a kernel,
@@ -294,7 +294,7 @@ def _keep(node: ast.stmt, lines: Sequence[str], kept: list[str]) -> None:
 
 
 def _check(node: ast.stmt, modules: Collection[str], file: str) -> None:
-    """Refuse what would run Python of its own while Triton compiles.
+    """Refuse code that would run other Python code while Triton compiles.
 
     Triton evaluates attributes of modules and calls what they name, so only functions of its language are reached.
 
