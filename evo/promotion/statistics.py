@@ -62,12 +62,12 @@ CONFIDENCE = 0.95
 
 
 def at_most_one_in(right: int, confidence: float) -> int:
-    """Return N such that fewer than one in N is wrong, with this confidence, after so many right ones and no wrong one.
+    """Return N such that fewer than one in N is wrong, with this confidence, after `right` right ones and no wrong one.
 
     The exact binomial bound; with 95 % confidence it is about a third of `right`.
 
     Args:
-        right: at least 0; of none, nothing is known (1).
+        right: number of right ones, at least 0; 0 gives 1, because nothing is known.
 
     Source: Clopper and Pearson, Biometrika 26 (1934), 404-413.
     """
@@ -163,9 +163,8 @@ def prediction_interval(values: Samples, confidence: float, *, least_spread: flo
 
 
 def median_error(series: Samples) -> float:
-    """Standard error of the median of samples whose neighbours are alike, by batch means; 0 of fewer than 20 samples.
-
-    Batches of 10 samples in a row keep together what lasts longer than one sample, such as drift.
+    """Standard error of the median of correlated samples, by batch means; 0 for fewer than 20 samples. Batches of 10
+    consecutive samples keep disturbances together that last longer than one sample, such as drift.
 
     Source: Law, Simulation Modeling and Analysis, 5th ed. (2015), section 9.5.3, with medians in place of means.
     """
@@ -244,7 +243,9 @@ def paired_p_value(a: Samples, b: Samples) -> float:
 
 
 def rank_sum_p_value(a: Samples, b: Samples) -> float:
-    """Probability of two series lying this far apart if they are alike: two-sided Mann-Whitney test, not paired."""
+    """Probability that two series of the same distribution lie this far apart: two-sided Mann-Whitney test, not
+    paired.
+    """
     from scipy.stats import mannwhitneyu
 
     return float(mannwhitneyu(a, b, alternative="two-sided").pvalue)
@@ -289,7 +290,7 @@ def _paired(a: Samples, b: Samples) -> tuple[NDArray[np.float64], NDArray[np.flo
 
 
 def _trimmed(samples: Samples, trim: float) -> tuple[float, float, int]:
-    """Trimmed mean, Winsorised variance, and how many samples there were."""
+    """Return the trimmed mean, the Winsorised variance, and the number of samples."""
     ordered = np.sort(np.asarray(samples, dtype=np.float64))
     count = len(ordered)
     cut = int(trim * count)

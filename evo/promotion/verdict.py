@@ -19,7 +19,7 @@ class Rule:
     Attributes:
         figure: the measured value, in the unit of `threshold` (µs, a fraction, a probability or a count).
         required: False for a rule that is reported but does not decide.
-        conclusive: False where noise leaves open whether it is met; it then counts as not met. A verdict that fails
+        conclusive: False if noise leaves it undecided; it then counts as not met. A verdict that fails
             only such rules says that it cannot tell.
     """
 
@@ -45,7 +45,7 @@ class Verdict:
 
     Attributes:
         promote: True if all required rules passed.
-        challenger, incumbent: median in µs with its interval; None where it was not measured or does not exist.
+        challenger, incumbent: median in µs with its interval; None if it was not measured or does not exist.
         speedup: incumbent time over challenger time, paired by round; above 1 the challenger is faster. If several
             processes compared the two, the speed-up over all of them, with its interval over processes.
         baseline: the fastest baseline of this session; `baseline_speedup` is over it, in the same sense.

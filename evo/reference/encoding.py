@@ -19,7 +19,7 @@ Array = NDArray[Any]
 _FLOAT32_BIAS = 127
 _FLOAT32_MANTISSA_BITS = 23
 _BELOW = 15
-"""Bits of a float32 that tell no more of its nearest number of 8 bits than whether there are any."""
+"""Low bits of a float32 that affect its nearest 8-bit number only by whether any of them is set."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,11 +27,11 @@ class Format:
     """A format that is float32 with fewer bits.
 
     Attributes:
-        bits: of a code, the sign among them.
-        bias: of the exponent.
-        largest: code of what a number that is too large becomes.
+        bits: number of bits of a code, including the sign.
+        bias: bias of the exponent.
+        largest: code that numbers above the range become.
         nan: a code of NaN.
-        infinity: its code, where there is one.
+        infinity: code of infinity, if the format has one.
     """
 
     bits: int
@@ -47,11 +47,11 @@ FORMATS: Mapping[str, Format] = {
     "float8_e4m3": Format(bits=8, mantissa_bits=3, bias=7, largest=0x7E, nan=0x7F),
     "float8_e5m2": Format(bits=8, mantissa_bits=2, bias=15, largest=0x7B, nan=0x7F, infinity=0x7C),
 }
-"""The 8-bit ones saturate, as `cvt.satfinite` of PTX does; bfloat16 becomes infinite."""
+"""Formats by dtype. The 8-bit formats saturate, like `cvt.satfinite` of PTX; bfloat16 becomes infinite."""
 
 
 def stored(dtype: str) -> np.dtype[Any]:
-    """The NumPy dtype of arrays of a dtype of family.toml: codes where NumPy has no such numbers."""
+    """Return the NumPy dtype of arrays of a dtype of family.toml: codes if NumPy lacks the dtype."""
     return np.dtype(f"uint{FORMATS[dtype].bits}" if dtype in FORMATS else dtype)
 
 
@@ -60,7 +60,7 @@ def is_floating(dtype: str) -> bool:
 
 
 def largest(dtype: str) -> float:
-    """The largest finite number of a floating-point dtype of family.toml."""
+    """Return the largest finite number of a floating-point dtype of family.toml."""
     if dtype not in FORMATS:
         return float(np.finfo(dtype).max)
     numbers = _numbers(dtype)
@@ -68,7 +68,7 @@ def largest(dtype: str) -> float:
 
 
 def decoded(codes: Array, dtype: str) -> Array:
-    """The numbers in float32; arrays of dtypes that NumPy has stay as they are."""
+    """Return the numbers in float32; arrays of dtypes that NumPy has are returned unchanged."""
     if dtype not in FORMATS:
         return codes
     table, flat = _numbers(dtype), np.ascontiguousarray(codes).reshape(-1)
@@ -78,10 +78,10 @@ def decoded(codes: Array, dtype: str) -> Array:
 
 
 def encoded(values: Array, dtype: str) -> Array:
-    """The codes of the nearest numbers, ties to even; arrays of dtypes that NumPy has are cast.
+    """Return the codes of the nearest numbers, ties to even; arrays of dtypes that NumPy has are cast.
 
     Args:
-        values: taken as float32 first.
+        values: numbers, converted to float32 first.
     """
     if stored(dtype) == values.dtype and dtype not in FORMATS:
         return values
@@ -107,7 +107,7 @@ def _encoded(values: Array, dtype: str) -> Array:
 
 @cache
 def _codes(dtype: str) -> Array:
-    """Table of 8-bit codes by the leading 17 bits of a float32; the last bit is sticky."""
+    """Return the table of 8-bit codes by the leading 17 bits of a float32; the last bit is sticky."""
     return _nearest((np.arange(1 << (32 - _BELOW), dtype=np.uint32) << _BELOW).view(np.float32), dtype)
 
 
@@ -125,7 +125,7 @@ def _rounded(magnitudes: Array, form: Format) -> Array:
     bits = magnitudes.view(np.uint32).astype(np.int64)
     half_and_even = (1 << (dropped - 1)) - 1 + ((bits >> dropped) & 1)
     codes = ((bits + half_and_even) >> dropped) - ((_FLOAT32_BIAS - form.bias) << form.mantissa_bits)
-    if form.bias != _FLOAT32_BIAS:  # else numbers below the normal ones are laid out as float32's own
+    if form.bias != _FLOAT32_BIAS:  # otherwise subnormal numbers would have float32's layout
         small = codes < 1 << form.mantissa_bits
         codes[small] = np.rint(np.ldexp(magnitudes[small], form.bias - 1 + form.mantissa_bits))
     return np.asarray(np.minimum(codes, form.largest))
@@ -133,7 +133,7 @@ def _rounded(magnitudes: Array, form: Format) -> Array:
 
 @cache
 def _numbers(dtype: str) -> Array:
-    """Table of numbers by code."""
+    """Return the table of numbers by code."""
     form = FORMATS[dtype]
     codes = np.arange(1 << form.bits)
     magnitude = codes & ((1 << (form.bits - 1)) - 1)

@@ -15,13 +15,13 @@ MEANS = {"q": 0.5, "k": -2.0, "v": 3.0}
 LARGE = 4.0
 SMALL = 1e-3
 EXTREME = 100.0
-"""Offset of extreme scores: exp of it overflows, or underflows to zero, in float32."""
+"""Offset of extreme scores, whose exp overflows or underflows to zero in float32."""
 
 FAR = 10.0
-"""The component of q that makes it so."""
+"""Component of q that causes these scores."""
 
 LONGEST_RUN = 40
-"""Rows of q that are alike: up to more than a vector or a fragment holds, but few blocks are as long."""
+"""Maximum number of similar rows of q: more than a vector or a fragment holds, but shorter than most blocks."""
 
 
 def draw_heads(
@@ -31,15 +31,15 @@ def draw_heads(
     *,
     least_deviation: float = 0.0,
 ) -> Drawn:
-    """q, k and v, with as many dimensions as the `shapes` by their names have; keys are the last but one.
+    """Draw q, k and v with the given `shapes`; keys are the second-last dimension.
 
     Args:
-        distribution: ``normal``: N(0, 1). ``offset``: with a mean, which softmax must not feel in k and must keep in v.
-            ``peaked``: a late key that nearly all queries fall for (an attention sink), so the running maximum must
-            rise; some rows of q fall for it by `EXTREME`, so that it must be the true one, and to some every key scores
-            as far below zero, so that it must not begin there. ``large``: scores with a standard deviation of 16, so
-            that few keys count. ``small``: nearly equal weights.
-        least_deviation: of what is drawn, however small.
+        distribution: ``normal``: N(0, 1). ``offset``: with a mean, which softmax must cancel in k and keep in v.
+            ``peaked``: a late key with a high score for nearly all queries (an attention sink), so that the running
+            maximum must rise. For some rows of q its score is `EXTREME`, so that the maximum must be exact; for some
+            rows all scores are that far below zero, so that it must not start at zero. ``large``: scores with a
+            standard deviation of 16, so that few keys count. ``small``: nearly equal weights.
+        least_deviation: minimum standard deviation of all draws.
     """
     deviation = np.float32(max({"large": LARGE, "small": SMALL}.get(distribution, 1.0), least_deviation))
     drawn = {name: normals(rng, shape) * deviation for name, shape in shapes.items()}
@@ -51,7 +51,9 @@ def draw_heads(
 
 
 def _peak(rng: np.random.Generator, q: NDArray[np.float32], k: NDArray[np.float32]) -> None:
-    """In place; by its last component q falls for its head's late key, by the one before it buries all keys."""
+    """Change q and k in place: the last component of q raises the score of its head's late key, the one before lowers
+    all scores.
+    """
     far = k.shape[-1] ** 0.5 * EXTREME / FAR
     heads = k.reshape(-1, *k.shape[-2:])
     late = rng.integers(heads.shape[1] // 2, heads.shape[1], len(heads))
@@ -68,7 +70,7 @@ def _peak(rng: np.random.Generator, q: NDArray[np.float32], k: NDArray[np.float3
             run[:, :-2] += 1.0
         elif kind == "towers":
             run[:, -1] = FAR
-        else:  # by one product alone, which is exact wherever sums have few bits
+        else:  # by a single product, which is exact even if sums have few bits
             run[:] = 0.0
             run[:, -2] = FAR
         if (begin := begin + len(run)) == len(rows):

@@ -1,4 +1,4 @@
-"""Choose the library of a ``reference.py``: NumPy, or CuPy where that saves minutes."""
+"""Chooses the library of a ``reference.py``: NumPy, or CuPy if that saves minutes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 LARGE_FLOPS = 5e10
-"""Number of operations that take CPU cores more than some seconds."""
+"""Number of operations that take several seconds on CPU cores."""
 
 
 _ON_HOST = Event()
@@ -16,7 +16,7 @@ _ON_HOST = Event()
 
 @contextmanager
 def host_only() -> Iterator[None]:
-    """Compute on the cores in the block, in all threads: another process is measuring on the GPU."""
+    """Use only the CPU in the block, in all threads, because another process is measuring on the GPU."""
     _ON_HOST.set()
     try:
         yield
@@ -27,11 +27,11 @@ def host_only() -> Iterator[None]:
 def array_library(flops: float, *, large: float = LARGE_FLOPS) -> Any:
     """Return the array module: ``cupy`` for `large` work if there is a GPU, else ``numpy``.
 
-    Precision is the caller's: both compute in float64 what is asked of them in float64.
+    Precision does not change: both compute in float64 if the caller does.
 
     Args:
         flops: floating-point operations of the whole computation.
-        large: from so many on a GPU is asked; fewer where memory, not arithmetic, takes the time.
+        large: number of operations from which a GPU is used; use fewer if memory, not arithmetic, limits the speed.
     """
     if _ON_HOST.is_set() or flops < large:
         return np

@@ -11,20 +11,20 @@ from numpy.typing import NDArray
 T = TypeVar("T")
 
 PIECE = 1 << 16
-"""Elements of a piece: its temporaries stay in a core's cache."""
+"""Elements of a piece, so few that its temporaries stay in a core's cache."""
 
 DRAWN_TOGETHER = 1 << 20
-"""Numbers that one generator draws."""
+"""Numbers drawn from one generator."""
 
 _MANY_PIECES = 32
-"""Fewer are computed sooner than threads are started."""
+"""Number of elements below which threads are not worth starting."""
 
 
 def in_pieces(compute: Callable[[slice], T], size: int, *, piece: int = PIECE) -> list[T]:
-    """Return what `compute` returns for each piece of `size` elements, in their order.
+    """Return the results of `compute` for each piece of `size` elements, in order.
 
     Args:
-        compute: called by several threads at once where there are many pieces.
+        compute: called by several threads at the same time if there are many pieces.
     """
     pieces = [slice(start, min(start + piece, size)) for start in range(0, size, piece)]
     if len(pieces) < _MANY_PIECES:
@@ -34,7 +34,7 @@ def in_pieces(compute: Callable[[slice], T], size: int, *, piece: int = PIECE) -
 
 
 def normals(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float32]:
-    """Draw from N(0, 1). The numbers depend on the generator and the shape, and not on the number of threads."""
+    """Draw from N(0, 1). The numbers depend only on the generator and the shape, not on the number of threads."""
     drawn = np.empty(shape, np.float32)
     flat = drawn.reshape(-1)
     if flat.size <= DRAWN_TOGETHER:

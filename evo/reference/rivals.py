@@ -1,4 +1,4 @@
-"""Baselines of other libraries on a GPU, for a family's ``reference.py``: found by import, named where absent.
+"""GPU baselines from other libraries, for a family's ``reference.py``: found by import, reported if absent.
 
 | library | families | source of the interface |
 |---|---|---|
@@ -23,7 +23,7 @@ Timed: TypeAlias = Callable[[], object]
 
 EPSILON = 1e-6
 PAGE = 16
-"""Tokens in a page of the cache that FlashInfer decodes from."""
+"""Tokens in a page of the cache from which FlashInfer decodes."""
 
 WORKSPACE_BYTES = 128 << 20
 
@@ -33,10 +33,10 @@ class Rival:
     """A library's implementation of a family.
 
     Attributes:
-        name: of the baseline.
-        module: imported when the baseline is prepared.
-        call: takes the module, the problem and the inputs as tensors on the GPU; returns the call that is timed, or
-            raises ValueError where the library does not offer the problem.
+        name: name of the baseline.
+        module: module that is imported when the baseline is prepared.
+        call: takes the module, the problem and the inputs as GPU tensors; returns the call that is timed, or raises
+            ValueError if the library does not support the problem.
     """
 
     name: str
@@ -190,7 +190,7 @@ def _by_tokens(problem: Problem, tensors: Tensors) -> tuple[Any, Any, Any]:
     """Return q, k and v as (B, S, H, D).
 
     Raises:
-        ValueError: a dtype, layout or option that these libraries do not offer alike.
+        ValueError: these libraries do not all support a dtype, layout or option.
     """
     if problem["dtype"] == "float32":
         raise ValueError("takes 16 bits")

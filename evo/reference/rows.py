@@ -1,4 +1,4 @@
-"""Random rows, and row-wise computations, for a family's ``reference.py``."""
+"""Random rows and row-wise computations for a family's ``reference.py``."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ BLOCK_ELEMENTS = 1 << 18
 
 
 def normal_rows(rng: np.random.Generator, shape: tuple[int, int], mean: float, deviation: float) -> NDArray[np.float32]:
-    """Drawn from N(`mean`, `deviation`²), in float32 from the start."""
+    """Draw from N(`mean`, `deviation`²), directly in float32."""
     drawn = normals(rng, shape)
     drawn *= np.float32(deviation)
     drawn += np.float32(mean)
@@ -30,15 +30,14 @@ def raise_columns(rng: np.random.Generator, x: NDArray[np.float32], by: float) -
     """Make the first, the last and two other columns dominate, so that a kernel that skips one of them fails."""
     columns = x.shape[1]
     raised = np.unique([0, columns - 1, *rng.integers(columns, size=2)])
-    if 1 < len(raised) == columns:  # with all of them nothing towers, and a mean is left for rounding to hide
+    if 1 < len(raised) == columns:  # if all columns were raised, none would dominate, and rounding could hide the mean
         raised = np.delete(raised, rng.integers(columns))
     x[:, raised] += np.float32(by)
 
 
 def a_column_each(rng: np.random.Generator, rows: int, columns: int) -> NDArray[np.int64]:
-    """One for each row, further on from row to row: no gap between them is longer than two of ``columns / rows``.
-
-    Where in its share of the columns one stands is random, for what is left out may come again every power of two.
+    """Return one column for each row, increasing from row to row; gaps are at most two times ``columns / rows``. The
+    position within a row's share of the columns is random, because kernels may skip columns at powers of two.
     """
     return np.arange(rows) * columns // rows + rng.integers(max(1, columns // rows), size=rows)
 
@@ -57,14 +56,14 @@ _TOWERING = 120.0
 
 
 def logit_rows(rng: np.random.Generator, shape: tuple[int, int], distribution: str) -> NDArray[np.float32]:
-    """Draw inputs of a softmax over rows, (rows, columns).
+    """Draw inputs of a softmax over rows, shape (rows, columns).
 
     Args:
         distribution: ``normal``: N(0, 1). ``offset``: a mean that must cancel, so far below zero that exp of it is 0.
-            ``peaked``: in each row another column towers above the others, by so much that exp overflows unless the
-            row's true maximum is taken off; every other row is masked, -inf in an eighth of the columns and more.
-            ``falling``: a few columns tower, the first and the last among them. ``large``: few count. ``small``: nearly
-            equal results.
+            ``peaked``: in each row another column dominates, so much that exp overflows unless the row's exact maximum
+            is subtracted; every second row is masked with -inf in at least an eighth of the columns. ``falling``: a few
+            columns dominate, including the first and the last. ``large``: few columns count. ``small``: nearly equal
+            results.
     """
     rows, columns = shape
     x = normal_rows(rng, shape, *_LOGITS[distribution])
@@ -77,11 +76,12 @@ def logit_rows(rng: np.random.Generator, shape: tuple[int, int], distribution: s
 
 
 def by_rows(compute: Computation) -> Computation:
-    """A function of (problem, inputs) whose results' rows depend on the same rows of the matrices alone, in blocks.
+    """Return a function of (problem, inputs) that computes in blocks of rows; each result row depends only on the same
+    rows of the matrices.
 
     Args:
-        compute: is given blocks of rows of every matrix, one-dimensional inputs whole, and returns as many rows of each
-            result. Two matrices have equally many rows.
+        compute: gets blocks of rows of every matrix and complete one-dimensional inputs, and returns the same rows of
+            each result. All matrices have equally many rows.
     """
 
     @wraps(compute)

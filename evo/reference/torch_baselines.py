@@ -22,12 +22,12 @@ def tensor_of(array: NDArray[np.generic], dtype: str) -> Any:
 def torch_baselines(
     function: Function, names: Sequence[str], *, dtype: str
 ) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """``torch`` and ``torch-compile``: each takes the inputs and returns the call that is timed.
+    """Return ``torch`` and ``torch-compile``: each takes the inputs and returns the call that is timed.
 
     Args:
-        function: takes tensors; compiled once, whatever it is called on.
-        names: the inputs it takes, in the order of its parameters.
-        dtype: of the problem; inputs of ``bfloat16`` are arrays of its 16-bit codes.
+        function: takes tensors; it is compiled once for all inputs.
+        names: names of its inputs, in the order of its parameters.
+        dtype: dtype of the problem; inputs of ``bfloat16`` are arrays of its 16-bit codes.
     """
     return {
         "torch": partial(_on_gpu, function, names, dtype, compiled=False),
@@ -38,7 +38,8 @@ def torch_baselines(
 def _on_gpu(
     function: Function, names: Sequence[str], dtype: str, inputs: Arrays, *, compiled: bool
 ) -> Callable[[], object]:
-    """
+    """Return the call on inputs that are copied to the GPU.
+
     Raises:
         ImportError: PyTorch is absent, or built without CUDA.
     """
@@ -54,9 +55,8 @@ def _on_gpu(
 
 @cache
 def _compiled(function: Function) -> Function:
-    """Compile once, however many sets of inputs it is called on: a graph captures only what has been compiled before.
-
-    The mode is the one that times the most variants; the calls are captured by the caller's own graphs.
+    """Compile once for all sets of inputs, because a graph can capture only code that was compiled before. The mode is
+    the one that times the most variants; the caller's graphs capture the calls.
     """
     import torch
 

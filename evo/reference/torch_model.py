@@ -25,14 +25,15 @@ ON_GPU = 1 << 22
 """Elements of inputs from which the reference is computed on a GPU, if there is one."""
 
 DISTRIBUTIONS = ("own", "normal", "scaled", "shifted", "small", "special", "parameters")
-"""What `TorchModel.inputs` can draw."""
+"""Distributions that `TorchModel.inputs` can draw."""
 
 _LOOKED_AT, _FEW_VALUES, _PATTERN = 4096, 16, 0.05
-"""An input whose first elements have few values is a choice, such as labels of ±1; one with so many zeros has a
-pattern, such as a triangle."""
+"""Limits for recognising structure: an input with few different values is a choice, such as labels of ±1; one with many
+zeros has a pattern, such as a triangle.
+"""
 
 _LOCK = threading.RLock()
-"""PyTorch's generator and default dtype belong to the whole process."""
+"""Lock for PyTorch's generator and default dtype, which are global to the process."""
 
 _MODULES: dict[tuple[object, ...], ModuleType] = {}
 
@@ -138,9 +139,9 @@ class TorchModel:
     """A file in KernelBench's format, with the functions of a ``reference.py``.
 
     Attributes:
-        path: of the file.
+        path: path of the file.
         fields: constant of the file for each problem field.
-        given: argument for each value of ``get_inputs()``; None: it is no tensor, and a constant of the kernel.
+        given: argument for each value of ``get_inputs()``; None: it is not a tensor but a constant of the kernel.
         parameters: parameter or buffer of the model for each further argument.
         outputs: arguments that ``forward()`` returns, in order.
     """
@@ -261,7 +262,7 @@ class TorchModel:
             model = model.to(device)
             values = [each.to(device) if isinstance(each, torch.Tensor) else each for each in values]
             if compiling:
-                # compiled once, whatever set of inputs it is called on; each set has parameters of its own
+                # compiled once for all sets of inputs; each set has its own parameters
                 compiled.append(torch.compile(model) if not compiled else compiled[0])
                 model = compiled[0]
 
@@ -305,7 +306,7 @@ def _floating(value: object) -> bool:
 
 
 def _changed(x: Any, distribution: str) -> Any:
-    """Return an input of another distribution that keeps its structure: zeros of a pattern, symmetry, few values."""
+    """Return an input with another distribution but the same structure: zeros of a pattern, symmetry, few values."""
     import torch
 
     if not x.is_floating_point() or len(torch.unique(x.reshape(-1)[:_LOOKED_AT])) <= min(_FEW_VALUES, x.numel() - 1):
@@ -374,7 +375,7 @@ def _dtype(dtype: Any) -> Iterator[None]:
 
 @contextmanager
 def _exact_float32() -> Iterator[None]:
-    """Compute float32 as float32: PyTorch lets convolutions on a GPU use TF32 by default."""
+    """Compute float32 without TF32, which PyTorch uses by default for convolutions on a GPU."""
     import torch
 
     before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32

@@ -9,7 +9,7 @@ from evo.promotion.statistics import Interval, hedges_g, independent_ratio_inter
 from evo.trial.timing import Timing
 
 FEWEST = 3
-"""Least number of samples of each trial."""
+"""Minimum number of samples of each trial."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class Comparison:
 
 
 def compare(left: Timing, right: Timing, policy: Policy, rng: np.random.Generator) -> Comparison | None:
-    """Compare two timings; None where either has too few samples, or their protocols differ."""
+    """Compare two timings; None if either has too few samples, or their protocols differ."""
     if left.protocol != right.protocol or min(len(left.samples_us), len(right.samples_us)) < FEWEST:
         return None
     return Comparison(

@@ -1,7 +1,7 @@
 """Results of a proposer on problems in KernelBench's format: fast_p, validity, speed-ups, share of the limit, cost.
 
-fast_p is the share of problems with a right kernel that is more than p times as fast as eager PyTorch (Ouyang et al.,
-arXiv 2502.10517); fast_0 is the share with a right kernel.
+fast_p is the share of problems with a correct kernel that is more than p times as fast as eager PyTorch (Ouyang et al.,
+arXiv 2502.10517); fast_0 is the share with a correct kernel.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True, kw_only=True)
 class SpeedUp:
-    """How many times as fast as a baseline, with its 95 % interval."""
+    """Speed-up over a baseline, with its 95 % interval."""
 
     ratio: float
     low: float
@@ -31,7 +31,7 @@ class SpeedUp:
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """One submitted variant; `trouble` is the first line of why it does not work."""
+    """One submitted variant; `trouble` is the first line of the reason why it does not work."""
 
     name: str
     time_us: float | None
@@ -42,12 +42,12 @@ class Attempt:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What came of one problem.
+    """Result of one problem.
 
     Attributes:
         confirmed: True if the best time comes from a confirmation.
-        share: of the device's limit that the best variant reaches.
-        trouble: why the problem could not be worked on; empty if it was.
+        share: share of the device's limit that the best variant reaches.
+        trouble: reason why no variant could be submitted; empty if there is none.
     """
 
     problem: str
@@ -83,7 +83,7 @@ class Summary:
 
     Attributes:
         fast: share of problems by threshold p.
-        validity: share of submitted variants that were proven right and timed; None if none was submitted.
+        validity: share of submitted variants that were verified and timed; None if none was submitted.
         medians: median speed-up by baseline over the problems that have one, with its interval.
     """
 
@@ -97,9 +97,8 @@ class Summary:
 
 
 def fast(results: Sequence[Result], p: float) -> float:
-    """Return fast_p: the share of problems with a right kernel that is more than `p` times as fast as eager PyTorch.
-
-    A right kernel without a time of eager PyTorch counts for p = 0 alone.
+    """Return fast_p: the share of problems with a correct kernel that is more than `p` times as fast as eager PyTorch.
+    A correct kernel counts only for p = 0 if eager PyTorch has no time.
     """
     ratios = [None if each.best_us is None else each.speedups.get(EAGER) for each in results]
     good = sum(
@@ -110,7 +109,7 @@ def fast(results: Sequence[Result], p: float) -> float:
 
 
 def summary(results: Sequence[Result]) -> Summary:
-    """Summarise the results; every problem counts, also one that could not be imported."""
+    """Summarise the results; every problem counts, including those that could not be imported."""
     submitted = sum(len(each.attempts) for each in results)
     shares = [each.share for each in results if each.share is not None]
     gains = [each.tuning_gain for each in results if each.tuning_gain is not None]

@@ -38,7 +38,7 @@ class Example:
 
 @dataclass(frozen=True, kw_only=True)
 class Spent:
-    """Total time of all jobs of one kind."""
+    """Total time of all jobs of a kind."""
 
     job: str
     count: int

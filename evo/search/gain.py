@@ -18,7 +18,7 @@ BLIND = ("design", "random")
 """Origins of blind trials: the initial design, and random draws."""
 
 LEAST_BLIND = 3
-"""Least number of blind trials for a median: the range of two covers the median with a probability of only 50 %."""
+"""Minimum number of blind trials for a median: the range of two covers the median with a probability of only 50 %."""
 
 Reference: TypeAlias = Literal["default", "random"]
 

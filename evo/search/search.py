@@ -27,7 +27,7 @@ class Budget:
     Attributes:
         trials: number of proposed trials, whatever their outcome.
         minutes: running time, by the clock of the search's owner.
-        stagnation: number of trials that ended since the best one did.
+        stagnation: number of trials that ended after the best one.
         cost: money spent while running, in the currency of `cost_per_hour`; needs that rate.
         cost_per_hour: cost of all machines that work for the search together.
     """
@@ -182,7 +182,7 @@ class Search:
         return len(self.history.asked), len(self.history.finished), len(self.challengers)
 
     def stop_reason(self, elapsed_s: float) -> StopReason | None:
-        """Return why no further trial should be proposed; None to go on.
+        """Return why no further trial should be proposed; None to continue.
 
         Args:
             elapsed_s: seconds the search has been running.
@@ -202,7 +202,7 @@ class Search:
 
     @property
     def stagnant(self) -> int:
-        """Number of trials that ended since the best one did; all ended trials while none has a time."""
+        """Number of trials that ended after the best one; all ended trials while none has a time."""
         best = self.history.elites(1)
         return len(self.history.finished) - (self.history.position[best[0].number] + 1 if best else 0)
 

@@ -1,4 +1,4 @@
-"""Mechanisms of a device that sources use, and those that none of a search uses yet."""
+"""Mechanisms of a device that sources use, and those that no source of a search uses yet."""
 
 import re
 from collections.abc import Mapping, Sequence

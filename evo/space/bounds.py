@@ -65,7 +65,7 @@ def can_hold(expression: Expression, bound: Environment, free: Mapping[str, tupl
 
     Args:
         bound: scalars or arrays, as for `Expression.evaluate`.
-        free: least and greatest value of free numeric names; a name that is in neither can have any value.
+        free: least and greatest value of free numeric names; a name in neither mapping can have any value.
     """
     with np.errstate(all="ignore"):
         return np.asarray(_Relaxation(bound, free).verdict(expression.tree).true)

@@ -18,7 +18,7 @@ class EmptySpace(InvalidInput):
     """No config satisfies the constraints; the message names the one that removed the last points.
 
     Args:
-        found: what is wrong.
+        found: the cause.
         remedies: alternative corrections; each alone may help.
     """
 

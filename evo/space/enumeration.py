@@ -29,7 +29,7 @@ MAX_EFFORT = 4_000_000_000
 
 
 def drawn(plan: Plan, prefix: Partial, rng: np.random.Generator, size: int) -> Partial:
-    """Return the valid ones of `size` points, each a random partial point completed at random."""
+    """Return the valid points among `size` random partial points that are completed at random."""
     rest = plan.steps[len(prefix.columns) :]
     start = prefix.take(rng.integers(prefix.rows, size=size))
     columns = (rng.integers(len(step.tunable.values), size=size, dtype=np.int32) for step in rest)
@@ -49,7 +49,7 @@ def built(
 
     Args:
         groups: positions of tunables. With some, each step keeps as many points of each combination of their values
-            as possible, so that rare combinations are found; the estimate then means nothing.
+            as possible, so that rare combinations are found; the estimate is then meaningless.
     """
     places = [place for place, step in enumerate(plan.steps) if step.position in groups]
     partial, scale = prefix, 1.0

@@ -76,7 +76,7 @@ class Step:
 
 
 class Answers:
-    """Answers to a question about points, remembered by the combination of ranks that they depend on.
+    """Cache of a function of points, by the combination of ranks on which it depends.
 
     Millions of points may share some thousand combinations. Threads may share an instance, because an answer is the
     same each time.
@@ -84,7 +84,7 @@ class Answers:
     Args:
         places: positions of the tunables it depends on, in joining order.
         shape: their numbers of values.
-        question: answers the question for ranks, one array per place.
+        question: the function, of ranks, one array per place.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Answers:
         self._known = np.full(math.prod(shape), UNKNOWN, dtype=np.int8)
 
     def of(self, partial: Partial) -> Mask:
-        """Return the answer for each point."""
+        """Return the value of the function for each point."""
         codes = np.zeros(partial.rows, dtype=np.intp)
         for place, size in zip(self._places, self._shape, strict=True):
             codes = codes * size + partial.columns[place]

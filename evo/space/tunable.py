@@ -54,16 +54,16 @@ class Tunable:
 
     @cached_property
     def array(self) -> Array:
-        """The values as an array, to be indexed by ranks."""
+        """The values as an array that ranks index."""
         return np.asarray(self.values)
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
-        """The values as they stand in a key."""
+        """The values as written in a key."""
         return tuple(str(value) for value in self.values)
 
     def index(self, value: object, field: str) -> int:
-        """Return the rank of `value`; 4.0 counts as 4, but True never as 1.
+        """Return the rank of `value`; 4.0 counts as 4, but True does not count as 1.
 
         Raises:
             InvalidInput: it is not one of the values.
@@ -121,7 +121,7 @@ class Tunable:
 
 
 def identity(value: object) -> tuple[str, object]:
-    """Return a key that is equal for values that are the same choice: 1 and 1.0 are, 1 and True are not."""
+    """Return a key that is equal for equal choices: 1 and 1.0 are equal, 1 and True are not."""
     match value:
         case bool():
             return "bool", value

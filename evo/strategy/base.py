@@ -13,15 +13,15 @@ from evo.trial.history import History
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """The input that a strategy is built from.
+    """The input from which a strategy is built.
 
     Attributes:
         space: the space to search.
         warm_starts: configs worth trying first (defaults, champions of similar problems on this device, the author's
             measured configs), best guess first; all valid. The search builds on all of them.
         advice: configs that were fast elsewhere (on another device, or according to another tool), best guess first;
-            all valid. Two are tried first, the others unless they are refuted. The trials that advice can waste are
-            bounded.
+            all valid. Two are tried first, the others unless they are refuted. The number of trials that advice can
+                waste is limited.
     """
 
     space: Space

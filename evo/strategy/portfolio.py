@@ -85,7 +85,9 @@ class Portfolio:
         return self._judged(by, rng)
 
     def _explored(self, seen: Observations, lasting: int, rng: np.random.Generator) -> Proposal | None:
-        """Return a config far from all trials or, where hardly any config works, half of the time one near it."""
+        """Return a config far from all trials; if hardly any config works, half of the time one near a working
+        config.
+        """
         if len(seen.keys) >= lasting and seen.measured and rng.random() < BESIDE:
             new = _new([self._neighbours], seen, rng)
             if len(new.rows):

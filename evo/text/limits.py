@@ -78,7 +78,7 @@ def refused(error: Mapping[str, Any], limits: str = "") -> str | None:
 
 
 def refuse_unaddressable(field: str, text: str) -> str:
-    """Return a name that can be one part of a web address.
+    """Return a name after checking that it can be one part of a web address.
 
     Raises:
         InvalidInput: it cannot: it has a slash, names a folder, or cannot be printed.
@@ -89,7 +89,7 @@ def refuse_unaddressable(field: str, text: str) -> str:
 
 
 def refuse_invisible(field: str, text: str) -> str:
-    """Return a name that a list, a log or a terminal can show on one line as it is.
+    """Return a name after checking that a list, a log or a terminal can show it on one line.
 
     Raises:
         InvalidInput: it has a line break, a tab, a control character or a mark of writing direction.

@@ -4,10 +4,10 @@ import sys
 
 
 class LogStream:
-    """Writes to standard error, and drops what it does not take.
+    """Writes to standard error, and drops lines that cannot be written.
 
-    A closed pipe or a full disk loses lines; it must not end a worker or fail a request. Once standard error takes
-    lines again, one of them states how many were lost and why.
+    A closed pipe or a full disk loses lines; it must not end a worker or fail a request. Once lines can be written
+    again, one of them states the number of lost lines and the reason.
     """
 
     def __init__(self) -> None:

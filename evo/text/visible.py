@@ -1,7 +1,7 @@
 """Escape control characters in foreign text before a terminal or a log shows it.
 
-A terminal obeys escape sequences wherever they come from (kubernetes/kubernetes#101695, CVE-2021-25743), and marks of
-writing direction let a line read otherwise than it is (CVE-2021-42574, "Trojan Source").
+A terminal obeys escape sequences from any source (kubernetes/kubernetes#101695, CVE-2021-25743), and marks of writing
+direction can misrepresent a line (CVE-2021-42574, "Trojan Source").
 """
 
 import re
@@ -10,27 +10,28 @@ _ACTIVE = re.compile(
     "["
     "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f"  # C0 without tab and newline, DEL, C1
     "\\u061c\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069"  # writing direction
-    "\\u2028\\u2029\\u200b\\u2060\\ufeff"  # lines and blanks that do not look like any
-    "\\ud800-\\udfff\\U000e0000-\\U000e007f"  # half characters, and tags, which nothing shows
+    "\\u2028\\u2029\\u200b\\u2060\\ufeff"  # invisible line breaks and blanks
+    "\\ud800-\\udfff\\U000e0000-\\U000e007f"  # surrogates, and tags, which are invisible
     "]"
 )
 
 
 def visible(text: str) -> str:
-    """The same text with ``\\x1b`` in place of an escape, ``\\u202e`` in place of a right-to-left override, and so on.
+    """Return the text with ``\\x1b`` in place of an escape, ``\\u202e`` in place of a right-to-left override, and so
+    on.
 
-    Tabs and newlines stay; what is visible already does not change.
+    Tabs, newlines and visible characters are unchanged.
     """
     return _ACTIVE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def one_line(text: str) -> str:
-    """The same text with tabs and line breaks as escapes as well; for names that a stranger chose."""
+    """Return the text with tabs and line breaks escaped as well; for names from untrusted users."""
     return visible(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def visible_json(text: str) -> str:
-    """A JSON document that means the same, with those characters as JSON escapes."""
+    """Return an equal JSON document with those characters as JSON escapes."""
     return _ACTIVE.sub(_json_escape, text)
 
 

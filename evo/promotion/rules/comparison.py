@@ -1,4 +1,4 @@
-"""Rules about the samples: does the challenger beat the incumbent by more than noise?"""
+"""Rules about the samples: whether the challenger beats the incumbent by more than noise."""
 
 from dataclasses import dataclass
 
@@ -83,7 +83,7 @@ def incumbent_rule(report: ConfirmReport, before: Timing | None, policy: Policy)
     """Refuse a promotion over an incumbent that is being slowed down; its slowest process decides.
 
     Args:
-        before: the incumbent's own confirmation; None where it is not known.
+        before: the incumbent's own confirmation; None if unknown.
     """
     if before is None or report.incumbent is None:
         return ()

@@ -1,7 +1,7 @@
 """Rounds of one process: they end once its figures are precise enough.
 
-The verdict rests on differences between processes, so rounds beyond the precision of one process add time and decide
-nothing. Whether rounds end depends on how much the ratios vary, and not on their size.
+The verdict depends on differences between processes, so rounds beyond the precision of one process only add time.
+Whether rounds end depends on how much the ratios vary, and not on their size.
 """
 
 import math
@@ -14,14 +14,14 @@ from evo.promotion.policy import Policy
 from evo.promotion.statistics import Samples, median_error, rounds_ratio
 
 STEP = 10
-"""Rounds between two looks: a batch of `median_error`, and an even number, so that orders stay balanced."""
+"""Rounds between two checks: a batch of `median_error`, and an even number, so that orders stay balanced."""
 
 _MEDIAN, _QUARTILES = math.sqrt(math.pi / 2), 1.349
-"""Of a normal distribution: error of the median relative to that of the mean, and quartile distance in deviations."""
+"""For a normal distribution: error of the median relative to that of the mean, and quartile distance in deviations."""
 
 
 def rounds_taken(pairs: Sequence[tuple[Samples, Samples]], most: int, policy: Policy) -> int:
-    """Return after how many of `most` rounds a process ends.
+    """Return the number of rounds, of at most `most`, after which a process ends.
 
     Args:
         pairs: series of at least `most` samples that are compared with each other.
@@ -42,8 +42,8 @@ def precise(pairs: Sequence[tuple[Samples, Samples]], policy: Policy) -> bool:
 def _error(logs: NDArray[np.float64]) -> float:
     """Return the standard error of the median: the larger of two estimates.
 
-    Batch means notice drift, and with three batches may be small by chance. The estimate for independent normal samples
-    uses all of them; their spread is that of the quartiles, which interrupted rounds do not reach.
+    Batch means include drift, but with three batches may be small by chance. The other estimate assumes independent
+    normal samples and takes their spread from the quartiles, which a few interrupted rounds do not affect.
     """
     low, high = np.percentile(logs, [25, 75])
     alone = _MEDIAN * float(high - low) / _QUARTILES / math.sqrt(len(logs))

@@ -83,7 +83,7 @@ def baseline_rule(fastest: str | None, against: dict[str, Interval], prediction:
 
 
 def alone_rule(report: ConfirmReport, policy: Policy) -> tuple[Rule, ...]:
-    """Report that nothing was compared with, and why. Recordings have neither baselines nor cases."""
+    """Report that there was nothing to compare with, and why. Recordings have neither baselines nor cases."""
     if report.baselines or not report.cases:
         return ()
     missing = {name: why for name, why in report.environment.items() if name.startswith("baseline ")}

@@ -59,7 +59,7 @@ def rework_rule(report: ConfirmReport, policy: Policy, speedup: Interval) -> tup
 
 
 def inputs_rule(report: ConfirmReport, policy: Policy) -> tuple[Rule, ...]:
-    """A kernel that answers inputs it met before with what it kept is fast only where inputs repeat."""
+    """Refuse a kernel that is faster on repeated inputs: it answers them with stored results."""
     witness = report.witness
     if witness is None or witness.repetition is None:
         return ()

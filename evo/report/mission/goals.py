@@ -19,13 +19,13 @@ CACHES: tuple[Literal["hot", "cold"], ...] = ("hot", "cold")
 
 @dataclass(frozen=True)
 class Limits:
-    """Roofline limits of a device in µs, by cache mode; false where none is known."""
+    """Roofline limits of a device in µs, by cache mode; false if none is known."""
 
     floors_us: Mapping[str, float]
 
     @classmethod
     def of(cls, device: Device, work: Work | None, objective: Objective) -> "Limits":
-        """Return the limits with all data in the cache, and with none."""
+        """Return the limits with all data in the cache, and with no data in it."""
         floors_us: dict[str, float] = {}
         for cache in CACHES:
             limit = device_roofline(device, work, replace(objective, cache=cache))
@@ -60,7 +60,7 @@ def goals_table(mission: Mission, search: SearchView, work: Work | None, reached
 
 
 def _on_the_model(goal: Goal, reached_us: float, least_us: float) -> str:
-    """Judge a goal; a time that was reached is possible, whatever the datasheet's clocks imply."""
+    """Judge a goal; a reached time counts as possible, whatever the datasheet's clocks imply."""
     if reached_us <= goal.time_us:
         return "reached"
     return _impossible(goal, least_us) or f"open: {factor_text(reached_us / goal.time_us)} of it"

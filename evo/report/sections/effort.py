@@ -16,11 +16,11 @@ STAGES = {
     "measure_s": "measuring",
     "wait_s": "waiting",
 }
-"""Fields of `Stages` that add up to a job's time; waiting is for the device or for others of a batch."""
+"""Fields of `Stages` that add up to a job's time; waiting means waiting for the device or for other jobs of a batch."""
 
 ON_DEVICE = ("verify_s", "measure_s")
 AFTERWARDS = "ablate"
-"""Jobs that run after a search has ended; they count neither as its time nor as its cost."""
+"""Jobs that run after a search has ended; they are not part of its time or cost."""
 
 DAY_S = 86_400.0
 

@@ -147,7 +147,7 @@ def _judged(held: GoalResult, material: Material) -> GoalResult:
 
 
 def _reached(held: GoalResult, material: Material) -> str:
-    """Judge a reached target by the prediction for one more process; without a prediction, say what it rests on."""
+    """Judge a reached target by the prediction for one more process; without a prediction, state its basis."""
     verdict = None if material.champion is None else material.champion.verdict
     if verdict is None or verdict.challenger is None:
         return "reached by the quick samples of a trial that was not confirmed"

@@ -1,4 +1,4 @@
-"""Valid negatives: values without benefit, found by pairs of trials that differ in one tunable alone."""
+"""Valid negatives: values without benefit, found by pairs of trials that differ in a single tunable."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ FEW = 6
 """With fewer pairs the median has no 95 % interval; their range is reported instead."""
 
 LEAST = 2
-"""Least number of pairs for a finding: one pair does not show how much two sessions differ."""
+"""Minimum number of pairs for a finding: a single pair does not show how much two sessions differ."""
 
 Binary: TypeAlias = str | int
 
@@ -111,7 +111,7 @@ def _of_tunable(name: str, measured: Sequence[Found], winner: Config, confidence
 
 @dataclass
 class _Met:
-    """Pairs of one value with the winner's: the ratio of times for each pair of binaries."""
+    """Pairs of a value with the winner's: the ratio of times for each pair of binaries."""
 
     ratios: dict[tuple[Binary, Binary], float] = field(default_factory=dict)
     same_binary: int = 0
@@ -127,7 +127,7 @@ class _Met:
 
 
 def _groups(name: str, measured: Sequence[Found]) -> dict[tuple[Value, ...], dict[Value, Found]]:
-    """Group trials that differ in this tunable alone; each value occurs at most once per group."""
+    """Group trials that differ only in this tunable; each value occurs at most once per group."""
     groups: dict[tuple[Value, ...], dict[Value, Found]] = {}
     for each in measured:
         groups.setdefault(_rest(name, each.config), {})[each.config[name]] = each

@@ -53,7 +53,7 @@ def subject_blocks(material: Material) -> Iterator[Block]:
 
 
 def _winner(material: Material) -> str:
-    """Describe the winner; for estimates also how many other configs have the same estimate."""
+    """Describe the winner; for estimates, also the number of other configs with the same estimate."""
     best = material.search.best
     if material.winner is None or best is None:
         return "none" if material.winner is None else spaced_text(material.winner)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from evo.search.suite.suite import Goal
 
 UNKNOWN = 0.05
-"""Relative gain expected of a slice of a search that has not shown any yet."""
+"""Expected relative gain of a slice of a search without results."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +16,7 @@ class Progress:
     """Course of one call's search.
 
     Attributes:
-        weight: of the call in its suite.
+        weight: weight of the call in its suite.
         best_us: best time at the end of each slice so far, in order; None while nothing was measured.
         open: False once the search can take no further slice.
     """
@@ -47,7 +47,7 @@ def expected_gain(progress: Progress, goal: Goal) -> float:
 def next_call(courses: Mapping[str, Progress], goal: Goal) -> str | None:
     """Return the call whose search gets the next slice; None if none can take one.
 
-    Searches without any slice come first, in order: nothing is known of them, and each result helps its neighbours.
+    Searches without a slice come first, in order, because their gains are unknown and each result helps its neighbours.
     """
     candidates = {name: course for name, course in courses.items() if course.open}
     fresh: Sequence[str] = [name for name, course in candidates.items() if not course.best_us]

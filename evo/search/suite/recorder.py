@@ -15,7 +15,7 @@ DTYPES = ("float32", "float16", "bfloat16")
 
 
 class Tensor(Protocol):
-    """What is read of a tensor."""
+    """Facts about a tensor."""
 
     @property
     def shape(self) -> Sequence[int]: ...
@@ -29,7 +29,7 @@ class Tensor(Protocol):
 
 
 class NotServed(ValueError):
-    """No family computes such a call; the message says why."""
+    """No family computes such a call; the message gives the reason."""
 
 
 class Recorder:
@@ -46,7 +46,7 @@ class Recorder:
         self._problems: dict[tuple[str, str], Mapping[str, Value]] = {}
 
     def observe(self, function: str, arguments: Sequence[Any], named: Mapping[str, Any]) -> None:
-        """Count one call of a function that `FUNCTIONS` knows; calls of others are ignored."""
+        """Count one call of a function that `FUNCTIONS` knows; calls of other functions are ignored."""
         recognise = FUNCTIONS.get(function)
         if recognise is None:
             return
@@ -104,7 +104,7 @@ def _attention(  # noqa: PLR0917 — the signature is that of PyTorch
 def _layout(query: Tensor) -> dict[str, Value]:
     """Return the field of the queries' layout in memory, into which an exported package copies keys and values.
 
-    Empty where it is that of the shapes.
+    Empty if it is the default layout.
     """
     if query.is_contiguous():
         return {}

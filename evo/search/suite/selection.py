@@ -22,7 +22,7 @@ class Measurements:
         problems: complete problems by the name of their call.
         weights: by the name of the call.
         configs: the candidates.
-        times_us: by call, then by place in `configs`; a pair that was not measured is absent.
+        times_us: times in µs by call, then by index in `configs`; unmeasured pairs are absent.
     """
 
     problems: Mapping[str, Problem]
@@ -42,7 +42,7 @@ class ConfigSet:
     """A set of configs and the config that each problem gets.
 
     Attributes:
-        members: places in the measurements' `configs`.
+        members: indices in the measurements' `configs`.
         table: member by call; calls for which no member was measured are absent.
         cost: geometric mean, by weight, of the times relative to each problem's best config; 1.0 is no loss. Calls that
             are absent from the table are left out.
@@ -56,7 +56,7 @@ class ConfigSet:
 
 
 def best_set(measured: Measurements, size: int) -> ConfigSet:
-    """Return the set of at most `size` configs that covers most calls and, among those, costs least."""
+    """Return the set of at most `size` configs that covers most calls, with the lowest cost among these sets."""
     candidates = sorted({place for times in measured.times_us.values() for place in times})
     size = min(size, len(candidates))
     if math.comb(len(candidates), size) <= EXHAUSTIVE:
@@ -66,7 +66,7 @@ def best_set(measured: Measurements, size: int) -> ConfigSet:
 
 
 def evaluate(measured: Measurements, members: Sequence[int]) -> ConfigSet:
-    """Return the table of a given set, and what it costs."""
+    """Return a set with its table and cost."""
     table, logs, weights = dict[str, int](), list[float](), list[float]()
     for call, times in measured.times_us.items():
         available = [place for place in members if place in times]
@@ -80,7 +80,7 @@ def evaluate(measured: Measurements, members: Sequence[int]) -> ConfigSet:
 
 
 def config_for(problem: Problem, chosen: ConfigSet, problems: Mapping[str, Problem]) -> int:
-    """Return the member for a problem that was not measured: that of the nearest problem in the table."""
+    """Return the member for an unmeasured problem: that of the nearest problem in the table."""
     return chosen.table[min(chosen.table, key=lambda call: distance(problem, problems[call]))]
 
 
@@ -89,8 +89,8 @@ class Unseen:
     """Result of leaving each problem out once.
 
     Attributes:
-        loss: geometric mean of the times of the picked configs relative to the best config of each problem; None where
-            no left-out problem could be judged.
+        loss: geometric mean of the times of the picked configs relative to the best config of each problem; None if no
+            left-out problem could be judged.
         worst: largest of these ratios.
         judged: number of problems whose picked config was measured on them.
         unmeasured: number of those whose picked config was not.
@@ -103,7 +103,7 @@ class Unseen:
 
 
 def leave_one_out(measured: Measurements, size: int) -> Unseen:
-    """Return what unseen problems lose: each is left out, and gets the config that a set for the others picks."""
+    """Return the loss on unseen problems: each is left out in turn, and gets the config from a set for the others."""
     logs, unmeasured = list[float](), 0
     for call, problem in measured.problems.items():
         rest = measured.without(call)
@@ -146,7 +146,7 @@ def _exchanged(measured: Measurements, members: list[int], candidates: Sequence[
 
 
 def _trimmed(measured: Measurements, members: Sequence[int]) -> ConfigSet:
-    """Leave out members that no problem gets."""
+    """Remove members that no problem gets."""
     found = evaluate(measured, members)
     used = [place for place in members if place in found.table.values()]
     return evaluate(measured, used)

@@ -27,8 +27,8 @@ class Call:
 
     Attributes:
         family: a family's name, or the path of its folder.
-        problem: the fields that are given; the others keep their defaults.
-        weight: how often it is called in what the suite stands for.
+        problem: the given fields; the others have their defaults.
+        weight: number of calls, in the workload that the suite represents.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Call:
 
     @property
     def text(self) -> str:
-        """The problem as a command takes it: ``B=1,H=8``."""
+        """The problem as an argument of a command: ``B=1,H=8``."""
         return problem_key(self.problem)
 
 
@@ -48,8 +48,8 @@ class Suite:
 
     Attributes:
         goal: what is saved. ``time``: the calls' total time, so that a long call counts more than a short one;
-            ``ratio``: each call's time relative to what it was, so that all count by their weights alone.
-        source: the suite as a command takes it: a name, or the path of its file.
+            ``ratio``: each call's time relative to its first time, so that only the weights count.
+        source: the suite as an argument of a command: a name, or the path of its file.
     """
 
     name: str

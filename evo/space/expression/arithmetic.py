@@ -1,7 +1,7 @@
 """Python's operators over NumPy arrays, with no silent wrap, division by zero, infinity or NaN.
 
 Every operation takes `active`, the elements whose result is wanted (the others were decided by ``and``, ``or`` or a
-conditional expression): only those can be at fault. Numbers are int64 or float64; a bool counts as 0 or 1.
+conditional expression): only these can cause an error. Numbers are int64 or float64; a bool counts as 0 or 1.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ class OperationError(ArithmeticError):
     """An operation has no value on some active element.
 
     Attributes:
-        elements: where, broadcastable to the operands; None when the operand types do not fit at all.
+        elements: the faulty elements, broadcastable to the operands; None if the operand types do not fit at all.
     """
 
     def __init__(self, reason: str, elements: Mask | None = None) -> None:
@@ -33,7 +33,7 @@ class OperationError(ArithmeticError):
 
 
 def column(value: object) -> Array:
-    """A scalar or array as bool, int64, float64 or text.
+    """Return a scalar or array as bool, int64, float64 or text.
 
     Raises:
         OperationError: any other type, a whole number of 63 bits or more, an infinity or a NaN.
@@ -61,13 +61,13 @@ def numbers(*values: Array) -> tuple[Array, ...]:
 
 
 def truth(value: Array) -> Mask:
-    """Python's truth value of each element."""
+    """Return Python's truth value of each element."""
     empty = np.asarray("") if is_text(value) else np.asarray(0)
     return np.asarray(value != empty)
 
 
 def select(condition: Mask, chosen: Array, other: Array) -> Array:
-    """`chosen` where the condition holds, `other` elsewhere."""
+    """Return `chosen` where the condition holds, `other` elsewhere."""
     if is_text(chosen) != is_text(other):
         raise OperationError("would be a text in one case and a number in another")
     if chosen.dtype == other.dtype or is_text(chosen):
@@ -76,7 +76,7 @@ def select(condition: Mask, chosen: Array, other: Array) -> Array:
 
 
 def compare(operator: Callable[[Array, Array], Any], left: Array, right: Array) -> Mask:
-    """An element-wise comparison of two numbers or two texts."""
+    """Compare two numbers or two texts element by element."""
     if is_text(left) != is_text(right):
         raise OperationError("compares a text with a number")
     return np.asarray(operator(left, right))
@@ -121,7 +121,7 @@ def remainder(left: Array, right: Array, active: Mask) -> Array:
 
 
 def ceil_div(left: Array, right: Array, active: Mask) -> Array:
-    """The quotient rounded up: ``-(-left // right)``."""
+    """Return the quotient rounded up: ``-(-left // right)``."""
     return np.negative(floor_divide(np.negative(numbers(left)[0]), right, active))
 
 
@@ -165,7 +165,7 @@ def _through_float(operation: Callable[[Array, Array], Any], left: Array, right:
 def _checked(result: Any, active: Mask, limit: float = np.inf) -> Array:
     array = np.asarray(result)
     bound = INTEGER_LIMIT if array.dtype.kind == "i" else limit
-    if array.size and -bound < array.min() and array.max() < bound:  # the rule, and the quickest to find out
+    if array.size and -bound < array.min() and array.max() < bound:  # the usual case, and the quickest check
         return array
     fits = (array > -bound) & (array < bound)
     if np.all(fits | ~active):

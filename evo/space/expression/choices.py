@@ -1,4 +1,4 @@
-"""Check the constants that an expression compares with a name against the name's possible values."""
+"""Checks the constants that an expression compares with a name against the name's possible values."""
 
 import ast
 import difflib
@@ -28,7 +28,7 @@ def words_meant(missing: Collection[str], choices: Mapping[str, Sequence[Value]]
 def impossible_value(tree: ast.expr, choices: Mapping[str, Sequence[Value]]) -> str | None:
     """Explain a comparison with a text that can never hold, and how to correct it; None if there is none.
 
-    A name with a single value may be compared with others: its author has pinned it for a while.
+    A name with a single value may be compared with others: its author may have pinned it temporarily.
     """
     for name, text in _comparisons(tree):
         values = choices.get(name, ())
@@ -41,7 +41,7 @@ def impossible_value(tree: ast.expr, choices: Mapping[str, Sequence[Value]]) -> 
 
 
 def absent_value(tree: ast.expr, choices: Mapping[str, Sequence[Value]]) -> str | None:
-    """The first constant that a name is compared with and cannot have; None if there is none."""
+    """Return the first constant with which a name is compared but which it cannot have; None if there is none."""
     for name, value in _comparisons(tree):
         if name in choices and value not in choices[name]:
             shown = ", ".join(map(repr, choices[name][:20]))
@@ -50,7 +50,7 @@ def absent_value(tree: ast.expr, choices: Mapping[str, Sequence[Value]]) -> str 
 
 
 def _comparisons(tree: ast.expr) -> Iterator[tuple[str, Value]]:
-    """Each name with each constant that it is tested for."""
+    """Yield each name with each constant with which it is compared."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Compare):
             continue

@@ -1,7 +1,7 @@
-"""Evaluate an expression's tree over scalars or arrays.
+"""Evaluates an expression's tree over scalars or arrays.
 
-``and``, ``or``, conditional expressions and chained comparisons pass on where their later operands count, so that only
-those elements can be at fault.
+``and``, ``or``, conditional expressions and chained comparisons pass on the elements for which their later operands
+count, so that only these can cause errors.
 """
 
 import ast

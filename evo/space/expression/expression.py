@@ -42,7 +42,8 @@ class Expression:
         """Check `text` against the whitelist.
 
         Raises:
-            InvalidInput: not an expression, not on the whitelist, or too long or deep; names the offending piece.
+            InvalidInput: the text is no expression, is not on the whitelist, or is too long or deep; names the invalid
+                part.
         """
         if not isinstance(text, str):
             raise InvalidInput(field, f"must be an expression in quotes, not {text!r:.100}")
@@ -72,7 +73,7 @@ class Expression:
 
     @classmethod
     def _rewritten(cls, text: str, field: str) -> str | None:
-        """Suggest a valid expression that the author probably means; None where that is unclear."""
+        """Suggest a valid expression that the author probably means; None if that is unclear."""
         tree = rewritten(text)
         if tree is None:
             return None
@@ -87,14 +88,15 @@ class Expression:
         return terms(self.tree, {})
 
     def check_names(self, scope: Scope, meaning: str = "") -> "Expression":
-        """This expression, if `scope` has all its names and the values they are compared with.
+        """Return this expression after checking that `scope` has all its names and the values with which they are
+        compared.
 
         Args:
-            scope: the names; as a mapping, also the values each can have, none where they are not listed.
+            scope: the names; as a mapping also the values of each, empty if they are not listed.
             meaning: what the scope consists of, for the message, e.g. ``problem fields``.
 
         Raises:
-            InvalidInput: names the unknown one, near misses, and what there is.
+            InvalidInput: a name is unknown; the message gives it, near misses, and all names.
         """
         choices = scope if isinstance(scope, Mapping) else {}
         missing = self.names.difference(scope)
@@ -109,10 +111,10 @@ class Expression:
         return self
 
     def check_condition(self) -> "Expression":
-        """This expression, if its value can differ from config to config.
+        """Return this expression after checking that its value can differ between configs.
 
         Raises:
-            InvalidInput: it names nothing, e.g. because it is a text in quotes of its own.
+            InvalidInput: it contains no name, e.g. because it is a quoted text.
         """
         if self.names:
             return self
@@ -123,10 +125,10 @@ class Expression:
         raise InvalidInput(self.field, f"`{self.text}` {reason}")
 
     def inline(self, definitions: Mapping[str, "Expression"]) -> "Expression":
-        """The same expression with each defined name replaced by its definition; the text stays as written.
+        """Return the expression with each defined name replaced by its definition; its text is unchanged.
 
         Raises:
-            InvalidInput: what comes out is too large to evaluate.
+            InvalidInput: the result is too large to evaluate.
         """
         used = self.names.intersection(definitions)
         if not used:
@@ -147,11 +149,11 @@ class Expression:
         return Expression(text=self.text, field=self.field, names=free_names(tree), tree=tree)
 
     def evaluate(self, environment: Environment) -> Any:
-        """Its value: a Python scalar when every name is one, else an array.
+        """Return its value: a Python scalar if every name is one, else an array.
 
         Raises:
             InvalidInput: an unknown name, text where a number is needed, a division by zero, or a result that is no
-                finite number of less than 63 bits; names the piece and the values it happened for.
+                finite number of less than 63 bits; names the part and the values for which it happened.
         """
         if all(type(environment.get(name)) in SCALARS for name in self.names):
             try:
@@ -177,19 +179,19 @@ class Expression:
         return {name: value for name, value in vars(self).items() if name != "_reading"}  # functions are not pickled
 
     def truth(self, environment: Environment) -> Any:
-        """Its truth value: a bool, or an array of them; raises as `evaluate` does."""
+        """Return its truth value: a bool or an array of bools; raises the errors of `evaluate`."""
         value = self.evaluate(environment)
         return bool(value) if type(value) in SCALARS else arithmetic.truth(value)
 
     def number(self, environment: Mapping[str, Value]) -> int | float:
-        """Its value over scalars, which must be a number; raises as `evaluate` does."""
+        """Return its value over scalars, which must be a number; raises the errors of `evaluate`."""
         result = self.evaluate(environment)
         if isinstance(result, bool) or not isinstance(result, int | float):
             raise InvalidInput(self.field, f"`{self.text}` is {result!r} here, but must be a number")
         return result
 
     def whole(self, environment: Mapping[str, Value]) -> int:
-        """Its value over scalars, which must be a whole number; raises as `evaluate` does."""
+        """Return its value over scalars, which must be a whole number; raises the errors of `evaluate`."""
         result = self.number(environment)
         if result != int(result):
             raise InvalidInput(self.field, f"`{self.text}` is {result!r} here, but must be whole: use // to divide")

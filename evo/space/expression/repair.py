@@ -1,4 +1,4 @@
-"""Suggest a valid expression for text written in the syntax of C, SQL or full Python."""
+"""Suggests a valid expression for text written in the syntax of C, SQL or full Python."""
 
 import ast
 import functools
@@ -51,11 +51,11 @@ _NEGATED_NAME = re.compile(r"([-+*/%=<>])\s*!\s*([A-Za-z_][A-Za-z0-9_]*)")
 _CAST = re.compile(r"\(\s*(?:unsigned |signed )?(?:int|long|short|char|size_t|unsigned|float|double|bool)\s*\)")
 _NAMESPACE = re.compile(r"\b[A-Za-z_]\w*::")
 _POWER = 30
-"""``2 ** 30 % x == 0`` is true for the powers of two up to 2**30, and for nothing else above zero."""
+"""``2 ** 30 % x == 0`` is true for the powers of two up to 2**30, and for no other number above zero."""
 
 
 def rewritten(text: str) -> ast.expr | None:
-    """A tree of what `text` probably means, or None; it may still hold what no expression allows."""
+    """Return a tree of the probable meaning of `text`, or None; it may still contain forbidden syntax."""
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except SyntaxError:
@@ -73,7 +73,7 @@ def rewritten(text: str) -> ast.expr | None:
 
 
 def foreign(text: str) -> dict[str, str]:
-    """Signs and words of other languages in the text, and what stands for each here."""
+    """Return the operators and words of other languages in the text, with their counterparts here."""
     found: dict[str, str] = {}
     for token in _TOKEN.finditer(text):
         sign, name = token["sign"], token["name"]
@@ -84,13 +84,13 @@ def foreign(text: str) -> dict[str, str]:
 
 
 def pasted(text: str) -> str:
-    """An expression as it stands in a document: in double quotes, which TOML, JSON and Python read alike."""
+    """Return an expression as a document contains it: in double quotes, which TOML, JSON and Python read alike."""
     note = " (true for powers of two)" if f"2 ** {_POWER} % " in text else ""
     return f"`{json.dumps(text, ensure_ascii=False)}`{note}"
 
 
 def renamed(tree: ast.expr, constants: Mapping[str, Any]) -> str:
-    """The tree's text with constants in place of these names."""
+    """Return the tree's text with constants in place of these names."""
 
     class Quoter(ast.NodeTransformer):
         def visit_Name(self, node: ast.Name) -> ast.expr:
@@ -100,12 +100,12 @@ def renamed(tree: ast.expr, constants: Mapping[str, Any]) -> str:
 
 
 def word(name: str) -> bool | None:
-    """The truth value that another language spells so."""
+    """Return the truth value that this word means in another language."""
     return {"true": True, "false": False}.get(name.lower())
 
 
 def _spelled(text: str) -> str:
-    """Each token as Python spells it."""
+    """Yield each token in Python's spelling."""
     parts: list[str] = []
     text = _NAMESPACE.sub("", _CAST.sub("", _NEGATED_NAME.sub(r"\1 (not \2)", text)))
     for token in _TOKEN.finditer(text):
@@ -122,7 +122,7 @@ def _spelled(text: str) -> str:
 
 
 def _ternary(text: str) -> str:
-    """C's ``a ? b : c``, at the outermost level, as ``b if a else c``."""
+    """Return C's ``a ? b : c``, at the outermost level, as ``b if a else c``."""
     depth, nested = 0, 0
     question = None
     for place, letter in enumerate(text):
@@ -142,7 +142,7 @@ def _ternary(text: str) -> str:
 
 
 class _Translator(ast.NodeTransformer):
-    """Replaces operators and calls that expressions lack by ones that mean the same."""
+    """Replaces operators and calls that expressions lack by equivalent ones."""
 
     def visit_Lambda(self, node: ast.Lambda) -> Any:
         return self.visit(node.body)
@@ -278,7 +278,7 @@ def _without_root(node: ast.Compare) -> ast.expr | None:
 
 
 def _inverse(call: ast.Call, bound: ast.Constant) -> ast.Constant | None:
-    """The bound of the argument that corresponds to this bound of ``log2`` or ``sqrt``."""
+    """Return the bound of the argument that corresponds to this bound of ``log2`` or ``sqrt``."""
     value = bound.value
     if type(value) is not int or not 0 <= value < 62:
         return None
@@ -288,7 +288,7 @@ def _inverse(call: ast.Call, bound: ast.Constant) -> ast.Constant | None:
 
 
 def _argument(call: ast.Call, function: str) -> ast.expr | None:
-    """The argument, if this is a call of the named function with or without its module."""
+    """Return the argument, if this is a call of the named function with or without its module."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     return call.args[0] if name == function and len(call.args) == 1 and not call.keywords else None
 

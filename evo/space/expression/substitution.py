@@ -1,4 +1,4 @@
-"""Trees with something in place of their names."""
+"""Substitution of names in trees."""
 
 import ast
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ def terms(tree: ast.expr, sizes: Mapping[str, int]) -> int:
 
 
 class Inliner(ast.NodeTransformer):
-    """Puts trees in place of their names."""
+    """Replaces names by trees."""
 
     def __init__(self, trees: Mapping[str, ast.expr]) -> None:
         self.trees = trees
@@ -25,7 +25,7 @@ class Inliner(ast.NodeTransformer):
 
 
 class Binder(ast.NodeTransformer):
-    """Puts constants in place of their names, and works out what can be."""
+    """Replaces names by constants, and folds constant parts."""
 
     def __init__(self, constants: Mapping[str, Value]) -> None:
         self.constants = constants
@@ -44,5 +44,5 @@ class Binder(ast.NodeTransformer):
             return node
         try:
             return ast.Constant(value=reading(node)(self.constants))
-        except Unsure:  # a fault: told where it matters
+        except Unsure:  # a fault: reported when it is evaluated
             return node

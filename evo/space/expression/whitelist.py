@@ -19,7 +19,7 @@ FUNCTIONS = frozenset({*FOLDS, "abs"})
 
 
 def admit(node: ast.expr, field: str) -> None:
-    """Refuse whatever is not on the whitelist; what passes here, `Evaluation` can evaluate."""
+    """Refuse all syntax that is not on the whitelist; `Evaluation` supports everything else."""
     match node:
         case ast.Constant(value=bool()) | ast.Name():
             return
@@ -48,14 +48,14 @@ def admit(node: ast.expr, field: str) -> None:
 
 
 def _way_out(node: ast.expr) -> str:
-    # A rewrite would have to guess: some people write `^` for a power, though it is exclusive or in C and Python.
+    # A rewrite would have to guess: some people write `^` for a power, but it means exclusive or in C and Python.
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitXor):
         return "the exclusive or of two truth values is `a != b`, a power `a ** b`"
     return available()
 
 
 def check_depth(tree: ast.expr, field: str, depth_limit: int = MAX_DEPTH) -> None:
-    """Refuse what is nested deeper, which recursion would not survive."""
+    """Refuse deeper nesting, which would exceed the recursion limit."""
     level: list[ast.AST] = [tree]
     for _ in range(depth_limit):
         level = [child for node in level for child in ast.iter_child_nodes(node)]

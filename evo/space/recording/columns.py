@@ -1,4 +1,4 @@
-"""Tunables of a recording, with names and values that a space accepts."""
+"""Converts the tunables of a recording to names and values that a space accepts."""
 
 import json
 import re
@@ -26,10 +26,10 @@ class Column:
     """One tunable.
 
     Attributes:
-        recorded: what the file calls it.
-        name: what a space calls it: letters, digits and underscores.
-        spelled: the space's value for the `identity` of the file's: 16.0 is declared as 16, ``a b`` is ``a_b``, and
-            where a list mixes types all its values are texts.
+        recorded: its name in the file.
+        name: its name in a space: letters, digits and underscores.
+        spelled: the space's value by `identity` of the file's value: 16.0 becomes 16, ``a b`` becomes ``a_b``, and in a
+            list of mixed types all values become texts.
     """
 
     recorded: str
@@ -38,7 +38,7 @@ class Column:
 
     @property
     def values(self) -> tuple[Value, ...]:
-        """Numbers in ascending order, so that neighbours are alike; others as they come."""
+        """Return numbers in ascending order, so that neighbours are alike; other values in order of appearance."""
         values = tuple(self.spelled.values())
         numbers = [value for value in values if isinstance(value, int | float)]
         return tuple(sorted(numbers)) if len(numbers) == len(values) else values
@@ -54,14 +54,14 @@ class Column:
 
 
 def read_columns(lists: Mapping[str, Iterable[Any]], where: str) -> tuple[Column, ...]:
-    """A column for each list of values, in which any may be repeated.
+    """Return a column for each list of values, which may contain repetitions.
 
     Args:
-        where: the lists' place in the file.
+        where: place of the lists in the file.
 
     Raises:
-        InvalidInput: a value is a list, an object or no number to count with, or two names or texts that differ in the
-            file would be the same in a space.
+        InvalidInput: a value is a list, an object or not a finite number, or two different names or texts of the file
+            would be equal in a space.
     """
     columns = tuple(
         Column(recorded=recorded, name=_name(recorded), spelled=_spelled(values, f"{where}.{recorded}"))

@@ -32,7 +32,7 @@ def read_cache(document: Mapping[str, Any], name: str) -> Recording:
 
 
 def _check_objective(document: Mapping[str, Any], name: str) -> None:
-    """Refuse a file whose configs have another figure than a time, at the place that says which."""
+    """Refuse a file whose configs have another figure than a time; the error names its place."""
     objective, results = document.get("objective", TIME), document["cache"].values()
     recorded = [result for result in results if isinstance(result, dict)]
     timed = any(TIME in result or "__error__" in result for result in recorded)
@@ -51,7 +51,7 @@ def _columns(document: Mapping[str, Any], name: str) -> tuple[Column, ...]:
     for key in keys:
         if not isinstance(key, str) or key not in declared:
             raise InvalidInput(f"{name}: tune_params_keys", f"tune_params gives no values for {key!r:.100}")
-    if left_out := [key for key in declared if key not in keys]:  # configs that differ in these would become one
+    if left_out := [key for key in declared if key not in keys]:  # configs that differ only in these would become equal
         raise InvalidInput(f"{name}: tune_params_keys", f"leaves out {left_out[0]!r:.100} of tune_params: list it, too")
     lists = {key: read_list(declared[key], f"{name}: tune_params.{key}") for key in keys}
     return read_columns(lists, f"{name}: tune_params")

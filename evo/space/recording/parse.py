@@ -1,4 +1,4 @@
-"""Parse a recording in either format."""
+"""Parses a recording in either format."""
 
 import json
 from collections import Counter
@@ -12,19 +12,19 @@ from evo.text.wording import outcome_text
 from evo.trial.outcome import Measured
 
 MAX_DEPTH = 20
-"""Closing braces at the end of a file that is cut off, among which the end of its last whole entry is looked for."""
+"""Number of closing braces at the end of a truncated file that are tried as the end of its last complete entry."""
 
 
 def parse_recording(text: str, name: str) -> Recording:
     """Read a Kernel Tuner cache file or a T4 results file.
 
     Args:
-        text: the file's content; a cache file may lack its closing ``}}``, as Kernel Tuner leaves it while it runs, or
-            be cut off within its last entry, which is left out then.
-        name: what the recording is called, and what errors name.
+        text: the file's content; a cache file may lack its closing ``}}``, as while Kernel Tuner runs, or end within
+            its last entry, which is then left out.
+        name: name of the recording, also in errors.
 
     Raises:
-        InvalidInput: neither format, or a malformed entry; the field says which.
+        InvalidInput: the text has neither format, or an entry is malformed; the field names it.
     """
     if _is_autotvm(text):
         raise InvalidInput(
@@ -55,7 +55,7 @@ def parse_recording(text: str, name: str) -> Recording:
 
 
 def _is_autotvm(text: str) -> bool:
-    """True if the first line is a whole record of AutoTVM: its input, config and result."""
+    """Return True if the first line is a complete record of AutoTVM: its input, config and result."""
     try:
         record = json.loads(text.lstrip().partition("\n")[0])
     except (ValueError, RecursionError):

@@ -14,13 +14,13 @@ _NO_WORD = re.compile(r"[^A-Za-z0-9_.+]+")
 
 
 def recording_name(text: str) -> str:
-    """A name that a recording may bear, as a file and as a family: what of the text can be one."""
+    """Return a valid name for a recording, as a file and as a family, from the valid characters of the text."""
     return _NO_WORD.sub("-", text).strip("-.+_")[:100] or "recording"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
-    """Seconds the recorded evaluation of one config took, stage by stage."""
+    """Seconds of each stage of the recorded evaluation of one config."""
 
     compile_s: float = 0.0
     verify_s: float = 0.0
@@ -46,7 +46,7 @@ class Recording:
 
     Attributes:
         device: the device's name as the recording gives it; empty when it does not.
-        tunables: name → values, in the order keys are built in.
+        tunables: name → values, in the order of keys.
         entries: key (as `config_key` builds it) → entry. A config that is absent violates the space's constraints.
     """
 
@@ -70,7 +70,7 @@ class Recording:
         """Return the recorded outcome of a config.
 
         Raises:
-            NotFound: the recording does not hold it.
+            NotFound: the recording does not contain it.
         """
         return self._entry(key).outcome
 
@@ -78,7 +78,7 @@ class Recording:
         """Return the recorded costs of evaluating a config.
 
         Raises:
-            NotFound: the recording does not hold it.
+            NotFound: the recording does not contain it.
         """
         return self._entry(key).costs
 
@@ -101,5 +101,5 @@ class Recording:
 
 
 def config_key(config: Config) -> str:
-    """The values of a complete config joined by commas: the key of Kernel Tuner's cache files."""
+    """Return the values of a complete config joined by commas: the key of Kernel Tuner's cache files."""
     return ",".join(str(value) for value in config.values())

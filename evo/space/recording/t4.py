@@ -45,7 +45,9 @@ def read_results(document: Mapping[str, Any], name: str) -> Recording:
 
 
 def _columns(results: Iterable[Any], name: str) -> tuple[Column, ...]:
-    """Collect the values that occur, as T4 results declare none: numbers ascending, others in order of appearance."""
+    """Collect the values that occur, because T4 results declare none: numbers ascending, others in order of
+    appearance.
+    """
     seen: dict[str, list[Any]] = {}
     for number, result in enumerate(results):
         where = f"{name}: results[{number}].configuration"

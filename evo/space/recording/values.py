@@ -11,7 +11,7 @@ from evo.trial.outcome import Measured
 from evo.trial.timing import Timing
 
 FAILED_MS = 1e20
-"""Time that old cache files give to failed configs."""
+"""Time of failed configs in old cache files."""
 
 MICROSECONDS_PER = {
     "ns": 1e-3,
@@ -20,7 +20,7 @@ MICROSECONDS_PER = {
     "µs": 1.0,
     "microseconds": 1.0,
     "ms": 1e3,
-    "miliseconds": 1e3,  # as published files spell it
+    "miliseconds": 1e3,  # spelling in published files
     "milliseconds": 1e3,
     "s": 1e6,
     "seconds": 1e6,
@@ -45,7 +45,7 @@ def is_no_time(value: Any) -> bool:
 
 
 def read_time(value: Any, factor: float, field: str) -> Measured:
-    """One time, or several of the same config."""
+    """Return one time, or several of the same config."""
     samples = value if isinstance(value, list) and value else [value]
     times_us = tuple(_finite(each, field) * factor for each in samples)
     for time_us in times_us:
@@ -90,7 +90,7 @@ def other_figure(objective: str, figure: object) -> str:
     """Explain how to convert a recording of another quantity than time.
 
     Args:
-        figure: what the first entry has under this name; anything but a number makes a general example.
+        figure: the first entry's value of this name; if it is not a number, the example is general.
     """
     number = figure if isinstance(figure, int | float) and not isinstance(figure, bool) and isfinite(figure) else None
     example = (

@@ -1,4 +1,4 @@
-"""A recording as documents in the field's two formats; `parse_recording` reads them back."""
+"""Writes a recording in the field's two formats; `parse_recording` reads them back."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,12 +20,12 @@ T4_VERSION = "1.0.0"
 
 
 def cache_document(recording: Recording, *, kernel: str, problem_size: Sequence[float], **facts: Any) -> dict[str, Any]:
-    """A Kernel Tuner cache file.
+    """Return a Kernel Tuner cache file.
 
     Args:
-        kernel: its name.
-        problem_size: what the format wants there: numbers.
-        facts: anything else worth keeping, e.g. the environment; readers of the format ignore it.
+        kernel: name of the kernel.
+        problem_size: numbers, as the format requires.
+        facts: further facts, e.g. the environment; readers of the format ignore them.
     """
     return {
         "device_name": recording.device,
@@ -40,7 +40,7 @@ def cache_document(recording: Recording, *, kernel: str, problem_size: Sequence[
 
 
 def results_document(recording: Recording, **metadata: Any) -> dict[str, Any]:
-    """A T4 results file; `metadata` joins the device's name there."""
+    """Return a T4 results file; `metadata` is added to the device's name."""
     return {
         "schema_version": T4_VERSION,
         "metadata": {"timeunit": "milliseconds", "device_name": recording.device, **metadata},
@@ -80,7 +80,7 @@ def _result(entry: Entry) -> dict[str, Any]:
 
 
 def _samples_ms(outcome: Outcome) -> list[float]:
-    """Seven digits: more than any clock gives. A pruned config was measured too, only not for long."""
+    """Return the samples in ms with seven digits, more than any clock has. A pruned config has few samples."""
     if not isinstance(outcome, Measured | Pruned):
         return []
     return [float(f"{sample / 1e3:.7g}") for sample in outcome.timing.samples_us]

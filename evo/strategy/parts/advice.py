@@ -18,7 +18,7 @@ EVERY = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Standpoint:
-    """The trials and the surrogate that proposals are based on.
+    """The trials and the surrogate on which proposals are based.
 
     Attributes:
         origin: origin given to the proposals; None: the operator that made them.
@@ -32,9 +32,9 @@ class Standpoint:
 class Standpoints:
     """A view of the search that uses all trials, and an independent one that ignores the advice and its descendants.
 
-    A config that was fast elsewhere may be the best of the wrong region, yet better than everything found at first, so
-    that a search which uses it stays there. The independent view finds what it would have found without advice, in at
-    most 4/3 of the trials. Once it has found a config as fast, all trials are its own.
+    A config that was fast elsewhere may be the best of the wrong region, yet better than all first results, so that a
+    search that uses it stays there. The independent view finds the configs of a search without advice, in at most 4/3
+    of the trials. Once it has found a config as fast, it gets all trials.
 
     Attributes:
         whole: uses every trial.
@@ -56,7 +56,9 @@ class Standpoints:
 
     @property
     def refuted(self) -> bool:
-        """True if the advice did not pay: enough of it has ended, and the independent view found a config as fast."""
+        """True if the advice did not help: enough advised trials have ended, and the independent view found a config as
+        fast.
+        """
         return refuted(self.whole.seen, self.independent.seen)
 
     def at(self, trial: int) -> Standpoint:
@@ -65,7 +67,7 @@ class Standpoints:
 
 
 def refuted(whole: Observations, independent: Observations) -> bool:
-    """True if the advice did not pay: enough of it has ended, and the independent view found a config as fast.
+    """Return True if the advice did not help: enough advised trials have ended, and the others found a config as fast.
 
     Args:
         whole: observations of all trials.

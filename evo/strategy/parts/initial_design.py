@@ -28,7 +28,9 @@ CANDIDATES = 16
 """Number of random configs of which the one farthest from all earlier trials is proposed."""
 
 LATEST = 1_000
-"""Number of latest trials to keep a distance from, for searches in which nothing works and the design does not end."""
+"""Number of latest trials from which new configs keep a distance; needed if no config works and the design does not
+end.
+"""
 
 
 class Opening:

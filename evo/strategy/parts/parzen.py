@@ -23,7 +23,7 @@ BANDWIDTH = 0.02
 """Standard deviation of an ordinal kernel as a fraction of the number of values."""
 
 MIN_BANDWIDTH = 0.5
-"""Least standard deviation in ranks, which gives the adjacent value 12 % of the weight."""
+"""Minimum standard deviation in ranks, which gives the adjacent value 12 % of the weight."""
 
 GOOD_SHARE = 0.1
 MAX_GOOD = 25

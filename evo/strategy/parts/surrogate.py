@@ -25,8 +25,8 @@ GROWTH = 1.2
 """Length scales are fitted when `FIRST_FIT` trials have times, and again whenever their number has grown by a fifth."""
 
 LEAD = 1.25
-"""Largest speed-up of the best time over the second best that is believed. A larger one may be an error, and would make
-all other times look alike. A true one stays the best, and its neighbours then count in full.
+"""Limit of the speed-up of the best time over the second best. A larger one may be an error, and would make all other
+times look alike. A correct one stays the best, and its neighbours then count in full.
 """
 
 LABEL_NOISE = 0.1

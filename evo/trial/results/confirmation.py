@@ -72,11 +72,11 @@ class Repetition:
 
 @dataclass(frozen=True, kw_only=True)
 class Changing:
-    """Calls in a row while their inputs are written at the same addresses; entry i of both was taken in round i.
+    """Consecutive calls while their inputs are written at the same addresses; entry i of both was taken in round i.
 
     Attributes:
-        different: two different inputs are written in turns.
-        same: the same inputs are written again and again.
+        different: two different inputs are written alternately.
+        same: the same inputs are written repeatedly.
     """
 
     different: Timing

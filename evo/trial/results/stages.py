@@ -27,7 +27,7 @@ class Step:
     """One step of a confirmation.
 
     Attributes:
-        process: number of the fresh process that did it; 0: it ran after the processes.
+        process: number of the fresh process that ran it; 0: it ran after the processes.
         name: e.g. ``start``, ``device``, ``references``, ``verify challenger``, ``rounds``, ``sanitizers``.
     """
 

@@ -1,4 +1,4 @@
-"""What an agent can do with variants. Each method is one tool; its docstring is what the agent reads."""
+"""Tools for agents that work with variants. Each method is one tool, and its docstring is the tool's description."""
 
 import difflib
 import time

@@ -1,4 +1,4 @@
-"""A model's answer as a variant: one JSON object, wherever it stands in the text."""
+"""Reads a variant from a model's answer: one JSON object, anywhere in the text."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -42,7 +42,7 @@ def read_idea(text: str) -> Idea:
     """Return the variant in an answer.
 
     Raises:
-        InvalidInput: there is no JSON object of the right shape; says what is wrong, in words for the model.
+        InvalidInput: there is no JSON object of the right form; the message explains the fault to the model.
     """
     refusal = InvalidInput("answer", "holds no JSON object; answer with one object of the given shape")
     for candidate in _objects(text):

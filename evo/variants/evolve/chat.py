@@ -13,7 +13,7 @@ from evo.text.credential import sendable
 Protocol: TypeAlias = Literal["openai", "anthropic"]
 BASES: Mapping[Protocol, str] = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com/v1"}
 KEYS: Mapping[Protocol, str] = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
-"""Environment variables of the keys, which are sent and nothing else: neither stored nor logged."""
+"""Environment variables of the keys, which are only sent, never stored or logged."""
 
 ATTEMPTS = 5
 MOST_WAIT_S = 120.0
@@ -66,7 +66,7 @@ class Chat:
         key: sent with each request; None: none is.
         most_tokens: longest answer.
         timeout_s: longest time without any byte of an answer.
-        sleep: waits; tests replace it.
+        sleep: function that waits; tests replace it.
     """
 
     model: str
@@ -94,7 +94,8 @@ class Chat:
         return prices.of(longest, self.most_tokens)
 
     def ask(self, messages: Sequence[Message]) -> Answer:
-        """Return the model's answer. A busy or failing service is asked again, when it says so.
+        """Return the model's answer. The request to a busy or failing service is repeated, at the time the service
+        names.
 
         Raises:
             ModelFailed: there is no answer after `ATTEMPTS` requests, or the service refuses the request.
@@ -164,7 +165,7 @@ def _count(value: object) -> int | None:
 
 
 def _wait_s(response: httpx.Response, attempt: int) -> float:
-    """Return how long to wait before the next request: as long as the service asks, within `MOST_WAIT_S`."""
+    """Return the seconds to wait before the next request: as the service requests, at most `MOST_WAIT_S`."""
     try:
         asked = float(response.headers.get("retry-after", ""))
     except ValueError:

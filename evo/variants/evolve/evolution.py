@@ -1,4 +1,4 @@
-"""Evolution of variants by a model: asks, submits, waits, repairs, until a budget is used up."""
+"""Evolution of variants by a model: requests, submits, waits and repairs until a budget is used up."""
 
 import json
 import time
@@ -18,7 +18,7 @@ from evo.variants.evolve.prompts import failure_of, idea_messages, repair_messag
 
 End: TypeAlias = Literal["proposals", "usd", "minutes", "share", "model"]
 MODEL_FAILURES = 3
-"""Requests without an answer, one after the other, after which the model is given up."""
+"""Number of consecutive requests without an answer after which the run ends."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,10 +28,10 @@ class Limits:
     Attributes:
         proposals: requests to the model, repairs included, over all runs on the search.
         usd: cost of all requests on the search. No request is sent that could exceed it.
-        minutes: of this run.
+        minutes: running time of this run.
         share: share of the device's limit at which there is little left to gain.
-        repairs: requests to repair one idea.
-        trials: most trials of each variant.
+        repairs: maximum requests to repair one idea.
+        trials: maximum trials of each variant.
     """
 
     proposals: int | None = None
@@ -48,7 +48,7 @@ class Evolution:
 
     Attributes:
         service: returns the client, whose service may move when it restarts.
-        report: called with each proposal that was answered or has failed, and with the variant that came of it.
+        report: called with each proposal that was answered or has failed, and with its variant.
         wait: waits until the trials of a variant have ended, and returns it.
     """
 
@@ -69,10 +69,10 @@ class Evolution:
         return self.service()
 
     def run(self) -> End:
-        """Propose variants until a budget is used up. Return which one.
+        """Propose variants until a budget is used up; return that budget.
 
         Raises:
-            EvoError: the service is away, or refuses the caller.
+            EvoError: the service is unavailable, or refuses the caller.
         """
         self._finish_earlier()
         while (end := self._end()) is None:
@@ -84,7 +84,7 @@ class Evolution:
         """Submit the answer that an earlier run received but did not submit, and wait for its variant.
 
         A request whose program ended before the answer came is abandoned once no program can still wait for it. Its
-        cost stays the most that it can have been; it no longer counts as one of the allowed proposals.
+        cost remains the maximum possible cost; it no longer counts as one of the allowed proposals.
         """
         now = datetime.now(UTC)
         for proposal in self.client.proposals(self.search_id):
@@ -108,7 +108,7 @@ class Evolution:
         return None
 
     def _idea(self) -> End | None:
-        """Ask for one idea, and repair it while it fails. Return the budget that ended it, if one did."""
+        """Request one idea, and repair it while it fails. Return the budget that ended this, if any."""
         proposals, variants = self.client.proposals(self.search_id), self.client.variants(self.search_id)
         ideas = ideas_in(proposals)
         operator = operator_of(ideas, sum(each.usable for each in variants))
@@ -144,7 +144,7 @@ class Evolution:
     def _ask(
         self, operator: str, messages: Sequence[Message], *, repairs: int | None
     ) -> tuple[ProposalView, Answer | None]:
-        """Ask the model. What the request may cost is stored before it is sent."""
+        """Send a request to the model; its possible cost is stored first."""
         most_usd = self.chat.most_cost(messages, self.prices)
         proposal = self.client.add_proposal(
             self.search_id,
@@ -178,7 +178,7 @@ class Evolution:
         return known, answer
 
     def _try(self, proposal: ProposalView, text: str, parents: Sequence[int]) -> str | None:
-        """Submit the variant in an answer and wait for it. Return why it does not work; None if it does."""
+        """Submit the variant in an answer and wait for it. Return the reason why it does not work; None if it works."""
         try:
             idea = read_idea(text)
             view = self._submitted(proposal, idea, parents)
@@ -221,7 +221,7 @@ class Evolution:
         return self.client.answer_proposal(self.search_id, number, **answer)
 
     def _parents(self, proposal: ProposalView) -> tuple[int, ...]:
-        """Return the parents that an earlier run chose: the choice is a function of what preceded it."""
+        """Return the parents that an earlier run chose: the choice is a function of the earlier proposals."""
         earlier = [each for each in self.client.proposals(self.search_id) if each.number < proposal.number]
         if proposal.repairs is not None:
             earlier = [each for each in earlier if each.number < proposal.repairs]

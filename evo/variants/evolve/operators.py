@@ -1,7 +1,6 @@
-"""Operators that make a new variant from earlier ones, and how much they tell the model.
-
-Both are those of EvoEngineer (arXiv 2510.03760): it separates what a model is told (the task; the best solutions; what
-was learned) from how it is asked to change them.
+"""Operators that make a new variant from earlier ones, and the information they give the model. Both follow EvoEngineer
+(arXiv 2510.03760), which separates the information (the task; the best solutions; insights) from the kind of change
+that is requested.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,10 +25,10 @@ ELITES = 3
 
 
 def operator_of(ideas: int, usable: int) -> Operator:
-    """Return the operator of the next idea: a function of how many there were, and of how many variants work.
+    """Return the operator of the next idea: a function of the numbers of ideas and of working variants.
 
     Args:
-        ideas: earlier proposals that were no repairs.
+        ideas: number of earlier proposals that were not repairs.
         usable: variants with a measured config, the family's own included.
     """
     if ideas == 0 or usable == 0:
@@ -39,7 +38,7 @@ def operator_of(ideas: int, usable: int) -> Operator:
 
 
 def parents_of(operator: Operator, variants: Sequence[VariantView], ideas: int) -> tuple[int, ...]:
-    """Return the numbers of the variants that an idea is made from: the elites in turn, not only the best."""
+    """Return the numbers of the parents of an idea: the elites in turn, not only the best."""
     elites = sorted((each for each in variants if each.best is not None), key=_time)[:ELITES]
     if not elites or operator in ("initialise", "crossover-differ"):
         return (0,)
@@ -50,15 +49,15 @@ def parents_of(operator: Operator, variants: Sequence[VariantView], ideas: int) 
 
 
 def ideas_in(proposals: Sequence[ProposalView]) -> int:
-    """Return how many proposals were new ideas."""
+    """Return the number of proposals that were new ideas."""
     return sum(each.repairs is None for each in proposals)
 
 
 def insights(proposals: Sequence[ProposalView], variants: Sequence[VariantView], most: int = 8) -> list[str]:
-    """Return what models learned, latest first, each with the measurement that came of it.
+    """Return the models' insights, latest first, each with the resulting measurement.
 
-    An insight whose variant turned out slower than the family's own implementation, or never worked, is dropped: its
-    measurement contradicts it.
+    An insight whose variant turned out slower than the family's own implementation, or never worked, is dropped,
+    because its measurement contradicts it.
     """
     by_number = {each.number: each for each in variants}
     kept = []

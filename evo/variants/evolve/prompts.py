@@ -33,7 +33,7 @@ def idea_messages(
 
     Args:
         information: ``task`` shows no earlier variant but the family's own; ``elites`` the best and the failed ones;
-            ``insights`` also what was learned.
+            ``insights`` also the models' insights.
     """
     shown = brief
     if information == "task":
@@ -56,7 +56,7 @@ def repair_message(reason: str) -> Message:
 
 
 def failure_of(view: VariantView) -> str | None:
-    """Return why no config of a variant was measured; None if one was."""
+    """Return the reason why no config of a variant was measured; None if one was."""
     if view.best is not None:
         return None
     found = [f"{each.count} × {each.outcome}: {each.detail}" for each in view.failures[:2]]
