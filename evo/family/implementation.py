@@ -56,6 +56,7 @@ class Implementation:
         language: language of the source.
         entry: name of the function to call.
         arguments: arguments of the call, in order.
+        compiler: ``nvcc`` for CUDA that nvcc compiles; empty: the usual compiler of the language.
         flags: compiler flags, added after the default ones; relative folders are relative to the family's folder.
         macros: for a source, the fields, tunables and derived values that become macros; None: all of them.
         macro_prefix: in front of the name of each macro, e.g. ``TUNED_``.
@@ -75,6 +76,7 @@ class Implementation:
     language: Language = "c"
     entry: str = ""
     arguments: tuple[Argument, ...] = ()
+    compiler: str = ""
     flags: tuple[str, ...] = ()
     macros: tuple[str, ...] | None = None
     macro_prefix: str = ""
@@ -215,6 +217,7 @@ def read_implementation(
         language="triton" if triton else language_of(kind, file, table.field(mode)),
         entry=geometry.entry if geometry and has_launches(table) else read_entry(table, kind, call),
         arguments=call,
+        compiler=_read_compiler(table) if grid and not triton else "",
         flags=() if triton else (*_read_flags(table, kind), *_openmp(table, kind)),
         reentrant=table.flag("reentrant", default=True),
         macros=None if triton else _read_macros(table, mode, [*declared, *derived]),
@@ -292,6 +295,12 @@ def _read_flags(table: Table, kind: DeviceKind) -> tuple[str, ...]:
     flags = tuple(table.texts("flags"))
     check_flags(flags, kind, table.field("flags"))
     return flags
+
+
+def _read_compiler(table: Table) -> str:
+    """Return ``nvcc``, or nothing for NVRTC."""
+    chosen = table.choice("compiler", ("nvrtc", "nvcc")) if "compiler" in table else "nvrtc"
+    return chosen if chosen == "nvcc" else ""
 
 
 def _openmp(table: Table, kind: DeviceKind) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from evo.trial.outcome import Measured, WrongAnswer
 from tests.gpu.kernels import Changeable
 from tests.integration.test_kernels_compile import KERNELS, NAMES, skip_without_headers
 from tests.integration.wrong_twins import TWINS, Twin
+from workers.backends.cuda.compilers.nvcc import NvccCompiler
 
 pytestmark = pytest.mark.gpu
 
@@ -35,6 +36,13 @@ def test_wrong_twin_is_refused(kernels: Changeable, twin: Twin) -> None:
     report = kernels.measured(twin.kernel, (twin.file, twin.old, twin.new))
     skip_without_headers(report.outcome)
     assert isinstance(report.outcome, WrongAnswer), report.outcome
+
+
+@pytest.mark.skipif(NvccCompiler().command is None, reason="nvcc is not installed")
+@pytest.mark.parametrize("name", ["dequantize", "prefix_sum", "template_scale"])
+def test_kernel_compiled_by_nvcc_is_measured(kernels: Changeable, name: str) -> None:
+    report = kernels.measured(name, ("family.toml", "[cuda]\n", '[cuda]\ncompiler = "nvcc"\n'))
+    assert isinstance(report.outcome, Measured), report.outcome
 
 
 def test_untimed_fills_are_restored_between_calls(kernels: Changeable) -> None:

@@ -8,7 +8,7 @@ from evo.errors import InvalidInput
 from evo.family import Family
 from evo.family.launch.entry import symbol_of
 from tests.unit.family_document import document
-from workers.backends.cuda.compilers.nvrtc import _absent
+from workers.backends.cuda.compilers.nvrtc import absent
 
 
 def refusal(kind: str, entry: object) -> str:
@@ -85,15 +85,15 @@ def test_parameters_are_those_of_the_family() -> None:
 
 
 def test_kernels_of_a_binary_are_listed_by_entry_name(compiled: Callable[..., str]) -> None:
-    assert 'write `extern "C"` before its `__global__`, or, as it is compiled, entry = "_Z5scalePf"' in _absent(
+    assert 'write `extern "C"` before its `__global__`, or, as it is compiled, entry = "_Z5scalePf"' in absent(
         "scale", compiled("_Z5scalePf", "other")
     )
-    instances = _absent("scale", compiled("_Z5scaleIfEvPT_", "_Z5scaleIdEvPT_"))
+    instances = absent("scale", compiled("_Z5scaleIfEvPT_", "_Z5scaleIdEvPT_"))
     assert 'write entry = "_Z5scaleIfEvPT_" or entry = "_Z5scaleIdEvPT_" in family.toml' in instances
     assert "extern" not in instances
-    assert 'entry = "scale2"' in _absent("scale", compiled("scale2"))
-    assert 'extern "C" __global__ void scale(' in _absent("scale", "ptxas info : 0 bytes gmem")
-    assert "nothing of the resources" in _absent("scale", compiled("scale"))
+    assert 'entry = "scale2"' in absent("scale", compiled("scale2"))
+    assert 'extern "C" __global__ void scale(' in absent("scale", "ptxas info : 0 bytes gmem")
+    assert "nothing of the resources" in absent("scale", compiled("scale"))
 
 
 @pytest.fixture

@@ -69,6 +69,8 @@ class Unit:
         folders: header folders, searched before those of the flags. Their contents do not change while the process
             runs, and the binary does not depend on their paths.
         root: the family's folder.
+        further: other functions that a call starts.
+        compiler: which compiler of the language; empty: the usual one.
     """
 
     source: str
@@ -79,6 +81,7 @@ class Unit:
     folders: tuple[Path, ...] = ()
     root: Path | None = None
     further: tuple[str, ...] = ()
+    compiler: str = ""
 
     @property
     def instances(self) -> list[str]:

@@ -49,7 +49,8 @@ def missing_header(log: str, unit: Unit) -> Iterator[str]:
     """Return a sentence for each header that was not found, with what to include instead."""
     for match in _MISSING.finditer(log):
         name = next(each for each in match.groups() if each is not None).strip()
-        yield _under_nvrtc(name) if unit.language == "cuda" else _under_c(name, unit)
+        under_nvrtc = unit.language == "cuda" and unit.compiler != "nvcc"
+        yield _under_nvrtc(name) if under_nvrtc else _under_c(name, unit)
 
 
 def is_standard(name: str) -> bool:
@@ -74,6 +75,7 @@ def _under_nvrtc(name: str) -> str:
             way = "it is part of CUDA's C++ libraries: pip install 'cuda-toolkit[cccl]', of your CUDA version"
             return f"<{name}> is not installed: {way}"
         return f'{_nowhere(name)}: put it there, or name its folder with `flags = ["-I/its/folder"]` under [cuda]'
+    nvcc = 'or let nvcc compile it, where it is installed: `compiler = "nvcc"` under [cuda]'
     guarded = f"`#ifndef __CUDACC_RTC__`, `#include <{name}>`, `#endif` in three lines"
     other = counterpart(name)
     if name in _BUILT_IN:
@@ -82,13 +84,14 @@ def _under_nvrtc(name: str) -> str:
         instead = f"write `#include <{other}>` in its place"
     else:
         instead = f"nothing for device code takes its place: remove the line, or write {guarded}"
-    return f"NVRTC has no standard library, so no <{name}>: {instead}"
+    return f"NVRTC has no standard library, so no <{name}>: {instead}; {nvcc}"
 
 
 def _under_c(name: str, unit: Unit) -> str:
     if unit.language == "c" and (name in _CPP_HEADERS or _of_c(name)):
         return f"<{name}> is a header of C++, and the source is compiled as C: name it .cpp, .cc or .cxx"
-    return f'{_nowhere(name)}: put it there, or name its folder with `flags = ["-I/its/folder"]` under [cpu]'
+    table = "cuda" if unit.language == "cuda" else "cpu"
+    return f'{_nowhere(name)}: put it there, or name its folder with `flags = ["-I/its/folder"]` under [{table}]'
 
 
 def _nowhere(name: str) -> str:

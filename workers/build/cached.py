@@ -70,6 +70,7 @@ def _question(compiler: Compiler, unit: Unit) -> str | None:
         "",
         *map(str, offered),
         *unit.further,
+        *filter(None, [unit.compiler]),
     )
     return cache_key("unit and places", *parts, unit.source)
 

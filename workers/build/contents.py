@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import time
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -12,6 +13,9 @@ MAX_NAMES = 20_000
 
 _SETTLED_S = 2.0
 """Age in seconds from which a file's times show its next change: file systems have coarse clocks."""
+
+_NAME = re.compile(r"(?:\\[ #\\]|[^\s])+")
+"""A file name in Make's syntax, with its escapes."""
 
 _ABSENT = "absent"
 _known: dict[str, tuple[tuple[int, ...], str | None]] = {}
@@ -27,6 +31,17 @@ def digests_of_files(paths: Sequence[str]) -> list[str] | None:
             return None
         found.append(digest)
     return found
+
+
+def listed_files(dependencies: Path) -> list[str] | None:
+    """Return the files that a dependency file in Make's syntax lists, absolute; None if there is no such file."""
+    try:
+        text = dependencies.read_text(encoding="utf-8", errors="surrogateescape")
+    except FileNotFoundError:
+        return None
+    listed = text.replace("\\\n", " ").partition(":")[2]
+    names = (re.sub(r"\\([ #\\])", r"\1", name).replace("$$", "$") for name in _NAME.findall(listed))
+    return [str(dependencies.parent / name) for name in names]
 
 
 def new_since(time_s: float, paths: Iterable[str]) -> bool:

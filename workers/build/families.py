@@ -80,6 +80,7 @@ class Copy:
             folders=tuple(dict.fromkeys((beside, self.folder, self.folder / INCLUDE.name))),
             root=self.folder,
             further=implementation.entries[1:],
+            compiler=implementation.compiler,
         )
 
 

@@ -67,6 +67,7 @@ def look_around(place: "LocalDatabase", devices: "list[Device]") -> Iterator[Fin
     yield _tool(
         "compute-sanitizer", needed_for="memory and race checks of CUDA kernels", way_out="install CUDA's tools"
     )
+    yield _tool("nvcc", needed_for='families with compiler = "nvcc"', way_out="install the CUDA toolkit")
     yield _tool("ncu", needed_for="profiles of CUDA kernels", way_out="install Nsight Compute")
     yield _package("torch", needed_for="PyTorch as a baseline", way_out="install torch into this environment")
     yield _package(

@@ -20,6 +20,7 @@ from evo.family.source.flags import c_steps, header_folders, linked_files, nativ
 from evo.family.source.language import Language
 from evo.trial.outcome import CompileFailed, OverResources
 from workers.build import Artefact, Launch, Resources, Unit
+from workers.build.contents import listed_files
 from workers.build.vacancies import search_list
 from workers.system.program import run
 from workers.system.scratch import scratch
@@ -33,10 +34,8 @@ _SURROUNDINGS = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH"
 _ANSWER_S = 60.0
 """Seconds for a compiler query that involves no source."""
 
-_NAME = re.compile(r"(?:\\[ #\\]|[^\s])+")
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
 _LONGEST_HEADER = 1 << 22
-"""A file name in Make's syntax, with its escapes."""
 
 
 class NoCompilerError(EvoError, FileNotFoundError):
@@ -191,12 +190,8 @@ def _defined(header: Path) -> set[str]:
 
 def _read_files(dependencies: Path, unit: Unit) -> tuple[str, ...] | None:
     """Return the files listed in a dependency file except the source, and the libraries named by the flags."""
-    try:
-        text = dependencies.read_text(encoding="utf-8", errors="surrogateescape")
-    except FileNotFoundError:
+    headers = listed_files(dependencies)
+    if headers is None:
         return None
-    listed = text.replace("\\\n", " ").partition(":")[2]
-    names = (re.sub(r"\\([ #\\])", r"\1", name).replace("$$", "$") for name in _NAME.findall(listed))
-    headers = [str(dependencies.parent / name) for name in names]
     own = str(dependencies.parent / f"kernel{SUFFIXES[unit.language]}")
     return tuple(name for name in (*headers, *linked_files(unit.placed_flags)) if name != own)

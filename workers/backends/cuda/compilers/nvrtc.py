@@ -96,7 +96,7 @@ class NvrtcCompiler:
         binary, ptx = bytes.fromhex(str(answer["binary"])), str(answer["ptx"]).encode()
         told = figures(log, symbol_of(unit.entry, ptx.decode()))
         if "registers" not in told:
-            return CompileFailed(log=f"{_absent(unit.entry, log)}\n{log}".rstrip())
+            return CompileFailed(log=f"{absent(unit.entry, log)}\n{log}".rstrip())
         return Artefact(
             binary=binary,
             log=log,
@@ -172,7 +172,7 @@ def figures(log: str, entry: str) -> dict[str, float]:
     return {name: float(match[1]) for name, match in matches.items() if match}
 
 
-def _absent(entry: str, log: str) -> str:
+def absent(entry: str, log: str) -> str:
     """Explain why a build has no figures for its entry; names the kernels it has, as `entry` expects them."""
     names = list(dict.fromkeys(_COMPILED.findall(log)))
     if entry in names:

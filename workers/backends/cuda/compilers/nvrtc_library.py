@@ -185,10 +185,10 @@ def serve() -> None:
 def _answer(nvrtc: Nvrtc, asked: Any) -> dict[str, object]:
     done = nvrtc.compile(asked["source"], asked["options"], asked.get("names", ()))
     binary = done.binary.hex() if done.binary is not None else None
-    return {"binary": binary, "log": _without_times(done.log), "ptx": done.ptx, "headers": done.headers}
+    return {"binary": binary, "log": without_times(done.log), "ptx": done.ptx, "headers": done.headers}
 
 
-def _without_times(log: str) -> str:
+def without_times(log: str) -> str:
     """Remove times from a log, so that equal compilations have equal logs."""
     return re.sub(r"^.*Compile time = .*\n?", "", log, flags=re.MULTILINE).strip()
 

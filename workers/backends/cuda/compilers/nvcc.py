@@ -1,0 +1,104 @@
+"""Compiles CUDA sources to cubins with nvcc, where a family asks for it: with the host's standard library."""
+
+import os
+import re
+import shutil
+import subprocess
+from functools import cached_property
+from pathlib import Path
+
+from evo.errors import EvoError
+from evo.family.launch.entry import symbol_of
+from evo.trial.outcome import CompileFailed
+from workers.backends.cuda.compilers.nvrtc import absent, figures
+from workers.backends.cuda.compilers.nvrtc_library import without_times
+from workers.build import Artefact, Unit
+from workers.build.contents import listed_files
+from workers.build.toolkit import in_wheels
+from workers.build.vacancies import search_list
+from workers.system.program import run
+from workers.system.scratch import scratch
+
+_TOOLKIT = Path("/usr/local/cuda/bin/nvcc")
+_ANSWER_S = 60.0
+_RELEASE = re.compile(r"\bV(\d[\d.]*)")
+_UNFIT = re.compile(r"nvcc fatal\s*:.*(?:gpu architecture|host compiler|Cannot find compiler)|not supported! The nvcc")
+"""What nvcc says if it does not work with this GPU or with this machine's C++ compiler."""
+
+
+class NoNvccError(EvoError, FileNotFoundError):
+    """This machine has no nvcc that works for the request."""
+
+
+class NvccCompiler:
+    """Compiles units whose family names ``nvcc``; each compilation is a process of its own."""
+
+    @cached_property
+    def command(self) -> str | None:
+        """Path of nvcc: on the ``PATH``, of the CUDA toolkit, or of NVIDIA's Python package; None: there is none."""
+        found = shutil.which("nvcc")
+        others = [path for path in (_TOOLKIT, *in_wheels("bin", "nvcc")) if path.is_file()]
+        return found or next((str(path) for path in others), None)
+
+    @cached_property
+    def version(self) -> str:
+        """Name and version; ``without nvcc`` if it is not installed or does not answer."""
+        if self.command is None:
+            return "without nvcc"
+        try:
+            asked = [self.command, "--version"]
+            said = subprocess.run(asked, capture_output=True, text=True, timeout=_ANSWER_S, check=True).stdout
+        except (OSError, subprocess.SubprocessError):
+            return "without nvcc"
+        return f"nvcc {found[1]}" if (found := _RELEASE.search(said)) else "without nvcc"
+
+    def compile(self, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
+        """Compile one unit.
+
+        Raises:
+            NoNvccError: nvcc is not installed, or does not compile for this architecture or with this C++ compiler.
+        """
+        if self.command is None or self.version == "without nvcc":
+            raise NoNvccError(
+                'the family asks for `compiler = "nvcc"`, which is not installed where this worker compiles: install '
+                "the CUDA toolkit and put its nvcc on the PATH, or remove the key, so that NVRTC compiles it"
+            )
+        with scratch() as folder:
+            # relative names, so that no path gets into the binary
+            (folder / "kernel.cu").write_text(unit.source + _instances(unit.instances), encoding="utf-8")
+            options = ["-cubin", f"-arch={unit.architecture}", "-std=c++17", "-Xptxas", "-v"]
+            options += [*(f"-I{each}" for each in unit.folders), *unit.placed_flags]
+            options += ["-keep", "-keep-dir", ".", "-MD", "-MF", "kernel.d", "kernel.cu", "-o", "kernel.cubin"]
+            status, said = run([self.command, *options], folder, timeout_s)
+            log = without_times(said)
+            if status is None:
+                return CompileFailed(log=f"nvcc was stopped after {timeout_s:g} s\n{log}".strip())
+            if status != 0:
+                if _UNFIT.search(log):
+                    raise NoNvccError(f"{self.version} does not compile for {unit.architecture} here: {log[:500]}")
+                return CompileFailed(log=log or f"nvcc ended with status {status} and said nothing")
+            ptx = (folder / "kernel.ptx").read_bytes()
+            symbol = symbol_of(unit.entry, ptx.decode())
+            found = figures(log, symbol)
+            if "registers" not in found:
+                return CompileFailed(log=f"{absent(unit.entry, log)}\n{log}".rstrip())
+            binary, read = (folder / "kernel.cubin").read_bytes(), listed_files(folder / "kernel.d")
+        reads = None if read is None else tuple(name for name in read if not name.startswith(f"{folder}/"))
+        return Artefact(binary=binary, log=log, figures=found, ptx=ptx, reads=reads, searched=self._searched)
+
+    @cached_property
+    def _searched(self) -> tuple[str, ...]:
+        """Absolute paths of the header folders of nvcc and of the host's compiler."""
+        command = [self.command or "nvcc", "-E", "-x", "cu", "-Xcompiler", "-v", os.devnull]
+        with scratch() as folder:
+            _, said = run(command, folder, _ANSWER_S)
+        return tuple(dict.fromkeys(search_list(said)))
+
+
+def _instances(names: list[str]) -> str:
+    """Return lines that make nvcc compile instances of templates: it does so for those that host code refers to."""
+    lines = (
+        f"__attribute__((used)) static void *const kernel_evo_instance_{place} = (void *)({name});\n"
+        for place, name in enumerate(names)
+    )
+    return "\n" + "".join(lines) if names else ""
