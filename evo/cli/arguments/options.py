@@ -105,6 +105,25 @@ PolicyName = Annotated[
         help="Gates and thresholds: default, l4-notes, l4-final, or a .toml or .json file.", metavar="NAME|FILE"
     ),
 ]
+_MODEL = "Model"
+ModelUrl = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Address of the model's API; by default the provider's own. Its key: KERNEL_EVO_MODEL_KEY.",
+        rich_help_panel=_MODEL,
+    ),
+]
+BudgetUsd = Annotated[
+    float | None,
+    typer.Option(min=0.0, metavar="X", help="Most that the model may cost; needs prices.", rich_help_panel=_MODEL),
+]
+PriceIn = Annotated[
+    float, typer.Option(min=0.0, metavar="USD", help="Price of a million prompt tokens.", rich_help_panel=_MODEL)
+]
+PriceOut = Annotated[
+    float, typer.Option(min=0.0, metavar="USD", help="Price of a million answer tokens.", rich_help_panel=_MODEL)
+]
 
 
 def examples(*lines: str) -> str:

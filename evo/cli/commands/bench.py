@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evo.cli.arguments.options import Db, DeviceName, Json, Token, Url, examples
+from evo.cli.arguments.options import (
+    BudgetUsd,
+    Db,
+    DeviceName,
+    Json,
+    ModelUrl,
+    PriceIn,
+    PriceOut,
+    Token,
+    Url,
+    examples,
+)
 from evo.cli.service.locations import Where
 from evo.errors import InvalidInput
 
@@ -16,6 +27,8 @@ if TYPE_CHECKING:
     from evo.cli.session.kernelbench import Proposer
     from evo.client import Client
     from evo.report.kernelbench import Result
+    from evo.variants.evolve.chat import Chat, Prices
+    from evo.variants.evolve.evolution import Limits
 
 _MODEL = "Model"
 
@@ -58,22 +71,13 @@ def kernelbench(
     out: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Write table, results and transcript to this new folder.")
     ] = None,
-    base_url: Annotated[
-        str | None, typer.Option(metavar="URL", help="Address of the model's API.", rich_help_panel=_MODEL)
-    ] = None,
+    base_url: ModelUrl = None,
     proposals: Annotated[
         int, typer.Option(min=1, metavar="N", help="Most requests for each problem.", rich_help_panel=_MODEL)
     ] = 6,
-    budget_usd: Annotated[
-        float | None,
-        typer.Option(min=0.0, metavar="X", help="Most for each problem; needs prices.", rich_help_panel=_MODEL),
-    ] = None,
-    price_in: Annotated[
-        float, typer.Option(min=0.0, metavar="USD", help="Price of a million prompt tokens.", rich_help_panel=_MODEL)
-    ] = 0.0,
-    price_out: Annotated[
-        float, typer.Option(min=0.0, metavar="USD", help="Price of a million answer tokens.", rich_help_panel=_MODEL)
-    ] = 0.0,
+    budget_usd: BudgetUsd = None,
+    price_in: PriceIn = 0.0,
+    price_out: PriceOut = 0.0,
     device: DeviceName = "auto",
     url: Url = None,
     token: Token = None,
@@ -82,40 +86,41 @@ def kernelbench(
 ) -> None:
     """Import every problem, let a proposer submit variants, and report fast_p, validity, speed-ups and cost.
 
-    Every variant is proven on further seeds, scales, means and shapes, and tuned, before it counts.
+    Every variant is proven on further seeds, scales, means and shapes, and tuned, before it counts. The limits of a
+    model are those for each problem.
     """
+    from evo.cli.commands.evolve import chat_of, prices_of
     from evo.cli.console.output import console, print_json
-    from evo.cli.session.kernelbench import Contest, problems_in
+    from evo.cli.session.kernelbench import Contest, FolderProposer, problems_in, proposer_of
     from evo.cli.session.session import ended_by_signals, progress, reached
     from evo.report.kernelbench import markdown, summary
+    from evo.variants.evolve.evolution import Limits
 
     files = [each for each in problems_in(folder) if only is None or each.stem in only]
     if not files:
         raise InvalidInput("--only", f"names no problem of {folder}")
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InvalidInput("--out", f"{out} is there already: name a new folder")
-    if budget_usd is not None and not (price_in or price_out):
-        raise InvalidInput("--price-in", "is needed for a budget in USD: give it, and --price-out")
+    kind, name = proposer_of(proposer)
+    prices = prices_of(price_in, price_out, budget_usd)
     said, transcript = progress(as_json), list[str]()
 
     def say(text: str) -> None:
         transcript.append(text)
         said.print(text, markup=False, highlight=False)
 
+    chosen: Proposer
+    if kind == "folder":
+        chosen = FolderProposer(folder=_folder(name), trials=trials, say=say)
+    else:
+        limits = Limits(proposals=proposals, usd=budget_usd, trials=trials)
+        chosen = _ModelProposer(chat_of(kind, name, base_url), prices, limits, say)
     where = Where(url=url, token=token, database=db)
     with (
         ended_by_signals(),
         reached(said, where, measuring=url is None, beginning=True) as connection,
         _families(out) as families,
     ):
-        chosen = _proposer(
-            proposer,
-            trials=trials,
-            say=say,
-            base_url=base_url,
-            limits={"proposals": proposals, "usd": budget_usd, "trials": trials},
-            prices=(price_in, price_out),
-        )
         contest = Contest(
             client=lambda: connection.client,
             proposer=chosen,
@@ -156,52 +161,18 @@ def _write(out: Path, results: "list[Result]", transcript: list[str]) -> None:
     (out / "transcript.txt").write_text("\n".join(transcript) + "\n", "utf-8")
 
 
-def _proposer(
-    text: str,
-    *,
-    trials: int,
-    say: Callable[[str], None],
-    base_url: str | None,
-    limits: dict[str, float | None],
-    prices: tuple[float, float],
-) -> "Proposer":
-    from evo.cli.session.kernelbench import FolderProposer, proposer_of
-
-    kind, name = proposer_of(text)
-    if kind == "folder":
-        place = Path(name).expanduser()
-        if not place.is_dir():
-            raise InvalidInput("--proposer", f"{place} is no folder")
-        return FolderProposer(folder=place, trials=trials, say=say)
-    return _ModelProposer(kind, name, say=say, base_url=base_url, limits=limits, prices=prices)
+def _folder(name: str) -> Path:
+    folder = Path(name).expanduser()
+    if not folder.is_dir():
+        raise InvalidInput("--proposer", f"{folder} is no folder")
+    return folder
 
 
 class _ModelProposer:
     """Asks a language model, as ``evolve`` does. It waits within a step, so problems run one after the other."""
 
-    def __init__(
-        self,
-        provider: str,
-        model: str,
-        *,
-        say: Callable[[str], None],
-        base_url: str | None,
-        limits: dict[str, float | None],
-        prices: tuple[float, float],
-    ) -> None:
-        from evo.cli.commands.evolve import key_of
-        from evo.variants.evolve.chat import BASES, Chat, Prices
-        from evo.variants.evolve.evolution import Limits
-
-        self._chat = Chat(
-            model=model,
-            protocol=provider,  # type: ignore[arg-type]
-            base_url=base_url or BASES[provider],  # type: ignore[index]
-            key=key_of(provider, base_url),  # type: ignore[arg-type]
-        )
-        self._prices = Prices(tokens_in=prices[0], tokens_out=prices[1])
-        self._limits = Limits(**limits)  # type: ignore[arg-type]
-        self._say = say
+    def __init__(self, chat: "Chat", prices: "Prices", limits: "Limits", say: Callable[[str], None]) -> None:
+        self._chat, self._prices, self._limits, self._say = chat, prices, limits, say
 
     def propose(self, client: "Callable[[], Client]", search_id: int, problem: str) -> Iterator[None]:
         import time

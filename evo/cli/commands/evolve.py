@@ -5,7 +5,19 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from evo.cli.arguments.options import Db, DeviceName, Json, Problem, Token, Url, examples
+from evo.cli.arguments.options import (
+    BudgetUsd,
+    Db,
+    DeviceName,
+    Json,
+    ModelUrl,
+    PriceIn,
+    PriceOut,
+    Problem,
+    Token,
+    Url,
+    examples,
+)
 from evo.cli.service.locations import Where
 from evo.errors import InvalidInput
 
@@ -14,6 +26,7 @@ if TYPE_CHECKING:
 
     from evo.cli.service.connection import Connection
     from evo.messages.view import ProposalView, SearchView, VariantView
+    from evo.variants.evolve.chat import Chat, Prices, Protocol
 
 _BUDGET, _MODEL = "Budget", "Model"
 PROPOSALS = 10
@@ -48,14 +61,7 @@ def evolve(
     provider: Annotated[
         Provider, typer.Option(help="Protocol of the model's service.", rich_help_panel=_MODEL)
     ] = "openai",
-    base_url: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help=f"Address of the model's API; by default the provider's own. Its key: {KEY_VARIABLE}.",
-            rich_help_panel=_MODEL,
-        ),
-    ] = None,
+    base_url: ModelUrl = None,
     information: Annotated[
         Literal["task", "elites", "insights"],
         typer.Option(help="What the model is told: the task, also earlier variants, also what was learned."),
@@ -64,19 +70,12 @@ def evolve(
         int | None,
         typer.Option(min=1, metavar="N", help="Most requests to the model, repairs included.", rich_help_panel=_BUDGET),
     ] = None,
-    budget_usd: Annotated[
-        float | None,
-        typer.Option(min=0.0, metavar="X", help="Most that the model may cost; needs prices.", rich_help_panel=_BUDGET),
-    ] = None,
+    budget_usd: BudgetUsd = None,
     minutes: Annotated[
         float | None, typer.Option(min=0.01, metavar="M", help="Time of this run.", rich_help_panel=_BUDGET)
     ] = None,
-    price_in: Annotated[
-        float, typer.Option(min=0.0, metavar="USD", help="Price of a million prompt tokens.", rich_help_panel=_BUDGET)
-    ] = 0.0,
-    price_out: Annotated[
-        float, typer.Option(min=0.0, metavar="USD", help="Price of a million answer tokens.", rich_help_panel=_BUDGET)
-    ] = 0.0,
+    price_in: PriceIn = 0.0,
+    price_out: PriceOut = 0.0,
     stop_at_share: Annotated[
         float | None,
         typer.Option(min=0.01, max=1.0, metavar="S", help="Stop at this share of the limit.", rich_help_panel=_BUDGET),
@@ -102,21 +101,12 @@ def evolve(
     """
     from evo.cli.console.output import print_json
     from evo.cli.session.session import ended_by_signals, progress, reached
-    from evo.variants.evolve.chat import BASES, Chat, Prices
     from evo.variants.evolve.evolution import Evolution, Limits
 
-    if budget_usd is not None and not (price_in or price_out):
-        raise InvalidInput("--price-in", "is needed for a budget in USD: give it, and --price-out")
     if proposals is None and budget_usd is None and minutes is None:
         proposals = PROPOSALS
-    prices = Prices(tokens_in=price_in, tokens_out=price_out)
-    chat = Chat(
-        model=model,
-        protocol=provider,
-        base_url=base_url or BASES[provider],
-        key=key_of(provider, base_url),
-        most_tokens=answer_tokens,
-    )
+    prices = prices_of(price_in, price_out, budget_usd)
+    chat = chat_of(provider, model, base_url, most_tokens=answer_tokens)
     limits = Limits(
         proposals=proposals, usd=budget_usd, minutes=minutes, share=stop_at_share, repairs=repairs, trials=trials
     )
@@ -144,11 +134,25 @@ def evolve(
         _conclude(out, end, found, spent)
 
 
-def key_of(provider: "Provider", base_url: str | None) -> str | None:
-    """Return the key from the environment. A provider's key is sent only to that provider."""
-    from evo.variants.evolve.chat import KEYS
+def prices_of(price_in: float, price_out: float, budget_usd: float | None) -> "Prices":
+    """Return the prices of a model.
 
-    return os.environ.get(KEY_VARIABLE if base_url is not None else KEYS[provider]) or None
+    Raises:
+        InvalidInput: a budget without prices.
+    """
+    from evo.variants.evolve.chat import Prices
+
+    if budget_usd is not None and not (price_in or price_out):
+        raise InvalidInput("--price-in", "is needed for a budget in USD: give it, and --price-out")
+    return Prices(tokens_in=price_in, tokens_out=price_out)
+
+
+def chat_of(provider: "Protocol", model: str, base_url: str | None, *, most_tokens: int = 8192) -> "Chat":
+    """Return the chat with a model. A provider's key is sent only to that provider."""
+    from evo.variants.evolve.chat import BASES, KEYS, Chat
+
+    key = os.environ.get(KEY_VARIABLE if base_url is not None else KEYS[provider]) or None
+    return Chat(model=model, protocol=provider, base_url=base_url or BASES[provider], key=key, most_tokens=most_tokens)
 
 
 def _search(

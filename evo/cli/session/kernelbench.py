@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -251,13 +251,14 @@ def _ends(interval: Interval) -> dict[str, float]:
     return {"low": interval.low, "high": interval.high}
 
 
-def proposer_of(text: str) -> tuple[str, str]:
+def proposer_of(text: str) -> tuple[Literal["folder", "openai", "anthropic"], str]:
     """Return kind and argument of ``--proposer``.
 
     Raises:
         InvalidInput: it is of no known kind.
     """
     kind, _, argument = text.partition(":")
-    if kind not in ("folder", "openai", "anthropic") or not argument:
-        raise InvalidInput("--proposer", f"{text!r:.80} is none of folder:PATH, openai:MODEL and anthropic:MODEL")
-    return kind, argument
+    match kind:
+        case "folder" | "openai" | "anthropic" if argument:
+            return kind, argument
+    raise InvalidInput("--proposer", f"{text!r:.80} is none of folder:PATH, openai:MODEL and anthropic:MODEL")
