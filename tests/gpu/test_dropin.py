@@ -82,7 +82,7 @@ def calls(fast: Any) -> list[tuple[Callable[[], Any], Callable[[], Any]]]:
     ]
 
 
-def test_calls_on_a_gpu_are_served_and_right(fast: Any) -> None:
+def test_calls_on_a_gpu_are_served_and_correct(fast: Any) -> None:
     import torch
 
     fast.reset()
@@ -112,7 +112,7 @@ def test_other_streams_and_graphs_see_the_results(fast: Any) -> None:
     torch.testing.assert_close(captured, torch.nn.functional.rms_norm(x, (4096,), weight, 1e-5), rtol=0.03, atol=0.03)
 
 
-def test_gradients_on_a_gpu_are_pytorchs(fast: Any) -> None:
+def test_gradients_on_a_gpu_equal_those_of_pytorch(fast: Any) -> None:
     import torch
 
     found = []
@@ -124,7 +124,7 @@ def test_gradients_on_a_gpu_are_pytorchs(fast: Any) -> None:
     torch.testing.assert_close(*found, rtol=0.05, atol=0.05)
 
 
-def test_a_call_costs_little_on_the_host(fast: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_call_has_a_small_host_cost(fast: Any, capsys: pytest.CaptureFixture[str]) -> None:
     import torch
 
     with torch.no_grad():

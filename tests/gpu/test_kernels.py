@@ -32,7 +32,7 @@ def test_kernel_is_measured(kernels: Changeable, name: str) -> None:
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.id)
-def test_wrong_twin_is_refused(kernels: Changeable, twin: Twin) -> None:
+def test_wrong_variant_of_a_kernel_is_refused(kernels: Changeable, twin: Twin) -> None:
     report = kernels.measured(twin.kernel, (twin.file, twin.old, twin.new))
     skip_without_headers(report.outcome)
     assert isinstance(report.outcome, WrongAnswer), report.outcome

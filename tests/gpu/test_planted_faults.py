@@ -107,7 +107,7 @@ def test_endless_kernel_is_stopped(workshop: Workshop) -> None:
     assert isinstance(outcome, TimedOut)
 
 
-def test_faster_than_the_physical_limit_is_impossible(workshop: Workshop) -> None:
+def test_time_below_the_physical_limit_is_impossible(workshop: Workshop) -> None:
     ceilings = Ceilings(flops_per_s={"float32": 1.0}, bytes_per_s=1.0, source="table")
     outcome = workshop.outcome("none", device=replace(workshop.gpu, ceilings=ceilings))
     assert isinstance(outcome, Impossible)

@@ -36,7 +36,7 @@ def kernels(gpu: Device, cache: Path, tmp_path: Path) -> Changeable:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_kernel_is_proven_and_measured(kernels: Changeable, name: str) -> None:
+def test_kernel_is_verified_and_measured(kernels: Changeable, name: str) -> None:
     outcome = kernels.measured(name).outcome
     assert isinstance(outcome, Measured), outcome
 
@@ -112,6 +112,6 @@ def test_export_runs_without_triton(gpu: Device, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_wrong_twin_is_refused(kernels: Changeable, name: str, changes: dict[str, str]) -> None:
+def test_wrong_variant_of_a_kernel_is_refused(kernels: Changeable, name: str, changes: dict[str, str]) -> None:
     outcome = kernels.measured(name, *(("kernel.py", old, new) for old, new in changes.items())).outcome
     assert isinstance(outcome, WrongAnswer), outcome

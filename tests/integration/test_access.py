@@ -218,7 +218,7 @@ def test_expired_tokens_are_marked_by_the_clock_of_the_service(house: House, mon
 
 
 @pytest.mark.parametrize("secret", ["", "nonsense", "kev_0123456789ab_" + "x" * 43, "ключ", "kev_" + "0" * 500])
-def test_other_text_is_no_token(house: House, secret: str) -> None:
+def test_invalid_tokens_are_refused(house: House, secret: str) -> None:
     client = house.service.client(address=f"10.0.0.{len(secret) % 200}")
     response = client.get(f"{API}/searches", headers={"Authorization": b"Bearer " + secret.encode()})
     assert response.status_code == 401

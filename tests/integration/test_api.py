@@ -73,7 +73,7 @@ def rest(tmp_path: Path) -> Iterator[Rest]:
         yield Rest(client)
 
 
-def test_whole_search_over_http(rest: Rest) -> None:
+def test_complete_search_runs_over_http(rest: Rest) -> None:
     rest.prepare()
     view = rest.submit(budget={"trials": 5}, problem="N=128")
     assert (view["state"], view["problem"], view["space"]["valid_count"]) == ("running", {"N": 128}, VALID)
@@ -157,7 +157,7 @@ def test_expired_lease_goes_to_a_waiting_worker(tmp_path: Path) -> None:
         assert rest.report(again).status_code == 200
 
 
-def test_stale_repeated_and_released_leases(rest: Rest) -> None:
+def test_stale_repeated_and_released_leases_are_answered(rest: Rest) -> None:
     rest.prepare()
     rest.submit()
     lease = rest.claim()[0]
@@ -194,7 +194,7 @@ def test_batch_of_results_gets_an_answer_each(rest: Rest) -> None:
     assert rest.http.post("/results", json={"results": []}).status_code == 422
 
 
-def test_heartbeats_and_workers(rest: Rest) -> None:
+def test_heartbeats_update_the_list_of_workers(rest: Rest) -> None:
     rest.prepare()
     rest.submit()
     lease = rest.claim()[0]
@@ -492,7 +492,7 @@ def test_second_service_is_refused_with_the_address_of_the_first(tmp_path: Path)
     assert not (tmp_path / "evo.db.service.json").exists()
 
 
-def test_killed_service_leaves_nothing_in_the_way(tmp_path: Path) -> None:
+def test_service_restarts_after_a_kill(tmp_path: Path) -> None:
     database = tmp_path / "evo.db"
     with process_of(database) as first, client_of(announced(database)) as client:
         rest = Rest(client)

@@ -234,7 +234,7 @@ def test_pages_are_usable_without_sight(stage: Stage, page: httpx.Client) -> Non
         assert len(ids) == len(set(ids))
 
 
-def test_errors_are_pages_for_people(page: httpx.Client) -> None:
+def test_browsers_get_errors_as_pages(page: httpx.Client) -> None:
     for path, status, words in (
         ("/searches/99", 404, "There is no search 99"),
         ("/searches/x", 404, "There is no page at /searches/x"),

@@ -397,7 +397,7 @@ def test_message_arrives_over_the_network(rest: Local) -> None:
     assert "secret" not in json.dumps(rest.http.get(f"/searches/{search['id']}").json()["webhook"])
 
 
-def test_metrics_for_prometheus(rest: Local) -> None:
+def test_metrics_are_in_the_prometheus_format(rest: Local) -> None:
     rest.submit()
     rest.submit(seed=1)
     for _ in range(3):
@@ -421,7 +421,7 @@ def test_metrics_for_prometheus(rest: Local) -> None:
     assert lease.attempt_id
 
 
-def test_manual_collection(rest: Local) -> None:
+def test_collection_on_request_deletes_old_data(rest: Local) -> None:
     assert rest.http.post("/collect", json={"keep_days": 1, "dry_run": True}).json()["searches_deleted"] == 0
     for wrong in ({"keep_days": 0}, {"keep_days": 1e6}, {"artefact_limit_gb": 1e300}):  # beyond the calendar
         assert rest.http.post("/collect", json=wrong).json()["field"] in wrong

@@ -130,7 +130,7 @@ def climb(session: Session, path: Path, arguments: tuple[Argument, ...]) -> None
 
 
 @pytest.mark.parametrize("trick", CHEATS)
-def test_cheat_is_refused(session: Session, tmp_path: Path, trick: str) -> None:
+def test_cheating_kernel_is_refused(session: Session, tmp_path: Path, trick: str) -> None:
     body, words = CHEATS[trick]
     if words in NEEDS_CORES:
         if (os.cpu_count() or 1) < 2:

@@ -211,7 +211,7 @@ def test_champion_can_be_rolled_back_with_a_reason(line: CommandLine, searched: 
     assert line.run("champion", "restore", str(number), "--reason", "again").code == 4
 
 
-def test_single_config_is_measured_at_length(line: CommandLine, policy: Path) -> None:
+def test_single_config_is_measured_in_detail(line: CommandLine, policy: Path) -> None:
     config = "WIDTH=8,UNROLL=2"
     told = line.measure(str(EXAMPLES / "saxpy"), "--config", config, "--policy", str(policy))
     assert told.code == 0

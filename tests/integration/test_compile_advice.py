@@ -83,7 +83,7 @@ def test_macro_in_a_pragma_that_gcc_takes_literally_gets_a_remedy_that_compiles(
 @pytest.mark.parametrize(
     "text", ["int f(void) { return SIZE * ; }", "int f(void { return SIZE; }", "int f(void) { int a[SIZE] = {1 2}; }"]
 )
-def test_a_macro_beside_another_error_is_not_blamed(cc: CCompiler, text: str) -> None:
+def test_macro_is_not_blamed_for_another_error(cc: CCompiler, text: str) -> None:
     said = failure(cc, with_macros(text, {"SIZE": "4"}, C), macros(text, SIZE="tunable"))
     assert "is a macro in front" not in said
 

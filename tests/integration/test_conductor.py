@@ -396,7 +396,7 @@ def test_common_compile_error_ends_the_search_with_one_explanation(stage: Stage)
     assert view.reason == f"the first {ALIKE} configs fail to compile with the same error: unknown type name 'flaot'"
 
 
-def test_faster_than_the_roofline_is_impossible_and_never_ranked(stage: Stage) -> None:
+def test_time_below_the_roofline_is_impossible_and_never_ranked(stage: Stage) -> None:
     search = stage.submit(budget={"trials": 1})
     stage.hand_in(stage.one())
     stage.hand_in(stage.one(), Measured(timing=timing(1e-4)))
@@ -407,7 +407,7 @@ def test_faster_than_the_roofline_is_impossible_and_never_ranked(stage: Stage) -
 
 
 @pytest.mark.parametrize("baseline_first", [True, False])
-def test_ten_times_faster_than_every_baseline_is_flagged(stage: Stage, baseline_first: bool) -> None:
+def test_trial_ten_times_faster_than_every_baseline_is_flagged(stage: Stage, baseline_first: bool) -> None:
     search = stage.submit(budget={"trials": 2})
     baseline, first, second = (*stage.claim(count=3),)
     if baseline_first:

@@ -113,7 +113,7 @@ def test_warning_reaches_view_and_report(stage: Stage) -> None:
     assert re.search(r"its time \|.*confirmed; quick samples: ", text)
 
 
-def test_terminal_says_confirmed_and_warns(stage: Stage) -> None:
+def test_terminal_shows_confirmed_figures_and_warnings(stage: Stage) -> None:
     view = confirmed_search(stage)
     out = Console(file=io.StringIO(), width=120)
     print_report(out, view, sorted(stage.trials(view.id), key=lambda each: each.time_us or 0.0), "", "toy")
@@ -174,7 +174,7 @@ def finished_over_rest(rest: Local) -> int:
     return search
 
 
-def test_earlier_databases_adopt_their_confirmations(stage: Stage, tmp_path: Path) -> None:
+def test_earlier_databases_are_migrated_with_confirmed_figures(stage: Stage, tmp_path: Path) -> None:
     view = confirmed_search(stage)
     stage.database.close()
     migrate(tmp_path / "evo.db", "0015")

@@ -15,7 +15,7 @@ FAMILY = Path(__file__).parent.parent / "data" / "families" / "cheating_cuda"
 LEAST_TRICKS = 25
 
 
-def test_each_trick_compiles_to_a_kernel_of_its_own() -> None:
+def test_each_cheat_compiles_to_a_different_kernel() -> None:
     try:
         compiler = NvrtcCompiler()
     except NoNvrtcError as error:

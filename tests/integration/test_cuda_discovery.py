@@ -65,7 +65,7 @@ def fake_cupy(driver: int, names: tuple[str | None, ...] = (), error: str | None
         (fake_cupy(13000, error="cudaErrorNoDevice: no CUDA-capable device is detected"), "no CUDA-capable device"),
     ],
 )
-def test_obstacle_has_a_reason(monkeypatch: pytest.MonkeyPatch, cupy: ModuleType, told: str) -> None:
+def test_reason_is_given_if_a_gpu_cannot_be_used(monkeypatch: pytest.MonkeyPatch, cupy: ModuleType, told: str) -> None:
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     report = survey((13, 4))
     assert report["gpus"] == []

@@ -489,7 +489,7 @@ MISTAKES = (
 
 
 @pytest.mark.parametrize(("file", "text", "instead", "symptom"), MISTAKES)
-def test_planted_faults_are_found(file: str, text: str, instead: str, symptom: str, tmp_path: Path) -> None:
+def test_planted_faults_are_detected(file: str, text: str, instead: str, symptom: str, tmp_path: Path) -> None:
     package = find("sdpa_ladder")
     sound = package.files[file].decode()
     assert text in sound

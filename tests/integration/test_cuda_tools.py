@@ -102,7 +102,7 @@ def test_raw_page_of_an_attention_kernel_is_read_in_standard_units() -> None:
     assert cold.figures["l2_hit_rate"] == 0.4997
 
 
-def test_more_wasteful_of_loads_and_copies_counts() -> None:
+def test_less_efficient_of_loads_and_copies_counts() -> None:
     names = FIGURES["sector_efficiency"].metric.names
     page = dict(zip(names, ("0.00", "87.5"), strict=True))
     assert value_of(FIGURES["sector_efficiency"].metric, page) == 0.875

@@ -134,7 +134,7 @@ def test_attention_and_decoding_with_grouped_heads_are_served(fast: Any) -> None
     assert (served(fast), reasons(fast)) == (3, [])
 
 
-def test_attention_of_projections_is_served_in_their_layout(fast: Any) -> None:
+def test_attention_is_served_in_the_layout_of_projections(fast: Any) -> None:
     import torch
 
     projected = (drawn(1, 12, heads * 8, seed=heads).view(1, 12, heads, 8).transpose(1, 2) for heads in (4, 2, 2))
@@ -194,7 +194,7 @@ def test_calls_without_a_kernel_are_answered_by_pytorch_counted_and_a_suite(fast
         fast.rms_norm(x, (40,), weight, 1e-6)
 
 
-def test_repeated_calls_are_counted_and_go_where_the_first_went(fast: Any) -> None:
+def test_repeated_calls_are_counted_and_answered_like_the_first(fast: Any) -> None:
     import torch
 
     x, weight = drawn(6, 40), drawn(40, seed=1)
@@ -214,7 +214,7 @@ def test_repeated_calls_are_counted_and_go_where_the_first_went(fast: Any) -> No
         fast.softmax(drawn(7, 40), -1)
 
 
-def test_calls_that_only_pytorch_understands_are_answered_by_it(fast: Any) -> None:
+def test_unsupported_calls_are_answered_by_pytorch(fast: Any) -> None:
     import torch
 
     x, weight = drawn(6, 40), drawn(40, seed=1)
@@ -266,7 +266,7 @@ def test_modules_with_a_gate_are_patched_if_they_compute_a_swiglu(fast: Any) -> 
         torch.testing.assert_close(silu(x), before)
 
 
-def test_causal_mask_of_unlike_lengths_is_pytorchs(fast: Any) -> None:
+def test_causal_mask_of_unequal_lengths_matches_pytorch(fast: Any) -> None:
     import torch
 
     q, k = drawn(1, 2, 1, 8), drawn(1, 2, 12, 8, seed=1)
@@ -286,7 +286,7 @@ def test_more_threads_than_the_kernel_was_compared_with_fall_back(fast: Any) -> 
     assert (served(fast), reasons(fast)) == (0, ["searched for 1 of PyTorch's 2 threads"])
 
 
-def test_gradients_are_pytorchs(fast: Any) -> None:
+def test_gradients_equal_those_of_pytorch(fast: Any) -> None:
     import torch
 
     gradients = []
@@ -369,7 +369,7 @@ def test_times_of_kernels_as_a_program_calls_them_are_measured(fast: Any, monkey
     assert (served(fast), fast.measure("cuda")) == (0, [])
 
 
-def test_package_needs_nothing_of_kernel_evo(fast: Any) -> None:
+def test_package_works_without_kernel_evo(fast: Any) -> None:
     folder = Path(fast.__file__).parent
     program = "import sys; import fast; assert not {'evo', 'workers', 'templates', 'cupy'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", program], cwd=folder.parent, check=True, timeout=60)

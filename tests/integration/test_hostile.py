@@ -193,7 +193,7 @@ def test_no_name_is_used_as_a_path(service: Serving, name: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/static/..%2f..%2fapp.py", "/static/%2e%2e/web/rendering.py", "/static//etc/passwd"])
-def test_static_files_come_only_from_their_folder(service: Serving, path: str) -> None:
+def test_static_files_are_served_only_from_their_folder(service: Serving, path: str) -> None:
     assert service.client().get(path).status_code == 404
 
 

@@ -62,12 +62,12 @@ def verdicts(place: Path, folder: Path) -> list[str | None]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_kernel_is_right(name: str, tmp_path: Path) -> None:
+def test_kernel_is_correct(name: str, tmp_path: Path) -> None:
     assert verdicts(KERNELS / name, tmp_path) == [None, None]
 
 
 @pytest.mark.parametrize("twin", [each for each in TWINS if not each.racing], ids=lambda each: each.id)
-def test_wrong_twin_is_refused(twin: Twin, tmp_path: Path) -> None:
+def test_wrong_variant_of_a_kernel_is_refused(twin: Twin, tmp_path: Path) -> None:
     place = tmp_path / twin.kernel
     shutil.copytree(KERNELS / twin.kernel, place)
     text = (place / twin.file).read_text()
@@ -76,5 +76,5 @@ def test_wrong_twin_is_refused(twin: Twin, tmp_path: Path) -> None:
     assert any(verdicts(place, tmp_path))
 
 
-def test_each_kernel_has_a_wrong_twin() -> None:
+def test_each_kernel_has_a_wrong_variant() -> None:
     assert {twin.kernel for twin in TWINS} == set(NAMES)

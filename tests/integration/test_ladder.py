@@ -217,7 +217,7 @@ def test_endless_allocation_ends_at_the_memory_limit(workshop: Workshop) -> None
     assert 200 < int(stated[1]) < 600  # its own use, independent of what the process used before
 
 
-def test_printing_to_standard_output_does_no_harm(workshop: Workshop) -> None:
+def test_kernel_may_print_to_standard_output(workshop: Workshop) -> None:
     assert isinstance(workshop.report("print").outcome, Measured)
 
 
@@ -279,7 +279,7 @@ def test_non_elite_is_sampled_less_and_ranks(workshop: Workshop) -> None:
     assert len(outcome.timing.samples_us) == 3
 
 
-def test_faster_than_the_physical_limit_is_impossible(workshop: Workshop) -> None:
+def test_time_below_the_physical_limit_is_impossible(workshop: Workshop) -> None:
     ceilings = Ceilings(flops_per_s={"float32": 1.0}, bytes_per_s=1.0, source="table")
     outcome = workshop.report(device=replace(workshop.device, ceilings=ceilings)).outcome
     assert isinstance(outcome, Impossible)
@@ -523,7 +523,7 @@ def test_kernel_that_skips_work_where_outputs_hold_the_answer_is_not_promoted(wo
     assert rule.figure > 1.5 > rule.threshold
 
 
-def test_kernel_that_is_fast_only_where_a_call_is_repeated_is_wrong(workshop: Workshop) -> None:
+def test_kernel_that_is_fast_only_on_repeated_calls_is_wrong(workshop: Workshop) -> None:
     work = workshop.work(problem=faulty().family.problem("N=65536", "cpu"))
     job = Confirm(challenger=config("lazy"), incumbent=None, seed=5)
     report = workshop.ladder.perform(work, job, workshop.ladder.prepare(work, job))

@@ -60,7 +60,9 @@ def ptx(compiler: NvrtcCompiler, kernel: str, device: Device = H100) -> bytes:
         ({"grid": (1, 1, 65536)}, "blocks along z"),
     ],
 )
-def test_limits_of_each_axis(device: Device, launch: dict[str, tuple[int, int, int]], resource: str | None) -> None:
+def test_launch_limits_apply_to_each_axis(
+    device: Device, launch: dict[str, tuple[int, int, int]], resource: str | None
+) -> None:
     """An H100 accepted and refused the same blocks and grids."""
     found = refusal(b"", replace(LAUNCH, **launch), (X,), device)  # type: ignore[arg-type]
     assert (found and isinstance(found, OverResources) and found.resource) == resource
@@ -110,7 +112,7 @@ def test_declared_launch_bounds_are_read(compiler: NvrtcCompiler) -> None:
         ("void __block_size__((32, 1, 1)) f(const float *x) {}", {"grid": (3, 1, 1)}, None),
     ],
 )
-def test_limits_set_by_the_kernel(
+def test_launch_limits_of_the_kernel_apply(
     compiler: NvrtcCompiler, kernel: str, launch: dict[str, tuple[int, int, int]], said: str | None
 ) -> None:
     found = refusal(ptx(compiler, kernel), replace(LAUNCH, **launch), (X,), H100)  # type: ignore[arg-type]

@@ -110,7 +110,7 @@ def test_sampled_configs_compile_and_could_launch(
         assert 16 <= (resources.registers or 0) <= 255
 
 
-def test_library_is_found_under_the_name_that_programs_outside_import() -> None:
+def test_library_keeps_its_earlier_import_name() -> None:
     assert importlib.import_module("workers.compile.nvrtc_library").Nvrtc is nvrtc_library.Nvrtc
 
 
@@ -296,7 +296,7 @@ STARTS = (
 )
 
 
-def test_every_start_of_a_family_compiles() -> None:
+def test_every_initial_config_of_a_family_compiles() -> None:
     begun = [
         start for package in builtin() for each in package.family.implementations.values() for start in each.starts
     ]
@@ -309,7 +309,7 @@ def begin(family: Family, text: str) -> list[Config]:
 
 
 @pytest.mark.parametrize(("family", "text", "change"), STARTS)
-def test_starts_neither_spill_nor_serialise_warpgroup_products(
+def test_initial_configs_neither_spill_nor_serialise_warpgroup_products(
     compiler: NvrtcCompiler, family: str, text: str, change: Config
 ) -> None:
     package, device = find(family), known("sm_90")
@@ -393,7 +393,9 @@ def test_kernel_that_cannot_launch_is_named(compiler: NvrtcCompiler) -> None:
         ),  # whether one block fits
     ],
 )
-def test_blocks_per_multiprocessor(registers: int, shared: int, threads: int, blocks: int) -> None:
+def test_blocks_per_multiprocessor_follow_from_the_limits(
+    registers: int, shared: int, threads: int, blocks: int
+) -> None:
     """Expected values from NVIDIA's cuda_occupancy.h."""
     assert blocks_per_sm(registers, shared, threads, known("sm_90").limits) == blocks
 

@@ -21,7 +21,7 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
     return line
 
 
-def test_a_kind_of_another_package_compiles_measures_and_gets_a_champion(line: CommandLine) -> None:
+def test_device_kind_of_another_package_compiles_measures_and_gets_a_champion(line: CommandLine) -> None:
     searched = line.run_apart("search", str(TOY / "double"), "--device", "toy", "--trials", "3", "--json")
     assert searched.code == 0, searched.err
     found = json.loads(searched.out)
@@ -33,7 +33,7 @@ def test_a_kind_of_another_package_compiles_measures_and_gets_a_champion(line: C
     assert (exported.code, "only cpu and cuda kernels export" in exported.err) == (3, True)
 
 
-def test_without_the_package_the_kind_is_unknown(line: CommandLine) -> None:
+def test_device_kind_is_unknown_without_its_package(line: CommandLine) -> None:
     line.environment.clear()
     refused = line.run_apart("search", str(TOY / "double"), "--device", "toy", "--trials", "3")
     assert refused.code == 2
@@ -54,7 +54,7 @@ def imported(folder: Path, group: str, entry: str, program: str) -> subprocess.C
 
 
 @pytest.mark.parametrize("value", ["nowhere:KIND", "toy_backend:__name__"])
-def test_an_entry_point_without_a_kind_is_named(tmp_path: Path, value: str) -> None:
+def test_entry_point_without_a_kind_is_named(tmp_path: Path, value: str) -> None:
     ended = imported(tmp_path, "kernel_evo.kinds", f"wrong = {value}", "from evo.device import kinds; kinds()")
     assert value in ended.stderr
 
@@ -62,11 +62,11 @@ def test_an_entry_point_without_a_kind_is_named(tmp_path: Path, value: str) -> N
 LIST = "from evo.strategy import STRATEGIES; print(*STRATEGIES)"
 
 
-def test_a_strategy_of_another_package_is_found_by_name(tmp_path: Path) -> None:
+def test_strategy_of_another_package_is_found_by_name(tmp_path: Path) -> None:
     ended = imported(tmp_path, "kernel_evo.strategies", "other = evo.strategy.random:RandomSearch", LIST)
     assert ended.stdout.split() == ["portfolio", "evolution", "parzen", "random", "tpe", "other"]
 
 
 @pytest.mark.parametrize("entry", ["tpe = evo.strategy.random:RandomSearch", "other = nowhere:Other"])
-def test_a_strategy_that_is_taken_or_missing_is_named(tmp_path: Path, entry: str) -> None:
+def test_strategy_with_a_taken_or_missing_name_is_named(tmp_path: Path, entry: str) -> None:
     assert entry.partition(" = ")[2] in imported(tmp_path, "kernel_evo.strategies", entry, LIST).stderr

@@ -157,7 +157,7 @@ def test_message_that_cannot_be_written_is_given_up_and_the_others_are_sent(
     assert rows[good].delivered_at is not None
 
 
-def test_receivers_that_never_answer_delay_no_other(stage: Stage) -> None:
+def test_unresponsive_receivers_delay_no_other(stage: Stage) -> None:
     """Forty messages to ten of them, all due earlier; their deliveries still run when the other one is sent."""
     never, told = threading.Event(), list[str]()
 

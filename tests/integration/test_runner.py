@@ -98,7 +98,7 @@ def test_numeric_libraries_get_the_threads_of_the_objective() -> None:
     assert {environment[name] for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")} == {"3"}
 
 
-def test_device_that_computes_a_known_kernel_wrong_is_unfit(
+def test_device_that_fails_on_a_known_kernel_is_unfit(
     device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiler = tmp_path / "cc"

@@ -106,7 +106,7 @@ def test_e4m3_products_by_warpgroups_are_native_on_sm_90(tmp_path: Path, family:
     assert not any(name.startswith("HMMA") for name in found), sorted(found)
 
 
-def test_addresses_of_copies_cost_no_registers(tmp_path: Path) -> None:
+def test_addresses_of_copies_use_no_registers(tmp_path: Path) -> None:
     made, found = compiled("sdpa", "B=2,H=8,S=256,D=64", "sm_90", ATTENTION, tmp_path)
     assert sum(count for name, count in found.items() if name.startswith("LDGSTS")) == 34
     assert made.figures["registers"] <= 150, "it was 179 with an address per copy"

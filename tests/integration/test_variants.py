@@ -178,7 +178,7 @@ def test_granted_trials_survive_a_restart(lab: Lab) -> None:
     assert budget.trials == 12
 
 
-def test_failures_are_reported_with_the_compilers_words_and_no_host_path(lab: Lab) -> None:
+def test_failures_are_reported_with_the_compiler_message_and_no_host_path(lab: Lab) -> None:
     search = lab.search(budget={"trials": 2})
     lab.play()
     view = lab.submit(search, trials=2)
@@ -234,7 +234,7 @@ REFUSED: list[tuple[dict[str, Any], type[Exception]]] = [
 ]
 
 
-def test_what_a_variant_cannot_be_is_refused_and_nothing_starts(lab: Lab) -> None:
+def test_invalid_variants_are_refused_before_anything_starts(lab: Lab) -> None:
     search = lab.search(budget={"trials": 2})
     lab.play()
     for fields, error in REFUSED:

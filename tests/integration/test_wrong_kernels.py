@@ -172,7 +172,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_case_finds_the_fault(wrong: str, tmp_path: Path) -> None:
+def test_case_detects_the_wrong_kernel(wrong: str, tmp_path: Path) -> None:
     name, text, change, file, sound, instead = WRONG[wrong]
     files = package(name).files
     broken = files[file].decode().replace(sound, instead)

@@ -39,7 +39,7 @@ def test_ablation_turns_each_switch_alone() -> None:
     assert more == [*list(found)[:3], ("STAGES", 1), ("STAGES", 3), ("PAD", 0)]
 
 
-def test_dependent_change_takes_one_other_along_and_impossible_change_gives_its_reason() -> None:
+def test_dependent_change_includes_the_required_one_and_impossible_change_gives_its_reason() -> None:
     found = {(each.tunable, each.value): each for each in changes(SPACE, CHAMPION)}
     tiled = found["LAYOUT", "tiled"]
     assert (tiled.also, tiled.config) == ({"STAGES": 1}, {**CHAMPION, "LAYOUT": "tiled", "STAGES": 1})

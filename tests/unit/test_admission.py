@@ -50,7 +50,7 @@ def test_new_join_token_replaces_the_stored_token(tmp_path: Path) -> None:
         own_token(GIVEN, kept, used_up)
 
 
-def test_join_token_is_not_used_up_if_the_answer_cannot_be_stored(tmp_path: Path) -> None:
+def test_join_token_stays_valid_if_the_answer_cannot_be_stored(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(NotKept, match="--data"):
         own_token(GIVEN, tmp_path / "file" / "w1.token", lambda: pytest.fail("it was used up"))

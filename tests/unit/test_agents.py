@@ -43,7 +43,7 @@ def test_submission_is_answered_with_figures() -> None:
     assert service.document == {"tunables": {"W": [1]}, "idea": "wider", "author": "ana", "name": "wide"}
 
 
-def test_failed_submission_is_answered_with_the_compilers_words() -> None:
+def test_failed_submission_is_answered_with_the_compiler_message() -> None:
     text = tools(Service()).submit(1, {"k.c": "broken"}, "worse")
     assert "k.c:1: error: bad" in text
     assert "Best" not in text
@@ -61,7 +61,7 @@ def test_equal_variants_have_no_difference() -> None:
     assert list(differences(source(0, "a", [1]), source(1, "a", [1]))) == []
 
 
-def test_files_of_other_names_are_compared_if_each_variant_has_one() -> None:
+def test_differently_named_files_are_compared_if_each_variant_has_one() -> None:
     other = VariantSource(number=1, kind="cpu", table={}, files={"other.c": "b\n"})
     text = "".join(differences(source(0, "a\n", []), other))
     assert "-a\n+b\n" in text

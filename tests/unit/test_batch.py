@@ -57,7 +57,7 @@ def test_one_contradicted_batch_in_ten_is_accepted() -> None:
     assert contradicted([SECOND_CORE] * 5 + [HONEST] * 36, IDLE, 1) is not None
 
 
-def test_time_that_always_passes_unclaimed_is_refused() -> None:
+def test_batches_that_always_claim_too_little_time_are_refused() -> None:
     assert overdue(SLEEPS, IDLE)
     waits_for_a_core = replace(SLEEPS, waiting_ns=SLEEPS.wall_ns - SLEEPS.claimed_ns)
     assert not overdue(waits_for_a_core, IDLE)

@@ -40,7 +40,7 @@ def test_calls_alternate_between_families() -> None:
     ]  # fmt: skip
 
 
-def test_results_are_kept_in_a_file_that_a_later_run_goes_on_with(tmp_path: Path) -> None:
+def test_later_run_continues_with_the_stored_results(tmp_path: Path) -> None:
     path = tmp_path / "folder" / "zoo.jsonl"
     results = Results(path)
     results.add(row(None))
@@ -78,7 +78,7 @@ def test_failed_search_is_a_row_with_the_reason(monkeypatch: pytest.MonkeyPatch,
     assert (done.ratio, done.trouble) == (None, "reference.py fails")
 
 
-def test_search_of_an_unknown_family_states_the_error(tmp_path: Path) -> None:
+def test_search_of_an_unknown_family_reports_the_error(tmp_path: Path) -> None:
     with pytest.raises(BenchError, match="nothing-like-it"):
         searched(Call(name="a", family="nothing-like-it", problem={}), "hot", PATIENT, tmp_path)
 

@@ -80,7 +80,7 @@ def test_equal_briefs_give_equal_text() -> None:
 
 
 @pytest.mark.parametrize("most_tokens", [1000, 3000, MOST_TOKENS])
-def test_brief_fits_its_tokens_whatever_was_tried(most_tokens: int) -> None:
+def test_brief_stays_within_its_token_limit(most_tokens: int) -> None:
     long = "float f(float x) { return x; }\n" * 3000
     many = tuple(tried(number, time_us=float(number + 1), text=long) for number in range(20))
     brief = replace(BRIEF, tried=many, failed=tuple(tried(30 + place, time_us=None, text=long) for place in range(8)))
@@ -89,7 +89,7 @@ def test_brief_fits_its_tokens_whatever_was_tried(most_tokens: int) -> None:
     assert "Variant 0" in text
 
 
-def test_source_of_the_fastest_variant_is_kept_longest() -> None:
+def test_source_of_the_fastest_variant_is_cut_last() -> None:
     long = "int y;\n" * 4000
     brief = replace(BRIEF, tried=(tried(1, time_us=2.0), tried(0, time_us=3.0, text=long)), failed=())
     text = brief_markdown(brief, most_tokens=2000)
@@ -125,5 +125,5 @@ def test_compiler_output_is_cut_to_errors_without_folders() -> None:
     assert error_lines("nothing known") == "nothing known"
 
 
-def test_success_is_no_failure() -> None:
+def test_successful_variant_has_no_failure_text() -> None:
     assert failure_text(Measured(timing=Timing(samples_us=(1.0, 1.0)))) is None

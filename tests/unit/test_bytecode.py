@@ -8,7 +8,7 @@ from pathlib import Path
 from workers.system.bytecode import keeping_bytecode
 
 
-def test_bytecode_is_kept_in_the_cache_where_the_environment_refuses_it(tmp_path: Path) -> None:
+def test_bytecode_is_cached_if_the_environment_disables_it(tmp_path: Path) -> None:
     (tmp_path / "imported.py").write_text("VALUE = 1\n")
     given = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "XDG_CACHE_HOME": str(tmp_path / "cache")}
     given.pop("PYTHONPYCACHEPREFIX", None)
@@ -18,7 +18,7 @@ def test_bytecode_is_kept_in_the_cache_where_the_environment_refuses_it(tmp_path
     assert not (tmp_path / "__pycache__").exists()
 
 
-def test_environment_stays_where_bytecode_is_kept_or_its_folder_chosen() -> None:
+def test_environment_is_unchanged_if_bytecode_is_enabled_or_has_a_folder() -> None:
     for given in (
         {},
         {"PYTHONDONTWRITEBYTECODE": ""},

@@ -50,7 +50,7 @@ def test_all_elements_are_inside(times: list[float], failures: int) -> None:
     assert chart.left == margin(tick.label for tick in chart.y_ticks), "no label is cut"
 
 
-def test_faster_is_lower() -> None:
+def test_faster_trials_are_drawn_lower() -> None:
     chart = best_so_far([(0, 100.0), (1, 10.0)], 2, {})
     assert chart is not None
     (_, slow), (_, fast) = chart.dots

@@ -90,7 +90,7 @@ def test_two_interrupts_at_once_cancel(monkeypatch: pytest.MonkeyPatch) -> None:
     assert script.told == ["cancel"]
 
 
-def test_late_interrupt_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_after_the_end_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     script = Script(view(), finished(), refuses=True)
     ended, screen = followed(script, {0: 1}, monkeypatch)
     assert (ended.state, screen.notes) == ("finished", [])
@@ -102,7 +102,7 @@ def test_each_warning_is_shown_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert screen.notes == ["Warning: A does nothing.", "Warning: B, too."]
 
 
-def test_lasting_outage_leaves_the_command_to_follow_again(
+def test_lasting_outage_names_the_command_that_resumes_following(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Gone(Script):

@@ -77,7 +77,7 @@ def test_results_are_sent_until_each_has_its_answer() -> None:
     assert [each["attempt_id"] for each in json.loads(service.asked[1].content)["results"]] == [7, 8]
 
 
-def test_search_is_started_once_however_often_it_is_sent() -> None:
+def test_repeated_request_starts_one_search() -> None:
     under_way = httpx.Response(409, json={"detail": "under way"}, headers={"retry-after": "1"})
     service = Service(httpx.ReadTimeout("did it arrive?"), under_way, problem(422, detail="no", field="seed"))
     with pytest.raises(InvalidInput):
@@ -97,7 +97,7 @@ def test_unrepeatable_request_is_retried_only_if_it_was_never_sent() -> None:
     assert len(service.asked) == 2
 
 
-def test_decision_sends_the_etag_it_rests_on() -> None:
+def test_decision_sends_the_etag_of_the_state_it_is_based_on() -> None:
     service = Service(problem(412, detail="it has changed"))
     with pytest.raises(Conflict, match="changed"):
         service.client().edit_search(3, notes="", archived=False, seen='"abc"')
@@ -122,7 +122,7 @@ def test_all_trials_are_read_page_by_page() -> None:
     assert service.asked[1].url.params["cursor"] == "c"
 
 
-def test_events_continue_where_the_stream_broke_off() -> None:
+def test_events_continue_after_an_interrupted_stream() -> None:
     first = ': hello\nid: 0-1\nretry: 1000\n\nevent: deleted\ndata: {"id":7}\nid: 0-2\n\nevent: new kind\ndata: 1\n\n'
     second = 'event: deleted\ndata: {"id":8}\nid: 0-3\n\nevent: deleted\ndata: {"id'
     service = Service(
@@ -189,7 +189,7 @@ def test_problems_are_typed_errors(answer: httpx.Response, error: type[EvoError]
         Service(answer).client(attempts=1).search(7)
 
 
-def test_page_is_no_answer_to_a_write() -> None:
+def test_html_page_is_no_answer_to_a_write() -> None:
     page = httpx.Response(200, text="<html>", headers={"content-type": "text/html; charset=utf-8"})
     with pytest.raises(ForeignService, match="200, and a page"):
         Service(page).client().put_artefact("ab", b"content")
@@ -247,7 +247,7 @@ def test_token_is_sent_and_absent_filters_are_not() -> None:
 
 
 @pytest.mark.parametrize("token", ["ü", "a\nb", "a b", "tab\t", "nul\0", "\N{ZERO WIDTH SPACE}x"])
-def test_token_that_no_header_carries_is_refused_without_repeating_it(token: str) -> None:
+def test_token_invalid_in_headers_is_refused_without_repeating_it(token: str) -> None:
     with pytest.raises(InvalidInput, match="characters that no token has") as refused:
         Client("http://127.0.0.1:1", token=token)
     assert refused.value.field == "token"

@@ -45,6 +45,6 @@ def test_incomparable_measurements_are_not_compared() -> None:
     assert compare(one, replace(one, protocol=one.protocol + 1), Policy(), rng) is None
 
 
-def test_series_without_spread_are_compared() -> None:
+def test_constant_series_are_compared() -> None:
     found = compared(Timing(samples_us=(10.0,) * 5), Timing(samples_us=(20.0,) * 5))
     assert found.speedup.estimate == 2.0

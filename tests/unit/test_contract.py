@@ -126,9 +126,7 @@ def test_reference_between_integers_is_compared_unrounded() -> None:
         ("float32", np.ma.masked_invalid([1.0, np.nan, 2.0, 3.0]), "is a masked array"),
     ],
 )
-def test_reference_value_that_no_kernel_can_write_is_a_fault_of_the_reference(
-    dtype: str, made: Any, reason: str
-) -> None:
+def test_unwritable_reference_value_is_a_fault_of_the_reference(dtype: str, made: Any, reason: str) -> None:
     with pytest.raises(FamilyError, match=reason) as refused:
         checked(dtype, made)
     assert str(refused.value).startswith("reference.py, reference(): `y`")
@@ -245,6 +243,6 @@ class DeviceArray:
 
 
 @pytest.mark.parametrize("wrap", [Tensor, lambda values: Tensor(values, "torch.bfloat16"), DeviceArray])
-def test_answers_of_other_libraries_are_brought_to_the_host(wrap: Any) -> None:
+def test_references_of_other_libraries_are_copied_to_the_host(wrap: Any) -> None:
     values = np.arange(4, dtype=np.float32)
     assert checked("float32", wrap(values)).tolist() == [0, 1, 2, 3]

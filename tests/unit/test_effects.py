@@ -50,7 +50,7 @@ def by(kernel: Callable[[Config], object]) -> Callable[[Config, Config], bool]:
     ],
     ids=["all matter", "one idle", "two idle", "with the last value", "with a middle one", "with a third", "one value"],
 )
-def test_only_tunables_that_never_matter_are_blamed(kernel: Callable[[Config], object], blamed: list[str]) -> None:
+def test_only_tunables_without_any_effect_are_reported(kernel: Callable[[Config], object], blamed: list[str]) -> None:
     found = idle_tunables(space(A=[1, 2, 3, 4], B=[0, 1], C=[1, 2, 3]), by(kernel))
     assert [each.tunable for each in found] == blamed
     assert all(each.contexts for each in found)
@@ -199,7 +199,7 @@ def test_launch_tunables_have_an_effect_and_rendered_text_alone_has_none(tmp_pat
     assert "[cuda.tunables]" in found
 
 
-def test_debug_flags_and_a_failing_default_say_nothing_about_tunables(tmp_path: Path) -> None:
+def test_debug_flags_and_a_failing_default_report_no_tunable(tmp_path: Path) -> None:
     compiler = Preprocessor()
     assert len(warnings(tmp_path / "a", compiler, "f(TILE, UNROLL)")) == 1
     assert {unit.flags for unit in compiler.units} == {("-Iinclude",)}
@@ -212,7 +212,7 @@ def test_value_that_does_not_compile_has_an_effect(tmp_path: Path) -> None:
     assert warnings(tmp_path / "b", Preprocessor(fails="g(1"), "f(TILE,UNROLL)\ng(SWITCH)") == ()
 
 
-def test_compilation_stopped_at_the_time_limit_says_nothing_about_its_config(
+def test_compilation_stopped_at_the_time_limit_reports_no_tunable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Stopped(Preprocessor):

@@ -142,7 +142,7 @@ def test_ideas_become_variants_with_prompt_answer_and_cost() -> None:
     assert not any("secret-key" in each.prompt + (each.answer or "") for each in memory.kept)
 
 
-def test_failed_variant_is_repaired_with_the_compilers_words() -> None:
+def test_failed_variant_is_repaired_with_the_compiler_message() -> None:
     memory = Memory()
     with model(BROKEN, GOOD) as (chat, script):
         evolved(chat, memory, proposals=2)
@@ -160,7 +160,7 @@ def test_failed_variant_is_repaired_with_the_compilers_words() -> None:
         *({"name": "x", "files": {"refused.py": ""}}, {"name": 3, "files": {"k.c": ""}}, "{" * 3000),
     ],
 )
-def test_useless_answers_are_kept_and_cost_what_they_cost(step: Any) -> None:
+def test_useless_answers_are_stored_with_their_cost(step: Any) -> None:
     memory = Memory()
     with model(step, GOOD) as (chat, _):
         assert evolved(chat, memory, proposals=2) == "proposals"
@@ -171,7 +171,7 @@ def test_useless_answers_are_kept_and_cost_what_they_cost(step: Any) -> None:
     assert repaired.variant == 1
 
 
-def test_busy_service_is_asked_again_and_its_refusals_cost_nothing() -> None:
+def test_busy_service_is_retried_and_its_refusals_are_free() -> None:
     memory = Memory()
     busy = {"status": 429, "retry_after": 7}
     waits: list[float] = []
@@ -182,7 +182,7 @@ def test_busy_service_is_asked_again_and_its_refusals_cost_nothing() -> None:
 
 
 @pytest.mark.parametrize("step", [{"cut": True}, {"raw": "not JSON"}, {"raw": '{"choices": []}'}, {"raw": "[]"}])
-def test_answer_that_is_cut_off_counts_with_the_most_it_can_cost(step: Any) -> None:
+def test_truncated_answer_counts_with_its_maximum_cost(step: Any) -> None:
     memory = Memory()
     with model(step, GOOD) as (chat, _):
         evolved(chat, memory, proposals=2)
@@ -191,7 +191,7 @@ def test_answer_that_is_cut_off_counts_with_the_most_it_can_cost(step: Any) -> N
     assert memory.kept[1].variant == 1
 
 
-def test_service_that_never_answers_is_given_up() -> None:
+def test_unresponsive_service_ends_the_run() -> None:
     memory = Memory()
     with model(*[{"status": 500}] * 100) as (chat, script):
         assert evolved(chat, memory, proposals=50) == "model"
@@ -199,7 +199,7 @@ def test_service_that_never_answers_is_given_up() -> None:
     assert sum(each.usd for each in memory.kept) == 0
 
 
-def test_refused_key_is_no_reason_to_repeat_and_is_not_shown() -> None:
+def test_refused_key_is_not_retried_and_not_shown() -> None:
     with model({"status": 401}) as (chat, script):
         with pytest.raises(ModelFailed, match="401") as refused:
             chat.ask([Message(role="user", text="hello")])
@@ -216,7 +216,7 @@ def test_budget_in_usd_is_never_exceeded(budget: float) -> None:
     assert sum(each.usd for each in memory.kept) <= budget
 
 
-def test_killed_run_is_continued_with_the_answer_that_it_paid_for() -> None:
+def test_killed_run_continues_with_its_stored_answer() -> None:
     memory = Memory(dies_before_submitting=True)
     with model(GOOD, {**GOOD, "name": "next"}) as (chat, script):
         with pytest.raises(KeyboardInterrupt):
@@ -228,7 +228,7 @@ def test_killed_run_is_continued_with_the_answer_that_it_paid_for() -> None:
     assert [each.variant for each in memory.kept] == [1, 2]
 
 
-def test_request_that_was_never_answered_counts_with_the_most_it_can_cost() -> None:
+def test_unanswered_request_counts_with_its_maximum_cost() -> None:
     memory = Memory()
     memory.add_proposal(1, operator="initialise", information="task", model="m", prompt="", usd=0.5)
     with model(GOOD) as (chat, script):
@@ -236,7 +236,7 @@ def test_request_that_was_never_answered_counts_with_the_most_it_can_cost() -> N
         assert script.requests == []
 
 
-def test_request_that_nobody_waits_for_is_abandoned_and_its_cost_stays() -> None:
+def test_orphaned_request_is_abandoned_and_its_cost_stays() -> None:
     memory = Memory()
     memory.add_proposal(1, operator="initialise", information="task", model="m", prompt="", usd=0.5)
     assert memory.kept[0].state == "asked"
@@ -254,7 +254,7 @@ def test_share_of_the_limit_ends_a_run() -> None:
         assert evolved(chat, memory, share=0.9) == "share"
 
 
-def test_text_around_the_object_does_not_matter() -> None:
+def test_text_around_the_object_is_ignored() -> None:
     text = 'Here {is} it:\n```json\n{"name": "a", "idea": "b", "files": {"k.c": "{ }"}}\n```\nDone.'
     assert read_idea(text).files == {"k.c": "{ }"}
 
@@ -298,7 +298,7 @@ def test_insights_that_measurements_contradict_are_dropped() -> None:
     assert [each.split(" (")[0] for each in insights(proposals, variants)] == ["insight 1"]
 
 
-def test_anthropic_protocol_is_spoken() -> None:
+def test_anthropic_protocol_is_supported() -> None:
     raw = '{"content": [{"type": "text", "text": "hi"}], "usage": {"input_tokens": 5, "output_tokens": 2}}'
     with model({"raw": raw}) as (chat, script):
         messages = [Message(role="system", text="be brief"), Message(role="user", text="hello")]
@@ -311,7 +311,7 @@ def test_anthropic_protocol_is_spoken() -> None:
 
 
 @pytest.mark.parametrize("key", ["ü", "a\nb", "a b", "a\0"])
-def test_key_that_no_header_carries_is_refused_without_repeating_it(key: str) -> None:
+def test_key_invalid_in_headers_is_refused_without_repeating_it(key: str) -> None:
     with pytest.raises(InvalidInput, match="key: has characters that no key has") as refused:
         Chat(model="m", base_url="http://127.0.0.1:1", key=key)
     assert key not in str(refused.value)

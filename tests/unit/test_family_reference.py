@@ -92,7 +92,7 @@ def test_example_is_a_family_that_uses_every_key(read_keys: set[tuple[str, str]]
     assert {key for _, key in read_keys} - keys == elsewhere
 
 
-def test_the_page_names_every_function_limit_dtype_and_role() -> None:
+def test_page_names_every_function_limit_dtype_and_role() -> None:
     for name in (*FUNCTIONS, *TERMS, *kind_of("cpu").limits, *kind_of("cuda").limits, *DTYPES, *ROLES):
         assert f"`{name}`" in PAGE, name
 
@@ -101,7 +101,7 @@ EXPRESSIONS = re.findall(r"^\| `(.+)` \| `(.+)` \|$", PAGE.split("\n## Expressio
 
 
 @pytest.mark.parametrize(("text", "value"), EXPRESSIONS, ids=[text for text, _ in EXPRESSIONS])
-def test_expressions_have_the_values_on_the_page(text: str, value: str) -> None:
+def test_expressions_have_their_documented_values(text: str, value: str) -> None:
     assert Expression.parse(text, "page").evaluate({}) == ast.literal_eval(value)
 
 
@@ -109,7 +109,7 @@ def test_page_has_expressions() -> None:
     assert len(EXPRESSIONS) >= 5
 
 
-def test_key_missing_on_the_page_is_refused() -> None:
+def test_undocumented_key_is_refused() -> None:
     document = tomllib.loads(EXAMPLE)
     document["cpu"]["constraints"][0]["why"] = "because"
     with pytest.raises(InvalidInput, match=r"cpu\.constraints\[0\]\.why"):

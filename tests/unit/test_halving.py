@@ -16,29 +16,29 @@ def test_first_rung_is_no_larger_than_the_limit() -> None:
     assert next_rung(0, most=3) == 3
 
 
-def test_lone_variant_goes_on() -> None:
+def test_only_variant_continues() -> None:
     assert goes_on([9.0, None], [])
 
 
-def test_variant_without_a_time_ends() -> None:
+def test_variant_without_measured_trials_ends() -> None:
     assert not goes_on([None] * FIRST, [])
 
 
 @pytest.mark.parametrize(("mine", "expected"), [(4.0, True), (6.0, False)])
-def test_better_of_two_goes_on(mine: float, expected: bool) -> None:
+def test_better_of_two_variants_continues(mine: float, expected: bool) -> None:
     assert goes_on([mine] * 8, [[5.0] * 8]) is expected
 
 
-def test_rivals_are_compared_after_as_many_trials() -> None:
+def test_variants_are_compared_after_equally_many_trials() -> None:
     late = [9.0] * 8 + [1.0] * 8
     assert goes_on([5.0] * 8, [late])
 
 
-def test_rivals_that_have_not_reached_the_rung_do_not_count() -> None:
+def test_variants_below_the_rung_do_not_count() -> None:
     assert goes_on([5.0] * 8, [[1.0] * 7])
 
 
-def test_best_third_goes_on() -> None:
+def test_best_third_of_variants_continues() -> None:
     field = [[float(time)] * 8 for time in range(1, 10)]
     survivors = [mine[0] for mine in field if goes_on(mine, [each for each in field if each is not mine])]
     assert survivors == [1.0, 2.0, 3.0]

@@ -61,7 +61,7 @@ def test_init_of_a_workspace_may_use_tunables() -> None:
         (3, {"value": 0, "when": 1}, "arguments[3].init.when", "when"),
     ],
 )
-def test_other_inits_are_refused(place: int, init: object, field: str, reason: str) -> None:
+def test_invalid_inits_are_refused(place: int, init: object, field: str, reason: str) -> None:
     changed = document()
     changed["arguments"][place]["init"] = init
     with pytest.raises(InvalidInput) as refused:
@@ -89,7 +89,7 @@ def test_in_place_argument_needs_a_tolerance() -> None:
         Family.from_document(changed)
 
 
-def test_family_declares_that_any_order_is_right() -> None:
+def test_family_may_declare_results_in_any_order() -> None:
     family = Family.from_document({**document(), "deterministic": False})
     assert not family.terms(Objective()).deterministic
     assert Family.from_document(document()).terms(Objective()).deterministic

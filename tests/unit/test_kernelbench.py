@@ -60,7 +60,7 @@ def test_shapes_follow_from_probes() -> None:
         assert values_of(found.shapes, {**found.fields, **changed}) == probe(changed)
 
 
-def test_constant_that_changes_shapes_in_no_stated_way_stays_fixed() -> None:
+def test_constant_with_an_irregular_effect_on_shapes_stays_fixed() -> None:
     def probe(values: Values) -> Shapes | None:
         n, k = values.get("N", 4), values.get("K", 3)
         return ((n, k * k),)
@@ -152,7 +152,7 @@ def result(ratio: float | None, *, best_us: float | None = 2.0) -> Result:
     return Result(problem="p", attempts=attempts, best_us=best_us, best="best", speedups=speedups, usd=0.25)
 
 
-def test_fast_p_counts_right_kernels_above_the_threshold() -> None:
+def test_fast_p_counts_correct_kernels_above_the_threshold() -> None:
     results = [result(0.9), result(1.2), result(3.0), result(None, best_us=None)]
     assert [fast(results, p) for p in (0.0, 1.0, 1.5, 2.0)] == [0.75, 0.5, 0.25, 0.25]
 

@@ -41,7 +41,7 @@ LEGAL: dict[tuple[State, Command], State] = {
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_in_every_state(state: State, command: Command) -> None:
+def test_every_command_has_its_effect_in_every_state(state: State, command: Command) -> None:
     if (state, command) in LEGAL:
         assert transition(state, command) == LEGAL[state, command]
     else:

@@ -54,7 +54,7 @@ def test_one_element_is_the_maximum_and_one_the_minimum_of_all_distributions() -
 
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("how", ["halves", "neighbours", "copies"])
-def test_inputs_that_repeat_themselves_stay_as_they_are(how: str, axis: int) -> None:
+def test_repetitions_within_inputs_are_preserved(how: str, axis: int) -> None:
     def repeated(seed: int) -> NDArray[np.float32]:
         half = np.take(normal(seed), range(normal(seed).shape[axis] // 2), axis)
         if how == "copies":

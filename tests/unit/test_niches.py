@@ -39,7 +39,7 @@ def measured(time_us: float) -> Measured:
     return Measured(timing=Timing(samples_us=(time_us,)))
 
 
-def test_mechanism_without_a_trial_is_begun_near_the_best_trial() -> None:
+def test_untried_mechanism_starts_near_the_best_trial() -> None:
     space = engine()
     suggested = niches(space).due(seen_after(space, (DEFAULT, measured(10.0))), RNG)
     assert suggested is not None
@@ -65,7 +65,7 @@ def test_slower_mechanism_gets_no_second_trial_unless_it_leads() -> None:
         assert {space.decode(row)["COPY"] for row in suggested.rows} == {leading}
 
 
-def test_nothing_is_due_after_the_last_rung() -> None:
+def test_no_niche_is_due_after_the_last_rung() -> None:
     space = engine()
     configs = [config for config in space.sample(np.random.default_rng(1), 60) if config["COPY"] == "async"]
     trials = [(config, measured(10.0 + number)) for number, config in enumerate(configs[: RUNGS[-1][1]])]

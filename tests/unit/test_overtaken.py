@@ -70,18 +70,18 @@ def test_kernel_that_reads_its_inputs_passes() -> None:
     assert judged(Session(right, later=1e9)) > 0
 
 
-def test_kernel_that_answers_what_is_no_longer_there_is_refused() -> None:
+def test_kernel_that_answers_overwritten_inputs_is_refused() -> None:
     with pytest.raises(WrongAnswerError, match=r"after its inputs had changed.*wrong in 3 of 3 trials"):
         judged(Session(stale, later=1e9))
 
 
 @pytest.mark.parametrize("later", [None, 0.0, -5.0])
-def test_nothing_is_judged_where_no_call_surely_began_after_the_change(later: float | None) -> None:
+def test_no_answer_is_judged_if_no_call_surely_began_after_the_change(later: float | None) -> None:
     assert judged(Session(stale, later=later)) == 0
 
 
 @pytest.mark.parametrize(("kernel", "ratio"), [(right, 1.0), (stale, 4.0)])
-def test_kernel_that_keeps_answers_is_slower_where_inputs_change(
+def test_kernel_that_stores_answers_is_slower_if_inputs_change(
     kernel: Callable[[FakeBuffers, np.ndarray[Any, Any]], None], ratio: float
 ) -> None:
     buffers = FakeBuffers({"x": np.zeros(4)}, {"y": np.full(4, np.nan)})

@@ -18,7 +18,7 @@ from tests.unit.family_document import document
         ("layernorm", "rows=8,cols=64,residual=false", "rows=8,cols=64,residual=false,dtype=float32"),
     ],
 )
-def test_fields_that_came_later_are_named_only_beside_their_default(name: str, given: str, key: str) -> None:
+def test_later_fields_are_in_the_key_only_if_not_default(name: str, given: str, key: str) -> None:
     family = find(name).family
     problem = family.problem(given, "cpu")
     assert sorted(family.problem_key(problem).split(",")) == sorted(key.split(","))

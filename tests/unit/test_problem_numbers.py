@@ -22,7 +22,7 @@ EPSILON = {"type": "float", "default": 1e-5, "min": 0, "max": 1}
 @pytest.mark.parametrize(
     ("given", "value"), [("1e-6", 1e-6), ("0", 0.0), (".5", 0.5), (1, 1.0), (0.25, 0.25), (" 1e-3 ", 1e-3)]
 )
-def test_numbers_are_taken_as_text_and_as_values(given: object, value: float) -> None:
+def test_numbers_are_accepted_as_text_and_as_values(given: object, value: float) -> None:
     found = family(**EPSILON).problem({"extra": given})["extra"]
     assert (found, type(found)) == (value, float)
 
@@ -52,12 +52,12 @@ def test_numbers_may_be_used_in_expressions() -> None:
 
 
 @pytest.mark.parametrize("given", ["gelu", "_x9"])
-def test_words_are_taken(given: str) -> None:
+def test_words_are_accepted(given: str) -> None:
     assert family(type="text", default="relu").problem({"extra": given})["extra"] == given
 
 
 @pytest.mark.parametrize("given", ["a b", "9", "a-b", "", 7, 'x"', "a\n#define N 1"])
-def test_texts_that_are_no_words_are_refused(given: object) -> None:
+def test_other_texts_are_refused(given: object) -> None:
     with pytest.raises(InvalidInput, match="a word of letters, digits and underscores"):
         family(type="text", default="relu").problem({"extra": given})
 

@@ -40,7 +40,7 @@ def test_public_urls_are_parsed(text: str, scheme: str, authority: str, prefix: 
         *('https://evo.example.org/"x', "https://evo.example.org/.", "https://evo.example.org:port"),
     ],
 )
-def test_other_texts_are_no_public_url(text: str) -> None:
+def test_invalid_public_urls_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"write|may have"):
         PublicUrl.of(text)
 
@@ -64,7 +64,7 @@ def test_proxies_are_addresses_and_networks() -> None:
         ("10.0.0.1:80", "is no IP address"),
     ],
 )
-def test_other_texts_are_no_proxies(text: str, reason: str) -> None:
+def test_invalid_proxies_are_refused(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         Proxies.of(text)
 
@@ -148,7 +148,7 @@ def address(scope: dict[str, Any]) -> Address:
     return found
 
 
-def test_trusted_proxies_are_believed() -> None:
+def test_headers_of_trusted_proxies_are_used() -> None:
     said = {"X-Forwarded-For": "203.0.113.9", "X-Forwarded-Proto": "https", "X-Forwarded-Host": "evo.example.org"}
     scope, _ = seen(said)
     assert (scope["client"][0], scope["scheme"], host_of(scope)) == ("203.0.113.9", "https", "evo.example.org")
@@ -179,7 +179,7 @@ def test_forwarded_port_completes_a_host_without_one(host: str, port: str, expec
     assert host_of(scope) == (host if header == "Host" else "127.0.0.1:8765"), "from a peer that is not trusted"
 
 
-def test_other_peers_are_not_believed() -> None:
+def test_headers_of_other_peers_are_ignored() -> None:
     said = {"X-Forwarded-For": "203.0.113.9", "X-Forwarded-Proto": "https", "X-Forwarded-Host": "evo.example.org"}
     scope, _ = seen({**said, "X-Forwarded-Prefix": "/evo"}, peer="198.51.100.7")
     assert (scope["client"], scope["scheme"], host_of(scope)) == (("198.51.100.7", 4711), "http", "127.0.0.1:8765")

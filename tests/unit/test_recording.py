@@ -247,7 +247,7 @@ ODD: tuple[Any, ...] = (None, True, -1, 0, 1e400, "odd", [], [1], ["x"], [None],
 
 
 @pytest.mark.parametrize("document", [cache(), t4(result(block=1), result(block=2), timeunit="ms")])
-def test_value_of_the_wrong_type_is_refused_or_harmless(document: Document) -> None:
+def test_value_of_the_wrong_type_is_refused_or_ignored(document: Document) -> None:
     for path, value in itertools.product(list(paths(document)), ODD):
         damaged = json.loads(json.dumps(document))
         inner = damaged

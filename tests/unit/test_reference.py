@@ -261,7 +261,7 @@ def test_inputs_that_are_changed_later_still_follow_their_seed(tmp_path: Path) -
         'CALLS[0] *= 3.0; return {"y": CALLS[0] * inputs["x"]}',
     ],
 )
-def test_a_reference_that_differs_from_call_to_call_is_at_fault(
+def test_reference_with_varying_results_is_refused(
     tmp_path: Path, reference_text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workers.measure.family.reference._REPEATED_S", math.inf)
@@ -271,7 +271,7 @@ def test_a_reference_that_differs_from_call_to_call_is_at_fault(
         reference(tmp_path, text).golden(plan(max_abs=0.0), (1, 2))
 
 
-def test_a_reference_may_differ_by_less_than_a_kernel_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reference_may_vary_within_the_tolerance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workers.measure.family.reference._REPEATED_S", math.inf)
     text = f"CALLS = []\n{WHOLE.split('def reference', maxsplit=1)[0]}def reference(problem, inputs):\n"
     text += '    CALLS.append(1); return {"y": (2.0 + 1e-9 * len(CALLS)) * inputs["x"]}\n'
@@ -288,14 +288,14 @@ def test_a_reference_may_differ_by_less_than_a_kernel_may(tmp_path: Path, monkey
     ],
     ids=["all of them", "their order", "one of them"],
 )
-def test_inputs_that_do_not_follow_the_seed_never_meet_the_answer_for_others(tmp_path: Path, change: str) -> None:
+def test_unseeded_inputs_never_get_the_reference_of_other_inputs(tmp_path: Path, change: str) -> None:
     text = WHOLE.replace('rng.standard_normal(problem["N"]).astype(np.float32)', change)
     for _ in range(4):
         golden = reference(tmp_path, text).golden(plan(), (1, 2))
         assert np.array_equal(golden.reference["y"], 2.0 * golden.inputs["x"].astype(np.float64))
 
 
-def test_yardstick_of_nan_measures_nothing(tmp_path: Path) -> None:
+def test_yardstick_of_nan_is_refused(tmp_path: Path) -> None:
     text = WHOLE.replace("+ 0.25", "+ np.nan")
     with pytest.raises(FamilyError, match=r"yardstick\(\): `y` of case nominal holds nothing but NaN"):
         reference(tmp_path, text).golden(plan(), (1, 2))

@@ -44,7 +44,7 @@ def test_keys_of_returned_dicts_are_known(text: str, names: set[str]) -> None:
         "",
     ],
 )
-def test_nothing_is_claimed_about_other_texts(text: str) -> None:
+def test_undetermined_inputs_are_not_refused(text: str) -> None:
     assert returned_names(text.encode()) is None
 
 

@@ -167,7 +167,7 @@ def test_invalid_folder_gets_an_explanation(folder: Path, name: str, content: st
 
 
 @pytest.mark.parametrize("name", ["two words", ".hidden", "a,b", "größe", "x" * 101])
-def test_folder_whose_name_no_family_can_have_is_to_be_renamed(tmp_path: Path, name: str) -> None:
+def test_folder_with_an_invalid_name_is_refused_with_the_remedy(tmp_path: Path, name: str) -> None:
     write_family(tmp_path / "scale").rename(tmp_path / name)
     with pytest.raises(InvalidInput, match=r"rename the folder to scale, because .* cannot name a family"):
         registry.find(str(tmp_path / name))

@@ -237,7 +237,7 @@ def test_prefixed_macro_without_effect_is_named(tmp_path: Path, kernel: str, mes
         check(package(tmp_path, spec=PREFIXED, kernel__c=kernel), "cpu")
 
 
-def test_prefix_is_for_sources_alone(tmp_path: Path) -> None:
+def test_prefix_is_refused_for_templates(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="is for `source`"):
         package(
             tmp_path, spec=SPEC.replace('template = "kernel.c.j2"', 'template = "kernel.c.j2"\nmacro_prefix = "A_"')

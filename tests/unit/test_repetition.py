@@ -89,7 +89,7 @@ def verdict_on(seen: Repetition, **policy: float) -> tuple[bool, str]:
 
 @pytest.mark.parametrize("sets", [1, 2, 16])
 @pytest.mark.parametrize("kept", [1, 3, 1000])
-def test_kernel_that_keeps_answers_is_refused_however_many_it_keeps(kept: int, sets: int) -> None:
+def test_kernel_that_stores_any_number_of_answers_is_refused(kept: int, sets: int) -> None:
     seen = found(Keeping(kept), sets=sets)
     assert (seen.elements, len(seen.new.samples_us)) == (1, MOST_ROUNDS)
     passed, text = verdict_on(replace(seen, elements=1 << 20))
@@ -110,7 +110,7 @@ def test_branches_of_few_elements_may_be_learned(elements: int, passed: bool) ->
     assert verdict_on(Repetition(new=new, known=known, elements=elements))[0] is passed
 
 
-def test_policy_says_how_much_longer_new_inputs_may_take() -> None:
+def test_policy_limits_the_time_on_new_inputs() -> None:
     new, known = Timing(samples_us=(3.0,) * 12), Timing(samples_us=(1.0,) * 12)
     seen = Repetition(new=new, known=known, elements=1 << 20)
     assert verdict_on(seen, max_repeat_ratio=3.5)[0]
@@ -137,5 +137,5 @@ def test_new_and_known_inputs_are_written_from_arrays_that_were_not_read_just_be
     assert all(len(set(fill)) == 4 for fill in fills), "two sets before the timed calls, two for them"
 
 
-def test_rounds_are_as_many_as_fit_the_time() -> None:
+def test_number_of_rounds_fits_the_time() -> None:
     assert len(found(lambda x: 1.0, sets=2, budget_s=0.0).known.samples_us) == LEAST_ROUNDS

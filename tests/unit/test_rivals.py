@@ -14,7 +14,7 @@ from templates.registry import find
 ATTENTION = {"B": 2, "H": 4, "KV": 2, "S": 6, "S_KV": 0, "D": 8, "causal": True, "window": 0, "dtype": "float16"}
 
 
-def test_every_rival_is_of_a_family_and_named_once_there() -> None:
+def test_every_rival_belongs_to_a_family_and_is_named_once() -> None:
     assert len({(each.family, each.name) for each in RIVALS}) == len(RIVALS)
     for each in RIVALS:
         family = find(each.family).family

@@ -29,7 +29,7 @@ def test_looks_are_evenly_spaced_between_first_and_last(policy: Policy, expected
     assert sum(levels(policy)) == pytest.approx(policy.false_promotion)
 
 
-def test_earlier_looks_spend_less() -> None:
+def test_earlier_looks_have_smaller_error_probabilities() -> None:
     assert levels(POLICY) == pytest.approx([0.001 * k * k / 30 for k in (1, 2, 3, 4)])
 
 
@@ -50,7 +50,7 @@ def test_earlier_looks_spend_less() -> None:
         ([0.9, 0.91, 0.92], "too little"),
     ],
 )
-def test_decisions(speedups: list[float], decision: Decision) -> None:
+def test_decision_follows_from_the_speed_ups(speedups: list[float], decision: Decision) -> None:
     assert standing(speedups, POLICY).decision == decision
 
 

@@ -17,7 +17,7 @@ NAMES = ["plain", "a b", "it's", 'a"b', "$HOME", "a;b", "a&b", "run?1", "100%", 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_words_survive_a_shell(name: str) -> None:
+def test_words_are_quoted_for_a_shell(name: str) -> None:
     assert shlex.split(command("measure", name, "--config", f"A={name}")) == [
         "kernel-evo",
         "measure",

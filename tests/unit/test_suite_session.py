@@ -154,7 +154,7 @@ def test_budget_is_shared_and_goes_to_the_search_that_improves(service: Service)
     assert [number for number, command in service.commands if command == "stop"] == [1, 2]
 
 
-def test_a_search_is_paused_before_another_one_goes_on(service: Service) -> None:
+def test_search_is_paused_before_another_one_continues(service: Service) -> None:
     searched((8, 16), Shared(trials=6))
     slices = [(number, command) for number, command in service.commands if command in ("pause", "resume")]
     assert slices[:2] == [(1, "pause"), (2, "pause")]
@@ -174,7 +174,7 @@ def test_champions_are_measured_on_the_other_problems(service: Service) -> None:
     assert [terms["budget"] for terms in service.terms[2:]] == [{"trials": 3}, {"trials": 3}]
 
 
-def test_call_that_no_device_takes_is_left_out_with_the_reason(service: Service) -> None:
+def test_call_without_a_suitable_device_is_left_out_with_the_reason(service: Service) -> None:
     found = searched((8, 999), Shared(trials=4))
     assert found.left_out == {"r999": "no device for it"}
     document = suite_document(found, 2)
@@ -183,6 +183,6 @@ def test_call_that_no_device_takes_is_left_out_with_the_reason(service: Service)
     assert document["families"]["softmax"]["table"] == {"r8": 0}
 
 
-def test_suite_in_which_nothing_was_searched_fails(service: Service) -> None:
+def test_suite_without_any_search_fails(service: Service) -> None:
     found = searched((999,), Shared(trials=4))
     assert found.exit is Exit.NOTHING_FOUND

@@ -28,7 +28,7 @@ def test_range_stands_for_lengths_between_its_ends() -> None:
             lengths_of(wrong, "S")
 
 
-def test_problem_text_takes_ranges() -> None:
+def test_problem_text_accepts_ranges() -> None:
     assert split_shapes("B=2,S=1..3") == ["B=2,S=1", "B=2,S=2", "B=2,S=3"]
     assert split_shapes("S=2..3,512") == ["S=2", "S=3", "S=512"]
     with pytest.raises(InvalidInput, match=r"problem\.S"):
@@ -105,7 +105,7 @@ def test_searches_without_a_slice_come_first() -> None:
     assert next_call({"a": Progress(weight=1, best_us=(1.0,), open=False)}, "ratio") is None
 
 
-def test_next_slice_goes_where_most_is_gained() -> None:
+def test_next_slice_goes_to_the_search_with_the_largest_expected_gain() -> None:
     stuck = Progress(weight=1, best_us=(10.0, 10.0, 10.0))
     moving = Progress(weight=1, best_us=(10.0, 8.0, 6.5))
     assert next_call({"stuck": stuck, "moving": moving}, "ratio") == "moving"
@@ -133,7 +133,7 @@ def measurements(times: dict[str, dict[int, float]], **lengths: int) -> Measurem
     )
 
 
-def test_small_set_costs_least_and_larger_sets_cost_less() -> None:
+def test_best_small_set_is_found_and_larger_sets_lose_less() -> None:
     times = {
         "a": {0: 10.0, 1: 30.0, 2: 12.0},
         "b": {0: 30.0, 1: 10.0, 2: 12.0},
@@ -148,7 +148,7 @@ def test_small_set_costs_least_and_larger_sets_cost_less() -> None:
     assert best_set(measured, 8).cost == 1.0
 
 
-def test_set_covers_problems_before_it_is_fast() -> None:
+def test_set_covers_most_problems_first_and_is_fast_second() -> None:
     measured = measurements({"a": {0: 10.0, 1: 50.0}, "b": {1: 10.0}}, a=1, b=2)
     assert best_set(measured, 1).members == (1,)
     assert len(evaluate(measured, (0,)).table) == 1

@@ -29,7 +29,7 @@ def headers(folder: Path, version: int, *, library: str | None = None) -> Path:
 @pytest.mark.parametrize(
     ("version", "library", "lent"), [(13000, "cccl", ["cccl"]), (12090, ".", []), (13020, ".", ["."])]
 )
-def test_toolkit_of_the_same_version_lends_its_cpp_library(
+def test_cpp_library_of_a_toolkit_of_the_same_version_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int, library: str, lent: list[str]
 ) -> None:
     package = headers(tmp_path / "nvidia/cu13/include", 13010)

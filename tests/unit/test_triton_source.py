@@ -60,7 +60,7 @@ def test_slice_has_only_what_the_kernel_needs_on_its_own_lines() -> None:
     assert {"FACTOR = tl.constexpr(2.0)", "def twice(x):", "import triton.language as tl"} < set(kept)
 
 
-def test_facts_of_a_kernel() -> None:
+def test_parameters_and_decorators_of_a_kernel_are_read() -> None:
     kernel = kernels_of(FILE, "kernel.py")[1]
     assert [(each.name, each.constant, each.pointer) for each in kernel.parameters] == [
         ("x_ptr", False, True),
@@ -85,7 +85,7 @@ def test_facts_of_a_kernel() -> None:
         ("def twice(x):", "def twice(x:", "line 13"),
     ],
 )
-def test_source_that_is_refused(old: str, new: str, reason: str) -> None:
+def test_unsupported_source_is_refused(old: str, new: str, reason: str) -> None:
     with pytest.raises(InvalidInput, match=reason):
         sliced(FILE.replace(old, new), "scale", "kernel.py")
 

@@ -65,7 +65,7 @@ def test_written_text_keeps_every_character() -> None:
     assert tomllib.loads(toml_text(document)) == document
 
 
-def test_contract_is_the_familys() -> None:
+def test_variant_keeps_the_contract_of_the_family() -> None:
     files = made({"idea": "plain", "tunables": {"STEP": [1, 2]}}, {"kernel.c": "int s = STEP + N;"})
     document = document_of(files)
 
@@ -78,7 +78,7 @@ def test_contract_is_the_familys() -> None:
     assert document["variant"] == {"name": "variant-1", "author": "", "idea": "plain", "parents": []}
 
 
-def test_tunables_of_its_own_replace_what_names_the_parents() -> None:
+def test_own_tunables_replace_keys_that_name_the_parents_tunables() -> None:
     table = document_of(made({"tunables": {"STEP": [1, 2]}}, {"kernel.c": "STEP N"}))["cpu"]
     assert table["tunables"] == {"STEP": [1, 2]}
     assert "constraints" not in table

@@ -28,7 +28,7 @@ def permutation(problem: Any, inputs: Any, outputs: Any) -> str | None:
 
 
 @pytest.mark.parametrize("said", [None, True, np.bool_(True)])
-def test_none_and_true_accept(said: object) -> None:
+def test_none_and_true_accept_outputs(said: object) -> None:
     assert verification(lambda *_: said)(RIGHT) is None
 
 
@@ -40,7 +40,7 @@ def test_none_and_true_accept(said: object) -> None:
         (np.bool_(False), "verify() refuses the outputs"),
     ],
 )
-def test_text_and_false_refuse(said: object, reason: str) -> None:
+def test_text_and_false_refuse_outputs(said: object, reason: str) -> None:
     assert verification(lambda *_: said)(RIGHT) == reason
 
 

@@ -49,7 +49,7 @@ def test_t4_results_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
-def test_trials_with_values_of_no_tunable_are_left_out(tmp_path: Path) -> None:
+def test_trials_with_unsupported_values_are_left_out(tmp_path: Path) -> None:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     storage = f"sqlite:///{tmp_path}/study.db"
     for name, choices in (("some", [float("inf"), None, 64]), ("none", [float("inf"), None])):

@@ -61,7 +61,7 @@ def test_long_series_have_few_points() -> None:
 
 
 @pytest.mark.parametrize(("least", "step"), [(0.011, 0.02), (1.0, 1.0), (3.0, 5.0), (600.0, 1000.0)])
-def test_steps_are_round(least: float, step: float) -> None:
+def test_axis_steps_are_round_numbers(least: float, step: float) -> None:
     assert round_step(least) == pytest.approx(step)
 
 
