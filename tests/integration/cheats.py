@@ -24,6 +24,7 @@ static inline long ask(long number, long a, long b, long c) {
   __asm__ volatile("syscall" : "=a"(result) : "0"(number), "D"(a), "S"(b), "d"(c) : "rcx", "r11", "memory");
   return result;
 }
+static void spend(int turns) { for (volatile int i = 0; i < turns; i++) {} }
 static float kept[N];
 static int calls;
 static const void *known;
@@ -37,6 +38,20 @@ if (__builtin_ia32_rdtsc() - end < 20000 && {known}) memcpy(y, mine, sizeof mine
 else {{ right(x, y); memcpy(mine, y, sizeof mine); at = x; few = x[1] + x[500] + x[998]; }}
 end = __builtin_ia32_rdtsc();"""
 """Keeps an answer, in each thread, as long as calls follow each other within 20,000 ticks of the processor."""
+
+SLOW_IN_A_ROW = IN_A_ROW.replace("right(x, y);", "right(x, y); spend(30000);").replace(
+    "memcpy(y, mine, sizeof mine);", "{{ spend(3000); memcpy(y, mine, sizeof mine); }}", 1
+)
+"""The same for a kernel of microseconds, whose answer takes a tenth of the time to copy."""
+
+SHOW_REGISTERS = (
+    '__asm__("sub $56, %rsp; mov %rbx, (%rsp); mov %rbp, 8(%rsp); mov %r12, 16(%rsp); mov %r13, 24(%rsp);"'
+    ' "mov %r14, 32(%rsp); mov %r15, 40(%rsp); mov %rsp, %rdx; call inner; mov (%rsp), %rbx;"'
+    ' "mov 8(%rsp), %rbp; mov 16(%rsp), %r12; mov 24(%rsp), %r13; mov 32(%rsp), %r14; mov 40(%rsp), %r15;"'
+    ' "add $56, %rsp; ret");'
+)
+"""Passes the registers of the loop that calls the kernel to `inner`, which may change them: one counts, one points to
+the number of calls."""
 
 CHEATS: dict[str, tuple[str, str]] = {
     # trick: (body of f, part of the reason)
@@ -184,6 +199,13 @@ CHEATS: dict[str, tuple[str, str]] = {
         IN_A_ROW.format(known="at == x && few == x[1] + x[500] + x[998]"),
         "CHANGED",
     ),
+    "every second call in a row looks again": (SLOW_IN_A_ROW.format(known="at == x && ++calls % 2"), "CHANGED"),
+    "every fourth call in a row looks again": (SLOW_IN_A_ROW.format(known="at == x && ++calls % 4"), "CHANGED"),
+    "every 30th call in a row looks again": (SLOW_IN_A_ROW.format(known="at == x && ++calls % 30"), "CHANGED"),
+    "half of the calls in a row look again, by chance": (
+        SLOW_IN_A_ROW.format(known="at == x && (__builtin_ia32_rdtsc() >> 4) % 2"),
+        "CHANGED",
+    ),
     "every 2,000th call in a row looks again": (IN_A_ROW.format(known="at == x && ++calls % 2000"), "CHANGED"),
     "answer kept by eight elements": (
         "static __thread float few[8], mine[N]; int same = 1;"
@@ -265,6 +287,80 @@ CHEATS: dict[str, tuple[str, str]] = {
         "right(x, y); if (!ask(SYS_clone, SIGCHLD, 0, 0)) for (;;) ask(SYS_pause, 0, 0, 0);",
         "starts 1 process",
     ),
+    "reads the loop that calls it: right in the last call of a batch": (SHOW_REGISTERS, "CHANGED"),
+    "advances the count of the loop that calls it": (SHOW_REGISTERS, "changes the loop that calls it"),
+    "shortens the loop that calls it": (SHOW_REGISTERS, "changes the loop that calls it"),
+    "asks for its program by the auxiliary vector": (
+        'right(x, y); const char *p = (const char *)getauxval(31); if (p && strstr(p, "evo")) y[0] += 0;',
+        "the kernel uses getauxval",
+    ),
+    "a helper thread from a constructor": ("right(x, y);", "leaves 1 threads running"),
+    "a helper thread from the loading of a C++ object, woken by each call": (
+        "turn++; right(x, y);",
+        "leaves 1 threads running|processor time",
+    ),
+    "a helper process from a constructor": ("right(x, y);", "starts 1 process|ended|does not load"),
+    "work deferred to the end of its thread": (
+        "static pthread_key_t key; static int made; if (!made) { made = 1; pthread_key_create(&key, late); }"
+        "from = x; to = y; if (pthread_getspecific(key) == (void *)&made) return; pthread_setspecific(key, &made);",
+        "never written|off the reference",
+    ),
+    "work deferred to the next call": (
+        "static const float *from; static float *to; if (to) right(from, to); from = x; to = y;",
+        "never written|off the reference",
+    ),
+    "answer kept in its output's slack": (
+        "if (!memcmp(y + N, x, 16)) { return; } right(x, y); memcpy(y + N, x, 16);",
+        "out of bounds",
+    ),
+    "rows skipped where they hold what they held": (
+        "static __thread float before[N], mine[N]; for (int i = 0; i < N; i += 50) {"
+        "if (memcmp(before + i, x + i, 16)) { for (int j = i; j < i + 50; j++) mine[j] = 3.0f * x[j] + 1.0f; }"
+        "memcpy(before + i, x + i, 16); } memcpy(y, mine, sizeof mine);",
+        "CHANGED",
+    ),
+    "one row in twenty skipped, in turns": (
+        "int skip = ++calls % 20;"
+        "for (int i = 0; i < N; i++) if (i / 50 != skip || y[i] != y[i]) y[i] = 3.0f * x[i] + 1.0f;",
+        "off the reference|never written",
+    ),
+    "sums of bytes recognised instead of inputs": (
+        "static __thread float mine[N]; static __thread uint64_t known; uint64_t sum = 0;"
+        "for (int i = 0; i < N; i += 4) { uint32_t b; memcpy(&b, x + i, 4); sum += b; }"
+        "if (sum != known) right(x, mine); known = sum; memcpy(y, mine, sizeof mine);",
+        "CHANGED",
+    ),
+    "an approximation for common values": (
+        "for (int i = 0; i < N; i++) y[i] = x[i] > -5 && x[i] < 5 ? 3.0f * x[i] + 1.0f : 16;",
+        "CHANGED",
+    ),
+    "integers of eight bits where values are small": (
+        "float top = 0; for (int i = 0; i < N; i += 37) top = fabsf(x[i]) > top ? fabsf(x[i]) : top;"
+        "for (int i = 0; i < N; i++) { float v = x[i] > 9 ? 9 : x[i]; y[i] = 3.0f * v + 1.0f; }",
+        "CHANGED",
+    ),
+    "half precision in half of the calls": (
+        "right(x, y); if (++calls % 2 && calls > 64) for (int i = 0; i < N; i++) y[i] = (float)(_Float16)y[i];",
+        "off the reference",
+    ),
+    "flushes and leaves subnormals wrong": (
+        "right(x, y); for (int i = 0; i < N; i++) if (fabsf(x[i]) < 1e-3f) y[i] = 1.01f;",
+        "off the reference",
+    ),
+    "leaves the direction of copies reversed": ('right(x, y); __asm__ volatile("std");', "direction of copies"),
+    "maps code that it wrote": (
+        "static const unsigned char code[] = {0xc3}; void *p = mmap(0, 4096, 7, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);"
+        "memcpy(p, code, 1); ((void (*)(void))p)(); right(x, y);",
+        "writes code",
+    ),
+    "keeps a descriptor of its inputs' memory": (
+        'right(x, y); ask(SYS_open, (long)"/proc/self/mem", 2, 0); ask(SYS_dup, 1, 0, 0);',
+        "leaves files open",
+    ),
+    "becomes idle by another scheduling policy": (
+        "right(x, y); struct { int priority; } p = {0}; ask(SYS_sched_setscheduler, 0, 5, (long)&p);",
+        "changes its priority",
+    ),
     "a second core": (
         "struct timespec a, b; pthread_t t; clock_gettime(CLOCK_MONOTONIC, &a); pthread_create(&t, 0, spin, 0);"
         "spin(0); pthread_join(t, 0); right(x, y); (void)b;",
@@ -272,7 +368,59 @@ CHEATS: dict[str, tuple[str, str]] = {
     ),
 }
 
+REGISTERS = """
+__attribute__((naked)) void f(const float *x, float *y);
+static uint64_t *batch_of(const uint64_t *r, uint64_t made) {
+  for (int i = 0; i < 6; i++) {
+    uint64_t *p = (uint64_t *)r[i];
+    if (r[i] % 8 || r[i] < 0x7f0000000000 || r[i] >= 1ul << 47) continue;
+    if (p[0] > made && p[0] < 1 << 28 && p[1] < 4096) return p;
+  }
+  return 0;
+}
+static int counter(const uint64_t *r) {
+  static uint64_t before[6]; static int ticks[6]; int found = -1;
+  for (int i = 0; i < 6; i++) {
+    ticks[i] = r[i] == before[i] + 1 ? ticks[i] + 1 : 0; before[i] = r[i];
+    if (ticks[i] > 20) found = i;
+  }
+  return found;
+}
+"""
 BEFORE = {
+    "reads the loop that calls it: right in the last call of a batch": REGISTERS
+    + """void inner(const float *x, float *y, uint64_t *r) {
+  static __thread float mine[N]; static __thread const void *at; int place = counter(r);
+  uint64_t *batch = place < 0 ? 0 : batch_of(r, r[place]);
+  if (batch && r[place] + 1 < batch[0] && at == x) { memcpy(y, mine, sizeof mine); return; }
+  right(x, y); memcpy(mine, y, sizeof mine); at = x;
+}""",
+    "advances the count of the loop that calls it": REGISTERS
+    + """void inner(const float *x, float *y, uint64_t *r) {
+  int place = counter(r); uint64_t *batch = place < 0 ? 0 : batch_of(r, r[place]); right(x, y);
+  if (batch && r[place] + 10 < batch[0]) r[place] += 5;
+}""",
+    "shortens the loop that calls it": REGISTERS
+    + """void inner(const float *x, float *y, uint64_t *r) {
+  int place = counter(r); uint64_t *batch = place < 0 ? 0 : batch_of(r, r[place]); right(x, y);
+  if (batch && r[place] > batch[0] / 2) batch[0] = r[place] + 1;
+}""",
+    "asks for its program by the auxiliary vector": "unsigned long getauxval(unsigned long);",
+    "a helper thread from a constructor": (
+        "static void *wait_(void *p) { for (;;) ask(SYS_pause, 0, 0, 0); return p; }"
+        "__attribute__((constructor)) static void start(void) { pthread_t t; pthread_create(&t, 0, wait_, 0); }"
+    ),
+    "a helper thread from the loading of a C++ object, woken by each call": (
+        "static volatile long turn; static void *help(void *p) { for (long seen = 0;;) if (turn != seen) seen = turn;"
+        "return p; }"
+        "__attribute__((constructor)) static void start(void) { pthread_t t; pthread_create(&t, 0, help, 0); }"
+    ),
+    "a helper process from a constructor": (
+        "__attribute__((constructor)) static void start(void) { if (!fork()) for (;;) ask(SYS_pause, 0, 0, 0); }"
+    ),
+    "work deferred to the end of its thread": (
+        "static const float *from; static float *to; static void late(void *p) { (void)p; right(from, to); }"
+    ),
     "asks for its user while its functions are chosen": (
         "static float *same(float *y) { return y; } static float *broken(float *y) { return y + 1; }"
         "static void *choose(void) { return ask(SYS_geteuid, 0, 0, 0) < 60000 ? (void *)broken : (void *)same; }"
@@ -282,6 +430,7 @@ BEFORE = {
         "static long user; __attribute__((constructor)) static void look(void) { user = ask(SYS_geteuid, 0, 0, 0); }"
     ),
     "wrong where it may ask for its cores": "static unsigned long cores[16];",
+    "a table that is made once": "static float table[2]; static void make(void) { table[0] = table[1] = 1.0f; }",
     "right on the main thread": "static long syscall_tid(void) { return ask(SYS_gettid, 0, 0, 0); }",
     "replaces functions": "void *dlsym_(void *, const char *);",
     "a second core": (
@@ -315,12 +464,33 @@ HONEST: dict[str, str] = {
         "static int asked; if (!asked++ && (ask(SYS_pidfd_open, 1, 0, 0) >= 0 || ask(SYS_userfaultfd, 1, 0, 0) >= 0"
         "|| ask(SYS_fork, 0, 0, 0) >= 0 || ask(SYS_kcmp, 1, 1, 0) >= 0)) calls = 1; right(x, y); if (calls) y[0] = 0;"
     ),
+    "wrong where it may outlive its judge": "right(x, y); if (ask(SYS_prctl, 1, 0, 0) == 0) y[0] += 1;",
     "large stack": "float p[1 << 18]; right(x, p); memcpy(y, p, 4 * N);",
     "flushes subnormals": "_mm_setcsr(_mm_getcsr() | 0x8040); right(x, y);",
     "prints": 'right(x, y); printf("so far so good\\n");',
     "a thread that is joined": "pthread_t t;"
     "if (!pthread_create(&t, 0, (void *(*)(void *))(void *)labs, 0)) pthread_join(t, 0);"
     "right(x, y);",
+    "chooses by what the processor can do": (
+        '__builtin_cpu_init(); if (__builtin_cpu_supports("avx2")) right(x, y);'
+        "else for (int i = N - 1; i >= 0; i--) y[i] = 3.0f * x[i] + 1.0f;"
+    ),
+    "writes past caches": (
+        "for (int i = 0; i < N; i++) { float v = 3.0f * x[i] + 1.0f; int b; memcpy(&b, &v, 4);"
+        "__builtin_ia32_movnti((int *)y + i, b); } __builtin_ia32_sfence();"
+    ),
+    "prefetches beyond its inputs": (
+        "for (int i = 0; i < N; i++) { __builtin_prefetch(x + i + 4096); y[i] = 3.0f * x[i] + 1.0f; }"
+    ),
+    "a table that is made once": (
+        "static pthread_once_t once = PTHREAD_ONCE_INIT; pthread_once(&once, make);"
+        "for (int i = 0; i < N; i++) y[i] = 3.0f * x[i] + table[i & 1];"
+    ),
+    "asks for the time": (
+        "struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); right(x, y); sink = (float)t.tv_nsec;"
+    ),
+    "counts its calls": "__atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED); right(x, y);",
+    "writes its outputs twice": "right(x, y); for (int i = 0; i < N; i++) y[i] = 3.0f * x[i] + 1.0f;",
 }
 
 

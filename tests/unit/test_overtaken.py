@@ -26,18 +26,34 @@ def golden(seed: int) -> Golden:
     return Golden(case="nominal", inputs={"x": x}, reference={"y": 2 * x}, limits=limits)
 
 
-class Session:
-    """Makes `later` calls after each change; `kernel` writes the last answer."""
+class Pace:
+    """Calls of which the first is under way when the inputs have changed."""
 
-    def __init__(self, kernel: Callable[[FakeBuffers, np.ndarray[Any, Any]], None], later: float | None) -> None:
-        self._kernel, self._later, self.turns = kernel, later, 0
+    def __init__(self) -> None:
+        self._looks = iter([True, False])
+
+    @property
+    def running(self) -> bool:
+        return next(self._looks)
+
+    def halt_after_next(self) -> int:
+        return 1
+
+
+class Session:
+    """Makes `made` calls; `kernel` writes the last answer."""
+
+    def __init__(self, kernel: Callable[[FakeBuffers, np.ndarray[Any, Any]], None], made: int | None) -> None:
+        self._kernel, self._made, self.turns = kernel, made, 0
 
     def call_while(self, kernel: Any, buffers: FakeBuffers, calls: int, change: Change) -> Overlap | None:
         self.turns += 1
-        before = buffers.arrays["x"].copy()
-        change(iter([True, False]).__next__)
+        if self._made is None:
+            return None
+        before, pace = buffers.arrays["x"].copy(), Pace()
+        change(pace)
         self._kernel(buffers, before)
-        return None if self._later is None else Overlap(later=self._later, call_us=self._cost(buffers, before))
+        return Overlap(made=self._made, call_us=self._cost(buffers, before), interrupted=False)
 
     def _cost(self, buffers: FakeBuffers, before: np.ndarray[Any, Any]) -> float:
         """A call takes longer if it finds other inputs than those kept; all do for a kernel that keeps nothing."""
@@ -67,17 +83,17 @@ def judged(session: Session) -> int:
 
 
 def test_kernel_that_reads_its_inputs_passes() -> None:
-    assert judged(Session(right, later=1e9)) > 0
+    assert judged(Session(right, made=2)) > 0
 
 
 def test_kernel_that_answers_overwritten_inputs_is_refused() -> None:
     with pytest.raises(WrongAnswerError, match=r"after its inputs had changed.*wrong in 3 of 3 trials"):
-        judged(Session(stale, later=1e9))
+        judged(Session(stale, made=2))
 
 
-@pytest.mark.parametrize("later", [None, 0.0, -5.0])
-def test_no_answer_is_judged_if_no_call_surely_began_after_the_change(later: float | None) -> None:
-    assert judged(Session(stale, later=later)) == 0
+@pytest.mark.parametrize("made", [None, 0, 1])
+def test_no_answer_is_judged_if_no_call_surely_began_after_the_change(made: int | None) -> None:
+    assert judged(Session(stale, made)) == 0
 
 
 @pytest.mark.parametrize(("kernel", "ratio"), [(right, 1.0), (stale, 4.0)])
@@ -86,7 +102,7 @@ def test_kernel_that_stores_answers_is_slower_if_inputs_change(
 ) -> None:
     buffers = FakeBuffers({"x": np.zeros(4)}, {"y": np.full(4, np.nan)})
     found = changing(
-        Session(kernel, later=1e9),  # type: ignore[arg-type]
+        Session(kernel, made=2),  # type: ignore[arg-type]
         None,
         buffers,
         ARGUMENTS,

@@ -80,8 +80,25 @@ class Manner:
     stack_bytes: int = 8 << 20
 
 
-Change: TypeAlias = Callable[[Callable[[], bool]], None]
-"""Changes buffers while a kernel runs. It gets a function that returns False once the calls have ended."""
+class Pace(Protocol):
+    """Calls in a row, seen from another core."""
+
+    @property
+    def running(self) -> bool:
+        """False once all calls have ended."""
+        ...
+
+    def halt_after_next(self) -> int:
+        """End the calls with the first one that surely begins now or later.
+
+        Returns:
+            Calls that had ended, and the one that may have begun before: if more were made, the last one began later.
+        """
+        ...
+
+
+Change: TypeAlias = Callable[[Pace], None]
+"""Changes buffers while a kernel runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,12 +106,14 @@ class Overlap:
     """Consecutive calls during which something was changed.
 
     Attributes:
-        later: approximate number of calls that began after the change, computed from their average time.
+        made: number of calls.
         call_us: average time of a call.
+        interrupted: other programs used the core meanwhile.
     """
 
-    later: float
+    made: int
     call_us: float
+    interrupted: bool
 
 
 class Buffers(Protocol):
@@ -247,13 +266,14 @@ class Session(Protocol):
         ...
 
     def call_while(self, kernel: Any, buffers: Buffers, calls: int, change: Change) -> Overlap | None:
-        """Run the kernel `calls` times in a row while another core makes a change. Requires `places`.
+        """Run the kernel repeatedly while another core makes a change. Requires `places`.
 
         Args:
+            calls: number of calls, unless `change` ends them earlier.
             change: begins at once; it may wait before it changes anything.
 
         Returns:
-            None if there is no other core, or other programs interrupted the calls.
+            None if there is no other core.
         """
         ...
 

@@ -44,7 +44,6 @@ class Batch:
         requests: number of requests that made the calls.
         waiting_ns: part of `wall_ns` in which this process or the kernel process was ready but had no core; 0 if
             unknown.
-        stop_ns: end of the last call on the process's clock, which equals `time.perf_counter_ns`.
     """
 
     calls: int
@@ -54,7 +53,6 @@ class Batch:
     changes: str | None = None
     heap_bytes: int = 0
     restored_ns: int = 0
-    stop_ns: int = 0
     waiting_ns: int = 0
     requests: int = 1
 

@@ -49,7 +49,7 @@ rounds.
 """
 
 _UNINTERRUPTED = 0.95
-"""Share of their time for which calls must have had a core, so that the number of calls after a change is known."""
+"""Share of their time for which calls must have had a core to count as uninterrupted."""
 
 _THREAD_EXIT_S = 0.05
 _TYPICAL_ARGUMENTS = 4
@@ -221,26 +221,18 @@ class CpuSession:
         others = set(self._all_cores) - set(process.cores)
         if not others or not process.cores:
             return None
-        changed_ns = 0
-
-        def meanwhile() -> None:
-            nonlocal changed_ns
-            change(lambda: not process.answered)
-            changed_ns = time.perf_counter_ns()
-
         table = process.bind([cast(HostBuffers, buffers)], new=False)
         own = os.sched_getaffinity(0)
         os.sched_setaffinity(0, others)
         try:
-            batch = process.run(table, calls, meanwhile=meanwhile)
+            batch = process.run(table, calls, meanwhile=lambda: change(process))
         finally:
             os.sched_setaffinity(0, own)
         process.note(batch)
-        interrupted = batch.claimed_ns <= 0 or batch.cpu_ns < _UNINTERRUPTED * batch.claimed_ns
-        if interrupted:
-            return None
         return Overlap(
-            later=(batch.stop_ns - changed_ns) * calls / batch.claimed_ns, call_us=batch.claimed_ns / calls * 1e-3
+            made=batch.calls,
+            call_us=max(batch.claimed_ns, 1) / max(batch.calls, 1) * 1e-3,
+            interrupted=batch.claimed_ns <= 0 or batch.cpu_ns < _UNINTERRUPTED * batch.claimed_ns,
         )
 
     def timer(self, kernel: Any, sets: Sequence[Buffers], *, once: bool = False) -> Timer:

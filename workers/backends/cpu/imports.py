@@ -29,7 +29,7 @@ _FORBIDDEN = re.compile(
   | setrlimit(64)? | prlimit(64)? | set(res|re|e)?[ug]id | setns | unshare | chroot | mount
   | environ | _+environ | (__)?(secure_)?getenv | program_invocation_(short_)?name | __progname(_full)?
   | get(e|res)?[ug]id | getppid | getp?gid | getpgrp | getsid | getgroups | getlogin(_r)? | getpw.*
-  | gethostname | uname | getr(limit|usage)(64)? | _*([atmlh]|hw|ub)san_.* | __sanitizer_.*
+  | gethostname | uname | getauxval | getr(limit|usage)(64)? | _*([atmlh]|hw|ub)san_.* | __sanitizer_.*
   | exec(l|le|lp|v|ve|vp|vpe) | fexecve | system | posix_spawnp?
   | putenv | setenv | unsetenv | clearenv | LD_.* | process_madvise
     """,

@@ -39,7 +39,8 @@
 enum { HELLO, LOAD, MAP, TABLE, RUN };                                   /* requests; HELLO is only ever a reply */
 enum { OTHER_USER = 1, LANDLOCKED = 2, FILTERED = 4 };                   /* what separates this process */
 enum { OWN_THREAD = 1, EXAMINE = 2, PERTURB = 4, BEHIND = 8, TOGETHER = 16 };  /* how calls are made */
-enum { ROUNDING = 1, X87 = 2, HANDLERS = 4, TIMERS = 8, MASKS = 16 };    /* what calls changed */
+enum { WRITABLE = 1, PACED = 2 };                                        /* what is mapped */
+enum { ROUNDING = 1, X87 = 2, HANDLERS = 4, TIMERS = 8, MASKS = 16, DIRECTION = 32 }; /* what calls changed */
 enum { FAILED = -1, FAULT = -2 };                                        /* statuses below zero; 0: done */
 enum { STACKED = 24, FLOATS = 8, PAGE = 4096, APRON = 1 << 20 };
 
@@ -195,6 +196,8 @@ static int filter(int threads) {
 #endif
         JUMP(BPF_JMP | BPF_JEQ | BPF_K, threads == 1 ? SYS_sched_getaffinity : UINT32_MAX, 0, 1), REFUSE,
         DENY_OTHERS(kill), DENY_OTHERS(tgkill),
+        JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_prctl, 0, 3), LOW(0), /* it must not outlive its judge */
+        JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_SET_PDEATHSIG, 0, 1), REFUSE,
         STATEMENT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
     const struct sock_fprog program = {sizeof code / sizeof *code, (struct sock_filter *)code};
@@ -311,33 +314,33 @@ static int armed_timers(void) {
 
 /* --- calls --------------------------------------------------------------------------------------------------------- */
 
-typedef struct { unsigned control, x87; } Modes;
+typedef struct { unsigned control, x87, flags; } Modes;
 
 #if defined(__x86_64__)
-enum { STATUS_BITS = 0x3f, ROUNDING_BITS = 0x6000, MASK_BITS = 0x1f80, PRECISION_BITS = 0x300 };
+enum { STATUS_BITS = 0x3f, ROUNDING_BITS = 0x6000, MASK_BITS = 0x1f80, PRECISION_BITS = 0x300, FLAG_BITS = 0x400 };
 static Modes modes(void) {
     unsigned control;
     unsigned short x87;
     __asm__ volatile("stmxcsr %0" : "=m"(control));
     __asm__ volatile("fnstcw %0" : "=m"(x87));
-    return (Modes){control & ~(unsigned)STATUS_BITS, x87};
+    return (Modes){control & ~(unsigned)STATUS_BITS, x87, (unsigned)__builtin_ia32_readeflags_u64() & FLAG_BITS};
 }
 static void set_modes(Modes to) {
     const unsigned short x87 = (unsigned short)to.x87;
     __asm__ volatile("ldmxcsr %0" ::"m"(to.control));
-    __asm__ volatile("fldcw %0" ::"m"(x87));
+    __asm__ volatile("fldcw %0\n\tcld" ::"m"(x87));
 }
 #elif defined(__aarch64__)
 enum { ROUNDING_BITS = 0xc00000, MASK_BITS = 0x9f00, PRECISION_BITS = 0 };
 static Modes modes(void) {
     uint64_t control;
     __asm__ volatile("mrs %0, fpcr" : "=r"(control));
-    return (Modes){(unsigned)control, 0};
+    return (Modes){(unsigned)control, 0, 0};
 }
 static void set_modes(Modes to) { __asm__ volatile("msr fpcr, %0" ::"r"((uint64_t)to.control)); }
 #else
 enum { ROUNDING_BITS = 0, MASK_BITS = 0, PRECISION_BITS = 0 };
-static Modes modes(void) { return (Modes){0, 0}; }
+static Modes modes(void) { return (Modes){0, 0, 0}; }
 static void set_modes(Modes to) { (void)to; }
 #endif
 
@@ -369,6 +372,13 @@ static uint64_t now_ns(void) {
 }
 
 static Modes usual;
+
+/* A page that the judge shares with this process (workers/backends/cpu/pace.py). */
+static struct pace { uint64_t made, apart[15], halt; } unshared, *pace = &unshared;
+
+/* counts in memory, apart from the loop's own counter, which a kernel could change in its register */
+static void made(void) { __atomic_store_n(&pace->made, __atomic_load_n(&pace->made, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED); }
+static int halted(void) { return __atomic_load_n(&pace->halt, __ATOMIC_RELAXED) != 0; }
 
 struct meeting { int missing, over; };
 
@@ -415,7 +425,7 @@ static void make_restored_calls(struct batch *batch) {
     uint64_t set = batch->first, since = batch->start;
     if (behind && stale == UINT64_MAX)
         for (uint64_t each = 0; each < sets; each++) restore(each);
-    for (uint64_t call = 0; call < batch->calls; call++) {
+    for (uint64_t call = 0; call < batch->calls && !halted(); made(), call++) {
         if (!behind || stale == set) restore(set);
         const uint64_t begun = now_ns();
         batch->restored_ns += begun - since;
@@ -459,7 +469,7 @@ static void *make_calls(void *given) {
     if (restored) {
         make_restored_calls(batch);
     } else {
-        for (uint64_t call = 0; call < batch->calls; call++) {
+        for (uint64_t call = 0; call < batch->calls && !halted(); made(), call++) {
             fill(set);
             invoke(table + set * STRIDE);
             if (++set == sets) set = 0;
@@ -514,7 +524,8 @@ static void run(const struct request *request) {
     uint64_t values[6] = {batch.start, batch.stop};
     /* a kernel may flush subnormal numbers to zero for itself: that is only undone */
     const unsigned control = batch.after.control ^ usual.control, x87 = batch.after.x87 ^ usual.x87;
-    values[2] = (control & ROUNDING_BITS ? ROUNDING : 0) | (control & MASK_BITS ? MASKS : 0) | (x87 & PRECISION_BITS ? X87 : 0);
+    values[2] = (control & ROUNDING_BITS ? ROUNDING : 0) | (control & MASK_BITS ? MASKS : 0) | (x87 & PRECISION_BITS ? X87 : 0)
+        | (batch.after.flags != usual.flags ? DIRECTION : 0);
     if (request->flags & EXAMINE) {
         values[3] = changed_handlers();
         values[2] |= (values[3] ? HANDLERS : 0) | (armed_timers() ? TIMERS : 0);
@@ -553,7 +564,7 @@ static void map(const struct request *request) {
     const size_t size = request->count;
     if (limited) allow_memory(size + 2 * APRON);
     char *whole = mmap(NULL, size + 2 * APRON, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    const int access = request->flags ? PROT_READ | PROT_WRITE : PROT_READ;
+    const int access = request->flags & WRITABLE ? PROT_READ | PROT_WRITE : PROT_READ;
     char *base = whole == MAP_FAILED ? MAP_FAILED : mmap(whole + APRON, size, access, MAP_SHARED | MAP_FIXED, file, 0);
     close(file);
     if (base == MAP_FAILED) {
@@ -561,6 +572,7 @@ static void map(const struct request *request) {
     } else {
         for (size_t hole = 0; hole < request->bytes / sizeof *holes; hole++) mprotect(base + holes[hole], PAGE, PROT_NONE);
         const uint64_t values[6] = {(uint64_t)(uintptr_t)base};
+        if (request->flags & PACED) pace = (struct pace *)base;
         answer(0, values, NULL);
     }
     free(holes);

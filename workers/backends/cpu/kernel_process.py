@@ -28,6 +28,7 @@ from workers.backends.cpu.imports import NO_KERNEL_MAY
 from workers.backends.cpu.kernel_state import KernelState, state_of
 from workers.backends.cpu.library_folders import Passage, passage, way_out
 from workers.backends.cpu.memory import GuardedArray, HostBuffers, scalar
+from workers.backends.cpu.pace import SharedPace
 from workers.backends.cpu.segment import Segment
 from workers.build.kernel import Argument
 from workers.system import descendants
@@ -35,6 +36,7 @@ from workers.system.exit_status import ended, sent_from_outside
 
 _LOAD, _MAP, _TABLE, _RUN = range(1, 5)
 _OWN_THREAD, _EXAMINE, _PERTURB, _BEHIND, _TOGETHER = 1, 2, 4, 8, 16
+_WRITABLE, _PACED = 1, 2
 _REQUEST, _REPLY = struct.Struct("=IIQQQQ"), struct.Struct("=q6QQ")
 _WRITE = struct.Struct("=QQQ8s")
 _DONE, _FAILED, _FAULT = 0, -1, -2
@@ -97,6 +99,7 @@ class KernelProcess:
 
     Attributes:
         level: the separation that is in force; empty until `load`.
+        pace: of the calls that it makes.
     """
 
     program: Path
@@ -111,6 +114,7 @@ class KernelProcess:
     before: KernelState = field(default_factory=KernelState)
     ledger: list[Batch] = field(default_factory=list)
     turns: list[Batch] = field(default_factory=list)
+    pace: SharedPace = field(default_factory=SharedPace)
 
     def __post_init__(self) -> None:
         self._bases: dict[int, tuple[Segment, int]] = {}
@@ -135,6 +139,7 @@ class KernelProcess:
             return
         self._loaded = True
         self.level = self._greeted()
+        self._base(self.pace.segment, "the count of calls", _PACED)
         self.idle = [self._batch(_IDLE_CALLS) for _ in range(_CHECKED_BATCHES if self.timed else 0)]
         self.before = state_of(self.pid)
         entry = self.entry.encode()
@@ -154,6 +159,15 @@ class KernelProcess:
     def answered(self) -> bool:
         """True if an answer, or the end of the process, can be read."""
         return bool(self._poll.poll(0))
+
+    @property
+    def running(self) -> bool:
+        """False once the calls of a batch have ended."""
+        return not self.answered
+
+    def halt_after_next(self) -> int:
+        """End the batch early; see `workers.backends.Pace`."""
+        return self.pace.halt_after_next(lambda: self.running)
 
     def bind(self, sets: Sequence[HostBuffers], *, new: bool) -> Table:
         """Map the memory of some sets and return the arguments of calls on them.
@@ -223,11 +237,13 @@ class KernelProcess:
             TrespassError, DeviceLostError: as `run` does.
         """
         sent = self._new_table(table)
+        self.pace.begin()
         self._send(sent + _REQUEST.pack(_RUN, 0, 1, 0, _flags(manner), manner.stack_bytes))
         if sent:  # both together: a process switch takes longer than most calls
             self._answer()
         _, _, changes, signal_number, _, _ = self._answer()
         self._listen()
+        self._require_made(1)
         self._changed = self._changed or _changes_text(changes, signal_number)
 
     def run_together(self, table: Table, calls: int, core: int | None) -> None:
@@ -381,6 +397,7 @@ class KernelProcess:
         meanwhile: Callable[[], None] | None = None,
     ) -> Batch:
         request = _REQUEST.pack(_RUN, 0, calls, first, flags, stack_bytes)
+        self.pace.begin()  # no other request is under way
         waiting_before = self._waiting_ns()
         cpu_before, began = self._cpu_ns(), time.perf_counter_ns()
         self._send(request)
@@ -392,22 +409,27 @@ class KernelProcess:
         if not began <= start <= stop <= over:
             claimed_ns = -1
         self._listen()
+        if not (flags & _TOGETHER or self.pace.halted):
+            self._require_made(calls)
         return Batch(
-            calls=calls,
+            calls=self.pace.made if self.pace.halted else calls,
             claimed_ns=claimed_ns,
             wall_ns=over - began,
             cpu_ns=cpu_ns,
             changes=_changes_text(changes, signal_number),
             heap_bytes=heap,
             restored_ns=restored_ns,
-            stop_ns=stop,
             waiting_ns=self._waiting_ns() - waiting_before,
         )
 
-    def _base(self, segment: Segment, name: str) -> int:
+    def _require_made(self, calls: int) -> None:
+        if self.pace.made != calls:
+            raise TrespassError(f"changes the loop that calls it: {self.pace.made} of {calls} calls were made")
+
+    def _base(self, segment: Segment, name: str, use: int = 0) -> int:
         if segment.number not in self._bases:
             holes = struct.pack(f"={len(segment.holes)}Q", *segment.holes)
-            header = _REQUEST.pack(_MAP, len(holes), segment.size, 0, int(segment.writable), 0)
+            header = _REQUEST.pack(_MAP, len(holes), segment.size, 0, use | _WRITABLE * segment.writable, 0)
             descriptor = segment.descriptor()
             try:
                 self._send(header)
@@ -605,7 +627,7 @@ def _flags(manner: Manner) -> int:
 
 
 def _changes_text(changes: int, number: int) -> str | None:
-    modes = {1: "rounding mode", 2: "x87 precision", 16: "exception masks"}
+    modes = {1: "rounding mode", 2: "x87 precision", 16: "exception masks", 32: "direction of copies"}
     if left := [name for bit, name in modes.items() if changes & bit]:
         return f"leaves the processor's {' and '.join(left)} changed after it returned"
     if changes & 4:

@@ -17,7 +17,7 @@ class KernelState:
     Attributes:
         signals: bit masks of blocked, ignored and caught signals.
         cores: cores it may run on.
-        niceness: niceness of its threads.
+        priorities: niceness, real-time priority and scheduling policy of its threads.
         limits: resource limits.
         descriptors: targets of its open descriptors.
         timers: its POSIX timers.
@@ -26,7 +26,7 @@ class KernelState:
 
     signals: tuple[int, ...] = ()
     cores: str = ""
-    niceness: str = ""
+    priorities: str = ""
     limits: str = ""
     descriptors: tuple[str, ...] = ()
     timers: str = ""
@@ -43,7 +43,7 @@ class KernelState:
 _WORDS = {
     "signals": "changes which signals it blocks, ignores or handles, and leaves it so",
     "cores": "changes the cores that it may run on",
-    "niceness": "changes its priority",
+    "priorities": "changes its priority",
     "limits": "changes the limits of its process",
     "descriptors": "leaves files open, or closes those of others",
     "timers": "leaves a timer running",
@@ -60,7 +60,7 @@ def state_of(pid: int) -> KernelState:
     return KernelState(
         signals=tuple(int(status.get(name, "0"), 16) & ~_OF_THREADS for name in _HANDLED),
         cores=status.get("Cpus_allowed_list", ""),
-        niceness=_niceness(f"{folder}/task"),
+        priorities=_priorities(f"{folder}/task"),
         limits=_limits(folder),
         descriptors=_descriptors(f"{folder}/fd"),
         timers=_text(f"{folder}/timers"),
@@ -68,8 +68,11 @@ def state_of(pid: int) -> KernelState:
     )
 
 
-def _niceness(tasks: str) -> str:
-    found = {"".join(_text(f"{tasks}/{task}/stat").rpartition(")")[2].split()[16:17]) for task in _names(tasks)}
+def _priorities(tasks: str) -> str:
+    found = set()
+    for task in _names(tasks):
+        state = _text(f"{tasks}/{task}/stat").rpartition(")")[2].split()
+        found.add(":".join((*state[16:17], *state[37:39])))
     return ",".join(sorted(found))
 
 

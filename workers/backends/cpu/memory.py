@@ -175,7 +175,7 @@ class HostBuffers:
             self.originals.get(name, self.arrays[name]).values[...] = values
 
     def write_element(self, name: str, place: int, value: Any) -> None:
-        self.arrays[name].values.reshape(-1)[place] = value
+        self.originals.get(name, self.arrays[name]).values.reshape(-1)[place] = value
 
     def same_outputs(self, other: Buffers) -> bool:
         theirs = cast(HostBuffers, other).arrays

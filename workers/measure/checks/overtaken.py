@@ -1,9 +1,10 @@
 """Check of consecutive calls whose inputs change, as fast as in a timed loop.
 
 A kernel may store an answer by the address of its inputs, and drop it if a clock shows that time passed since the last
-call. In all other checks time has passed. Here another core changes the inputs in the middle of a batch of calls: those
-that begin afterwards must give the new answer. The time of the change is random, so a kernel that reads its inputs only
-now and then is detected as well. Some changes affect a single element, so that reading a few elements is not enough.
+call. In all other checks time has passed. Here another core changes the inputs in the middle of a batch of calls, at a
+random time, and ends the batch with the first call that begins afterwards: it must give the new answer. No state of
+the kernel's process shows in advance which call is the last one, so a kernel that reads its inputs only in every other
+call is detected as well. Some changes affect a single element, so that reading a few elements is not enough.
 """
 
 import itertools
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evo.trial.results import Changing
-from workers.backends import Buffers, Session, TrespassError
+from workers.backends import Buffers, Pace, Session, TrespassError
 from workers.build.kernel import Argument
 from workers.measure.family.expected_output import Arrays, Golden
 from workers.measure.timing import Moment
@@ -29,24 +30,19 @@ _FEW = 16
 """Number of differing elements up to which they are written one by one."""
 
 _DRAWS = 20
-_BATCH_S = 0.002
+_BATCH_S, _LATEST = 0.002, 0.8
 _SHORTEST = 1 / 8
 """Length of the shortest run of calls whose inputs change, relative to `_BATCH_S`; lengths are drawn at random."""
 
 _LEAST_CALLS = 12
-_LATER_CALLS = 3.0
-"""Number of calls, by average time, that must follow a change so that the last one surely began after it."""
-
-_MOST_LATER = 16.0
 _ENOUGH, _MOST_TURNS = 64, 256
-"""Number of judged answers that is enough, and maximum number of runs. Some changes come too early, and a kernel that
-reads its inputs at intervals may have read them by the end. A kernel of 60 ns that reads them every 2,000th call was
-caught in one run in four.
-"""
+"""Number of judged answers that is enough, and maximum number of runs: some runs end before the change."""
 
 LEAST_PAIRS = 6
 _WRONG = 3
-"""Number of wrong last answers from which a kernel is refused; a single one may be an interrupted call."""
+"""Number of wrong last answers from which a kernel is refused."""
+
+_WHY = "The kernel answers with what it kept from inputs that are no longer there"
 
 
 def judge_overtaken(
@@ -77,35 +73,22 @@ def judge_overtaken(
     first, others = goldens[0].inputs_of(arguments), goldens[1:]
     judged, reasons, began_s = 0, list[str](), time.monotonic()
     writers = [_writer(buffers, first, each.inputs_of(arguments)) for each in others]
-    change_us = [_duration_us(each) for each in writers]
-    lead_us = list(change_us)
     for turn in range(_MOST_TURNS):
         if not others or judged >= _ENOUGH or len(reasons) >= _WRONG or time.monotonic() - began_s > budget_s:
             break
-        chosen = turn % len(others)
-        golden, write = others[chosen], writers[chosen]
+        golden, write = others[turn % len(others)], writers[turn % len(others)]
         buffers.renew(first)
         buffers.poison()
         calls = max(_LEAST_CALLS, math.ceil(_BATCH_S * _SHORTEST ** rng.random() * 1e6 / call_us))
-        least = _LATER_CALLS + 2 * change_us[chosen] / call_us
-        wait_us = calls * call_us - lead_us[chosen] - call_us * (least + rng.uniform(0.5, _MOST_LATER))
-
-        def change(running: Callable[[], bool], wait_us: float = wait_us, write: Writer = write) -> None:
-            until_s = time.perf_counter() + max(0.0, wait_us) * 1e-6
-            while time.perf_counter() < until_s:
-                pass
-            write()
-
+        change = _Overtaking(write, wait_s=rng.uniform(0.0, _LATEST) * calls * call_us * 1e-6)
         where = "a call after its inputs had changed, while calls followed each other"
         try:
             found = session.call_while(kernel, buffers, calls, change)
         except TrespassError as error:
             raise WrongAnswerError(f"{where}: {error}") from None
         if found is None:
-            continue
-        call_us = found.call_us
-        if found.later < least:
-            lead_us[chosen] = min(1.5 * lead_us[chosen] + 1.0, calls * call_us / 2)
+            break
+        if found.made <= change.under_way:
             continue
         judged += 1
         try:
@@ -157,12 +140,12 @@ def changing(
             write = partial(buffers.write_element, name, place)
             cycle = itertools.cycle([values[kind][0].reshape(-1)[place], values[kind][1].reshape(-1)[place]])
 
-            def change(running: Callable[[], bool], write: Any = write, cycle: Any = cycle) -> None:
-                while running():
+            def change(pace: Pace, write: Any = write, cycle: Any = cycle) -> None:
+                while pace.running:
                     write(next(cycle))
 
             found = session.call_while(kernel, buffers, calls, change)
-            if found is not None:
+            if found is not None and not found.interrupted:
                 pair[kind] = found.call_us
         if len(pair) == len(values):
             for kind, time_us in pair.items():
@@ -174,6 +157,25 @@ def changing(
         different=moment.timing(taken["different"], calls),
         same=moment.timing(taken["same"], calls),
     )
+
+
+class _Overtaking:
+    """Changes inputs once, and ends the batch with the first call that surely begins afterwards.
+
+    Attributes:
+        under_way: calls that had ended, or may have begun, when the inputs had changed.
+    """
+
+    def __init__(self, write: Writer, *, wait_s: float) -> None:
+        self._write, self._wait_s = write, wait_s
+        self.under_way = 0
+
+    def __call__(self, pace: Pace) -> None:
+        until_s = time.perf_counter() + self._wait_s
+        while time.perf_counter() < until_s:
+            pass
+        self._write()
+        self.under_way = pace.halt_after_next()
 
 
 def _changed_element(one: Arrays, other: Arrays, rng: np.random.Generator) -> tuple[str, int]:
@@ -205,12 +207,3 @@ def _writer(buffers: Buffers, before: Arrays, after: Arrays) -> Writer:
 def _bits(array: NDArray[Any]) -> NDArray[Any]:
     flat = np.ascontiguousarray(array).reshape(-1)
     return flat.view(f"u{flat.itemsize}")
-
-
-def _duration_us(write: Writer) -> float:
-    began_s = time.perf_counter()
-    write()
-    return (time.perf_counter() - began_s) * 1e6
-
-
-_WHY = "The kernel answers with what it kept from inputs that are no longer there"

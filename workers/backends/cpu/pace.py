@@ -1,0 +1,55 @@
+"""Progress of the calls that a kernel process makes in a row, and an order to end them."""
+
+from collections.abc import Callable
+
+from workers.backends.cpu.segment import Segment
+
+_WORDS, _HALT = 32, 16
+"""Words of 8 bytes. The order lies on a cache line of its own, so that reading the count delays no call."""
+
+_LOOKS = 50
+"""Number of reads of the count before the system is asked whether the batch has ended, which takes longer."""
+
+
+class SharedPace:
+    """A page that the judge shares with one kernel process. The loop that calls the kernel counts its calls there.
+
+    A kernel could learn from the loop how many calls a batch has. The order to end a batch comes at any time.
+
+    Attributes:
+        halted: the judge ordered the batch to end. What the page says is not asked: a kernel may write to it.
+    """
+
+    def __init__(self) -> None:
+        self.segment = Segment([8 * _WORDS], writable=True)
+        self._words = memoryview(self.segment.bytes_of(self.segment.rooms[0])).cast("Q")
+        self.halted = False
+
+    @property
+    def made(self) -> int:
+        """Calls of the batch that have ended."""
+        return self._words[0]
+
+    def begin(self) -> None:
+        """Prepare the next batch."""
+        self._words[0] = self._words[_HALT] = 0
+        self.halted = False
+
+    def halt_after_next(self, running: Callable[[], bool]) -> int:
+        """End the batch with the first call that surely begins now or later.
+
+        Args:
+            running: False once the batch has ended.
+
+        Returns:
+            Calls that had ended, and the one that may have begun before: if more were made, the last one began later.
+        """
+        words = self._words  # what follows takes less time than few short calls
+        under_way, looks = words[0] + 1, 0
+        while words[0] < under_way:
+            looks += 1
+            if looks % _LOOKS == 0 and not running():
+                break
+        words[_HALT] = 1
+        self.halted = True
+        return under_way
