@@ -22,7 +22,7 @@ class SharedPace:
 
     def __init__(self) -> None:
         self.segment = Segment([8 * _WORDS], writable=True)
-        self._words = memoryview(self.segment.bytes_of(self.segment.rooms[0])).cast("Q")
+        self._words = self.segment.bytes_of(self.segment.rooms[0]).data.cast("Q")
         self.halted = False
 
     @property
