@@ -15,7 +15,7 @@ from evo.errors import Conflict
 from evo.messages.view import SearchView
 
 IfMatch: TypeAlias = Annotated[
-    str | None, Header(description="the `ETag` of what you saw; 412 when that has changed meanwhile")
+    str | None, Header(description="the `ETag` of the state you read; 412 if it has changed since")
 ]
 
 

@@ -92,7 +92,7 @@ class AblationRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     values: bool = Field(
-        default=False, description="also measure the neighbouring values of tunables that are no switches"
+        default=False, description="also measure the neighbouring values of tunables that are not switches"
     )
 
 

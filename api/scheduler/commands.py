@@ -98,11 +98,11 @@ class Commands:
                 refuse_edited(session, search, self._connected_since())
         with self._database.write() as session:
             ablation.begin(session, self._catalogue, search_id, values=values, now=self._clock())
-        log.info("ablation asked", search=search_id, values=values)
+        log.info("ablation requested", search=search_id, values=values)
 
     def _obey(self, turn: Turn, command: Command) -> None:
         reason = {"stop": lifecycle.STOPPED, "cancel": "cancelled"}.get(command)
         lifecycle.change_state(turn, command, self._clock(), reason=reason)
         announce(turn.session, WORK)
-        log.info("search commanded", search=turn.active.id, command=command)
+        log.info("command for a search", search=turn.active.id, command=command)
         lifecycle.follow(turn, self._clock())

@@ -47,7 +47,9 @@ class Failures:
                 away, unavailable = away + 1, error
                 if away == MOST_AWAY:
                     raise
-                log.warning("database unavailable, item retried", what=self._what, key=key(item), reason=str(error))
+                log.warning(
+                    "database unavailable; the item is retried", what=self._what, key=key(item), reason=str(error)
+                )
             except Exception as error:  # noqa: BLE001 - counted and logged below
                 away, reached = 0, True
                 self._failed(key(item), error)

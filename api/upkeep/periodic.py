@@ -67,9 +67,9 @@ async def _repeat(chore: Chore, done: Done) -> None:
             await run_in_threadpool(chore.work)
             failed = False
         except StoreUnavailable as error:
-            log.warning("database unavailable; the chore is retried", chore=chore.name, reason=str(error))
+            log.warning("database unavailable; the task is retried", chore=chore.name, reason=str(error))
         except Exception:
-            log.exception("a chore failed; it is retried", chore=chore.name)
+            log.exception("a periodic task failed; it is retried", chore=chore.name)
         done(chore.name, time.perf_counter() - began, failed)
 
 
@@ -116,7 +116,7 @@ class Collector:
         collected = self.collect(keep_days=self._keep_days, artefact_limit_gb=self._artefact_limit_gb)
         collected = _sum(collected, gone, Collected(files_deleted=self._strays(now)))
         if collected != Collected(bytes_kept=collected.bytes_kept):
-            log.info("collected", **vars(collected))
+            log.info("old data deleted", **vars(collected))
 
     def collect(self, *, keep_days: float | None, artefact_limit_gb: float | None, dry_run: bool = False) -> Collected:
         """Delete what exceeds these limits; with `dry_run`, only count it."""

@@ -32,10 +32,14 @@ class ReportTerms(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     cost_per_hour: float | None = Field(
-        default=None, gt=0, le=MOST, description="of all machines together; by default the budget's"
+        default=None, gt=0, le=MOST, description="cost of all machines together; by default the rate of the budget"
     )
-    calls_per_second: float | None = Field(default=None, gt=0, le=MOST, description="of the kernel in production")
-    targets: str = Field(default="", max_length=500, description="times or speed-ups: `conservative=800us,dream=2x`")
+    calls_per_second: float | None = Field(
+        default=None, gt=0, le=MOST, description="calls of the kernel per second in production"
+    )
+    targets: str = Field(
+        default="", max_length=500, description="target times or speed-ups: `conservative=800us,dream=2x`"
+    )
 
     def read(self) -> Terms:
         goals = parse_goals(self.targets)

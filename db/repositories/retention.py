@@ -91,7 +91,7 @@ def _isolated(session: Session, work: Callable[[Session, int], bool], search_id:
         with session.begin_nested():
             return work(session, search_id)
     except Exception:
-        log.exception("a search cannot be collected", search=search_id)
+        log.exception("a search cannot be deleted", search=search_id)
         failed.add(search_id)
         return None
 

@@ -52,7 +52,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Any command takes --debug: errors then come with their traceback.",
+    epilog="All commands accept --debug, which adds the traceback to errors.",
 )
 
 
@@ -68,7 +68,7 @@ def _print_version(asked: bool) -> None:
 def _program(
     *,
     version: Annotated[
-        bool, typer.Option("--version", help="Show the version and end.", callback=_print_version, is_eager=True)
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     """Options of the program itself."""

@@ -88,7 +88,7 @@ def test_ctrl_c_once_stops_and_reports(line: CommandLine) -> None:
         search.interrupt()
         ended = search.wait()
     assert (ended.code, ended.err) == (0, "")
-    assert "Stopping: what runs may finish, then the report. Ctrl-C again cancels at once." in ended.out
+    assert "Stopping: running trials may finish, then the report follows. Ctrl-C again cancels at once." in ended.out
     assert "Finished" in ended.out
     assert re.search(r"kernel-evo champion show \d", ended.out)  # a busy machine may promote twice before Ctrl-C
     assert gone(children)

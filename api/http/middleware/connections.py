@@ -50,4 +50,4 @@ def raise_limit() -> None:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     except (OSError, ValueError) as error:  # some systems allow less than they report
-        log.warning("the open-file limit stays as it is", limit=soft, reason=str(error))
+        log.warning("the open-file limit cannot be raised", limit=soft, reason=str(error))

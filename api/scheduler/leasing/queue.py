@@ -82,7 +82,7 @@ class WorkQueue:
                     raise  # then each is served alone, so that no valid result is lost
                 self._registry.fail(search_id, str(error))
             except IntegrityError:
-                log.warning("turn lost a race", search=search_id)
+                log.warning("a concurrent transaction came first; the batch is retried", search=search_id)
         reason = f"search {search_id} keeps being changed by other processes: try again"
         raise StoreUnavailable(reason, public=reason)
 

@@ -40,7 +40,7 @@ ServedDb = Annotated[
         rich_help_panel=_WHERE,
     ),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replace a report that is there already.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace an existing report.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts instead of text.")]
 SearchId = Annotated[
     int,
@@ -65,7 +65,7 @@ ConfigText = Annotated[
     str,
     typer.Option(
         "--config",
-        help="Tunables as NAME=VALUE,…; the others keep their defaults. None: the valid config nearest to those.",
+        help="Tunables as NAME=VALUE,…; the others keep their defaults. Default: the nearest valid config.",
         metavar="TUNABLES",
     ),
 ]
@@ -91,12 +91,12 @@ WarmStart = Annotated[
         "study as sqlite:///FILE#STUDY.",
     ),
 ]
-Threads = Annotated[int, typer.Option(min=1, max=4096, metavar="N", help="CPU threads a kernel may use.")]
+Threads = Annotated[int, typer.Option(min=1, max=4096, metavar="N", help="CPU threads that a kernel may use.")]
 AnyOrder = Annotated[
     bool,
     typer.Option(
         "--any-order",
-        help="Take kernels whose results differ from call to call within the tolerance, as sums by atomics do.",
+        help="Accept kernels whose results vary between calls within the tolerance, e.g. sums by atomics.",
     ),
 ]
 PolicyName = Annotated[
@@ -116,7 +116,7 @@ ModelUrl = Annotated[
 ]
 BudgetUsd = Annotated[
     float | None,
-    typer.Option(min=0.0, metavar="X", help="Most that the model may cost; needs prices.", rich_help_panel=_MODEL),
+    typer.Option(min=0.0, metavar="X", help="Maximum cost of the model; needs prices.", rich_help_panel=_MODEL),
 ]
 PriceIn = Annotated[
     float, typer.Option(min=0.0, metavar="USD", help="Price of a million prompt tokens.", rich_help_panel=_MODEL)

@@ -25,14 +25,14 @@ def ablate(
     search_id: SearchId,
     *,
     values: Annotated[
-        bool, typer.Option("--values", help="The neighbouring values of the other tunables, too.")
+        bool, typer.Option("--values", help="Also measure the neighbouring values of the other tunables.")
     ] = False,
     url: Url = None,
     token: Token = None,
     db: Db = None,
     as_json: Json = False,
 ) -> None:
-    """Turn each switch of a search's champion, one at a time, and measure what it is worth.
+    """Change each switch of a search's champion, one at a time, and measure its effect.
 
     Each change is timed alongside the champion, round by round in a fresh process. Nothing is promoted. The results are
     stored and appear in the search's report.

@@ -34,7 +34,7 @@ _MODEL = "Model"
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(no_args_is_help=True, help="Measure how good a proposer of variants is.")
+    group = typer.Typer(no_args_is_help=True, help="Rate a proposer of variants.")
     group.callback()(lambda: None)
     group.command(
         epilog=examples(
@@ -58,22 +58,22 @@ def kernelbench(
     only: Annotated[
         list[str] | None, typer.Option(metavar="PROBLEM", help="Only this problem; may be repeated.")
     ] = None,
-    trials: Annotated[int, typer.Option(min=1, metavar="N", help="Most trials of each variant.")] = 24,
+    trials: Annotated[int, typer.Option(min=1, metavar="N", help="Maximum trials of each variant.")] = 24,
     policy: Annotated[
         str, typer.Option(metavar="NAME|FILE", help="Gates of a promotion, as for `search`.")
     ] = "default",
     together: Annotated[
-        int, typer.Option(min=1, max=16, metavar="N", help="Problems at the same time; they share the device.")
+        int, typer.Option(min=1, max=16, metavar="N", help="Problems searched at the same time; they share the device.")
     ] = 2,
     minutes: Annotated[
-        float | None, typer.Option(min=0.01, metavar="M", help="Report what there is after so many minutes.")
+        float | None, typer.Option(min=0.01, metavar="M", help="Report the results so far after this many minutes.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Write table, results and transcript to this new folder.")
     ] = None,
     base_url: ModelUrl = None,
     proposals: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Most requests for each problem.", rich_help_panel=_MODEL)
+        int, typer.Option(min=1, metavar="N", help="Maximum requests for each problem.", rich_help_panel=_MODEL)
     ] = 6,
     budget_usd: BudgetUsd = None,
     price_in: PriceIn = 0.0,

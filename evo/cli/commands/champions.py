@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Why = Annotated[
     str | None,
-    typer.Option("--reason", help="Why; kept with the champion. Asked for on a terminal where it is left out."),
+    typer.Option("--reason", help="Reason, stored with the champion; a terminal asks for it if omitted."),
 ]
 ChampionId = Annotated[
     int, typer.Argument(min=1, metavar="CHAMPION", help="Number, as `kernel-evo champion show` lists.")
@@ -29,7 +29,7 @@ ChampionId = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="The promoted configs: their evidence, a folder to use them from, the way back.")
+    group = typer.Typer(help="Show, export, roll back and restore promoted configs.")
     group.command(
         epilog=examples(
             "kernel-evo champion show", "kernel-evo champion show 3", "kernel-evo champion show --family sdpa"
@@ -57,7 +57,9 @@ def register(app: typer.Typer) -> None:
 def show(
     champion: Annotated[
         int | None,
-        typer.Argument(min=1, metavar="[CHAMPION]", help="One in full; without it, all current ones are listed."),
+        typer.Argument(
+            min=1, metavar="[CHAMPION]", help="Champion to show in full; without it, all current champions are listed."
+        ),
     ] = None,
     *,
     family: Annotated[str | None, typer.Option(help="Only champions of this family.")] = None,
@@ -94,16 +96,25 @@ def show(
 def export(
     champions: Annotated[
         list[int],
-        typer.Argument(min=1, metavar="CHAMPION…", help="One, or several of a family: one folder that picks by shape."),
+        typer.Argument(
+            min=1,
+            metavar="CHAMPION…",
+            help="Champion to export; several of a family give one folder that picks by shape.",
+        ),
     ],
     *,
     top: Annotated[
         int,
         typer.Option(
-            min=1, max=100, metavar="N", help="The N - 1 fastest other kernels of its search, too, as not promoted."
+            min=1,
+            max=100,
+            metavar="N",
+            help="Also export the N - 1 next fastest kernels of its search, marked as not promoted.",
         ),
     ] = 1,
-    to: Annotated[Path | None, typer.Option(help="Folder to make; by default named after family and champion.")] = None,
+    to: Annotated[
+        Path | None, typer.Option(help="Folder to create; by default named after family and champion.")
+    ] = None,
     url: Url = None,
     token: Token = None,
     db: Db = None,
@@ -111,8 +122,8 @@ def export(
 ) -> None:
     """Write a folder that works without kernel-evo: source, binary, loader, config, evidence, report.
 
-    Of several champions it holds such a folder for each, dispatch.json, and dispatch.py, which picks by shape. With
-    --top it holds one for the champion and one for each runner-up, with the evidence there is of it.
+    Several champions give a folder for each, dispatch.json, and dispatch.py, which picks by shape. With --top, the
+    champion and each runner-up get a folder with the available evidence.
     """
     from evo.cli.console.output import console, print_json, styled
     from evo.cli.files.champion import fetch, ranking, successor, write
@@ -166,7 +177,7 @@ def rollback(
     db: Db = None,
     as_json: Json = False,
 ) -> None:
-    """Retire the current champion; the one it replaced is current again."""
+    """Retire the current champion; the one it replaced becomes current again."""
     from evo.cli.console.output import console, print_json
     from evo.cli.files.champion import successor
     from evo.cli.service.connection import connect
@@ -193,9 +204,9 @@ def restore(
     db: Db = None,
     as_json: Json = False,
 ) -> None:
-    """Make a retired champion the current one again, on the evidence it was promoted on.
+    """Make a retired champion the current one again, on the evidence of its promotion.
 
-    The champion in place of it is retired. Its history keeps both decisions.
+    The current champion is retired. The history keeps both decisions.
     """
     from evo.cli.console.output import console, print_json
     from evo.cli.files.champion import successor
@@ -280,22 +291,23 @@ if TYPE_CHECKING:
 def export_suite(
     *,
     suite: Annotated[str, typer.Option(metavar="NAME|FILE", help="Suite whose calls the package serves.")],
-    to: Annotated[Path, typer.Option(help="Folder to make; its name is the package's, e.g. ./fast.")],
+    to: Annotated[Path, typer.Option(help="Folder to create; its name is the package's, e.g. ./fast.")],
     device: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="Only champions of this device model; by default of all.")
+        str | None,
+        typer.Option(metavar="MODEL", help="Only champions of this device model; by default those of all models."),
     ] = None,
     slower: Annotated[
         bool,
-        typer.Option("--slower", help="Also champions that every baseline beats."),
+        typer.Option("--slower", help="Include champions that are slower than every baseline."),
     ] = False,
     url: Url = None,
     token: Token = None,
     db: Db = None,
     as_json: Json = False,
 ) -> None:
-    """Write an importable package of a suite's champions, which needs PyTorch and nothing of kernel-evo.
+    """Write an importable package of a suite's champions, which needs PyTorch but not kernel-evo.
 
-    Its functions have the signatures of torch.nn.functional and call PyTorch where there is no kernel;
+    Its functions have the signatures of torch.nn.functional and call PyTorch if there is no kernel;
     `patch(model)` lets a model use them, and `report()` counts the calls that found no kernel.
     """
     from evo.cli.console.output import console, print_json

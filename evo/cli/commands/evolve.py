@@ -57,36 +57,51 @@ def register(app: typer.Typer) -> None:
 def evolve(
     family: Annotated[str, typer.Argument(metavar="FAMILY", help="A built-in family, or the path of a family folder.")],
     *,
-    model: Annotated[str, typer.Option(metavar="NAME", help="Model, as its service calls it.", rich_help_panel=_MODEL)],
+    model: Annotated[
+        str, typer.Option(metavar="NAME", help="Name of the model at its service.", rich_help_panel=_MODEL)
+    ],
     provider: Annotated[
         Provider, typer.Option(help="Protocol of the model's service.", rich_help_panel=_MODEL)
     ] = "openai",
     base_url: ModelUrl = None,
     information: Annotated[
         Literal["task", "elites", "insights"],
-        typer.Option(help="What the model is told: the task, also earlier variants, also what was learned."),
+        typer.Option(help="Information in prompts: the task, also earlier variants, or also insights."),
     ] = "insights",
     proposals: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Most requests to the model, repairs included.", rich_help_panel=_BUDGET),
+        typer.Option(
+            min=1, metavar="N", help="Maximum requests to the model, including repairs.", rich_help_panel=_BUDGET
+        ),
     ] = None,
     budget_usd: BudgetUsd = None,
     minutes: Annotated[
-        float | None, typer.Option(min=0.01, metavar="M", help="Time of this run.", rich_help_panel=_BUDGET)
+        float | None, typer.Option(min=0.01, metavar="M", help="Maximum minutes of this run.", rich_help_panel=_BUDGET)
     ] = None,
     price_in: PriceIn = 0.0,
     price_out: PriceOut = 0.0,
     stop_at_share: Annotated[
         float | None,
-        typer.Option(min=0.01, max=1.0, metavar="S", help="Stop at this share of the limit.", rich_help_panel=_BUDGET),
+        typer.Option(
+            min=0.01,
+            max=1.0,
+            metavar="S",
+            help="Stop when the best kernel reaches this share of the device's limit.",
+            rich_help_panel=_BUDGET,
+        ),
     ] = None,
-    repairs: Annotated[int, typer.Option(min=0, max=10, metavar="K", help="Requests to repair one idea.")] = 2,
-    trials: Annotated[int, typer.Option(min=1, metavar="N", help="Most trials of the family and of a variant.")] = 40,
+    repairs: Annotated[int, typer.Option(min=0, max=10, metavar="K", help="Maximum requests to repair one idea.")] = 2,
+    trials: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Maximum trials of the family and of each variant.")
+    ] = 40,
     answer_tokens: Annotated[
-        int, typer.Option(min=256, metavar="N", help="Longest answer of the model.", rich_help_panel=_MODEL)
+        int,
+        typer.Option(
+            min=256, metavar="N", help="Maximum length of the model's answer in tokens.", rich_help_panel=_MODEL
+        ),
     ] = 8192,
     search_id: Annotated[
-        int | None, typer.Option("--search", min=1, metavar="SEARCH", help="Continue on this search of the family.")
+        int | None, typer.Option("--search", min=1, metavar="SEARCH", help="Continue with this search of the family.")
     ] = None,
     problem: Problem = "",
     device: DeviceName = "auto",
@@ -97,7 +112,7 @@ def evolve(
 ) -> None:
     """Let a language model propose variants; the search proves, times and tunes each, and promotes on evidence.
 
-    Prompts, answers, tokens and costs are stored with the search. A run that was stopped goes on with --search.
+    Prompts, answers, tokens and costs are stored with the search. --search continues a stopped run.
     """
     from evo.cli.console.output import print_json
     from evo.cli.session.session import ended_by_signals, progress, reached

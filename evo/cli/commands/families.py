@@ -55,9 +55,9 @@ def families(
 
 
 def new(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to make; its name becomes the family's.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to create; its name becomes the family's.")],
 ) -> None:
-    """Make a family of your own to start from: a small kernel that already runs and can be searched."""
+    """Create a family to start from: a small kernel that runs and can be searched."""
     from evo.cli.console.output import console, styled
     from evo.cli.files.new_family import write_scaffold
 
@@ -79,22 +79,24 @@ def import_(
             "problem in its format.",
         ),
     ],
-    entry: Annotated[str | None, typer.Option(metavar="NAME", help="Function to call; None: the only one.")] = None,
+    entry: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Function to call; may be omitted if there is only one.")
+    ] = None,
     reference: Annotated[
         str | None,
         typer.Option(
             metavar="FILE:FUNCTION",
-            help="Python function that computes the right outputs from inputs by name; also MODULE:FUNCTION.",
+            help="Python function that computes the expected outputs from inputs by name; also MODULE:FUNCTION.",
         ),
     ] = None,
     folder: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Folder to make; None: one named like the source.")
+        Path | None, typer.Option(metavar="FOLDER", help="Folder to create; by default named like the source.")
     ] = None,
 ) -> None:
-    """Make a family around a C, C++, CUDA or Triton source, or from a PyTorch model in KernelBench's format.
+    """Create a family for a C, C++, CUDA or Triton source, or from a PyTorch model in KernelBench's format.
 
-    A source gets a comment where a person must decide. A model (class Model, get_inputs, get_init_inputs) is run once,
-    in a process of its own; its family has no kernel yet: submit variants.
+    Comments mark the places where a person must decide. A model (class Model, get_inputs, get_init_inputs) is run once,
+    in a separate process; its family has no kernel yet: submit variants.
     """
     match what:
         case ["kernelbench", file]:

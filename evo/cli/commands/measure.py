@@ -58,10 +58,10 @@ def measure(
     threads: Threads = 1,
     any_order: AnyOrder = False,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Random seed of the inputs.")] = 0,
-    baselines: Annotated[bool, typer.Option(help="Time the family's baselines, too, to compare with.")] = True,
+    baselines: Annotated[bool, typer.Option(help="Also time the family's baselines, for comparison.")] = True,
     as_json: Json = False,
 ) -> None:
-    """Take one config up the whole ladder, here and now: render, compile, verify, time; and tell everything."""
+    """Render, compile, verify and time one config on this machine, and print every result."""
     from rich.text import Text
 
     from evo.cli.console.output import console, print_json
@@ -127,11 +127,12 @@ def render(
     problem: Problem = "",
     device: DeviceName = "auto",
     target: Annotated[
-        str | None, typer.Option(help="A GPU that need not be here: an architecture or a model, in place of --device.")
+        str | None,
+        typer.Option(help="A GPU that this machine need not have: an architecture or a model, in place of --device."),
     ] = None,
     to: Annotated[Path | None, typer.Option(help="File to write; without it, standard output.")] = None,
 ) -> None:
-    """Show the source text that one config is rendered to."""
+    """Print the source of one config."""
     from evo.cli.files.writing import writing_to
     from evo.trial.objective import Objective
     from templates.render import render as render_source

@@ -42,7 +42,9 @@ def mission(
     ] = MINUTES,
     cost_per_hour: Annotated[
         float | None,
-        typer.Option(min=0.0001, max=MOST, metavar="MONEY", help="What the machine costs; the report adds it up."),
+        typer.Option(
+            min=0.0001, max=MOST, metavar="MONEY", help="Cost of the machine per hour; the report states the total."
+        ),
     ] = None,
     device: Annotated[
         str | None, typer.Option(metavar="DEVICE", help="A kind or a model; by default cuda, or auto for a rehearsal.")
@@ -51,13 +53,13 @@ def mission(
         bool, typer.Option("--rehearse", help="Run the whole procedure once on small problems; needs no GPU.")
     ] = False,
     warm_start: WarmStart = None,
-    to: Annotated[Path, typer.Option(dir_okay=False, metavar="FILE", help="Where the report goes.")] = Path(
+    to: Annotated[Path, typer.Option(dir_okay=False, metavar="FILE", help="Folder for the report.")] = Path(
         "mission.md"
     ),
     force: Force = False,
     db: Db = None,
 ) -> None:
-    """Look around, measure what the device can do, search the mission's shapes, and report against goals and limits.
+    """Check the machine, measure the device, search the mission's shapes, and compare with goals and limits.
 
     The shapes are attention at B=2, H=8, D=64 and S=256 and 512; the goals, 47 to 5 µs, are for an NVIDIA L4. On any
     other device the report says so. Ctrl-C ends the running search; the report contains the results so far.

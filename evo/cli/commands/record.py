@@ -57,18 +57,18 @@ def record(
         typer.Option(
             min=1,
             metavar="SEARCH",
-            help="Go on with this one; any search that has ended is only written down.",
+            help="Continue this search; an ended search is only written to files.",
         ),
     ] = None,
-    to: Annotated[Path, typer.Option(file_okay=False, metavar="FOLDER", help="Where the files go.")] = Path(),
+    to: Annotated[Path, typer.Option(file_okay=False, metavar="FOLDER", help="Folder for the files.")] = Path(),
     url: Url = None,
     token: Token = None,
     db: Db = None,
 ) -> None:
     """Measure every valid config of a space and write the results as a Kernel Tuner cache and as T4 results.
 
-    The configs are measured like those of any search, by whatever workers there are, and kept in the database: what was
-    measured before an interruption is not measured again. Any such file can be searched in place of a device.
+    The configs are measured by the connected workers like those of any search, and stored in the database: after an
+    interruption, only the remaining configs are measured. These files can be searched in place of a device.
     """
     from evo.cli.arguments.usage import refuse_with_resume
     from evo.cli.service.connection import connect

@@ -69,8 +69,8 @@ def search(
         str | None,
         typer.Option(
             metavar="NAME|FILE",
-            help="Search the problems of a suite (zoo, or a TOML file) together with one budget; with FAMILY only that "
-            "family's.",
+            help="Search the problems of a suite (zoo, or a TOML file) with one shared budget; with FAMILY, only "
+            "that family's problems.",
         ),
     ] = None,
     configs: Annotated[
@@ -82,7 +82,7 @@ def search(
     device: DeviceName = "auto",
     trials: Annotated[
         int | None,
-        typer.Option(min=1, max=MOST, metavar="N", help="Largest number of trials.", rich_help_panel=_BUDGET),
+        typer.Option(min=1, max=MOST, metavar="N", help="Maximum number of trials.", rich_help_panel=_BUDGET),
     ] = None,
     minutes: Annotated[
         float | None,
@@ -90,7 +90,7 @@ def search(
             min=0.01,
             max=MOST,
             metavar="M",
-            help=f"Minutes at most; {MINUTES:g} if no limit is given. The confirmation of the best is added.",
+            help=f"Maximum minutes; {MINUTES:g} if no limit is given. The best trial is confirmed afterwards.",
             rich_help_panel=_BUDGET,
         ),
     ] = None,
@@ -107,7 +107,7 @@ def search(
     max_cost: Annotated[
         float | None,
         typer.Option(
-            min=0.0001, max=MOST, metavar="MONEY", help="Largest cost; needs --cost-per-hour.", rich_help_panel=_BUDGET
+            min=0.0001, max=MOST, metavar="MONEY", help="Maximum cost; needs --cost-per-hour.", rich_help_panel=_BUDGET
         ),
     ] = None,
     cost_per_hour: Annotated[
@@ -127,7 +127,7 @@ def search(
             help="portfolio, tpe (Optuna), parzen, evolution, random or one you added; a wrong name lists all.",
         ),
     ] = "portfolio",
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Random seed; equal seeds make equal choices.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Random seed; equal seeds give equal choices.")] = 0,
     policy: PolicyName = "default",
     cache: Cache = "hot",
     threads: Threads = 1,
@@ -143,14 +143,14 @@ def search(
     ] = None,
     compile_only: Annotated[
         bool,
-        typer.Option("--compile-only", help="Run nothing, on any machine; estimate what the --target would take."),
+        typer.Option("--compile-only", help="Run no kernel; estimate the times on the --target, on any machine."),
     ] = False,
     warm_start: WarmStart = None,
     from_default: Annotated[
         bool,
         typer.Option(
             "--from-default",
-            help="Begin with the default config alone, without earlier champions and the family's recommended configs.",
+            help="Begin with only the default config, without earlier champions and the family's recommended configs.",
         ),
     ] = False,
     device_uuid: Annotated[
@@ -176,27 +176,29 @@ def search(
     ] = None,
     webhook: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="URL that is notified when it ends; must be reachable from the service."),
+        typer.Option(metavar="URL", help="URL to notify when the search ends; must be reachable from the service."),
     ] = None,
     webhook_secret: Annotated[
         str | None,
         typer.Option(
             metavar="SECRET",
-            help="Signs that message; without it, the service's own.",
+            help="Secret that signs the message; by default the service's.",
             envvar=VARIABLES["--webhook-secret"],
         ),
     ] = None,
     priority: Annotated[
         int, typer.Option(min=-1000, max=1000, metavar="N", help="Searches with a higher priority are served first.")
     ] = 0,
-    notes: Annotated[str, typer.Option(metavar="TEXT", help="Notes shown with it.")] = "",
+    notes: Annotated[str, typer.Option(metavar="TEXT", help="Notes shown with the search.")] = "",
     resume: Annotated[
         int | None,
         typer.Option(min=1, metavar="SEARCH", help="Continue this search instead of starting one."),
     ] = None,
     ablate: Annotated[
         bool,
-        typer.Option("--ablate", help="Then measure the effect of each switch of the champion, as `ablate` does."),
+        typer.Option(
+            "--ablate", help="Afterwards measure the effect of each switch of the champion, as `ablate` does."
+        ),
     ] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Search in the background and return at once.")] = False,
     announce: Annotated[Path | None, typer.Option(hidden=True)] = None,
@@ -208,11 +210,11 @@ def search(
 ) -> None:
     """Search a family's space for its fastest correct config, and promote it on evidence.
 
-    Uses the service that already runs on the database, or runs one (with a worker on this machine) while it lasts.
-    Several shapes (`S=128,256`, or a range: `S=1..4096`) are searched in turn, each with the whole budget, beginning
-    with the champions before. A suite's problems share the budget: the next slice goes where most gain is expected.
-    With --json a search is one object, and several shapes are one list of such.
-    Ctrl-C once stops the search, lets what runs finish and reports; twice cancels it.
+    Uses the running service of the database, or runs one (with a worker on this machine) until the search ends.
+    Several shapes (`S=128,256`, or a range: `S=1..4096`) are searched in turn, each with the whole budget; each starts
+    from the previous champions. A suite's problems share the budget: the next slice goes to the problem with the
+    largest expected gain. With --json a search is one object, and several shapes are a list of objects. Ctrl-C once
+    stops the search: running trials finish, and it reports. Twice cancels it.
     """
     from evo.cli.arguments.usage import refuse_with_resume, typed_options
     from evo.cli.commands import ablation

@@ -60,7 +60,9 @@ def register(app: typer.Typer) -> None:
 def searches(
     *,
     state: Annotated[StateName | None, typer.Option(help="Only searches in this state.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=200, metavar="N", help="How many at most, the latest first.")] = 20,
+    limit: Annotated[
+        int, typer.Option(min=1, max=200, metavar="N", help="Maximum number of searches, the latest first.")
+    ] = 20,
     url: Url = None,
     token: Token = None,
     db: Db = None,
@@ -82,18 +84,20 @@ def trials(
     search_id: SearchId,
     *,
     sort: Annotated[
-        Literal["rank", "number"], typer.Option(help="rank: fastest first; number: in the order asked.")
+        Literal["rank", "number"], typer.Option(help="rank: fastest first; number: in the order proposed.")
     ] = "rank",
     outcome: Annotated[str | None, typer.Option(help="Only trials with this outcome, e.g. compile_failed.")] = None,
     limit: Annotated[
         int | None,
         typer.Option(
-            min=1, max=MOST, metavar="N", help=f"How many at most: the table has {ROWS} without it, JSON all."
+            min=1, max=MOST, metavar="N", help=f"Maximum number of trials; by default {ROWS} in the table, all in JSON."
         ),
     ] = None,
     form: Annotated[
         Literal["table", "csv", "json", "ndjson"],
-        typer.Option("--format", help="table: for people; the others: always every trial, as a file or a stream."),
+        typer.Option(
+            "--format", help="table: for people; the other formats contain every trial, as a file or a stream."
+        ),
     ] = "table",
     url: Url = None,
     token: Token = None,
@@ -180,22 +184,22 @@ def watch(search_id: SearchId, *, url: Url = None, token: Token = None, db: Db =
 
 
 def pause(search_id: SearchId, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:
-    """Let running trials end and begin no more, until it is resumed."""
+    """Pause a search: running trials end, and no new ones begin until it is resumed."""
     _command(search_id, "pause", Where(url=url, token=token, database=db), as_json)
 
 
 def resume(search_id: SearchId, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:
-    """Go on with a paused search; `search --resume` also runs a service and a worker for it."""
+    """Resume a paused search; `search --resume` also runs a service and a worker for it."""
     _command(search_id, "resume", Where(url=url, token=token, database=db), as_json)
 
 
 def stop(search_id: SearchId, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:
-    """End a search early: what runs may finish, the best is confirmed."""
+    """End a search early: running trials finish, and the best one is confirmed."""
     _command(search_id, "stop", Where(url=url, token=token, database=db), as_json)
 
 
 def cancel(search_id: SearchId, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:
-    """End a search at once: what runs is dropped, nothing is confirmed."""
+    """End a search at once: running trials are dropped, and none is confirmed."""
     _command(search_id, "cancel", Where(url=url, token=token, database=db), as_json)
 
 
@@ -214,9 +218,12 @@ def _command(search_id: int, command: "SearchCommand", where: Where, as_json: bo
 def edit(
     search_id: SearchId,
     *,
-    notes: Annotated[str | None, typer.Option(help="Notes shown with it.", metavar="TEXT")] = None,
+    notes: Annotated[str | None, typer.Option(help="Notes shown with the search.", metavar="TEXT")] = None,
     priority: Annotated[
-        int | None, typer.Option(min=-1000, max=1000, metavar="N", help="Higher is served first; 0 is usual.")
+        int | None,
+        typer.Option(
+            min=-1000, max=1000, metavar="N", help="Searches with a higher priority are served first; the default is 0."
+        ),
     ] = None,
     archive: Annotated[
         bool | None, typer.Option("--archive/--unarchive", help="Keep an ended search, but hide it from lists.")
@@ -226,7 +233,7 @@ def edit(
     db: Db = None,
     as_json: Json = False,
 ) -> None:
-    """Change a search's notes or priority, or put it into the archive."""
+    """Change a search's notes or priority, or archive it."""
     from evo.cli.console.output import console, print_json
     from evo.cli.service.connection import connect
 
@@ -242,7 +249,7 @@ def edit(
 
 
 def delete(search_id: SearchId, *, url: Url = None, token: Token = None, db: Db = None) -> None:
-    """Delete an ended search with its trials; not one that a champion's evidence rests on."""
+    """Delete an ended search with its trials, unless a champion's evidence depends on it."""
     from evo.cli.console.output import console
     from evo.cli.service.connection import connect
 
@@ -256,7 +263,10 @@ def gc(
     keep_days: Annotated[
         float | None,
         typer.Option(
-            min=0.01, max=MOST, metavar="N", help="Delete searches that ended longer ago; archived ones are kept."
+            min=0.01,
+            max=MOST,
+            metavar="N",
+            help="Delete searches that ended more than this many days ago; archived ones are kept.",
         ),
     ] = None,
     artefacts_gb: Annotated[
@@ -269,7 +279,7 @@ def gc(
     db: Db = None,
     as_json: Json = False,
 ) -> None:
-    """Make room: old searches and artefacts go, but never what a champion rests on."""
+    """Delete old searches and artefacts, but never the evidence of a champion."""
     from evo.cli.console.output import console, print_json
     from evo.cli.service.connection import connect
 
@@ -299,12 +309,15 @@ def report(
     cost_per_hour: Annotated[
         float | None,
         typer.Option(
-            min=0.0001, max=MOST, metavar="MONEY", help="Cost of its machines; by default the rate of its budget."
+            min=0.0001,
+            max=MOST,
+            metavar="MONEY",
+            help="Cost of its machines per hour; by default the rate of its budget.",
         ),
     ] = None,
     calls_per_second: Annotated[
         float | None,
-        typer.Option(min=1e-9, max=MOST, metavar="N", help="How often the kernel is called where it will be used."),
+        typer.Option(min=1e-9, max=MOST, metavar="N", help="Calls of the kernel per second in production."),
     ] = None,
     targets: Annotated[
         str,
@@ -319,9 +332,8 @@ def report(
     db: Db = None,
     as_json: Json = False,
 ) -> None:
-    """Write report.md and report.html: findings, valid negatives, cost, and the decision that follows.
-
-    Both are made of what the database holds; no worker needs to be there.
+    """Write report.md and report.html: findings, valid negatives, cost, and the resulting decision. Both use only the
+    database; no worker is needed.
     """
     from evo.cli.console.output import console, print_json
     from evo.cli.files.writing import writing_to

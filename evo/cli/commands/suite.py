@@ -20,7 +20,9 @@ def register(app: typer.Typer) -> None:
 
 def record(
     script: Annotated[Path, typer.Argument(metavar="SCRIPT", help="Python program that uses PyTorch.")],
-    arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGUMENTS]…", help="Its arguments.")] = None,
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[ARGUMENTS]…", help="Arguments of the program.")
+    ] = None,
     *,
     to: Annotated[Path, typer.Option(dir_okay=False, metavar="FILE", help="Suite file to write.")] = Path("suite.toml"),
     force: Force = False,

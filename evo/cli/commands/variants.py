@@ -22,7 +22,8 @@ LOOK_S = 1.0
 """Seconds between two checks of a variant that is being tuned."""
 
 Of = Annotated[
-    int, typer.Option("--search", min=1, metavar="SEARCH", help="Search whose problem and terms the variant is for.")
+    int,
+    typer.Option("--search", min=1, metavar="SEARCH", help="Search for whose problem and terms the variant is made."),
 ]
 Number = Annotated[
     int, typer.Argument(min=0, metavar="VARIANT", help="Number of the variant; 0: the family's own implementation.")
@@ -53,10 +54,13 @@ def submit(
     *,
     parent: Annotated[
         list[int] | None,
-        typer.Option(min=0, metavar="VARIANT", help="Variant it was made from; may be repeated. Default: the family."),
+        typer.Option(
+            min=0, metavar="VARIANT", help="Variant from which it is derived; may be repeated. Default: the family."
+        ),
     ] = None,
     trials: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Most trials it may get; by default as the search.")
+        int | None,
+        typer.Option(min=1, metavar="N", help="Maximum trials of the variant; by default those of the search."),
     ] = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until its trials have ended, and show the result.")
@@ -119,7 +123,7 @@ def source(
     number: Number,
     *,
     out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="New folder to write the files to, to submit a change of it.")
+        Path | None, typer.Option(metavar="FOLDER", help="New folder for the files, e.g. to edit and submit them.")
     ] = None,
     url: Url = None,
     token: Token = None,
@@ -149,14 +153,17 @@ def brief(
     search_id: SearchId,
     *,
     most_tokens: Annotated[
-        int, typer.Option("--tokens", min=1000, max=1_000_000, metavar="N", help="Cut sources to about so many tokens.")
+        int,
+        typer.Option(
+            "--tokens", min=1000, max=1_000_000, metavar="N", help="Shorten the brief to about this many tokens."
+        ),
     ] = 12_000,
     url: Url = None,
     token: Token = None,
     db: Db = None,
     as_json: Json = False,
 ) -> None:
-    """Print what a proposer of variants needs: the contract, the device, and what was tried with its result."""
+    """Print the brief for a proposer of variants: contract, device, and earlier attempts with their results."""
     from evo.cli.console.output import print_json
     from evo.cli.service.connection import connect
     from evo.report.brief import brief_markdown

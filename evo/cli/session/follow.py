@@ -125,6 +125,6 @@ def _obey(connection: Connection, search_id: int, screen: Screen, wanted: Search
     except Conflict:  # it has just ended
         return
     if wanted == "stop":
-        screen.note("Stopping: what runs may finish, then the report. Ctrl-C again cancels at once.")
+        screen.note("Stopping: running trials may finish, then the report follows. Ctrl-C again cancels at once.")
     else:
-        screen.note("Cancelling: what runs is dropped.")
+        screen.note("Cancelling: running trials are dropped.")

@@ -15,7 +15,7 @@ from evo.text.limits import MOST
 if TYPE_CHECKING:
     from evo.device import DeviceKind
 
-ParentPid = Annotated[int | None, typer.Option(help="End when this parent process does.", hidden=True)]
+ParentPid = Annotated[int | None, typer.Option(help="End when this parent process ends.", hidden=True)]
 
 
 def register(app: typer.Typer) -> None:
@@ -47,7 +47,7 @@ def serve(
         str | None,
         typer.Option(
             metavar="URL",
-            help="Where people and workers reach the service through a proxy, e.g. https://tools.example.org/evo; "
+            help="URL of the service for people and workers behind a proxy, e.g. https://tools.example.org/evo; "
             "by default KERNEL_EVO_PUBLIC_URL.",
         ),
     ] = None,
@@ -55,7 +55,7 @@ def serve(
 ) -> None:
     """Run the service: REST API and leaderboard, until Ctrl-C.
 
-    A file of SQLite is served by one process at a time; a PostgreSQL database by as many as one likes.
+    One process at a time serves an SQLite file; any number of processes serve a PostgreSQL database.
     """
     with _loading():
         from api.server import serve as serve_until_told
@@ -110,16 +110,23 @@ def worker(
     ] = None,
     name: Annotated[
         str | None,
-        typer.Option(help="What people read; by default what its join token was made for, or the host's name."),
+        typer.Option(help="Name shown to people; by default that of its join token, or the host's name."),
     ] = None,
     id_: Annotated[
-        str | None, typer.Option("--id", help="Identity, to be kept from run to run; by default one kept in --data.")
+        str | None, typer.Option("--id", help="Fixed identity of the worker; by default one stored in --data.")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Identity and undelivered results; by default user data.")
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder for identity and undelivered results; by default in the user's data directory.",
+        ),
     ] = None,
     cache: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Binaries and references; may be lost. Default: user cache.")
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Folder for binaries and references, safe to delete; by default the user's cache."
+        ),
     ] = None,
     exit_when_idle: Annotated[
         float | None,
@@ -133,14 +140,14 @@ def worker(
             min=0,
             max=MOST,
             metavar="MINUTES",
-            help="After this many minutes take no more work, finish the work held, and end.",
+            help="After this many minutes take no more work, finish the jobs held, and end.",
         ),
     ] = None,
     parent_pid: ParentPid = None,
 ) -> None:
     """Measure for a service with this machine's devices, until Ctrl-C. Needs outbound HTTP only.
 
-    The token may be a join token: it is exchanged once for one of this worker's own, which is kept in --data.
+    The token may be a join token: it is exchanged once for this worker's own token, which is stored in --data.
     """
     from api.monitoring.logs import configure
     from evo.cli.service.devices import cache_folder

@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
 DAY_S, HOUR_S, MINUTE_S = 86_400.0, 3600.0, 60.0
 
-TokenId = Annotated[str, typer.Argument(metavar="ID", help="As `kernel-evo token list` shows it.")]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of its user or purpose, as shown to people.")]
+TokenId = Annotated[str, typer.Argument(metavar="ID", help="Token id, as `kernel-evo token list` shows it.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of its user or purpose.")]
 WorkerId = Annotated[
     str | None,
-    typer.Option("--worker", metavar="ID", help="Only this worker may use it; by default the first one that does."),
+    typer.Option("--worker", metavar="ID", help="Only this worker may use it; by default the first worker that does."),
 ]
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(no_args_is_help=True, help="Make, list, rotate and revoke access tokens.")
+    group = typer.Typer(no_args_is_help=True, help="Create, list, rotate and revoke access tokens.")
     group.command(
         epilog=examples(
             "kernel-evo token create ana --role submitter", "kernel-evo token create ci --role viewer --days 30"
@@ -54,7 +54,7 @@ def create(
     db: Db = None,
     as_json: Json = False,
 ) -> None:
-    """Make an access token. Its secret is shown this once."""
+    """Create an access token. Its secret is shown only once."""
     from evo.cli.service.connection import connect
 
     roles, expires_in_s = _roles(role), None if days is None else days * DAY_S
@@ -75,7 +75,7 @@ def join(
     db: Db = None,
     as_json: Json = False,
 ) -> None:
-    """Make a token that a new worker exchanges, once, for its own: give it to `kernel-evo worker --token`."""
+    """Create a join token, which a new worker exchanges once for its own: pass it to `kernel-evo worker --token`."""
     from evo.cli.service.connection import connect
 
     with connect(Where(url=url, token=token, database=db), beginning=True) as connection:
@@ -102,7 +102,7 @@ def list_(*, url: Url = None, token: Token = None, db: Db = None, as_json: Json 
 
 
 def revoke(token_id: TokenId, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:
-    """Refuse a token from now on, and end the browser sessions begun with it."""
+    """Revoke a token, and end its browser sessions."""
     from evo.cli.console.output import console, print_json
     from evo.cli.service.connection import connect
 
@@ -119,14 +119,14 @@ def rotate(
     *,
     grace: Annotated[
         float,
-        typer.Option(min=0, max=525_600, metavar="MINUTES", help="Minutes for which the old one still works."),
+        typer.Option(min=0, max=525_600, metavar="MINUTES", help="Minutes for which the old token remains valid."),
     ] = 0.0,
     url: Url = None,
     token: Token = None,
     db: Db = None,
     as_json: Json = False,
 ) -> None:
-    """Make another token on the same terms, and refuse the old one."""
+    """Replace a token by a new one on the same terms; the old one is refused."""
     from evo.cli.service.connection import connect
 
     with connect(Where(url=url, token=token, database=db)) as connection:

@@ -20,9 +20,7 @@ DeviceUuid = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(
-        help="The machines that measure: what they do, and which of them get work.", invoke_without_command=True
-    )
+    group = typer.Typer(help="List the workers, and control which of them get work.", invoke_without_command=True)
     group.callback()(_alone)
     group.command("list", epilog=examples("kernel-evo workers", "kernel-evo workers list --json"))(list_workers)
     group.command(epilog=examples("kernel-evo workers drain l4-vm --url https://evo.example.org"))(drain)
@@ -41,7 +39,7 @@ def _alone(
 
 
 def list_workers(*, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:
-    """List the workers with their devices, the one heard of last first."""
+    """List the workers with their devices, the most recently seen first."""
     from evo.cli.console.output import print_json
     from evo.cli.service.connection import connect
 
@@ -54,13 +52,13 @@ def list_workers(*, url: Url = None, token: Token = None, db: Db = None, as_json
 
 
 def drain(worker: WorkerName, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:
-    """Let a worker finish what it has and give it no more work, e.g. to upgrade it; its next start undoes this."""
+    """Let a worker finish its jobs and give it no more, e.g. before an upgrade; its next start undoes this."""
     where = Where(url=url, token=token, database=db)
     _decide(where, worker, lambda client, found: client.drain(found.id), as_json=as_json)
 
 
 def resume(worker: WorkerName, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:
-    """Give a drained worker work again."""
+    """Resume giving work to a drained worker."""
     where = Where(url=url, token=token, database=db)
     _decide(where, worker, lambda client, found: client.resume_worker(found.id), as_json=as_json)
 
@@ -69,13 +67,13 @@ def quarantine(
     worker: WorkerName,
     device: DeviceUuid,
     *,
-    reason: Annotated[str, typer.Option(help="Why; shown wherever the device is.")],
+    reason: Annotated[str, typer.Option(help="Reason, shown with the device.")],
     url: Url = None,
     token: Token = None,
     db: Db = None,
     as_json: Json = False,
 ) -> None:
-    """Set a device aside: it gets no work until it is cleared."""
+    """Quarantine a device: it gets no work until it is cleared."""
 
     def set_aside(client: "Client", found: "WorkerView") -> "WorkerView":
         return client.quarantine(found.id, device_uuid(found, device), reason=reason)
