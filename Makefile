@@ -5,7 +5,7 @@ ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE  # the tests start hundreds of processes: each would compile the modules again
 
-.PHONY: bench-confirmation bench-short bench-operations bench-triton bench-verification bench-discovery bench-start bench-zoo bench-honest bench-compiling bench-overhead bench-gpus help search test test-long test-gpu test-gpu-long check bench bench-gpu bench-ladder bench-events bench-strategy bench-verdict bench-throughput fuzz clean bench-fleet bench-web screenshots chaos
+.PHONY: bench-confirmation bench-short bench-operations bench-triton bench-verification bench-discovery bench-start bench-zoo bench-honest bench-microsecond bench-compiling bench-overhead bench-gpus help search test test-long test-gpu test-gpu-long check bench bench-gpu bench-ladder bench-events bench-strategy bench-verdict bench-throughput fuzz clean bench-fleet bench-web screenshots chaos
 
 help:           ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -85,6 +85,9 @@ bench-strategy: .venv/.bench-strategy    ## the strategies against Kernel Tuner'
 
 bench-verification: .venv/.test ## trials per second beside those of another commit (ARGS=COMMIT)
 	$(BIN)/python -m tests.bench.verification $(ARGS)
+
+bench-microsecond: .venv/.test  ## cost of timing a kernel of 1 µs in a process of its own
+	$(BIN)/python -m tests.bench.microsecond $(ARGS)
 
 bench-honest: .venv/.test   ## false refusals of honest kernels: sampled configs of the CPU families (ARGS="softmax --configs 50")
 	$(BIN)/python -m tests.bench.honest $(ARGS)

@@ -1,0 +1,100 @@
+"""Cost of separation: a kernel of about 1 µs, timed in its own process and by the same loop in this process.
+
+``make bench-microsecond`` prints the median ratio of pairs of samples. Both processes run on the same core, in turns,
+and each sample makes the same number of calls.
+"""
+
+import argparse
+import ctypes
+import os
+import statistics
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from evo.promotion.statistics import CONFIDENCE, order_interval
+from evo.trial.objective import Objective
+from workers.backends import Session, driver
+from workers.build import Artefact, Unit
+from workers.build.kernel import Argument
+from workers.system.scratch import scratch
+
+KERNEL = """
+void f(const float *x, float *y) {
+  unsigned long value = 7;
+  for (int i = 0; i < TURNS; i++) { value = value * 3 + 1; __asm__ volatile("" : "+r"(value)); }
+  y[0] = x[0] + (float)(value & 1);
+}
+"""
+LOOP = """
+#include <stdint.h>
+#include <time.h>
+static uint64_t now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+uint64_t make_calls(void (*f)(const float *, float *), const float *x, float *y, uint64_t calls) {
+  const uint64_t start = now_ns();
+  for (uint64_t call = 0; call < calls; call++) f(x, y);
+  return now_ns() - start;
+}
+"""
+ARGUMENTS = tuple(
+    Argument(name=name, role=role, dtype="float32", shape=(16,)) for name, role in (("x", "input"), ("y", "output"))
+)
+TURNS = 2000
+"""Of multiplications and additions that wait for each other: about 1 µs on a core that issues one each half nanosecond."""
+
+
+def compiled(source: str, entry: str, path: Path) -> Path:
+    """Compile a shared library."""
+    built = driver("cpu").compiler().compile(Unit(source=source, architecture="native", entry=entry), timeout_s=60)
+    if not isinstance(built, Artefact):
+        raise SystemExit(f"{entry} does not compile: {built}")
+    path.write_bytes(built.binary)
+    return path
+
+
+def beside(session: Session, kernel: Path, loop: Path) -> tuple[Callable[[], float], Callable[[], float]]:
+    """Return functions that take one sample, in µs a call: in the kernel's process, and in this one."""
+    inputs = np.ones(16, np.float32)
+    apart = session.timer(session.load(kernel, "f", ARGUMENTS, None), [session.allocate(ARGUMENTS, {"x": inputs})])
+    make_calls, outputs = ctypes.CDLL(str(loop)).make_calls, np.zeros(16, np.float32)
+    make_calls.restype, make_calls.argtypes = ctypes.c_uint64, [*[ctypes.c_void_p] * 3, ctypes.c_uint64]
+    function = ctypes.cast(ctypes.CDLL(str(kernel)).f, ctypes.c_void_p)
+
+    def here() -> float:
+        taken_ns: int = make_calls(function, inputs.ctypes.data, outputs.ctypes.data, apart.calls)
+        return taken_ns * 1e-3 / apart.calls
+
+    return apart.sample, here
+
+
+def main() -> int:
+    """Take the pairs and print their ratio; status 1 if it is off by more than allowed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=400, help="of samples (default: %(default)s)")
+    parser.add_argument("--turns", type=int, default=TURNS, help="of the kernel's loop (default: %(default)s)")
+    parser.add_argument("--most", type=float, default=0.01, help="share by which the ratio may differ from 1")
+    asked = parser.parse_args()
+    with scratch() as folder:
+        session = driver("cpu").open(driver("cpu").discover(folder)[0], Objective(), folder)
+        kernel = compiled(KERNEL.replace("TURNS", str(asked.turns)), "f", folder / "kernel.so")
+        apart, here = beside(session, kernel, compiled(LOOP, "make_calls", folder / "loop.so"))
+        taken: dict[str, list[float]] = {"apart": [], "here": []}
+        for number in range(asked.pairs):
+            for name, sample in sorted({"apart": apart, "here": here}.items(), reverse=bool(number % 2)):
+                taken[name].append(sample())
+    ratio = order_interval([one / other for one, other in zip(taken["apart"], taken["here"], strict=True)], CONFIDENCE)
+    medians = {name: statistics.median(samples) for name, samples in taken.items()}
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {asked.pairs} pairs")
+    print(f"in its own process {medians['apart']:.4f} µs, in this one {medians['here']:.4f} µs a call")
+    print(f"ratio {ratio.estimate:.4f} ({ratio.low:.4f} to {ratio.high:.4f})")
+    return int(abs(ratio.estimate - 1) > asked.most)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
