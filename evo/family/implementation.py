@@ -12,7 +12,7 @@ from evo.family.launch.entry import read_entry
 from evo.family.launch.geometry import Geometry, Launch, has_launches, read_launch
 from evo.family.problem import Field, Problem, problem_key
 from evo.family.scope import TERMS, check_new_name, device_limits
-from evo.family.source.flags import check_flags
+from evo.family.source.flags import check_flags, check_flags_of_macros
 from evo.family.source.language import LANGUAGES, Language, is_keyword, language_of
 from evo.family.start import Start, read_starts
 from evo.family.table import Table
@@ -394,3 +394,10 @@ def _check_macros(implementation: Implementation, fields: Sequence[Field], table
         if implementation.becomes_macro(name) and is_keyword(implementation.macro(name), language):
             reason = f"`{name}` becomes a macro in front of the source, and it is a keyword of {LANGUAGES[language]}"
             raise InvalidInput(where, f"{reason}: give it another name, or list the other names alone in `macros`")
+    kinds = {
+        **dict.fromkeys((field.name for field in fields), "problem field"),
+        **dict.fromkeys((tunable.name for tunable in implementation.tunables), "tunable"),
+        **dict.fromkeys(implementation.derived, "derived value"),
+    }
+    defined = {implementation.macro(name): kind for name, kind in kinds.items() if implementation.becomes_macro(name)}
+    check_flags_of_macros(implementation.flags, defined, table.field("flags"))

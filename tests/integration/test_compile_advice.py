@@ -96,6 +96,28 @@ def test_all_colliding_names_are_removed_together(cc: CCompiler) -> None:
     assert '"W"' not in said and '"H"' not in said
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "struct S { int W; };\nint f(struct S *s) { s->W = 2; for (int i = 0; i < SIZE; ++i) s->W += i; return s->W; }",
+        "enum { W = 4 }; int f(void) { return W + SIZE; }",
+        "int f(void) { const int W = 4; return W + SIZE; }",
+    ],
+)
+@pytest.mark.parametrize("language", ["c", "cuda"])
+def test_macros_used_on_the_line_of_a_collision_are_not_blamed(
+    cc: CCompiler, nvrtc: NvrtcCompiler, language: str, text: str
+) -> None:
+    compiler, base = (cc, C) if language == "c" else (nvrtc, CUDA)
+    if language == "cuda":
+        text = text.replace("int f", "__device__ int f")
+    said = failure(
+        compiler, with_macros(text, {"W": "1", "SIZE": "2"}, base), macros(text, W="tunable", SIZE="tunable")
+    )
+    assert "The tunable W is a macro" in said and "The tunable SIZE" not in said
+    assert '`macros = ["SIZE"]`' in said
+
+
 def test_macro_used_by_the_source_stays_in_the_list(cc: CCompiler) -> None:
     text = "#define SIZE COLS\nint f(int ROWS) {\n    int r = 2;\n    return r * COLS + ROWS > TILE;\n}"
     unit = with_macros(text, {"ROWS": "1", "COLS": "2", "TILE": "4"}, C)

@@ -331,6 +331,19 @@ def test_keywords_cannot_be_macros(name: str, file: str, language: str) -> None:
     Family.from_document(whole)
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"), [("UNROLL", "tunable"), ("ROWS", "problem field"), ("parts", "derived value")]
+)
+def test_flags_cannot_define_the_macros_of_a_source(name: str, kind: str) -> None:
+    whole = edited("cpu.template", None)
+    whole["cpu"] |= {"source": "kernel.c", "flags": [f"-D{name}=8"]}
+    with pytest.raises(InvalidInput, match=f"{name} is a {kind}") as refused:
+        Family.from_document(whole)
+    assert refused.value.field == "family.toml: cpu.flags[0]"
+    whole["cpu"]["macro_prefix"] = "TUNED_"
+    Family.from_document(whole)
+
+
 def test_words_that_only_cpp_keeps_are_macros_in_c() -> None:
     whole = edited("cpu.template", None)
     whole["cpu"]["source"] = "kernel.c"

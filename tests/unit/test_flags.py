@@ -1,10 +1,12 @@
 """Compiler flags of a family: reserved ones are refused in every spelling, others pass."""
 
+import re
+
 import pytest
 
 from evo.device import DeviceKind
 from evo.errors import InvalidInput
-from evo.family.source.flags import anchored, check_flags, header_folders, linked_files
+from evo.family.source.flags import anchored, check_flags, check_flags_of_macros, header_folders, linked_files
 
 TAKING_OVER: dict[DeviceKind, list[list[str]]] = {
     "cpu": [
@@ -22,7 +24,8 @@ TAKING_OVER: dict[DeviceKind, list[list[str]]] = {
         *(["--ptxas-options", "-arch=sm_80"], ["-dc"], ["--device-c"], ["-rdc=true"], ["-dlto"], ["-ptx"], ["-c"]),
         *(["--relocatable-device-code=true"], ["--fdevice-syntax-only"], ["-fdevice-syntax-only"], ["-optix-ir"]),
         *(["-o", "x"], ["-pch"], ["--create-pch=x"], ["--use-pch=x"], ["-time=x"], ["--fdevice-time-trace=x"]),
-        *(["other.cu"], ["@more"], ["-x", "cu"]),
+        *(["other.cu"], ["@more"], ["-x", "cu"], ["-default-device", "-arch=sm_80"]),
+        *(["-D__CUDA_ARCH__=800"], ["-U", "__CUDA_ARCH__"], ["--define-macro=__CUDA_ARCH_LIST__=800"]),
     ],
 }
 HARMLESS: dict[DeviceKind, list[list[str]]] = {
@@ -66,6 +69,35 @@ def test_option_and_value_in_one_text_are_refused_with_the_two_flags() -> None:
     with pytest.raises(InvalidInput, match='write two flags, "-I", "include"'):
         check_flags(["-I include"], "cpu", "flags")
     check_flags(['-DTEXT="a b"'], "cpu", "flags")
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+@pytest.mark.parametrize("flags", [["-D"], ["-I"], ["-O2", "-include"], ["-U"], ["-L"], ["-isystem"], ["-l"]])
+def test_option_without_its_value_is_refused(kind: DeviceKind, flags: list[str]) -> None:
+    with pytest.raises(InvalidInput, match="lacks its value") as refused:
+        check_flags(flags, kind, "flags")
+    assert refused.value.field == f"flags[{len(flags) - 1}]"
+
+
+@pytest.mark.parametrize("flags", [["--threads", "4"], ["-Werror", "all-warnings"], ["-ccbin", "g++"]])
+def test_separate_value_of_an_unknown_option_is_refused_with_the_joined_spelling(flags: list[str]) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(f"write `{flags[0]}={flags[1]}`")):
+        check_flags(flags, "cuda", "flags")
+    check_flags([f"{flags[0]}={flags[1]}"], "cuda", "flags")
+
+
+DEFINING = (
+    *(["-DT=8"], ["-DT"], ["-D", "T=8"], ["-D", "T(x)=x"], ["-UT"], ["-U", "T"], ["--define-macro=T=8"]),
+    *(["--undefine-macro", "T"], ["-Wp,-DT=8"], ["-Wp,-D,T=8"], ["-Wp,-UT"], ["-Xpreprocessor", "-DT=8"]),
+)
+
+
+@pytest.mark.parametrize("flags", DEFINING)
+def test_flag_that_defines_a_macro_of_ours_is_refused(flags: list[str]) -> None:
+    with pytest.raises(InvalidInput, match="T is a tunable, whose value kernel-evo defines") as refused:
+        check_flags_of_macros(["-O2", *flags], {"T": "tunable", "N": "problem field"}, "flags")
+    assert refused.value.field == "flags[1]"
+    check_flags_of_macros(flags, {"TT": "tunable", "N": "problem field"}, "flags")
 
 
 def test_relative_folders_and_objects_are_in_the_family() -> None:

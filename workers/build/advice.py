@@ -103,7 +103,7 @@ MOST = 3
 
 _PLACE = re.compile(
     r"^(?P<file>[^\s:(][^:(\n]*)(?:\((?P<a>\d+)\)|:(?P<b>\d+)(?::\d+)?): (?:fatal |catastrophic )?(?:error|note)\b"
-    r":? ?(?P<text>.*)",
+    r":? ?(?P<text>.*)(?:\n(?P<shown>.*)\n(?P<before>[ \t]*)\^)?",
     re.MULTILINE,
 )
 _EXPANDED = re.compile(r"in expansion of macro [‘'`](\w+)|expanded from macro [‘'`](\w+)")
@@ -140,9 +140,12 @@ class Macros:
 
 @dataclass(frozen=True, kw_only=True)
 class _Place:
+    """What a compiler reports of a line; `word` is the one that its caret points to."""
+
     file: str
     line: int
     text: str
+    word: str = ""
 
 
 def advised(log: str, unit: Unit, macros: Macros | None) -> str:
@@ -151,10 +154,7 @@ def advised(log: str, unit: Unit, macros: Macros | None) -> str:
     Args:
         macros: None for a rendered template, in which nothing is a macro.
     """
-    places = [
-        _Place(file=found["file"], line=int(found["a"] or found["b"]), text=found["text"])
-        for found in _PLACE.finditer(log)
-    ]
+    places = [_place(found) for found in _PLACE.finditer(log)]
     advice = [
         *_collisions(log, places, unit, macros),
         *missing_header(log, unit),
@@ -183,6 +183,12 @@ def redefinition(log: str, unit: Unit, macros: Macros | None) -> str | None:
     return None
 
 
+def _place(found: re.Match[str]) -> _Place:
+    word = re.match(r"\w*", (found["shown"] or "")[len(found["before"] or "") :])
+    line = int(found["a"] or found["b"])
+    return _Place(file=found["file"], line=line, text=found["text"], word=word[0] if word else "")
+
+
 def _collisions(log: str, places: Iterable[_Place], unit: Unit, macros: Macros | None) -> Iterator[str]:
     if macros is None or not macros.kinds:
         return
@@ -204,14 +210,12 @@ def _names_at(place: _Place, own: bool, macros: Macros, *, misread: bool) -> Ite
         misread: the compiler expected a name there.
     """
     line = _line(place, macros)
-    for match in _EXPANDED.finditer(place.text):
-        name = match[1] or match[2]
-        if name in macros.kinds and (not own or misread or _declares(line, name)):
-            yield name
-    for name in macros.kinds:
-        here = re.search(rf"\b{name}\b", line) and not _directive(line)
-        if here and (not own or misread or _declares(line, name)):
-            yield name
+    pointed = [place.word, *(match[1] or match[2] for match in _EXPANDED.finditer(place.text))]
+    named = [name for name in pointed if name in macros.kinds] or [
+        name for name in macros.kinds if re.search(rf"\b{name}\b", line) and not _directive(line)
+    ]
+    declared = [name for name in named if _declares(line, name)]
+    yield from declared or (named if not own or misread else ())
 
 
 def _pragmas(places: Iterable[_Place], macros: Macros | None) -> Iterator[str]:

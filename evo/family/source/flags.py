@@ -36,10 +36,14 @@ _VALUED = (
     *("-D", "-U", "--define-macro", "--undefine-macro", "-l", "--library", "-u", "-z", "-e", "-T", "-F"),
     *("-Xlinker", "-Xpreprocessor", "-Xassembler", "-Xclang", "-Xptxas", "-mllvm", "--param", "-framework"),
     *("-std", "--std", "--ptxas-options", "--maxrregcount", "-maxrregcount", "--diag-suppress", "-diag-suppress"),
-    *("--diag-error", "-diag-error", "--diag-warn", "-diag-warn", "-default-device", "-split-compile"),
+    *("--diag-error", "-diag-error", "--diag-warn", "-diag-warn", "-split-compile"),
     *("--split-compile", "-ftz", "--ftz", "-prec-sqrt", "--prec-sqrt", "-prec-div", "--prec-div", "-fmad", "--fmad"),
 )
 """Options whose value may be the next flag. That flag is then neither an option nor a file to compile."""
+
+_OF_MACROS = ("-D", "-U", "--define-macro", "--undefine-macro")
+_ARCHITECTURE = re.compile(r"__CUDA_ARCH_")
+"""Macros by which a compiler tells a CUDA source its target."""
 
 _OUTPUT = "the output is kernel-evo's to name"
 _STAGE = "kernel-evo needs a linked binary, and this stops before it or writes something else"
@@ -167,11 +171,52 @@ def check_flags(flags: Sequence[str], kind: DeviceKind, where: str) -> None:
         field = f"{where}[{option.place}]"
         flag = option.flags[0]
         _check_blank(flag, field)
-        _check_file(option, kind, field)
+        _check_value(option, field)
+        _check_file(option, kind, field, flags[option.place - 1] if option.place else "")
         for pattern, reason in _REFUSED.get(kind_of(kind).sources, ()):
-            if re.fullmatch(pattern, flag) and option.name not in ("-D", "-U"):
+            if re.fullmatch(pattern, flag) and option.name not in _OF_MACROS:
                 raise InvalidInput(field, f"`{' '.join(option.flags):.100}` cannot be a flag of a family: {reason}")
+        if _ARCHITECTURE.match(_macro(option)):
+            raise InvalidInput(field, f"`{' '.join(option.flags):.100}` cannot be a flag of a family: {_TARGET}")
         _check_later_stages(option, field)
+
+
+def check_flags_of_macros(flags: Sequence[str], macros: Mapping[str, str], where: str) -> None:
+    """Refuse flags that define or remove a macro which kernel-evo defines.
+
+    Args:
+        macros: what each macro is, by name, e.g. ``tunable``.
+        where: the key of the document, e.g. ``family.toml: cpu.flags``.
+
+    Raises:
+        InvalidInput: names the flag and the macro.
+    """
+    for option in options(flags):
+        name = _macro(option)
+        if name in macros:
+            raise InvalidInput(
+                f"{where}[{option.place}]",
+                f"`{' '.join(option.flags):.100}` cannot be a flag of a family: {name} is a {macros[name]}, whose "
+                "value kernel-evo defines in front of the source: remove the flag, or give it another name",
+            )
+
+
+def _macro(option: Option) -> str:
+    """Return the macro that an option defines or removes, also by way of the preprocessor; empty for other options."""
+    text = option.value
+    if (found := re.fullmatch(r"-Wp,-[DU],?(.*)", option.flags[0])) is not None:
+        text = found[1]
+    elif option.name == "-Xpreprocessor":
+        text = re.sub(r"^-[DU]", "", text)
+    elif option.name not in _OF_MACROS:
+        return ""
+    return re.split(r"[=(]", text, maxsplit=1)[0].strip()
+
+
+def _check_value(option: Option, field: str) -> None:
+    flag = option.flags[0]
+    if flag == option.name and flag in _VALUED and len(option.flags) == 1:
+        raise InvalidInput(field, f"`{flag}` lacks its value: the compiler would take its own next flag for it")
 
 
 def _check_blank(flag: str, field: str) -> None:
@@ -180,15 +225,17 @@ def _check_blank(flag: str, field: str) -> None:
         raise InvalidInput(field, f"`{flag:.100}` reaches the compiler as one word: write two flags, {both}")
 
 
-def _check_file(option: Option, kind: DeviceKind, field: str) -> None:
+def _check_file(option: Option, kind: DeviceKind, field: str, before: str) -> None:
     if option.name or (kind_of(kind).sources == "c" and _OBJECT.fullmatch(option.value)):
         return
     if option.flags[0].startswith("@"):
         return
+    files = ", or name objects and libraries (.o, .a, .so)" if kind_of(kind).sources == "c" else ""
+    value = f". If it is the value of `{before:.50}`, write `{before:.50}={option.value:.100}`"
     raise InvalidInput(
         field,
         f"`{option.value:.100}` is a file and not a flag: kernel-evo names the source it compiles; `#include` other "
-        "files in it" + (", or name objects and libraries (.o, .a, .so)" if kind_of(kind).sources == "c" else ""),
+        f"files in it{files}" + (value if re.fullmatch(r"--?[A-Za-z][\w-]*", before) else ""),
     )
 
 
