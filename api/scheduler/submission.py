@@ -1,7 +1,7 @@
 """Submission: turns a request into the terms of a search, and checks all of it before anything is stored."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -58,6 +58,9 @@ def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, con
     family = catalogue.family(family_row)
     _check_problem(family, request)
     policy = policy_from(request.policy)
+    if policy.untrusted == "sandbox":
+        required = replace(request.requirements, sandbox=True)
+        request = request.model_copy(update={"requirements": required})
     device = choose_device(family, request, Fleet(session).devices(connected_since))
     _check_threads(request.objective, device)
     objective = family.terms(aimed(request.objective, device))
@@ -121,15 +124,16 @@ def choose_device(family: Family, request: SearchRequest, offered: Sequence[Devi
     able = [device for device in fitting if request.requirements.lacking(device) is None]
     if not able:
         lacking = "; ".join(sorted({f"{device.model} {request.requirements.lacking(device)}" for device in fitting}))
-        field = "toolkit" if any(map(_roomy(request.requirements), fitting)) else "memory_gb"
+        field = _unmet(request.requirements, fitting)
         raise Unavailable(f"requirements.{field}", f"no connected device has what is required: {lacking}")
     return min(able, key=lambda device: kind_of(device.kind).rank)
 
 
-def _roomy(required: Requirements) -> Callable[[Device], bool]:
-    """Return a test of a device's memory alone."""
+def _unmet(required: Requirements, devices: Sequence[Device]) -> str:
+    """Return the first requirement that no device meets together with those before it."""
     memory = Requirements(memory_gb=required.memory_gb)
-    return lambda device: memory.lacking(device) is None
+    stages = {"memory_gb": memory, "toolkit": replace(memory, toolkit=required.toolkit), "sandbox": required}
+    return next(name for name, each in stages.items() if all(each.lacking(device) for device in devices))
 
 
 def _runs_as(kind: str) -> str:

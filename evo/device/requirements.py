@@ -4,7 +4,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from evo.device import Device
+from evo.device import Device, kind_of
+from evo.device.separation import SANDBOX, SEPARATION, level, missing
 from evo.errors import InvalidInput
 
 _VERSION = re.compile(r"\d+(?:\.\d+)*")
@@ -19,6 +20,7 @@ class Requirements:
     Attributes:
         memory_gb: minimum memory of the device, in gigabytes of 10^9 bytes, as the device reports it.
         toolkit: least versions by name: ``cuda`` (the toolkit that compiles), ``cuda_driver``, ``gcc`` …
+        sandbox: compilers are confined and, on kinds that separate kernels from the judge, the separation is full.
 
     Raises:
         InvalidInput: a version is malformed, or the memory is not above 0.
@@ -26,6 +28,7 @@ class Requirements:
 
     memory_gb: float | None = None
     toolkit: Mapping[str, str] = field(default_factory=dict)
+    sandbox: bool = False
 
     def __post_init__(self) -> None:
         if self.memory_gb is not None and not 0 < self.memory_gb < float("inf"):
@@ -38,7 +41,8 @@ class Requirements:
     def words(self) -> tuple[str, ...]:
         """Return each requirement in words: ``22 GB of memory``, ``cuda 12.4 or newer``."""
         memory = () if self.memory_gb is None else (f"{self.memory_gb:g} GB of memory",)
-        return (*memory, *(f"{name} {version} or newer" for name, version in self.toolkit.items()))
+        sandbox = ("a sandbox for proposed code",) if self.sandbox else ()
+        return (*memory, *(f"{name} {version} or newer" for name, version in self.toolkit.items()), *sandbox)
 
     def lacking(self, device: Device) -> str | None:
         """Describe the unmet requirements of a device; None if it meets all."""
@@ -53,7 +57,20 @@ class Requirements:
                 return f"has no {name}"
             if _numbers(found) < _numbers(least):
                 return f"has {name} {found}, not {least}"
+        return _unsafe(device) if self.sandbox else None
+
+
+def _unsafe(device: Device) -> str | None:
+    """Return what a device lacks to compile and run code that nobody has read."""
+    kind = kind_of(device.kind)
+    if kind.runs == "recordings":
         return None
+    if device.software.get(SANDBOX, "none") == "none":
+        return "has no sandbox for compilers: install bubblewrap there, or use Linux 6.2 or later with Landlock"
+    held = device.software.get(SEPARATION, "")
+    if kind.separation and level(held) != "full":
+        return f"separates kernels from the judge by {held or 'nothing'}, without {', '.join(missing(held))}"
+    return None
 
 
 def version_of(device: Device, name: str) -> str | None:

@@ -6,6 +6,9 @@ Separation: TypeAlias = Literal["none", "confined", "user", "full"]
 
 OTHER_USER, LANDLOCK, SECCOMP = "another user", "Landlock", "seccomp"
 
+SEPARATION, SANDBOX = "separation", "sandbox"
+"""Keys of a device's software: what separates kernels from the judge there, and what confines its compiler."""
+
 LEVELS: tuple[Separation, ...] = get_args(Separation)
 """From the weakest to the strongest: ``none`` is an ordinary process of the same user; ``confined`` has Landlock or
 seccomp; ``user`` runs as another user; ``full`` has all three.

@@ -75,10 +75,11 @@ def decide(
 
 def _separation_rule(report: ConfirmReport, policy: Policy, kind: DeviceKind) -> Iterator[Rule]:
     """Device kinds that run no machine code of a candidate on the judge's machine state no separation."""
-    if policy.min_separation == "none" or "separation" not in required(kind).environment:
+    demanded = "full" if policy.untrusted == "sandbox" else policy.min_separation
+    if demanded == "none" or "separation" not in required(kind).environment:
         return
     held = report.environment.get("separation", "")
-    found, needed = level(held), cast(Separation, policy.min_separation)
+    found, needed = level(held), cast(Separation, demanded)
     figure, threshold = LEVELS.index(found), LEVELS.index(needed)
     text = f"Candidate and judge were separated by: {held or 'nothing'} (level {found}); the policy demands {needed}."
     if figure < threshold:

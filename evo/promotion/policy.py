@@ -81,6 +81,8 @@ class Policy:
         require_profile: refuse a promotion where no profile could be taken; otherwise profile gates count only where
             one was taken.
         min_separation: isolation between CPU candidates and the judge: a level of `evo.device.separation`.
+        untrusted: ``sandbox``: a search, and with it all variants that people or models propose to it, is served only
+            by workers that compile in a sandbox and run CPU kernels fully separated; ``allow``: by any.
         min_tensor_active, min_achieved_occupancy, min_sector_efficiency: limits for the winner's profile, as fractions.
         min_fp8_operations: limit for the winner's profile; 1 for a family that must use them.
         min_l2_hit_gain, min_dram_drop: change from the incumbent's profile: 0.08 is 8 percentage points.
@@ -144,6 +146,7 @@ class Policy:
     require_sanitizers: bool = False
     require_profile: bool = False
     min_separation: str = "none"
+    untrusted: str = "allow"
     min_tensor_active: float | None = None
     min_achieved_occupancy: float | None = None
     min_sector_efficiency: float | None = None
@@ -203,6 +206,8 @@ def _named(name: str) -> Policy:
 
 
 DAY_S = 86_400.0
+
+UNTRUSTED = ("allow", "sandbox")
 
 _TYPES = get_type_hints(Policy)
 _LEAST = {
@@ -303,6 +308,8 @@ def _check(field: str, value: object) -> None:
         raise InvalidInput(where, f"expected {_describe(_TYPES[field])}, not {value!r:.100}")
     if field == "min_separation" and value not in LEVELS:
         raise InvalidInput(where, unknown(str(value), LEVELS, "levels"))
+    if field == "untrusted" and value not in UNTRUSTED:
+        raise InvalidInput(where, unknown(str(value), UNTRUSTED, "terms for untrusted code"))
     if isinstance(value, (int, float)):
         least, most = _LEAST.get(field, 0), _MOST.get(field, LARGEST_FIGURE)
         fits = least <= value < 1.0 if field in _FRACTIONS else least <= value <= most

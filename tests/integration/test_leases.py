@@ -207,6 +207,23 @@ def test_confirmation_prefers_another_unit_for_a_limited_time(stage: Stage) -> N
     assert other.job == lease.job
 
 
+def test_search_that_demands_a_sandbox_is_served_where_there_is_one(stage: Stage) -> None:
+    stage.register_family()
+    stage.register_worker("w1", DEVICE)
+    terms = {"family_digest": DIGEST, "strategy": "random", "policy": {"untrusted": "sandbox"}}
+    request = SearchRequest.model_validate(terms)
+    with pytest.raises(Conflict, match="has no sandbox for compilers"):
+        stage.conductor.orders.submit(request)
+
+    parts = {"separation": "another user, Landlock, seccomp", "sandbox": "Landlock, seccomp"}
+    safe = replace(DEVICE, uuid="cpu-safe", software=parts)
+    stage.register_worker("w2", safe)
+    search = stage.conductor.orders.submit(request)
+    assert stage.view(search).requirements.sandbox
+    assert stage.conductor.claim("w1", DEVICE.uuid).leases == []
+    assert len(stage.conductor.claim("w2", safe.uuid).leases) == 1
+
+
 def test_only_devices_that_meet_the_requirements_get_work(stage: Stage) -> None:
     """Memory and toolkit besides the model; a device without them is no other unit to wait for either."""
     large = replace(DEVICE, memory_bytes=24 * GB, software={"compiler": "gcc 12.2.0"})

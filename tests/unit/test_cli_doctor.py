@@ -9,9 +9,11 @@ import pytest
 from evo.cli.commands import doctor
 from evo.device.estimate.target import known
 from workers.backends.cpu import support
+from workers.backends.cpu.compiler import CCompiler
 from workers.backends.cuda.compilers import nvrtc
 from workers.backends.cuda.device import CudaDriver
 from workers.backends.cuda.machine.survey import NO_DRIVER
+from workers.system import sandbox
 
 
 def test_obstacle_to_using_gpus_is_shown_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,6 +51,16 @@ def test_available_separation_is_named_with_what_is_missing(
     finding = doctor._separation()
     assert (finding.found, finding.detail) == (found, detail)
     assert finding.way_out.startswith(way_out)
+
+
+@pytest.mark.parametrize(("held", "works"), [("Landlock, seccomp", True), ("bubblewrap", False), ("", False)])
+def test_sandbox_of_compilers_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch, held: str, works: bool) -> None:
+    monkeypatch.setattr(sandbox, "sandbox_here", lambda: held)
+    monkeypatch.setattr(CCompiler, "sandbox", held if works else "")
+    finding = doctor._sandbox()
+    assert finding.found is works
+    assert finding.detail == f"compilers of proposed code: {held if works else 'none'}"
+    assert finding.way_out.startswith("" if works else "name a compiler with CC" if held else "use Linux")
 
 
 def test_reason_is_given_if_no_kernel_process_starts(monkeypatch: pytest.MonkeyPatch) -> None:

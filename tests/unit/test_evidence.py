@@ -92,6 +92,14 @@ def test_policy_can_require_a_separation_level(held: str, demanded: str, promote
         assert f"the policy demands {demanded}. Missing: " in verdict.summary
 
 
+@pytest.mark.parametrize(
+    ("held", "promoted"), [("another user, Landlock, seccomp", True), ("Landlock, seccomp", False)]
+)
+def test_policy_that_demands_a_sandbox_needs_full_separation(held: str, promoted: bool) -> None:
+    policy = replace(POLICY, untrusted="sandbox")
+    assert decided(replace(WHOLE, environment={"separation": held}), policy=policy).promote is promoted
+
+
 def test_kinds_without_kernel_processes_need_no_separation() -> None:
     assert decided(replace(WHOLE, environment={}), "cuda", replace(POLICY, min_separation="full")).promote
 

@@ -1,5 +1,7 @@
 """Requirements of a search on its devices."""
 
+from dataclasses import replace
+
 import pytest
 
 from evo.device import Device
@@ -29,6 +31,32 @@ L4 = Device(
 )
 def test_missing_requirements_of_a_device_are_listed(required: Requirements, lacking: str | None) -> None:
     assert required.lacking(L4) == lacking
+
+
+CPU = Device(kind="cpu", model="Toy", architecture="x86_64", uuid="cpu-0")
+FULL = "another user, Landlock, seccomp"
+
+
+@pytest.mark.parametrize(
+    ("device", "software", "lacking"),
+    [
+        (CPU, {"separation": FULL, "sandbox": "Landlock, seccomp"}, None),
+        (CPU, {"separation": FULL, "sandbox": "bubblewrap"}, None),
+        (CPU, {"separation": FULL, "sandbox": "none"}, "has no sandbox for compilers"),
+        (CPU, {"separation": FULL}, "has no sandbox for compilers"),
+        (CPU, {}, "has no sandbox for compilers"),
+        (CPU, {"sandbox": "bubblewrap"}, "by nothing, without another user, Landlock, seccomp"),
+        (CPU, {"separation": "Landlock, seccomp", "sandbox": "bubblewrap"}, "without another user"),
+        (L4, {"sandbox": "bubblewrap"}, None),
+        (L4, {}, "has no sandbox for compilers"),
+    ],
+)
+def test_sandbox_needs_confined_compilers_and_full_separation(
+    device: Device, software: dict[str, str], lacking: str | None
+) -> None:
+    found = Requirements(sandbox=True).lacking(replace(device, software=software))
+    assert (found is None) == (lacking is None), found
+    assert (lacking or "") in (found or "")
 
 
 def test_unknown_property_does_not_meet_a_requirement() -> None:

@@ -11,7 +11,7 @@ from evo import family
 from evo.device import Device
 from evo.family import TensorMap
 from evo.family.launch.entry import is_instance, symbol_of
-from evo.family.source.flags import anchored
+from evo.family.source.flags import anchored, header_folders, linked_files
 from evo.family.source.language import Language
 from evo.trial.outcome import CompileFailed, OverResources
 
@@ -71,6 +71,7 @@ class Unit:
         root: the family's folder.
         further: other functions that a call starts.
         compiler: which compiler of the language; empty: the usual one.
+        untrusted: proposed code that nobody has read: it is compiled in a sandbox where the machine has one.
     """
 
     source: str
@@ -82,6 +83,7 @@ class Unit:
     root: Path | None = None
     further: tuple[str, ...] = ()
     compiler: str = ""
+    untrusted: bool = False
 
     @property
     def instances(self) -> list[str]:
@@ -92,6 +94,12 @@ class Unit:
     def placed_flags(self) -> tuple[str, ...]:
         """The flags with relative paths made absolute."""
         return self.flags if self.root is None else anchored(self.flags, str(self.root))
+
+    @property
+    def readable(self) -> tuple[str, ...]:
+        """Files and folders that a compilation may read besides the compiler's own."""
+        roots = map(str, (*self.folders, *filter(None, [self.root])))
+        return *roots, *header_folders(self.placed_flags), *linked_files(self.placed_flags)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,6 +171,11 @@ class Compiler(Protocol):
         Raises:
             EvoError: no working compiler is installed; the message says how to get one.
         """
+        ...
+
+    @property
+    def sandbox(self) -> str:
+        """The parts that confine compilations of untrusted units; empty if it does not work confined."""
         ...
 
     def resources(self, artefact: Artefact, launch: Launch | None, device: Device) -> Resources:

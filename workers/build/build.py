@@ -32,6 +32,11 @@ from workers.build.kernel import Argument, KernelFile, Step, steps
 from workers.build.launch_checks import launch_refusal
 from workers.build.own_headers import own_headers
 
+NO_SANDBOX = (
+    "the policy demands that proposed code is compiled in a sandbox (untrusted), and this machine has none; "
+    "`kernel-evo doctor` says how to get it"
+)
+
 
 def gate(resources: Resources, policy: Policy) -> OverResources | None:
     """Return the first gate that these resources exceed; figures that the compiler does not report pass."""
@@ -279,6 +284,8 @@ class _Build:
         return self.copy.unit(device.kind, source, candidate.target(device.architecture))
 
     def _compile(self, unit: Unit) -> Artefact:
+        if unit.untrusted and self.terms.policy.untrusted == "sandbox" and not self.compiler.sandbox:
+            raise _Refused(CompileFailed(log=f"error: {NO_SANDBOX}"))
         with self._clock("compile"):
             result = compile_cached(self.compiler, self.cache, unit, timeout_s=self.terms.policy.compile_timeout_s)
         self.logs.append(result.log)

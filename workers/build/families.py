@@ -81,6 +81,7 @@ class Copy:
             root=self.folder,
             further=implementation.entries[1:],
             compiler=implementation.compiler,
+            untrusted=self.family.variant is not None,
         )
 
 

@@ -4,6 +4,7 @@ import importlib.util
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,6 +61,7 @@ def look_around(place: "LocalDatabase", devices: "list[Device]") -> Iterator[Fin
 
     yield _compiler()
     yield _separation()
+    yield _sandbox()
     yield _nvrtc(devices)
     yield _cuda()
     yield from _sharing(devices)
@@ -118,6 +120,29 @@ def _separation() -> Finding:
         detail=f"level {level(held)}: {held}",
         needed_for=needed_for,
         way_out="; ".join(_WAYS_OUT[part] for part in missing(held)),
+    )
+
+
+def _sandbox() -> Finding:
+    """Return what confines compilers of proposed code here, tried with the C compiler if there is one."""
+    from evo.errors import EvoError
+    from workers.backends.cpu.compiler import CCompiler, find_compiler
+    from workers.system.sandbox import sandbox_here
+
+    held, way_out = (
+        sandbox_here(),
+        "use Linux 6.2 or later with `landlock` among its security modules, or install bubblewrap",
+    )
+    with suppress(EvoError):
+        compiler = CCompiler(find_compiler())
+        if held and not compiler.sandbox:
+            held, way_out = "", f"name a compiler with CC that works in it: {compiler.product} does not"
+    return Finding(
+        what="sandbox",
+        found=bool(held),
+        detail=f"compilers of proposed code: {held or 'none'}",
+        needed_for="code that nobody has read, and the policy's untrusted",
+        way_out="" if held else way_out,
     )
 
 

@@ -23,6 +23,7 @@ from workers.build import Artefact, Launch, Resources, Unit
 from workers.build.contents import listed_files
 from workers.build.vacancies import search_list
 from workers.system.program import run
+from workers.system.sandbox import environment, sandbox_here, sandboxed
 from workers.system.scratch import scratch
 
 SUFFIXES: Mapping[Language, str] = {"c": ".c", "c++": ".cpp"}
@@ -103,7 +104,7 @@ class CCompiler:
             steps[0].extend(("-MD", "-MF", reads))
             said, deadline = "", time.monotonic() + timeout_s
             for step in steps:
-                status, log = run([*self.command, *step], folder, max(0.0, deadline - time.monotonic()))
+                status, log = self._run(unit, step, folder, max(0.0, deadline - time.monotonic()))
                 said = f"{said}\n{log}".strip()
                 if status is None:
                     return CompileFailed(log=f"the compiler was stopped after {timeout_s:g} s\n{said}".strip())
@@ -116,6 +117,26 @@ class CCompiler:
             said = f"{said}\n{self._redefined(unit, folder, source, read)}".strip()
             return Artefact(binary=binary, log=said, reads=read, searched=self._searched(unit, folder))
 
+    @cached_property
+    def sandbox(self) -> str:
+        """The parts that confine compilations of untrusted units; empty if this compiler does not work confined."""
+        with scratch() as folder:
+            (folder / "kernel.c").write_text("int anchor;\n")
+            unit = Unit(source="", architecture="native", entry="anchor", untrusted=True)
+            steps = c_steps(platform.machine(), (), source="kernel.c", library="kernel.so", system=platform.system())
+            works = sandbox_here() and all(
+                run(_confined(unit, [*self.command, *step], folder), folder, _ANSWER_S, environment())[0] == 0
+                for step in steps
+            )
+        return sandbox_here() if works else ""
+
+    def _run(self, unit: Unit, arguments: Sequence[str], folder: Path, timeout_s: float) -> tuple[int | None, str]:
+        """Run the compiler on a unit, confined where it is untrusted."""
+        command = [*self.command, *arguments]
+        if unit.untrusted and self.sandbox:
+            return run(_confined(unit, command, folder), folder, timeout_s, environment())
+        return run(command, folder, timeout_s)
+
     def resources(self, artefact: Artefact, launch: Launch | None, device: Device) -> Resources:
         return Resources()
 
@@ -127,8 +148,8 @@ class CCompiler:
         names = set(_MACRO.findall(unit.source))
         if not any(names & _defined(Path(header)) for header in (read or () if names else ())):
             return ""
-        command = [*self.command, *unit.placed_flags, "-E", "-Wsystem-headers", "-Wno-error", "-o", os.devnull, source]
-        _, said = run(command, folder, _ANSWER_S)
+        preprocess = [*unit.placed_flags, "-E", "-Wsystem-headers", "-Wno-error", "-o", os.devnull, source]
+        _, said = self._run(unit, preprocess, folder, _ANSWER_S)
         return said
 
     def _searched(self, unit: Unit, folder: Path) -> tuple[str, ...]:
@@ -164,6 +185,10 @@ class CCompiler:
 def searched_flags(unit: Unit) -> tuple[str, ...]:
     """Return the unit's header folders as flags, followed by its flags."""
     return (*(f"-I{folder}" for folder in unit.folders), *unit.placed_flags)
+
+
+def _confined(unit: Unit, command: Sequence[str], folder: Path) -> list[str]:
+    return sandboxed(command, reads=unit.readable, writes=[folder])
 
 
 def _exports(binary: bytes, name: str) -> bool:

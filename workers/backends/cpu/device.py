@@ -27,7 +27,7 @@ from workers.backends.cpu.imports import NO_KERNEL_MAY, forbidden_imports
 from workers.backends.cpu.kernel_process import KernelProcess, ending
 from workers.backends.cpu.memory import HostBuffers, host_sets
 from workers.backends.cpu.sanitizer import CSanitizer
-from workers.backends.cpu.support import kernel_program, load_ceilings, load_support
+from workers.backends.cpu.support import isolation, kernel_program, load_ceilings, load_support
 from workers.build import Launch
 from workers.build.kernel import Argument
 from workers.system import descendants, machine
@@ -370,6 +370,7 @@ class CpuDriver:
                     "system": platform.platform(),
                     "python": platform.python_version(),
                     "numpy": np.__version__,
+                    **isolation(compiler, folder),
                 },
                 memory_bytes=psutil.virtual_memory().total,
             )

@@ -3,14 +3,15 @@
 import ctypes
 import json
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
 
 from evo.device import Ceilings
+from evo.device.separation import SANDBOX, SEPARATION
 from evo.errors import EvoError
 from evo.trial.outcome import CompileFailed
 from workers.backends.cpu.compiler import CCompiler
@@ -115,6 +116,16 @@ def separation_here(compiler: CCompiler, folder: Path) -> str:
         process.load()
         process.close()
         return process.level
+
+
+@cache
+def isolation(compiler: CCompiler, folder: Path) -> Mapping[str, str]:
+    """Return the isolation of kernels and compilers here, as facts of a device; tried once per process."""
+    try:
+        held = separation_here(compiler, folder)
+    except (EvoError, OSError):
+        held = "none"
+    return {SEPARATION: held, SANDBOX: compiler.sandbox or "none"}
 
 
 def load_ceilings(compiler: CCompiler, folder: Path, model: str, last_level_bytes: int) -> Ceilings:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from evo.device import Device, DeviceKind
 from evo.device.gpu import capability, ceilings, limits
+from evo.device.separation import SANDBOX
 from evo.trial.objective import Objective
 from workers.backends import Buffers, LaunchError, Manner, Timer
 from workers.backends.cuda.buffers import DeviceBuffers, GuardedBuffer
@@ -31,6 +32,7 @@ from workers.backends.cuda.tools.sanitizer import CudaSanitizer
 from workers.build import Launch
 from workers.build.kernel import Argument, Step, steps
 from workers.system.log import log
+from workers.system.sandbox import sandbox_here
 
 _DEFAULT_SHARED_BYTES = 48 << 10
 _SELF_TEST_BYTES = 1 << 20
@@ -273,7 +275,12 @@ def _device(gpu: Mapping[str, Any], compiler: str) -> Device:
         uuid=gpu["uuid"],
         limits=limits(attributes),
         ceilings=ceilings(attributes),
-        software={**gpu["software"], "cuda": compiler.partition(" ")[2], "compiler": compiler},
+        software={
+            **gpu["software"],
+            "cuda": compiler.partition(" ")[2],
+            "compiler": compiler,
+            SANDBOX: sandbox_here() or "none",
+        },
         memory_bytes=gpu["memory_bytes"],
     )
 

@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import NoReturn
 
 from evo.device import Device, DeviceKind
+from evo.device.separation import SANDBOX
 from evo.errors import Conflict
 from evo.trial.objective import Objective
 from workers.backends.cuda.compilers.compiler import CudaCompiler
 from workers.backends.cuda.compilers.nvrtc_library import installed
 from workers.system import machine
+from workers.system.sandbox import sandbox_here
 
 
 class EstimateDriver:
@@ -29,6 +31,7 @@ class EstimateDriver:
                 model="compiler alone",
                 architecture="any target",
                 uuid=f"estimate-{machine.machine_id()}",
+                software={SANDBOX: sandbox_here() or "none"},
             )
         ]
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from evo.device import Device
+from evo.device.separation import SANDBOX
 from evo.trial.objective import Objective
 from evo.trial.outcome import CompileFailed
 from workers.backends.cpu.compiler import CCompiler
@@ -54,6 +55,7 @@ class ToyDriver:
                 architecture=device.architecture,
                 uuid=f"toy-{device.uuid}",
                 limits={"cores": device.limits["cores"]},
+                software={SANDBOX: device.software[SANDBOX]},
                 memory_bytes=device.memory_bytes,
             )
             for device in CPU.discover(folder)

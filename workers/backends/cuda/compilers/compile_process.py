@@ -8,11 +8,19 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, cast
 
+from evo.latest import Latest
 from evo.trial.outcome import CompileFailed
+from workers.build import Unit
+from workers.build.toolkit import include_folders
 from workers.system.exit_status import ended
+from workers.system.sandbox import environment, sandbox_here, sandboxed
+from workers.system.scratch import scratch
+
+_MOST_CONFINED = 4
+"""Families whose confined processes are kept at the same time."""
 
 _END_S = 2.0
 """Seconds for a process that has closed its output to end."""
@@ -23,11 +31,23 @@ class CompileProcesses:
 
     Args:
         module: run by ``python -m``; it answers each line of JSON with a line of JSON.
+        reads: the processes are confined, and read these files and folders besides their own; None: they are not.
     """
 
-    def __init__(self, module: str) -> None:
+    def __init__(self, module: str, reads: Sequence[str] | None = None) -> None:
         self._module = module
+        self._reads = reads
         self._idle: queue.LifoQueue[_Process] = queue.LifoQueue()
+        self._confined: Latest[tuple[str, ...], CompileProcesses] = Latest(_MOST_CONFINED)
+        self._choosing = threading.Lock()
+
+    def of(self, unit: Unit) -> "CompileProcesses":
+        """Return the processes for a unit: confined ones if it is untrusted and the machine can confine them."""
+        if not (unit.untrusted and sandbox_here()):
+            return self
+        reads = (*unit.readable, *include_folders())
+        with self._choosing:
+            return self._confined.get(reads, lambda: CompileProcesses(self._module, reads))
 
     def answer(self, question: Mapping[str, object], timeout_s: float) -> Mapping[str, object] | CompileFailed:
         """Return the answer to a request, or the failure if no answer came in time.
@@ -51,9 +71,9 @@ class CompileProcesses:
     def _process(self, *, anew: bool) -> Iterator["_Process"]:
         """Return an idle process or a new one; broken ones are not reused."""
         try:
-            process = _Process(self._module) if anew else self._idle.get_nowait()
+            process = _Process(self._module, self._reads) if anew else self._idle.get_nowait()
         except queue.Empty:
-            process = _Process(self._module)
+            process = _Process(self._module, self._reads)
         try:
             yield process
         except BaseException:
@@ -66,9 +86,15 @@ class CompileProcesses:
 class _Process:
     """One compile process; it ends with its owner, because that closes its input."""
 
-    def __init__(self, module: str) -> None:
+    def __init__(self, module: str, reads: Sequence[str] | None) -> None:
+        command, surroundings, place = _command(module), None, contextlib.ExitStack()
+        if reads is not None:
+            folder = place.enter_context(scratch())
+            command = tuple(sandboxed(command, reads=reads, writes=[folder]))
+            surroundings = {**environment(), "TMPDIR": str(folder), "HOME": str(folder)}
         self._popen = subprocess.Popen(
-            _command(module),
+            command,
+            env=surroundings,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -76,7 +102,7 @@ class _Process:
             start_new_session=True,
         )
         self.works = True
-        self._end = weakref.finalize(self, _end, self._popen)  # at the interpreter's end as well
+        self._end = weakref.finalize(self, _end, self._popen, place)  # at the interpreter's end as well
 
     def ask(self, question: Mapping[str, object], timeout_s: float) -> Mapping[str, object] | str | None:
         """Return the answer, or how the process ended. Return None if no answer came in time; it was then killed."""
@@ -128,9 +154,10 @@ def _command(module: str) -> tuple[str, ...]:
     return sys.executable, "-m", module
 
 
-def _end(popen: "subprocess.Popen[str]") -> None:
+def _end(popen: "subprocess.Popen[str]", place: contextlib.ExitStack) -> None:
     popen.kill()
     popen.wait()
+    place.close()
     for pipe in (popen.stdin, popen.stdout):
         with contextlib.suppress(BrokenPipeError):
             if pipe is not None:

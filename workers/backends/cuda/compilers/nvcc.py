@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from functools import cached_property
 from pathlib import Path
 
@@ -14,9 +15,10 @@ from workers.backends.cuda.compilers.nvrtc import absent, figures
 from workers.backends.cuda.compilers.nvrtc_library import without_times
 from workers.build import Artefact, Unit
 from workers.build.contents import listed_files
-from workers.build.toolkit import in_wheels
+from workers.build.toolkit import in_wheels, include_folders
 from workers.build.vacancies import search_list
 from workers.system.program import run
+from workers.system.sandbox import environment, sandbox_here, sandboxed
 from workers.system.scratch import scratch
 
 _TOOLKIT = Path("/usr/local/cuda/bin/nvcc")
@@ -69,7 +71,7 @@ class NvccCompiler:
             options = ["-cubin", f"-arch={unit.architecture}", "-std=c++17", "-Xptxas", "-v"]
             options += [*(f"-I{each}" for each in unit.folders), *unit.placed_flags]
             options += ["-keep", "-keep-dir", ".", "-MD", "-MF", "kernel.d", "kernel.cu", "-o", "kernel.cubin"]
-            status, said = run([self.command, *options], folder, timeout_s)
+            status, said = self._run([self.command, *options], unit, folder, timeout_s)
             log = without_times(said)
             if status is None:
                 return CompileFailed(log=f"nvcc was stopped after {timeout_s:g} s\n{log}".strip())
@@ -85,6 +87,13 @@ class NvccCompiler:
             binary, read = (folder / "kernel.cubin").read_bytes(), listed_files(folder / "kernel.d")
         reads = None if read is None else tuple(name for name in read if not name.startswith(f"{folder}/"))
         return Artefact(binary=binary, log=log, figures=found, ptx=ptx, reads=reads, searched=self._searched)
+
+    def _run(self, command: list[str], unit: Unit, folder: Path, timeout_s: float) -> tuple[int | None, str]:
+        """Run nvcc on a unit, confined where it is untrusted."""
+        if not (unit.untrusted and sandbox_here()):
+            return run(command, folder, timeout_s)
+        reads = (*unit.readable, *include_folders(), sys.prefix)
+        return run(sandboxed(command, reads=reads, writes=[folder]), folder, timeout_s, environment())
 
     @cached_property
     def _searched(self) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from workers.backends.cuda.compilers.occupancy import occupancy, registers_of_bl
 from workers.build import Artefact, Launch, Resources, Unit
 from workers.build.contents import files_below
 from workers.build.toolkit import include_folders
+from workers.system.sandbox import sandbox_here
 
 DEFAULT_FLAGS = ("--std=c++17", "--ptxas-options=-v")
 _CACHING_SINCE = (12, 9)
@@ -76,6 +77,11 @@ class NvrtcCompiler:
         """The CUDA version of the compiler."""
         return self._nvrtc.version
 
+    @property
+    def sandbox(self) -> str:
+        """The parts that confine compilations of untrusted units."""
+        return sandbox_here()
+
     @cached_property
     def version(self) -> str:
         return f"NVRTC {'.'.join(map(str, self.toolkit))} {' '.join(default_flags(self.toolkit))}"
@@ -87,7 +93,8 @@ class NvrtcCompiler:
         )
         options = [f"--gpu-architecture={unit.architecture}", *default_flags(self.toolkit)]
         options += [*own, *unit.placed_flags, *cuda]
-        answer = self._processes.answer({"source": unit.source, "options": options, "names": unit.instances}, timeout_s)
+        question = {"source": unit.source, "options": options, "names": unit.instances}
+        answer = self._processes.of(unit).answer(question, timeout_s)
         if isinstance(answer, CompileFailed):
             return answer
         log = str(answer["log"])

@@ -43,7 +43,7 @@ class TritonCompiler:
         if _ARCHITECTURE.fullmatch(unit.architecture) is None:
             raise NoTritonError(f"{self.version} compiles for sm_80, sm_90 …, not {unit.architecture}")
         question = {"source": unit.source, "architecture": unit.architecture}
-        answer = self._processes.answer(question, timeout_s)
+        answer = self._processes.of(unit).answer(question, timeout_s)
         if isinstance(answer, CompileFailed):
             return answer
         log = str(answer["log"])

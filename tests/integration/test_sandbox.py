@@ -1,0 +1,209 @@
+"""Compilers of proposed code: what they can read, write and reach."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evo.trial.outcome import CompileFailed
+from workers.backends.cpu.compiler import CCompiler, find_compiler
+from workers.backends.cuda.compilers.nvcc import NvccCompiler
+from workers.backends.cuda.compilers.nvrtc import NoNvrtcError, NvrtcCompiler
+from workers.build import Artefact, Unit
+from workers.system import confine, sandbox
+from workers.system.sandbox import environment, sandbox_here, sandboxed
+
+SECRET = "swordfish-4711"
+KERNEL = "void kernel(float *x) { x[0] = WIDTH; }\n"
+CUDA = 'extern "C" __global__ void kernel(float *x) { x[0] = WIDTH; }\n'
+
+READING = {
+    "include": '#include "{secret}"\n',
+    "include by a macro": "#define QUOTE(x) #x\n#define FILE QUOTE({secret})\n#include FILE\n",
+    "climbing include": '#include "{climbing}"\n',
+    "probe": '#if __has_include("{secret}")\nint exists = ;\n#endif\n#error {marker}\n',
+    "dependency": '#pragma GCC dependency "{secret}"\n#error {marker}\n',
+    "link": '#include "linked.h"\n',
+}
+ASSEMBLED = {
+    "incbin": 'asm(".section .rodata\\n.global kept\\nkept: .incbin \\"{secret}\\"\\n.text");\n',
+    "incbin of adjacent texts": 'asm(".inc" "bin \\"{secret}\\"");\n',
+    "incbin of an assembler macro": 'asm(".macro m a\\n.\\\\a \\"{secret}\\"\\n.endm\\nm incbin");\n',
+    "assembler include": 'asm(".include \\"{secret}\\"");\n',
+    "environment": 'asm(".incbin \\"/proc/self/environ\\"");\n',
+    "another process": 'asm(".incbin \\"/proc/1/cmdline\\"");\n',
+}
+
+
+@pytest.fixture(params=["Landlock", "bubblewrap"])
+def confined(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
+    """Compilers are confined by this part; skipped where the machine lacks it."""
+    if request.param == "bubblewrap":
+        if shutil.which("bwrap") is None:
+            pytest.skip("bubblewrap is not installed")
+        script = tmp_path / "confine.py"
+        script.write_text(Path(confine.__file__).read_text().replace("_LEAST_ABI = 3", "_LEAST_ABI = 1000"))
+        monkeypatch.setattr(sandbox.confine, "__file__", str(script))
+    sandbox_here.cache_clear()
+    if request.param not in sandbox_here():
+        sandbox_here.cache_clear()
+        pytest.skip(f"{request.param} does not hold here")
+    yield request.param
+    sandbox_here.cache_clear()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A family's folder beside a secret file, with a link to it."""
+    (tmp_path / "secret.h").write_text(f"{SECRET} = ;\n")
+    folder = tmp_path / "family"
+    folder.mkdir()
+    (folder / "own.h").write_text("#define WIDTH 4\n")
+    (folder / "linked.h").symlink_to(tmp_path / "secret.h")
+    return folder
+
+
+def filled(text: str, root: Path) -> str:
+    secret = root.parent / "secret.h"
+    for name, value in {"secret": str(secret), "climbing": f"{root}/../secret.h", "marker": "end"}.items():
+        text = text.replace(f"{{{name}}}", value)
+    return text
+
+
+def unit(source: str, root: Path, *, untrusted: bool = True) -> Unit:
+    return Unit(source=source, architecture="native", entry="kernel", folders=(root,), root=root, untrusted=untrusted)
+
+
+@pytest.fixture
+def compiler() -> CCompiler:
+    return CCompiler(find_compiler())
+
+
+@pytest.mark.parametrize("text", [*READING.values(), *ASSEMBLED.values()], ids=[*READING, *ASSEMBLED])
+def test_source_cannot_read_files_of_the_machine(text: str, confined: str, compiler: CCompiler, root: Path) -> None:
+    made = compiler.compile(unit(filled(text, root) + '#include "own.h"\n' + KERNEL, root), timeout_s=60)
+    assert isinstance(made, CompileFailed)
+    assert SECRET not in made.log
+    assert "exists" not in made.log, "it tells whether the file is there"
+
+
+@pytest.mark.parametrize("name", ["include", "incbin of adjacent texts", "incbin of an assembler macro"])
+def test_same_sources_read_the_file_where_they_are_trusted(name: str, compiler: CCompiler, root: Path) -> None:
+    """Otherwise the sources above would be refused for another reason."""
+    text = filled({**READING, **ASSEMBLED}[name], root)
+    made = compiler.compile(unit(text + '#include "own.h"\n' + KERNEL, root, untrusted=False), timeout_s=60)
+    assert SECRET in (made.log if isinstance(made, CompileFailed) else made.binary.decode(errors="replace"))
+
+
+def test_kernel_with_headers_of_family_and_system_compiles(confined: str, compiler: CCompiler, root: Path) -> None:
+    source = f'#include <math.h>\n#include <stdint.h>\n#include "own.h"\n{KERNEL}'
+    alike = [compiler.compile(unit(source, root, untrusted=each), timeout_s=60) for each in (True, False)]
+    assert all(isinstance(made, Artefact) for made in alike), alike
+    assert alike[0].log == alike[1].log
+    assert getattr(alike[0], "binary", None) == getattr(alike[1], "binary", "")
+
+
+def test_confined_command_reaches_nothing_outside(confined: str, tmp_path: Path) -> None:
+    place, other = tmp_path / "place", tmp_path / "other"
+    place.mkdir()
+    other.mkdir()
+    (other / "file").write_text("old")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        program = f"""
+import os, socket, signal
+def tried(what):
+    try:
+        what()
+    except OSError:
+        return "refused"
+    return "done"
+print(tried(lambda: socket.create_connection(("127.0.0.1", {port}), 2)),
+      tried(lambda: open({str(other / "file")!r}, "w")), tried(lambda: os.truncate({str(other / "file")!r}, 0)),
+      tried(lambda: os.kill({os.getpid()}, 0)), tried(lambda: os.listdir("/proc/{os.getpid()}")),
+      tried(lambda: open("here", "w")))
+"""
+        command = sandboxed([sys.executable, "-c", program], writes=[place])
+        done = subprocess.run(command, cwd=place, env=environment(), capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["refused"] * 5 + ["done"], done.stderr
+    assert (other / "file").read_text() == "old"
+
+
+def test_confined_command_cannot_fill_the_disk(confined: str, compiler: CCompiler, root: Path) -> None:
+    made = compiler.compile(unit("char fill[1L << 32] = {1};\n#define WIDTH 1\n" + KERNEL, root), timeout_s=120)
+    assert isinstance(made, CompileFailed)
+    assert "File too large" in made.log
+
+
+def test_environment_of_confined_commands_has_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERNEL_EVO_MODEL_KEY", SECRET)
+    monkeypatch.setenv("KERNEL_EVO_TOKEN", SECRET)
+    assert SECRET not in environment().values()
+    assert "PATH" in environment()
+
+
+def test_machine_without_a_sandbox_is_recognised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    script = tmp_path / "confine.py"
+    script.write_text(f"raise SystemExit({confine.UNCONFINED})")
+    monkeypatch.setattr(sandbox.confine, "__file__", str(script))
+    sandbox_here.cache_clear()
+    try:
+        assert sandbox_here() == ""
+        assert CCompiler(find_compiler()).sandbox == ""
+    finally:
+        sandbox_here.cache_clear()
+
+
+@pytest.mark.parametrize("text", READING.values(), ids=READING)
+def test_cuda_source_cannot_read_files_of_the_machine(text: str, confined: str, root: Path) -> None:
+    try:
+        compiler = NvrtcCompiler()
+    except NoNvrtcError as error:
+        pytest.skip(str(error))
+    source = filled(text, root) + '#include "own.h"\n' + CUDA
+    cuda = Unit(
+        source=source, architecture="sm_80", entry="kernel", language="cuda", folders=(root,), root=root, untrusted=True
+    )
+    made = compiler.compile(cuda, timeout_s=60)
+    assert isinstance(made, CompileFailed)
+    assert SECRET not in made.log
+    assert "exists" not in made.log
+
+
+def test_cuda_kernel_with_headers_compiles_confined(confined: str, root: Path) -> None:
+    try:
+        compiler = NvrtcCompiler()
+    except NoNvrtcError as error:
+        pytest.skip(str(error))
+    source = f'#include <cuda_fp16.h>\n#include <cuda/std/limits>\n#include "own.h"\n{CUDA}'
+    cuda = Unit(
+        source=source, architecture="sm_90", entry="kernel", language="cuda", folders=(root,), root=root, untrusted=True
+    )
+    assert isinstance(compiler.compile(cuda, timeout_s=60), Artefact)
+
+
+@pytest.mark.parametrize("text", ["", *READING.values(), *ASSEMBLED.values()], ids=["nothing", *READING, *ASSEMBLED])
+def test_nvcc_is_confined(text: str, confined: str, root: Path) -> None:
+    nvcc = NvccCompiler()
+    if nvcc.version == "without nvcc":
+        pytest.skip("nvcc is not installed")
+    cuda = Unit(
+        source=f'{filled(text, root)}#include <vector>\n#include "own.h"\n{CUDA}',
+        architecture="sm_80",
+        entry="kernel",
+        language="cuda",
+        compiler="nvcc",
+        folders=(root,),
+        root=root,
+        untrusted=True,
+    )
+    made = nvcc.compile(cuda, timeout_s=100)
+    assert isinstance(made, Artefact) or text, made
+    said = made.log if isinstance(made, CompileFailed) else made.binary.decode(errors="replace")
+    assert SECRET not in said
+    assert "exists" not in said

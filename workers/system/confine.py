@@ -1,0 +1,148 @@
+"""Starts a command that reads and writes only named folders, and reaches neither network nor other processes.
+
+A script of its own: ``python -I -S confine.py --read PATH … --list FOLDER … --write FOLDER … -- COMMAND``. Of a folder
+that is listed, only the names are readable. Without a command it prints the parts that hold. Landlock restricts files,
+ports and signals (https://docs.kernel.org/userspace-api/landlock.html), a seccomp filter refuses sockets and system
+calls for other processes; where Landlock is missing, bubblewrap (``--bubblewrap PATH``) starts the command with a file
+system of these folders alone.
+"""
+
+import ctypes
+import os
+import platform
+import stat
+import struct
+import sys
+
+LANDLOCK, SECCOMP, BUBBLEWRAP = "Landlock", "seccomp", "bubblewrap"
+_LEAST_ABI = 3
+UNCONFINED = 125
+"""Exit status if the command cannot be confined, which then does not start."""
+
+_NETWORK_ABI, _IOCTL_ABI, _SCOPE_ABI = 4, 5, 6
+"""Versions of Landlock; the oldest that is enough refuses to truncate files."""
+
+_CREATE, _ADD, _RESTRICT = 444, 445, 446
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14
+_READ = _EXECUTE | _READ_FILE | _READ_DIR
+_OF_A_FILE = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | 1 << 15
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
+
+_NUMBERS = {
+    "x86_64": (0xC000003E, (41, 101, 310, 311, 165, 321, 250, 425)),
+    "aarch64": (0xC00000B7, (198, 117, 270, 271, 40, 280, 219, 425)),
+}
+"""Audit architecture, and the numbers of socket, ptrace, process_vm_readv and _writev, mount, bpf, keyctl and
+io_uring_setup.
+"""
+
+_X32 = 0x40000000
+_FILE_BYTES = 1 << 30
+_LEAST_MEMORY_BYTES = 8 << 30
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def main(arguments: list[str]) -> None:
+    """Confine this process, then become the command."""
+    place = arguments.index("--") if "--" in arguments else len(arguments)
+    options, command = arguments[:place], arguments[place + 1 :]
+    given = list(zip(options[::2], options[1::2], strict=True))
+    reads, lists, writes = ([path for name, path in given if name == f"--{key}"] for key in ("read", "list", "write"))
+    bubblewrap = dict(given).get("--bubblewrap")
+    _limit()
+    if held := _confine(reads, lists, writes):
+        if not command:
+            print(", ".join(held))  # noqa: T201
+            return
+        os.execv(command[0], command)
+    if bubblewrap is None:
+        sys.exit(UNCONFINED)
+    wrapped = [*_bubblewrap(bubblewrap, reads, writes), "--", *(command or ["true"])]
+    if command:
+        os.execv(bubblewrap, wrapped)
+    if os.spawnv(os.P_WAIT, bubblewrap, wrapped) != 0:
+        sys.exit(UNCONFINED)
+    print(BUBBLEWRAP)  # noqa: T201
+
+
+def _limit() -> None:
+    """Bound files and memory, so that a source cannot fill the disk or the memory of the machine."""
+    import resource
+
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for which, most in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, _FILE_BYTES),
+        (resource.RLIMIT_AS, max(_LEAST_MEMORY_BYTES, total // 2)),
+    ):
+        hard = resource.getrlimit(which)[1]
+        limit = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(which, (limit, limit))
+
+
+def _confine(reads: list[str], lists: list[str], writes: list[str]) -> list[str]:
+    """Return the parts that hold; none, and nothing is changed, unless both can."""
+    if sys.platform != "linux" or platform.machine() not in _NUMBERS:
+        return []
+    abi = _libc.syscall(_CREATE, None, ctypes.c_size_t(0), 1)
+    if abi < _LEAST_ABI or _libc.prctl(38, 1, 0, 0, 0) != 0:  # PR_SET_NO_NEW_PRIVS
+        return []
+    files = (1 << (16 if abi >= _IOCTL_ABI else 15)) - 1
+    handled = [files, *([3] if abi >= _NETWORK_ABI else []), *([3] if abi >= _SCOPE_ABI else [])]
+    rules = struct.pack(f"={len(handled)}Q", *handled)
+    ruleset = _libc.syscall(_CREATE, rules, ctypes.c_size_t(len(rules)), 0)
+    if ruleset < 0:
+        return []
+    for path in reads:
+        _allow(ruleset, path, _READ & files)
+    for path in lists:
+        _allow(ruleset, path, _READ_DIR)
+    for path in writes:
+        _allow(ruleset, path, files)
+    for path in _DEVICES:
+        _allow(ruleset, path, (_READ_FILE | _WRITE_FILE) & files)
+    if _libc.syscall(_RESTRICT, ruleset, 0) != 0:
+        return []
+    os.close(ruleset)
+    return [LANDLOCK, SECCOMP] if _filter() else []
+
+
+def _allow(ruleset: int, path: str, rights: int) -> None:
+    try:
+        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:  # nothing to read there
+        return
+    try:
+        if not stat.S_ISDIR(os.fstat(place).st_mode):
+            rights &= _OF_A_FILE
+        _libc.syscall(_ADD, ruleset, 1, struct.pack("=Qi", rights, place), 0)
+    finally:
+        os.close(place)
+
+
+def _filter() -> bool:
+    """Refuse sockets, tracing, mounting and the calls of other ABIs."""
+    architecture, refused = _NUMBERS[platform.machine()]
+    load_word, jump_equal, jump_at_least, end = 0x20, 0x15, 0x35, 0x06
+    steps = [(load_word, 0, 0, 4), (jump_equal, 1, 0, architecture), (end, 0, 0, 0x80000000), (load_word, 0, 0, 0)]
+    steps.append((jump_at_least, len(refused) + 1, 0, _X32))
+    steps += [(jump_equal, len(refused) - index, 0, number) for index, number in enumerate(refused)]
+    steps += [(end, 0, 0, 0x7FFF0000), (end, 0, 0, 0x00050001)]  # allowed; EPERM
+    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *step) for step in steps))
+    program = struct.pack("@HP", len(steps), ctypes.addressof(code))
+    return bool(_libc.prctl(22, 2, program, 0, 0) == 0)  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER
+
+
+def _bubblewrap(path: str, reads: list[str], writes: list[str]) -> list[str]:
+    """Return the command that starts another in namespaces of its own, with these folders alone."""
+    options = [path, "--unshare-all", "--die-with-parent", "--new-session", "--dev", "/dev", "--tmpfs", "/tmp"]
+    for each in reads:
+        options += ["--ro-bind-try", each, each]
+    for each in writes:
+        options += ["--bind", each, each]
+    return [*options, "--chdir", os.getcwd() if writes else "/"]  # noqa: PTH109 - pathlib is slow to import
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,78 @@
+"""Commands for code that nobody has read: they see named folders alone, and no network. See `confine`."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from workers.system import confine
+
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc/ld.so.cache", "/etc/alternatives")
+_PROCESSOR = ("/proc/cpuinfo", "/sys/devices/system/cpu")
+_KEPT = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH")
+_ALSO_KEPT = ("COMPILER_PATH", "GCC_EXEC_PREFIX", "CUDA_HOME", "CUDA_PATH", "PYTHONPATH")
+_SEARCHED = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "LD_LIBRARY_PATH")
+_ANSWER_S = 20.0
+_PLACE = Path(__file__).resolve().parents[2]
+"""Folder of this program's packages; an installation in place lists it."""
+
+
+@cache
+def sandbox_here() -> str:
+    """Return the parts that confine compilers on this machine, tried once; empty if none do."""
+    try:
+        answer = subprocess.run(
+            _launcher(_SYSTEM, ()), capture_output=True, text=True, timeout=_ANSWER_S, check=False, env=environment()
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return answer.stdout.strip() if answer.returncode == 0 else ""
+
+
+def sandboxed(
+    command: Sequence[str], *, reads: Iterable[str | Path] = (), writes: Iterable[str | Path] = ()
+) -> list[str]:
+    """Return a command that runs another one confined; only where `sandbox_here` names parts.
+
+    Args:
+        reads: files and folders that it may read besides those of the system and its own program's.
+        writes: folders that it may read and write.
+    """
+    program = shutil.which(command[0]) or command[0]
+    own = [*_SYSTEM, *_PROCESSOR, *_home_of(program), *(_python_folders() if program == sys.executable else ())]
+    own += [each for name in _SEARCHED for each in os.environ.get(name, "").split(os.pathsep) if each]
+    readable = dict.fromkeys([*own, *map(str, reads)])
+    launcher = _launcher(readable, map(str, writes), lists=[_PLACE] if program == sys.executable else ())
+    return [*launcher, "--", program, *command[1:]]
+
+
+def environment() -> Mapping[str, str]:
+    """Return the environment of confined commands: what compilers look at, and no secrets."""
+    return {name: os.environ[name] for name in (*_KEPT, *_ALSO_KEPT) if name in os.environ}
+
+
+def _python_folders() -> list[str]:
+    """Return the folders that this Python and its packages are read from."""
+    own = [str(_PLACE / name) for name in ("evo", "workers", "templates")]
+    installed = [each for each in sys.path if each.rstrip("/").endswith("-packages")]
+    return [sys.prefix, sys.base_prefix, *own, *installed]
+
+
+def _launcher(reads: Iterable[str], writes: Iterable[str], lists: Iterable[Path] = ()) -> list[str]:
+    options = [each for path in reads for each in ("--read", path)]
+    options += [each for path in lists for each in ("--list", str(path))]
+    options += [each for path in writes for each in ("--write", path)]
+    if (bubblewrap := shutil.which("bwrap")) is not None:
+        options += ["--bubblewrap", bubblewrap]
+    return [sys.executable, "-I", "-S", confine.__file__, *options]
+
+
+def _home_of(program: str) -> list[str]:
+    """Return where a program lies: its installation if that has a ``bin``, else the program alone."""
+    path = Path(program).resolve()
+    prefix = path.parent.parent
+    whole = path.parent.name == "bin" and prefix not in (Path("/"), Path.home())
+    return [program, str(path), *([str(prefix)] if whole else [])]
