@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from sqlalchemy.orm import Session
 
 from api.views.tally import Tally
-from db.models import SearchRow, VariantRow
+from db.models import ProposalRow, SearchRow, VariantRow
 from db.repositories.archive import Archive
 from db.repositories.champions import Champions
 from db.repositories.variants import FAMILY, Variants, unknown_variant
 from evo.errors import NotFound
-from evo.messages.view import FailureView, VariantView
+from evo.messages.view import FailureView, ProposalView, VariantView
 from evo.trial.explain import failure_text
 
 FAMILY_NAME = "family"
@@ -96,3 +96,23 @@ def _failures(session: Session, search_id: int, counts: dict[str, int]) -> Seque
         config = first.proposal.config
         failures.append(FailureView(outcome=kind, count=count, trial=first.number, config=config, detail=text))
     return failures
+
+
+def proposal_view(row: ProposalRow) -> ProposalView:
+    return ProposalView(
+        number=row.number,
+        operator=row.operator,
+        information=row.information,
+        model=row.model,
+        prompt=row.prompt,
+        answer=row.answer,
+        tokens_in=row.tokens_in,
+        tokens_out=row.tokens_out,
+        usd=row.usd,
+        asked_at=row.asked_at,
+        answered_at=row.answered_at,
+        repairs=row.repairs,
+        insight=row.insight or "",
+        error=row.error,
+        variant=row.variant,
+    )

@@ -8,10 +8,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import JSON, ColumnElement, String, and_, case, cast, func, or_, type_coerce
+from sqlalchemy import JSON, Boolean, ColumnElement, String, and_, case, cast, func, literal, or_, type_coerce
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
 
 from db.models import TrialRow
-from db.queries.matching import occurs
 
 NUMBER = re.compile(r"(?:trial|#)?\s*([0-9]{1,9})", re.IGNORECASE)
 BETWEEN = re.compile(r"[\s=:,]+")
@@ -77,3 +79,34 @@ def _joined(document: Any, fields: tuple[str, ...]) -> ColumnElement[str]:
     texts = [document[name].as_string() for name in fields]
     joined: ColumnElement[str] = texts[0] if len(texts) == 1 else texts[0].concat(": ").concat(texts[1])
     return joined
+
+
+ESCAPE = "/"
+
+
+class Occurs(FunctionElement[bool]):
+    """``text LIKE pattern``, ignoring case. It avoids lower(), which would copy every text."""
+
+    inherit_cache = True
+    type = Boolean()
+
+
+def occurs(part: str, text: ColumnElement[Any]) -> ColumnElement[bool]:
+    """Return the condition that `text` contains `part`, without wildcards and ignoring case."""
+    plain = "".join(ESCAPE + each if each in (ESCAPE, "%", "_") else each for each in part)
+    return Occurs(text, literal(f"%{plain}%"))
+
+
+@compiles(Occurs)
+def _anywhere(element: Occurs, compiler: SQLCompiler, **given: Any) -> str:
+    return _with("ILIKE", element, compiler, **given)
+
+
+@compiles(Occurs, "sqlite")
+def _in_sqlite(element: Occurs, compiler: SQLCompiler, **given: Any) -> str:
+    return _with("LIKE", element, compiler, **given)
+
+
+def _with(operator: str, element: Occurs, compiler: SQLCompiler, **given: Any) -> str:
+    text, pattern = (compiler.process(each, **given) for each in element.clauses)
+    return f"({text} {operator} {pattern} ESCAPE '{ESCAPE}')"

@@ -11,8 +11,7 @@ import pytest
 
 import workers
 from workers.backends.cuda import device
-from workers.backends.cuda.limits import ATTRIBUTES
-from workers.backends.cuda.machine.survey import NO_DRIVER, CudaUnusableError, index_of, survey
+from workers.backends.cuda.machine.survey import ATTRIBUTES, NO_DRIVER, CudaUnusableError, index_of, survey
 
 BUSY = "cudaErrorDevicesUnavailable: CUDA-capable device(s) is/are busy or unavailable"
 FIRST = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"

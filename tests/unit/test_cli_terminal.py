@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evo.cli.console.terminal import unechoed
+from evo.cli.console.display import unechoed
 
 
 def echoes(descriptor: int) -> bool:

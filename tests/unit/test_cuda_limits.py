@@ -6,7 +6,7 @@ from evo.device import kind_of
 from evo.device.estimate.target import ATTRIBUTES_BY_MODEL, known
 from evo.device.gpu import capability, ceilings, limits
 from evo.errors import NotFound
-from workers.backends.cuda.limits import ATTRIBUTES
+from workers.backends.cuda.machine.survey import ATTRIBUTES
 
 L4 = ATTRIBUTES_BY_MODEL["NVIDIA L4"]
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from evo.promotion.policy import Policy
-from evo.promotion.rules.precision import precise, rounds_taken
+from evo.promotion.rules.precision import precise
+from tests.bench.verdict.draws import rounds_taken
 
 POLICY = Policy()
 

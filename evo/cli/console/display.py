@@ -1,5 +1,6 @@
 """Display of a running search: a header, then a live panel on a terminal or single lines elsewhere."""
 
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +13,6 @@ from rich.table import Table
 from rich.text import Text
 
 from evo.cli.console.output import facts
-from evo.cli.console.terminal import unechoed
 from evo.device import kind_of
 from evo.messages.condition import proving_text
 from evo.messages.view import SearchView, TrialView, WarmStartView
@@ -238,3 +238,24 @@ def screen(console: Console) -> Iterator[LiveScreen | LineScreen]:
 def twin_text(trial: TrialView, twins: Mapping[int, int]) -> str:
     """Return ` (same binary as trial 3)` for a trial that compiled to the binary of an earlier one; else nothing."""
     return f" (same binary as trial {twins[trial.number]})" if trial.number in twins else ""
+
+
+@contextmanager
+def unechoed() -> Iterator[None]:
+    """Keep the terminal from writing ``^C`` into a display that redraws itself; does nothing if that is impossible."""
+    try:
+        import termios
+    except ImportError:  # not a POSIX system
+        yield
+        return
+    if not sys.stdin.isatty():
+        yield
+        return
+    before = termios.tcgetattr(sys.stdin)
+    quiet = list(before)
+    quiet[3] &= ~termios.ECHOCTL
+    termios.tcsetattr(sys.stdin, termios.TCSANOW, quiet)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSANOW, before)

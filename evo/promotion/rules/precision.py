@@ -20,16 +20,6 @@ _MEDIAN, _QUARTILES = math.sqrt(math.pi / 2), 1.349
 """For a normal distribution: error of the median relative to that of the mean, and quartile distance in deviations."""
 
 
-def rounds_taken(pairs: Sequence[tuple[Samples, Samples]], most: int, policy: Policy) -> int:
-    """Return the number of rounds, of at most `most`, after which a process ends.
-
-    Args:
-        pairs: series of at least `most` samples that are compared with each other.
-    """
-    looks = range(policy.fewest_rounds, most, STEP)
-    return next((count for count in looks if precise([(a[:count], b[:count]) for a, b in pairs], policy)), most)
-
-
 def precise(pairs: Sequence[tuple[Samples, Samples]], policy: Policy) -> bool:
     """Return True if the median ratio of every pair has an error of at most `Policy.round_error`."""
     if policy.round_error is None or not pairs:

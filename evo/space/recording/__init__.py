@@ -1,8 +1,7 @@
 """Recorded tuning spaces: every config with its measured outcome, in two common formats."""
 
 from evo.space.recording.parse import parse_recording
-from evo.space.recording.ranking import fastest
-from evo.space.recording.recording import Costs, Entry, Recording, config_key, recording_name
+from evo.space.recording.recording import Costs, Entry, Recording, config_key, fastest, recording_name
 from evo.space.recording.write import cache_document, results_document
 
 __all__ = [

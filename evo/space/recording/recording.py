@@ -103,3 +103,13 @@ class Recording:
 def config_key(config: Config) -> str:
     """Return the values of a complete config joined by commas: the key of Kernel Tuner's cache files."""
     return ",".join(str(value) for value in config.values())
+
+
+def fastest(recording: Recording, count: int) -> list[Config]:
+    """Return the `count` fastest configs, fastest first; among equals the one recorded first."""
+    timed = [
+        (entry.outcome.timing.median_us, entry.config)
+        for entry in recording.entries.values()
+        if isinstance(entry.outcome, Measured)
+    ]
+    return [config for _, config in sorted(timed, key=lambda item: item[0])[:count]]

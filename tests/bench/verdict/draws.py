@@ -1,6 +1,6 @@
 """Random confirmations, drawn from recorded processes or from synthetic noise with effects of the process."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from evo.promotion import looks
 from evo.promotion.policy import Policy
-from evo.promotion.rules.precision import rounds_taken
+from evo.promotion.rules.precision import STEP, precise
+from evo.promotion.statistics import Samples
 from evo.trial.results import ConfirmReport, Repeat, Witness
 from evo.trial.timing import Timing
 from tests.bench.verdict.noise import Noise
@@ -146,3 +147,13 @@ def blocks(recorded: int, wanted: int, rng: np.random.Generator) -> NDArray[np.i
     """Return the indices of the recorded rounds that are drawn."""
     starts = rng.integers(0, recorded, -(-wanted // BLOCK))
     return ((starts[:, None] + np.arange(BLOCK)) % recorded).ravel()[:wanted]
+
+
+def rounds_taken(pairs: Sequence[tuple[Samples, Samples]], most: int, policy: Policy) -> int:
+    """Return the number of rounds, of at most `most`, after which a process ends.
+
+    Args:
+        pairs: series of at least `most` samples that are compared with each other.
+    """
+    looks = range(policy.fewest_rounds, most, STEP)
+    return next((count for count in looks if precise([(a[:count], b[:count]) for a, b in pairs], policy)), most)

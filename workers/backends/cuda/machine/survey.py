@@ -3,14 +3,32 @@
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from workers.backends import DeviceUnfitError
-from workers.backends.cuda.limits import ATTRIBUTES
 from workers.system.exit_status import ended, last_line
 
 NO_DRIVER = "there is no NVIDIA driver here: install one, or run the worker on the GPU's machine"
 _LIMIT_S = 120
+
+ATTRIBUTES: Mapping[str, int] = {
+    "sm_count": 16,
+    "shared_memory_bytes": 97,
+    "shared_memory_per_sm_bytes": 81,
+    "max_threads": 1,
+    "max_threads_per_sm": 39,
+    "max_blocks_per_sm": 106,
+    "registers": 12,
+    "l2_bytes": 38,
+    "warp_size": 10,
+    "capability_major": 75,
+    "capability_minor": 76,
+    "clock_khz": 13,
+    "memory_clock_khz": 36,
+    "memory_bus_bits": 37,
+}
+"""Queried attributes: our name → number in ``cudaDeviceAttr``."""
 
 
 class CudaUnusableError(DeviceUnfitError):
