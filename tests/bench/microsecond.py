@@ -46,7 +46,7 @@ ARGUMENTS = tuple(
     Argument(name=name, role=role, dtype="float32", shape=(16,)) for name, role in (("x", "input"), ("y", "output"))
 )
 TURNS = 2000
-"""Of multiplications and additions that wait for each other: about 1 µs on a core that issues one each half nanosecond."""
+"""Multiplications and additions that wait for each other: about 1 µs on a fast core."""
 
 
 def compiled(source: str, entry: str, path: Path) -> Path:
