@@ -5,6 +5,7 @@ import platform
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from weakref import WeakKeyDictionary
@@ -15,7 +16,7 @@ import pytest
 from evo.errors import EvoError
 from evo.promotion.policy import Policy
 from evo.trial.objective import Objective
-from tests.integration.cheats import CHEATS, HONEST, source
+from tests.integration.cheats import CHEATS, HONEST, IN_A_ROW, source
 from tests.integration.workbench import cpu
 from workers.backends import Session, driver
 from workers.build import Artefact, Unit
@@ -162,3 +163,19 @@ def test_aligned_loads_are_correct_if_the_family_requires_alignment(
         assert reason is not None
         assert "SIGSEGV" in reason
         assert "alignment = 32 under [[arguments]]" in reason
+
+
+def test_in_place_answer_kept_between_calls_in_a_row_is_refused(session: Session, tmp_path: Path) -> None:
+    if (os.cpu_count() or 1) < 2:
+        pytest.skip("one core")
+    arguments = (Argument(name="y", role="inout", dtype="float32", shape=(1000,)),)
+    goldens = [replace(each, inputs={"y": each.inputs["x"]}) for each in (*GOLDENS[:2], LONE)]
+    bodies = {"honest": "right(x, (float *)x);", "cheat": "y = (float *)x;" + IN_A_ROW.format(known="at == x")}
+    for name, body in bodies.items():
+        kernel = session.load(built(source(name, body), tmp_path), "f", arguments, None)
+        held = session.allocate(arguments, goldens[0].inputs)
+        call_us = session.timer(kernel, [held]).sample()
+        given = (session, kernel, held, arguments, goldens)
+        refused = pytest.raises(WrongAnswerError, match="after its inputs had changed")
+        with nullcontext() if name == "honest" else refused:
+            judge_overtaken(*given, call_us=call_us, rng=np.random.default_rng(1), budget_s=1.0)

@@ -88,6 +88,10 @@ class Pace(Protocol):
         """False once all calls have ended."""
         ...
 
+    def wait_for(self, calls: int) -> None:
+        """Return once so many calls have ended, or all."""
+        ...
+
     def halt_after_next(self) -> int:
         """End the calls with the first one that surely begins now or later.
 

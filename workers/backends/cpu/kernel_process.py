@@ -165,6 +165,10 @@ class KernelProcess:
         """False once the calls of a batch have ended."""
         return not self.answered
 
+    def wait_for(self, calls: int) -> None:
+        """Return once so many calls of the batch have ended, or the batch has."""
+        self.pace.wait_for(calls, lambda: self.running)
+
     def halt_after_next(self) -> int:
         """End the batch early; see `workers.backends.Pace`."""
         return self.pace.halt_after_next(lambda: self.running)

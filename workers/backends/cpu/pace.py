@@ -1,6 +1,7 @@
 """Progress of the calls that a kernel process makes in a row, and an order to end them."""
 
 from collections.abc import Callable
+from threading import Lock
 
 from workers.backends.cpu.segment import Segment
 
@@ -24,6 +25,7 @@ class SharedPace:
         self.segment = Segment([8 * _WORDS], writable=True)
         self._words = self.segment.bytes_of(self.segment.rooms[0]).data.cast("Q")
         self.halted = False
+        self._fence = Lock()
 
     @property
     def made(self) -> int:
@@ -35,6 +37,14 @@ class SharedPace:
         self._words[0] = self._words[_HALT] = 0
         self.halted = False
 
+    def wait_for(self, calls: int, running: Callable[[], bool]) -> None:
+        """Return once so many calls have ended, or the batch has."""
+        words, looks = self._words, 0
+        while words[0] < calls:
+            looks += 1
+            if looks % _LOOKS == 0 and not running():
+                break
+
     def halt_after_next(self, running: Callable[[], bool]) -> int:
         """End the batch with the first call that surely begins now or later.
 
@@ -45,11 +55,10 @@ class SharedPace:
             Calls that had ended, and the one that may have begun before: if more were made, the last one began later.
         """
         words = self._words  # what follows takes less time than few short calls
-        under_way, looks = words[0] + 1, 0
-        while words[0] < under_way:
-            looks += 1
-            if looks % _LOOKS == 0 and not running():
-                break
+        with self._fence:  # what this thread has written is visible before the count is read
+            pass
+        under_way = words[0] + 1
+        self.wait_for(under_way, running)
         words[_HALT] = 1
         self.halted = True
         return under_way

@@ -34,12 +34,14 @@ _BATCH_S, _LATEST = 0.002, 0.8
 _SHORTEST = 1 / 8
 """Length of the shortest run of calls whose inputs change, relative to `_BATCH_S`; lengths are drawn at random."""
 
-_LEAST_CALLS = 12
+_LEAST_CALLS, _LEAST_TURNS = 4, 3
+"""Minimum number of calls of a run, and of runs that are made even if calls are slow."""
+
 _ENOUGH, _MOST_TURNS = 64, 256
 """Number of judged answers that is enough, and maximum number of runs: some runs end before the change."""
 
 LEAST_PAIRS = 6
-_WRONG = 3
+_WRONG = 2
 """Number of wrong last answers from which a kernel is refused."""
 
 _WHY = "The kernel answers with what it kept from inputs that are no longer there"
@@ -62,7 +64,7 @@ def judge_overtaken(
         buffers: the timed set; its inputs are changed afterwards.
         goldens: the first holds the inputs at the start of the calls; the others hold the inputs after a change.
         call_us: duration of a call, in µs.
-        budget_s: seconds after which no further turn begins.
+        budget_s: seconds after which no further turn begins, except for the first `_LEAST_TURNS`.
 
     Returns:
         Number of judged answers; 0 if none could be judged, e.g. without a second core.
@@ -74,13 +76,14 @@ def judge_overtaken(
     judged, reasons, began_s = 0, list[str](), time.monotonic()
     writers = [_writer(buffers, first, each.inputs_of(arguments)) for each in others]
     for turn in range(_MOST_TURNS):
-        if not others or judged >= _ENOUGH or len(reasons) >= _WRONG or time.monotonic() - began_s > budget_s:
+        late = turn >= _LEAST_TURNS and time.monotonic() - began_s > budget_s
+        if not others or judged >= _ENOUGH or len(reasons) >= _WRONG or late:
             break
         golden, write = others[turn % len(others)], writers[turn % len(others)]
         buffers.renew(first)
         buffers.poison()
         calls = max(_LEAST_CALLS, math.ceil(_BATCH_S * _SHORTEST ** rng.random() * 1e6 / call_us))
-        change = _Overtaking(write, wait_s=rng.uniform(0.0, _LATEST) * calls * call_us * 1e-6)
+        change = _Overtaking(write, at=rng.uniform(0.0, _LATEST) * calls, call_us=call_us)
         where = "a call after its inputs had changed, while calls followed each other"
         try:
             found = session.call_while(kernel, buffers, calls, change)
@@ -162,15 +165,20 @@ def changing(
 class _Overtaking:
     """Changes inputs once, and ends the batch with the first call that surely begins afterwards.
 
+    Args:
+        at: time of the change in calls, of which the first ones are counted.
+        call_us: duration of a call, in µs.
+
     Attributes:
         under_way: calls that had ended, or may have begun, when the inputs had changed.
     """
 
-    def __init__(self, write: Writer, *, wait_s: float) -> None:
-        self._write, self._wait_s = write, wait_s
+    def __init__(self, write: Writer, *, at: float, call_us: float) -> None:
+        self._write, self._calls, self._wait_s = write, int(at), at % 1 * call_us * 1e-6
         self.under_way = 0
 
     def __call__(self, pace: Pace) -> None:
+        pace.wait_for(self._calls)
         until_s = time.perf_counter() + self._wait_s
         while time.perf_counter() < until_s:
             pass
