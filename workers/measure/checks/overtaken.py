@@ -37,6 +37,9 @@ _SHORTEST = 1 / 8
 _LEAST_CALLS, _LEAST_TURNS = 4, 3
 """Minimum number of calls of a run, and of runs that are made even if calls are slow."""
 
+_LEAST_JUDGED, _PATIENCE = 24, 4
+"""With fewer judged answers, as on a busy machine, runs may take this many times as long."""
+
 _ENOUGH, _MOST_TURNS = 64, 256
 """Number of judged answers that is enough, and maximum number of runs: some runs end before the change."""
 
@@ -64,7 +67,8 @@ def judge_overtaken(
         buffers: the timed set; its inputs are changed afterwards.
         goldens: the first holds the inputs at the start of the calls; the others hold the inputs after a change.
         call_us: duration of a call, in µs.
-        budget_s: seconds after which no further turn begins, except for the first `_LEAST_TURNS`.
+        budget_s: seconds after which no further turn begins, except for the first `_LEAST_TURNS`; `_PATIENCE` times as long
+            while few answers were judged.
 
     Returns:
         Number of judged answers; 0 if none could be judged, e.g. without a second core.
@@ -76,7 +80,8 @@ def judge_overtaken(
     judged, reasons, began_s = 0, list[str](), time.monotonic()
     writers = [_writer(buffers, first, each.inputs_of(arguments)) for each in others]
     for turn in range(_MOST_TURNS):
-        late = turn >= _LEAST_TURNS and time.monotonic() - began_s > budget_s
+        patience = 1 if judged >= _LEAST_JUDGED else _PATIENCE
+        late = turn >= _LEAST_TURNS and time.monotonic() - began_s > patience * budget_s
         if not others or judged >= _ENOUGH or len(reasons) >= _WRONG or late:
             break
         golden, write = others[turn % len(others)], writers[turn % len(others)]
