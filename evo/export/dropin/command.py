@@ -1,4 +1,4 @@
-"""``python -m`` of this package: the time of each kernel alone, as a program calls it, and of PyTorch."""
+"""``python -m`` of this package: prints the time of each kernel alone, as a program calls it, and of PyTorch."""
 
 import sys
 

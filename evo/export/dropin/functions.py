@@ -1,4 +1,4 @@
-"""Functions with the signatures of `torch.nn.functional`: on a kernel where there is one, else on PyTorch."""
+"""Functions with the signatures of `torch.nn.functional`: run by a kernel if there is one, else by PyTorch."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from .plans import PLANS, key_of
 from .serving import Call, Plain, give_up, serve
 
 _attention = nnf.scaled_dot_product_attention
-"""PyTorch's own, which `patch` replaces."""
+"""PyTorch's own function, which `patch` replaces."""
 
 _compiling = torch.compiler.is_compiling
 
@@ -19,7 +19,7 @@ _compiling = torch.compiler.is_compiling
 def rms_norm(
     input: torch.Tensor, normalized_shape: Sequence[int], weight: torch.Tensor | None = None, eps: float | None = None
 ) -> torch.Tensor:
-    """RMSNorm over the last dimension, as `torch.nn.functional.rms_norm`."""
+    """Return RMSNorm over the last dimension, as `torch.nn.functional.rms_norm`."""
     if _compiling():
         return _traced_rms_norm(input, normalized_shape, weight, eps)
     inputs = (input, weight)
@@ -79,7 +79,7 @@ def layer_norm(
     bias: torch.Tensor | None = None,
     eps: float = 1e-5,
 ) -> torch.Tensor:
-    """LayerNorm over the last dimension, as `torch.nn.functional.layer_norm`."""
+    """Return LayerNorm over the last dimension, as `torch.nn.functional.layer_norm`."""
     if _compiling():
         return _traced_layer_norm(input, normalized_shape, weight, bias, eps)
     inputs = (input, weight, bias)
@@ -173,7 +173,7 @@ def _add_norm(
 def softmax(
     input: torch.Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None
 ) -> torch.Tensor:
-    """Softmax over one dimension, as `torch.nn.functional.softmax`; kernels serve the last one."""
+    """Return softmax over one dimension, as `torch.nn.functional.softmax`; kernels support the last dimension."""
     rank = input.ndim
     outside = dim is None or rank == 0 or not -rank <= dim < rank or dim % rank != rank - 1
     if _compiling():
@@ -207,7 +207,7 @@ def softmax(
 
 
 def swiglu(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
-    """Return ``torch.nn.functional.silu(gate) * up``, for tensors of one shape."""
+    """Return ``torch.nn.functional.silu(gate) * up``, for tensors of the same shape."""
     if _compiling():
         op = None
         if gate.shape == up.shape and gate.ndim:
@@ -239,7 +239,7 @@ def swiglu(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
 
 
 def linear(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """Product with the transposed weight, and a bias, as `torch.nn.functional.linear`."""
+    """Return the product with the transposed weight, plus a bias, as `torch.nn.functional.linear`."""
     if _compiling():
         inputs = (input, weight) if bias is None else (input, weight, bias)
         op = None
@@ -291,10 +291,11 @@ def scaled_dot_product_attention(  # noqa: PLR0917 — the signature is PyTorch'
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> torch.Tensor:
-    """Attention, as `torch.nn.functional.scaled_dot_product_attention`; not for masks and dropout.
+    """Return attention, as `torch.nn.functional.scaled_dot_product_attention`; kernels support neither masks nor
+    dropout.
 
-    Queries are contiguous, or lie in memory as (B, S, H, D), as the projections of a model leave them; keys and values
-    of another layout are copied. The output has the layout of the queries.
+    Queries are contiguous, or in the memory layout (B, S, H, D) of a model's projections; keys and values in another
+    layout are copied. The output has the layout of the queries.
     """
     inputs = (query, key, value)
 
@@ -346,7 +347,7 @@ def scaled_dot_product_attention(  # noqa: PLR0917 — the signature is PyTorch'
 def _unlike_attention(  # noqa: PLR0911 — one reason each
     inputs: tuple[torch.Tensor, ...], *, masked: bool, causal: bool, scale: float | None, grouped: bool
 ) -> str | None:
-    """Return why no kernel could serve such a call; None if one could."""
+    """Return why no kernel can serve such a call; None if one can."""
     query, key, value = inputs
     if masked:
         return "a mask or dropout"
@@ -397,7 +398,7 @@ def _added(norm: Plain) -> Plain:
 
 
 def _nothing(like: torch.Tensor) -> torch.Tensor:
-    """A bias that the kernel does not read."""
+    """Return a bias that the kernel does not read."""
     key = (like.device, like.dtype)
     found = _NOTHING.get(key)
     if found is None:

@@ -13,14 +13,14 @@ import torch
 
 SCALARS = {"int32": ctypes.c_int32, "int64": ctypes.c_int64, "float32": ctypes.c_float, "float64": ctypes.c_double}
 CPU_ALIGNMENT, GPU_ALIGNMENT = 64, 16
-"""Bytes that an address must be a multiple of."""
+"""Alignment of addresses in bytes."""
 
 PLAIN_SHARED_BYTES = 48 << 10
 MAX_DYNAMIC_SHARED = 8
 """``CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES``."""
 
 KEPT_MAPS = 256
-"""Tensor maps kept by address; a program's buffers are few."""
+"""Number of tensor maps that are cached by address; a program has few buffers."""
 
 
 _LINUX = platform.system() == "Linux"
@@ -29,7 +29,7 @@ _DEFAULT_STATE = ctypes.c_void_p(-1)
 
 
 class Unfit(RuntimeError):
-    """This machine, or this tensor, is not what the kernel was built for."""
+    """The kernel was not built for this machine or this tensor."""
 
 
 Result = tuple[tuple[int, ...], tuple[int, ...] | None, torch.dtype]
@@ -37,14 +37,15 @@ Result = tuple[tuple[int, ...], tuple[int, ...] | None, torch.dtype]
 
 
 class Kernel:
-    """One kernel for the one problem it was compiled for.
+    """One kernel for the problem for which it was compiled.
 
-    Calls on several streams, or by several threads, take turns where the kernel has workspaces, which they share.
+    Calls on several streams or by several threads wait for each other if they share workspaces.
 
     Attributes:
-        arguments: descriptions in call order; `inputs` and `outputs` are those of these roles, `scalars` their names.
+        arguments: descriptions in call order; `inputs` and `outputs` are the arguments of these roles, `scalars` the
+            names of scalars.
         results: the outputs as the kernel writes them.
-        alignments: bytes that the address of each input must be a multiple of.
+        alignments: required alignment of each input's address, in bytes.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -63,8 +64,10 @@ class Kernel:
         self.alignments = [max(least, int(each.get("alignment", 1))) for each in self.inputs]
 
     def check(self, device: torch.device) -> None:
-        """Raises:
-        Unfit: the device is not one that the kernel was built for.
+        """Check that the kernel runs on a device.
+
+        Raises:
+            Unfit: the kernel was not built for this device.
         """
         self._place.check(device)
 
@@ -78,9 +81,9 @@ class Kernel:
         """Launch on inputs of the kernel's layout, on PyTorch's current stream of the device.
 
         Args:
-            addresses: of the inputs in the order of the arguments, aligned as `alignments` says.
-            scalars: values that replace those the kernel was measured with, by the argument's name.
-            results: how the caller sees the outputs; by default as the kernel writes them.
+            addresses: addresses of the inputs in the order of the arguments, aligned as `alignments` requires.
+            scalars: values that replace those of the measurement, by the argument's name.
+            results: shapes of the outputs as the caller gets them; by default as the kernel writes them.
 
         Returns:
             The outputs in the order of the arguments.
@@ -96,8 +99,10 @@ class Kernel:
 
 
 def _refuse_unsupported(described: Mapping[str, Any]) -> None:
-    """Raises:
-    Unfit: the kernel needs more of its caller than this package does.
+    """Refuse a kernel with unsupported features.
+
+    Raises:
+        Unfit: the kernel needs a feature that this package lacks.
     """
     if described.get("launch", {}).get("further"):
         raise Unfit("a kernel of several launches")
@@ -203,7 +208,7 @@ class _OnGpu:
 class _Loaded:
     """A kernel on one device, with parameters in memory that every launch reuses: the driver copies them.
 
-    The caller takes turns.
+    Calls must not overlap.
     """
 
     def __init__(
@@ -247,7 +252,7 @@ class _Loaded:
         _driver("cuLaunchKernel", *self._before, ctypes.c_void_p(stream), self._pointers, None)
 
     def _point_at_maps(self) -> None:
-        """Encode the tensor maps of these addresses, or take those of an earlier launch."""
+        """Encode the tensor maps of these addresses, or reuse those of an earlier launch."""
         addresses = tuple(self._held[self._names[each["of"]]].value for each in self._maps)
         encoded = self._encoded.get(addresses)
         if encoded is None:
@@ -260,7 +265,9 @@ class _Loaded:
             self._pointers[place] = ctypes.addressof(each)
 
     def _wait(self, stream: int) -> None:
-        """Order launches of several streams, which share workspaces; a captured launch runs when it is replayed."""
+        """Order launches of several streams, because they share workspaces; a captured launch runs when it is
+        replayed.
+        """
         if torch.cuda.is_current_stream_capturing():
             return
         if self._last_stream is not None and self._last_stream != stream:
@@ -278,7 +285,7 @@ def _parameter(argument: Mapping[str, Any]) -> Any:
 
 def _raw_stream(device: torch.device) -> int:
     """Return the handle of PyTorch's current stream."""
-    quick = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # spares an object of ten times the cost
+    quick = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # avoids an object with ten times the cost
     return int(quick(device.index) if quick is not None else torch.cuda.current_stream(device).cuda_stream)
 
 
@@ -309,7 +316,7 @@ def torch_dtype(name: str) -> torch.dtype:
 
 
 def check_gpu(built_for: str, capability: tuple[int, int]) -> None:
-    """A cubin runs on GPUs of its own major version and at least its minor one; one for sm_90a on sm_90 alone.
+    """Check that a GPU runs a cubin: same major version, at least its minor version; sm_90a only on sm_90.
 
     Raises:
         Unfit: names both.
@@ -322,8 +329,10 @@ def check_gpu(built_for: str, capability: tuple[int, int]) -> None:
 
 
 def _check_cpu(built_for: str) -> None:
-    """Raises:
-    Unfit: the processor lacks instructions that the kernel uses.
+    """Check the processor's instructions.
+
+    Raises:
+        Unfit: the processor lacks instructions that the kernel uses.
     """
     machine, _, feature = built_for.partition("+")
     if machine != platform.machine():
@@ -359,7 +368,7 @@ _LIBRARY: Any = None
 
 
 def _module(path: Path) -> Any:
-    """Load a file next to a kernel by its path, since every kernel's folder has one of this name."""
+    """Load a file next to a kernel by its path, because every kernel's folder has a file of this name."""
     spec = importlib.util.spec_from_file_location(f"{__name__}_{path.parent.name}_{path.stem}", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

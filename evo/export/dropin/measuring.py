@@ -15,7 +15,7 @@ from .table import TABLE, Entry, counted, described
 Run = Callable[[], Any]
 
 ROUNDS, ROUND_S = 7, 0.05
-"""Rounds in which both are timed in turns, and about how long each lasts in one."""
+"""Number of alternating rounds, and approximate duration of each kernel in a round."""
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,10 @@ class Measured:
     """Times of one kernel.
 
     Attributes:
-        kernel_us: of the kernel alone, as its search confirmed it on `model`.
-        called_us: of a call of this package's function here: the kernel, and its cost on the host where that is longer.
-        torch_us: of PyTorch's function, called likewise.
+        kernel_us: time of the kernel alone, as confirmed by its search on `model`.
+        called_us: time of a call of this package's function here: the kernel's time, or the cost on the host if that is
+            longer.
+        torch_us: time of PyTorch's function, called in the same way.
     """
 
     problem: str
@@ -36,12 +37,12 @@ class Measured:
 
     @property
     def ratio(self) -> float:
-        """How many times as fast as PyTorch a program finds it."""
+        """Speed relative to PyTorch, as a program calls both."""
         return self.torch_us / self.called_us
 
 
 def measure(kind: str | None = None) -> list[Measured]:
-    """Time every kernel that this machine can run: calls in a row, without graphs. Counts of calls stay as they are.
+    """Time every kernel that this machine can run: consecutive calls, without graphs. Counts of calls are unchanged.
 
     Args:
         kind: ``cpu`` or ``cuda``; None: both.
@@ -56,7 +57,7 @@ def measure(kind: str | None = None) -> list[Measured]:
 
 
 def _measured(entry: Entry) -> Iterator[Measured]:
-    """Yield the times of a kernel, unless PyTorch answers its call here."""
+    """Yield the times of a kernel, unless PyTorch serves its call here."""
     calls = entry.calls
     with torch.no_grad():
         ours, theirs = example(functions, entry.family, entry.problem, entry.device)
@@ -70,7 +71,7 @@ def _measured(entry: Entry) -> Iterator[Measured]:
 
 
 def in_turns(ours: Run, theirs: Run, kind: str) -> tuple[float, float]:
-    """Return the medians of the µs a call takes, over rounds in which both take turns."""
+    """Return the median µs per call of both, over alternating rounds."""
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(ROUNDS):
         for run, taken in zip((ours, theirs), times, strict=True):
@@ -81,7 +82,7 @@ def in_turns(ours: Run, theirs: Run, kind: str) -> tuple[float, float]:
 
 
 def seconds(run: Run, count: int, kind: str) -> float:
-    """Return the seconds of so many calls, until the device is done."""
+    """Return the seconds of this many calls, until the device has finished."""
     if kind == "cuda":
         torch.cuda.synchronize()
     begun = time.perf_counter()

@@ -1,4 +1,4 @@
-"""The operators that torch.compile sees, registered under a name of this package's own."""
+"""The operators for torch.compile, registered under a name that is unique to this package."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ def contiguous_like(x: torch.Tensor, *_others: object) -> torch.Tensor:
 
 
 def _attended(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, grouped: bool) -> torch.Tensor:
-    """Return attention with the strides that the fake implementation states: those of the queries."""
+    """Return attention with the strides of the queries, as the fake implementation declares."""
     out = functions.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=grouped)
     return out if out.stride() == q.stride() else torch.empty_like(q).copy_(out)
 
@@ -66,9 +66,8 @@ OPERATORS = _registered()
 
 
 def traced(name: str, family: str, inputs: Sequence[torch.Tensor], **fields: Any) -> Any:
-    """Return the operator for a traced call; None if it is left to PyTorch, whose operations a compiler may fuse.
-
-    That is the case where a gradient is wanted, and where no kernel could serve the call.
+    """Return the operator for a traced call; None if PyTorch serves it, whose operations a compiler may fuse. This is
+    so if a gradient is needed, or if no kernel can serve the call.
     """
     if torch.is_grad_enabled() and any(each.requires_grad for each in inputs):
         return None

@@ -1,4 +1,4 @@
-"""Functions of PyTorch on kernels that were searched for the shapes of a program. Needs this folder and PyTorch alone.
+"""Functions of PyTorch with kernels that were searched for the shapes of a program. Needs only this folder and PyTorch.
 
     import fast                     # the name of this folder
     y = fast.rms_norm(x, (4096,), weight, 1e-5)

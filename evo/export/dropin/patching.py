@@ -19,9 +19,9 @@ def patch(model: torch.nn.Module) -> dict[str, int]:
     Linear, LayerNorm, RMSNorm and Softmax modules call the functions of this package, and so does the product with a
     SiLU in modules with `gate_proj`, `up_proj` and `down_proj`. RMSNorms of other libraries, by the name of their
     class, and gated modules are patched if they compute the same on a small example.
-    `torch.nn.functional.scaled_dot_product_attention` is replaced for the whole process, since models call it there:
-    calls that no kernel serves go to PyTorch's. `unpatch` undoes both. Modules keep their hooks; modules of other
-    classes stay as they are.
+    `torch.nn.functional.scaled_dot_product_attention` is replaced for the whole process, because models call it there;
+    calls without a kernel go to PyTorch's. `unpatch` undoes both. Modules keep their hooks; modules of other classes
+    are unchanged.
     """
     counts: dict[str, int] = {}
     for module in model.modules():
@@ -36,7 +36,7 @@ def patch(model: torch.nn.Module) -> dict[str, int]:
 
 
 def unpatch(model: torch.nn.Module) -> None:
-    """Undo `patch` for a model, and give PyTorch its attention back."""
+    """Undo `patch` for a model, and restore PyTorch's attention."""
     for module in _patched(model):
         before = module.__dict__.pop(_PATCHED)
         del module.__dict__["forward"]
@@ -50,7 +50,7 @@ def _patched(model: torch.nn.Module) -> Iterator[torch.nn.Module]:
 
 
 def _forward(module: torch.nn.Module) -> tuple[str, Callable[..., Any]] | None:
-    """Return the kind of a module and its new forward; None if it stays as it is."""
+    """Return the kind of a module and its new forward; None if it is not patched."""
     kind = type(module)
     if kind in _KINDS:
         return _KINDS[kind]
@@ -60,7 +60,7 @@ def _forward(module: torch.nn.Module) -> tuple[str, Callable[..., Any]] | None:
 
 
 def _is_gated(module: torch.nn.Module) -> bool:
-    """True if a module computes what `_gated` does, on a small example."""
+    """Return True if a module computes the same as `_gated` on a small example."""
     parts = [getattr(module, name, None) for name in ("gate_proj", "up_proj", "down_proj")]
     if not all(type(each) is torch.nn.Linear for each in parts):
         return False
@@ -79,9 +79,8 @@ def _is_gated(module: torch.nn.Module) -> bool:
 
 
 def _scales_by_weight(module: torch.nn.Module) -> bool:
-    """True if an RMSNorm of another library computes what ours does, on a small example.
-
-    Some scale by 1 + weight, or have a bias.
+    """Return True if an RMSNorm of another library computes the same as PyTorch's on a small example. Some scale by 1 +
+    weight, or have a bias.
     """
     weight = getattr(module, "weight", None)
     if not isinstance(weight, torch.Tensor) or weight.ndim != 1 or _epsilon(module) is None:

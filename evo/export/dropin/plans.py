@@ -1,4 +1,6 @@
-"""Plans: what answered an earlier call, by all that decides it, so that a repeated call costs little on the host."""
+"""Plans: cached decisions on earlier calls, by everything that determines them, so that a repeated call has a small
+host cost.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,20 +13,20 @@ from .table import TABLE, Entry, Fallback
 
 Key = tuple[Any, ...]
 KEPT = 4096
-"""Plans kept; all are forgotten when there are more."""
+"""Maximum number of plans; if there are more, all are dropped."""
 
 
 @dataclass(slots=True)
 class Plan:
-    """The answer to every call with the same key.
+    """The decision for all calls with the same key.
 
     Attributes:
         count: the record whose calls are counted.
-        kernel: None: PyTorch answers.
+        kernel: the kernel; None: PyTorch serves the call.
         results: shapes, strides and dtypes of the outputs as the caller gets them.
         threads: largest number of PyTorch's threads; 0: any.
-        copied: places of the inputs that are copied into the layout of the first one.
-        by_tokens: that layout is (B, S, H, D), and not that of the shapes.
+        copied: indices of the inputs that are copied into the layout of the first one.
+        by_tokens: True if that layout is (B, S, H, D) instead of that of the shapes.
     """
 
     count: Entry | Fallback
@@ -37,7 +39,7 @@ class Plan:
     def run(
         self, inputs: tuple[Any, ...], scalars: Mapping[str, float], device: torch.device
     ) -> list[torch.Tensor] | None:
-        """Launch the kernel; None, and nothing is done, if these tensors need a closer look."""
+        """Launch the kernel; return None without a launch if these tensors need a full check."""
         kernel = self.kernel
         if kernel is None or (self.threads and torch.get_num_threads() > self.threads):
             return None
@@ -97,16 +99,17 @@ PLANS = Plans()
 
 
 def strict(on: bool = True) -> None:
-    """Raise LookupError, instead of calling PyTorch, where no kernel serves a call."""
+    """Raise LookupError instead of calling PyTorch if no kernel serves a call."""
     TABLE.strict = on
     PLANS.clear()
 
 
 def key_of(terms: tuple[Any, ...], tensors: Sequence[torch.Tensor | None]) -> Key | None:
-    """Return what decides who answers a call, except addresses and gradients; None for tensors without strides.
+    """Return the key of a call: everything that determines who serves it, except addresses and gradients; None for
+    tensors without strides.
 
     Args:
-        terms: the function and its arguments that are no tensors.
+        terms: the function and its arguments other than tensors.
     """
     parts: list[Any] = [terms]
     try:

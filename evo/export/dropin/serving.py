@@ -1,4 +1,4 @@
-"""Serves a call that has no plan yet: by a kernel where one fits, else by PyTorch, and remembers which."""
+"""Serves a call without a plan: by a kernel if one fits, else by PyTorch, and stores the decision."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from .plans import PLANS, Key, Plan
 from .table import TABLE, Entry, Fallback
 
 Plain = Callable[..., Any]
-"""The same computation by PyTorch, on the inputs of the kernel."""
+"""Does the same computation by PyTorch, on the inputs of the kernel."""
 
 _KINDS = (torch.Tensor, torch.nn.Parameter)
 
@@ -20,11 +20,11 @@ class Call:
     """One call of a function of this package.
 
     Attributes:
-        key: of its plan; None: it is not remembered.
+        key: key of its plan; None: the decision is not stored.
         inputs: the caller's tensors in the order of the kernel's arguments.
-        shape, strides: of every output as the caller gets it; strides None: contiguous.
-        by_tokens: the kernel takes (B, S, H, D) in memory.
-        copied: places of the inputs that are copied into that layout.
+        shape, strides: shape and strides of every output as the caller gets it; strides None: contiguous.
+        by_tokens: True if the kernel's memory layout is (B, S, H, D).
+        copied: indices of the inputs that are copied into that layout.
         scalars: values of the kernel's scalar arguments.
     """
 
@@ -42,7 +42,7 @@ class Call:
 
 
 def serve(call: Call) -> tuple[torch.Tensor, ...] | None:
-    """Return the outputs of a kernel; None, and the call is counted, where PyTorch has to answer it.
+    """Return the outputs of a kernel; if PyTorch must serve the call, count it and return None.
 
     Raises:
         LookupError: no kernel serves it, and `strict` is set.
@@ -75,10 +75,10 @@ def serve(call: Call) -> tuple[torch.Tensor, ...] | None:
 
 
 def give_up(function: str, family: str, problem: Mapping[str, Any], reason: str, *, key: Key | None = None) -> None:
-    """Count a call that PyTorch answers.
+    """Count a call that PyTorch serves.
 
     Args:
-        key: of calls that will be answered likewise; None: the next one is examined again.
+        key: key of calls with the same decision; None: the next call is examined again.
 
     Raises:
         LookupError: `strict` is set.
@@ -99,7 +99,7 @@ def _launched(plan: Plan, inputs: tuple[torch.Tensor, ...], scalars: Mapping[str
 
 
 def _trouble(call: Call) -> str | None:
-    """Return why no kernel takes such tensors; None if one may."""
+    """Return why no kernel supports such tensors; None if one may."""
     first = call.inputs[0]
     for place, each in enumerate(call.inputs):
         if type(each) not in _KINDS:
@@ -126,7 +126,7 @@ def _unaligned(inputs: tuple[torch.Tensor, ...], alignments: list[int]) -> str |
 
 
 class _Differentiable(torch.autograd.Function):  # type: ignore[misc]
-    """A kernel forward; backward, the call by PyTorch and its own gradient."""
+    """Runs a kernel in the forward pass; the backward pass repeats the call with PyTorch and its gradient."""
 
     @staticmethod
     def forward(ctx: Any, plan: Plan, scalars: Mapping[str, float], plain: Plain, *inputs: torch.Tensor) -> Any:

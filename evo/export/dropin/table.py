@@ -1,4 +1,4 @@
-"""Which kernel serves a call, and the record of calls: served, or given to PyTorch and why."""
+"""Finds the kernel for a call, and records calls: served by a kernel, or by PyTorch with the reason."""
 
 import json
 import warnings
@@ -24,13 +24,13 @@ class Entry:
 
     Attributes:
         folder: its files, relative to the package.
-        device: kind of device, as PyTorch names it: cpu or cuda.
-        threads: threads of PyTorch that it was compared with, on a CPU.
+        device: device type in PyTorch: cpu or cuda.
+        threads: on a CPU, number of PyTorch's threads in the comparison.
         champion, model: number of the promoted champion, and the device that timed it.
         time_us, speedup, baseline: its confirmed time, and how much faster it is than the fastest baseline.
-        calls: on this kernel; `copied` of them after a copy of keys or values into its layout.
+        calls: number of calls on this kernel; `copied` of them after a copy of keys or values into its layout.
         kernel: loaded on first use.
-        trouble: why this machine cannot run it; None as long as nothing speaks against it.
+        trouble: why this machine cannot run it; None if no reason is known.
     """
 
     folder: str
@@ -51,7 +51,7 @@ class Entry:
 
 @dataclass(slots=True)
 class Fallback:
-    """Calls that PyTorch answers for one reason."""
+    """Calls that PyTorch serves for one reason."""
 
     function: str
     family: str
@@ -70,8 +70,8 @@ class Report:
 
     Attributes:
         served: calls by kernel, with its problem.
-        copied: of these, calls whose keys or values were copied into the layout of the queries.
-        missed: calls that PyTorch answered.
+        copied: number of these calls whose keys or values were copied into the layout of the queries.
+        missed: calls that PyTorch served.
     """
 
     served: Mapping[str, int]
@@ -80,7 +80,7 @@ class Report:
 
     @property
     def fallbacks(self) -> Mapping[tuple[str, str, str], int]:
-        """Calls that PyTorch answered, by function, problem in words and reason."""
+        """Calls that PyTorch served, by function, problem in words and reason."""
         return {(each.function, each.text, each.reason): each.calls for each in self.missed}
 
     def __str__(self) -> str:
@@ -122,10 +122,10 @@ class Table:
         self.fallbacks: dict[tuple[str, str, str], Fallback] = {}
 
     def find(self, function: str, family: str, device: torch.device, problem: Mapping[str, Any]) -> Entry | Fallback:
-        """Return the entry for a problem, its kernel loaded; else the record of calls that PyTorch answers.
+        """Return the entry for a problem with its kernel loaded; else the record of calls that PyTorch serves.
 
         Raises:
-            LookupError: there is none, and `strict` is set.
+            LookupError: there is no kernel, and `strict` is set.
         """
         reason = NO_KERNEL
         for entry in self._by_problem.get(self._key(family, device.type, problem), ()):
@@ -138,7 +138,7 @@ class Table:
         return self.fallback(function, family, problem, reason)
 
     def fallback(self, function: str, family: str, problem: Mapping[str, Any], reason: str) -> Fallback:
-        """Return the record of such calls, which PyTorch answers.
+        """Return the record of such calls, which PyTorch serves.
 
         Raises:
             LookupError: `strict` is set.
@@ -149,20 +149,20 @@ class Table:
         return self.fallbacks.setdefault((function, new.text, reason), new)
 
     def offers(self, family: str, kind: str, **fields: Any) -> bool:
-        """True if a kernel of the family has these fields, whatever the others are."""
+        """Return True if a kernel of the family has these field values, whatever its other fields."""
         return any(
             entry.family == family and entry.device == kind and fields.items() <= entry.problem.items()
             for entry in self.entries
         )
 
     def _key(self, family: str, kind: str, problem: Mapping[str, Any]) -> Key:
-        """Return what identifies a problem: fields with their default values may be given or not."""
+        """Return the key of a problem, in which fields with default values may be omitted."""
         defaults = self._defaults.get(family, {})
         given = ((name, value) for name, value in problem.items() if defaults.get(name) != value)
         return family, kind, frozenset(given)
 
     def _loaded(self, entry: Entry, device: torch.device) -> bool:
-        """Load a kernel once; one that this machine cannot run is remembered with the reason."""
+        """Load a kernel once; if this machine cannot run it, the reason is stored."""
         if entry.kernel is None:
             try:
                 entry.kernel = Kernel(self.folder / entry.folder)

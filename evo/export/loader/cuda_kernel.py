@@ -1,4 +1,4 @@
-"""Launches the exported CUDA kernel from Python: needs this folder, CuPy and a GPU of its architecture, nothing else.
+"""Launches the exported CUDA kernel from Python: needs only this folder, CuPy and a GPU of its architecture.
 
     from kernel import Kernel
     kernel = Kernel()
@@ -29,22 +29,22 @@ FINITE_CODES = 0x70
 """Codes below it are numbers in every format that has codes."""
 
 ADDRESSES = 16
-"""What the address of an array must be a multiple of: so wide are the widest loads and copies."""
+"""Required alignment of an array's address, that of the widest loads and copies."""
 
 PLAIN_SHARED_BYTES = 48 << 10
-"""More dynamic shared memory than this has to be asked for."""
+"""Dynamic shared memory above which a kernel needs an attribute."""
 
 
 class Kernel:
-    """The exported kernel for the one problem it was compiled for, on the current device.
+    """The exported kernel for the problem for which it was compiled, on the current device.
 
     Launches on several streams, or by several threads, run one after another, because they share workspaces and partial
-    results. A stream must live until another one has launched.
+    results. A stream must exist until another one has launched.
 
     Attributes:
-        problem: what it computes, e.g. ``{"B": 1, "S": 256}``: compiled in, so other shapes need another export.
+        problem: its problem, e.g. ``{"B": 1, "S": 256}``; it is compiled in, so other shapes need another export.
         arguments: name, role (input, output, inout, workspace, scalar), dtype and shape of each, in call order.
-            `stored` is the dtype of its arrays, which hold codes where they have no such dtype.
+            `stored` is the dtype of its arrays, which hold codes if they lack the dtype.
     """
 
     def __init__(self, folder: str | Path = Path(__file__).parent) -> None:
@@ -67,16 +67,16 @@ class Kernel:
     def __call__(self, **arrays: Any) -> dict[str, Any]:
         """Launch on CuPy's current stream: every input by name; outputs may be passed to be written in place.
 
-        In-place arguments (inout) are passed as inputs are, changed, and returned as well. Arguments with an initial
-        value are filled with it, except for passed outputs that the caller has to fill (`init_timed` is false).
+        In-place arguments (inout) are passed like inputs, changed, and also returned. Arguments with an initial
+        value are filled with it, except passed outputs that the caller must fill (`init_timed` is false).
 
         Returns:
-            The outputs. They are ready when the stream is: nothing waits here.
+            The outputs. They are ready when the stream has finished; the call does not wait.
 
         Raises:
-            TypeError: an argument is missing, unknown, or no CuPy array of its dtype.
-            ValueError: an array has another shape than the kernel was compiled for, is not C-contiguous, or lies on
-                another device or at an odd address; or an output shares memory with another array.
+            TypeError: an argument is missing, unknown, or not a CuPy array of its dtype.
+            ValueError: an array has another shape than the kernel was compiled for, is not C-contiguous, or is on
+                another device or at an unaligned address; or an output shares memory with another array.
         """
         inputs = {each["name"] for each in self.of("input", "inout")}
         outputs = {each["name"] for each in self.of("output", "inout")}
@@ -99,7 +99,7 @@ class Kernel:
     def launch(self, addresses: Mapping[str, int]) -> None:
         """Launch on CuPy's current stream with unchecked device addresses of every input and output.
 
-        Outputs whose `init_timed` is false have to hold their initial value.
+        Outputs whose `init_timed` is false must hold their initial value.
         """
         passed = [self._parameters(each, addresses) for each in self._launches]
         with self._turn:
@@ -122,20 +122,20 @@ class Kernel:
         return (*passed, *(self._mapped(each, addresses) for each in launch["tensor_maps"]))
 
     def _fill(self, addresses: Mapping[str, int]) -> None:
-        """Fill what the call itself fills, and workspaces, on the current stream."""
+        """Fill the arguments that the call itself fills, and workspaces, on the current stream."""
         for each in self.arguments:
             if "init" in each and (each["init_timed"] or each["role"] == "workspace"):
                 self._at(self._address(each["name"], addresses), each).fill(each["init"])
 
     def _at(self, address: int, each: dict[str, Any]) -> Any:
-        """An array of an argument's shape in memory that someone else owns."""
+        """Return an array of an argument's shape in existing memory."""
         dtype = np.dtype(each["stored"])
         size = int(np.prod(each["shape"], dtype=np.int64)) * dtype.itemsize
         memory = cp.cuda.UnownedMemory(address, size, None, self.device.id)
         return cp.ndarray(tuple(each["shape"]), dtype, cp.cuda.MemoryPointer(memory, 0))
 
     def _wait_for_the_last_stream(self) -> None:
-        """Launch on the device; a captured launch runs when its graph is replayed."""
+        """Make this stream wait for the last one; a captured launch runs when its graph is replayed."""
         here = cp.cuda.get_current_stream()
         if here.is_capturing():
             return
@@ -144,12 +144,12 @@ class Kernel:
         self._last_stream = here
 
     def empty(self, name: str) -> Any:
-        """An array for an argument."""
+        """Return a new array for an argument."""
         each = next(each for each in self.arguments if each["name"] == name)
         return cp.empty(tuple(each["shape"]), dtype=each["stored"])
 
     def of(self, *roles: str) -> list[dict[str, Any]]:
-        """The arguments of these roles, in call order."""
+        """Return the arguments of these roles, in call order."""
         return [each for each in self.arguments if each["role"] in roles]
 
     def _memory(self, each: dict[str, Any]) -> Any:
@@ -178,7 +178,7 @@ class Kernel:
         return np.uint64(self._address(each["name"], addresses))
 
     def _mapped(self, each: dict[str, Any], addresses: Mapping[str, int]) -> Any:
-        """CuPy passes NumPy arrays of one element by value."""
+        """Return a value as a NumPy array of one element, which CuPy passes by value."""
         encoded = self._encode(self._address(each["of"], addresses), **each)
         return np.frombuffer(encoded, dtype=f"V{len(encoded)}")
 
@@ -196,7 +196,7 @@ def _encoder(folder: Path) -> Any:
 
 
 def _refuse_overlap(name: str, held: Mapping[str, Any]) -> None:
-    """Outputs are written while inputs are still read."""
+    """Refuse outputs that overlap inputs, because outputs are written while inputs are still read."""
     begin, end = held[name].data.ptr, held[name].data.ptr + held[name].nbytes
     for other, array in held.items():
         if other != name and begin < array.data.ptr + array.nbytes and array.data.ptr < end:
@@ -204,7 +204,7 @@ def _refuse_overlap(name: str, held: Mapping[str, Any]) -> None:
 
 
 def _check_architecture(built_for: str, capability: str, build: str) -> None:
-    """A cubin runs on GPUs of its own major version and at least its minor one; one for sm_90a on sm_90 alone."""
+    """Check that a GPU runs a cubin: same major version, at least its minor version; sm_90a only on sm_90."""
     number = built_for.removeprefix("sm_")
     exact = not number.isdigit()
     major, minor = divmod(int(number.rstrip("af")), 10)
@@ -220,7 +220,7 @@ def _random(each: dict[str, Any], rng: np.random.Generator) -> Any:
 
 
 def main(repeats: int = 50) -> None:
-    """Show the arguments and the time of a launch."""
+    """Print the arguments and the time of a launch."""
     kernel = Kernel()
     arrays = {each["name"]: kernel.empty(each["name"]) for each in kernel.of("input", "output", "inout")}
     rng = np.random.default_rng(0)

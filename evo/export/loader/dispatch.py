@@ -1,11 +1,11 @@
-"""Picks the exported kernel for the shapes it is called with: needs this folder and what its kernels need.
+"""Picks the exported kernel for the shapes it is called with: needs this folder and the requirements of its kernels.
 
     from dispatch import Dispatch
     kernels = Dispatch()
     outputs = kernels(**inputs)                       # arrays by argument name; their shapes choose the kernel
     outputs = kernels(causal=True)(**inputs)          # where shapes alone do not: by fields of the problem
 
-``python dispatch.py`` lists what there is.
+``python dispatch.py`` lists the kernels.
 """
 
 import importlib.util
@@ -15,7 +15,7 @@ from typing import Any
 
 
 class Dispatch:
-    """The kernels of one family for several problems; each is loaded when it is first called for.
+    """The kernels of one family for several problems; each is loaded when it is first needed.
 
     Attributes:
         table: problem, folder and argument shapes of each, as dispatch.json has them.
@@ -30,8 +30,8 @@ class Dispatch:
         """Call the kernel that was compiled for these arrays; given fields of a problem only, return that kernel.
 
         Raises:
-            LookupError: none fits, or several do; says what there is.
-            TypeError: neither an array nor a value that a field may have.
+            LookupError: no kernel fits, or several do; lists the kernels.
+            TypeError: an argument is neither an array nor a valid value of a field.
         """
         arrays = {name: value for name, value in given.items() if self._is_array(name, value)}
         fields = {name: _plain(name, value) for name, value in given.items() if name not in arrays}
@@ -42,7 +42,9 @@ class Dispatch:
         return kernel(**arrays) if arrays else kernel
 
     def _is_array(self, name: str, value: Any) -> bool:
-        """A number of NumPy has a shape, too, an empty one: it is a field, unless a kernel takes such an array."""
+        """Return True for an array. A NumPy number has an empty shape: it is a field, unless a kernel takes such an
+        array.
+        """
         shapes = [each["arguments"][name]["shape"] for each in self.table if name in each["arguments"]]
         return hasattr(value, "shape") and (len(value.shape) > 0 or [] in shapes)
 
@@ -70,7 +72,7 @@ class Dispatch:
 
 
 def _fits(each: dict[str, Any], arrays: dict[str, Any]) -> bool:
-    """True if all the arrays match its arguments in shape and dtype."""
+    """Return True if all arrays match its arguments in shape and dtype."""
     arguments = each["arguments"]
     return all(
         name in arguments
@@ -81,10 +83,10 @@ def _fits(each: dict[str, Any], arrays: dict[str, Any]) -> bool:
 
 
 def _plain(name: str, value: Any) -> str | bool | int | float:
-    """A field's value as JSON has it; also of a number of NumPy.
+    """Return a field's value as in JSON, also for a NumPy number.
 
     Raises:
-        TypeError: it is no such value.
+        TypeError: it is not a valid value of a field.
     """
     plain = value.item() if hasattr(value, "item") else value
     if not isinstance(plain, (str, bool, int, float)):
@@ -109,7 +111,7 @@ def _dtype(array: Any) -> str:
 
 
 def main() -> None:
-    """List the kernels."""
+    """Print the kernels."""
     for each in Dispatch().table:
         print(f"{each['folder']:<28}{each['time_us']:>12.4g} µs  {_problem(each)}")
 

@@ -2,9 +2,8 @@
 
 The state covers flush-to-zero, denormals-are-zero, the rounding mode, the exception masks and the x87 precision: the
 control bits of MXCSR and of the x87 control word on x86-64, FPCR on AArch64. It belongs to a thread, so code that
-changes it and does not restore it changes the results and the speed of all code that the thread runs later.
-
-Needs this file and the C library, nothing else. On processors that it does not know, state is restored but not named.
+changes it and does not restore it changes the results and the speed of all later code of the thread. Needs only this
+file and the C library. On unknown processors, the state is restored but not named.
 """
 
 import ctypes
@@ -46,7 +45,7 @@ _LAYOUTS: Mapping[tuple[str, str], tuple[tuple[str, int, Mapping[str, int]], ...
 
 
 class FloatControl:
-    """The state of the thread that constructs it, at that moment."""
+    """The state of the constructing thread at the moment of construction."""
 
     def __init__(self) -> None:
         self._environment = ctypes.create_string_buffer(_ENVIRONMENT_BYTES)
@@ -59,11 +58,13 @@ class FloatControl:
         _call("fesetenv", self._environment)
 
     def changes(self, since: "FloatControl") -> tuple[str, ...]:
-        """Names of what differs from an earlier state; empty where nothing does or the processor is unknown."""
+        """Return the names of the settings that differ from an earlier state; empty if none does or the processor is
+        unknown.
+        """
         return tuple(name for name, value in self._settings().items() if since._settings()[name] != value)
 
     def _settings(self) -> dict[str, int]:
-        """The bits of each setting, by name."""
+        """Return the bits of each setting, by name."""
         found: dict[str, int] = {}
         for form, offset, names in _LAYOUTS.get((sys.platform, platform.machine()), ()):
             (register,) = struct.unpack_from(form, self._environment.raw, offset)
@@ -73,7 +74,7 @@ class FloatControl:
 
 @contextmanager
 def preserved() -> Iterator[None]:
-    """Restore the state of this thread at the end, whatever the body does to it."""
+    """Restore the state of this thread at the end of the block."""
     before = FloatControl()
     try:
         yield
@@ -88,7 +89,7 @@ def _call(name: str, argument: Any) -> None:
 
 @lru_cache(maxsize=1)
 def _functions() -> dict[str, Any]:
-    """``fegetenv`` and ``fesetenv`` of this process, or of libm where the interpreter does not export them."""
+    """Return ``fegetenv`` and ``fesetenv`` of this process, or of libm if the interpreter does not export them."""
     for library in (None, "libm.so.6"):
         try:
             loaded = ctypes.CDLL(library)

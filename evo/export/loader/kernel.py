@@ -1,4 +1,4 @@
-"""Calls the exported kernel from Python: needs this folder and NumPy, nothing else.
+"""Calls the exported kernel from Python: needs only this folder and NumPy.
 
     from kernel import Kernel
     kernel = Kernel()
@@ -32,15 +32,15 @@ SCALARS = {
 
 
 class Kernel:
-    """The exported function for the one problem it was compiled for.
+    """The exported function for the problem for which it was compiled.
 
     Calls from several threads wait for each other: workspaces are allocated once. Outputs that the caller does not pass
-    are allocated for each call. What the kernel sets of the processor's floating-point modes is restored after a call.
+    are allocated for each call. The processor's floating-point modes are restored after a call.
 
     Attributes:
-        problem: what it computes, e.g. ``{"B": 1, "S": 256}``: compiled in, so other shapes need another export.
+        problem: its problem, e.g. ``{"B": 1, "S": 256}``; it is compiled in, so other shapes need another export.
         arguments: name, role (input, output, inout, workspace, scalar), dtype and shape of each, in call order.
-            `stored` is the dtype of its arrays, which hold codes where they have no such dtype.
+            `stored` is the dtype of its arrays, which hold codes if they lack the dtype.
     """
 
     def __init__(self, folder: str | Path = Path(__file__).parent) -> None:
@@ -56,13 +56,13 @@ class Kernel:
         self._turn = threading.Lock()  # ctypes lets other threads go on while the function runs
 
     def __call__(self, **arrays: np.ndarray) -> dict[str, np.ndarray]:
-        """Run it: every input by name; outputs may be passed to be written in place. Returns the outputs.
+        """Call the kernel with every input by name; outputs may be passed to be written in place. Returns the outputs.
 
-        In-place arguments (inout) are passed as inputs are, changed, and returned as well. Arguments with an initial
-        value are filled with it, except for passed outputs that the caller has to fill (`init_timed` is false).
+        In-place arguments (inout) are passed like inputs, changed, and also returned. Arguments with an initial
+        value are filled with it, except passed outputs that the caller must fill (`init_timed` is false).
 
         Raises:
-            TypeError: an argument is missing, unknown, or no array of its dtype.
+            TypeError: an argument is missing, unknown, or not an array of its dtype.
             ValueError: an array has another shape than the kernel was compiled for; an output is read-only, or shares
                 memory with another array.
         """
@@ -84,7 +84,7 @@ class Kernel:
         return {name: self._returned(held[name], arrays.get(name)) for name in sorted(outputs)}
 
     def empty(self, name: str) -> np.ndarray:
-        """An array for an argument, aligned so that a call needs no copy of it."""
+        """Return an array for an argument, aligned so that a call needs no copy of it."""
         each = next(each for each in self.arguments if each["name"] == name)
         dtype = np.dtype(each["stored"])
         size = int(np.prod(each["shape"], dtype=np.int64)) * dtype.itemsize
@@ -98,7 +98,7 @@ class Kernel:
         return [each for each in self.arguments if each["role"] in roles]
 
     def _held(self, each: dict[str, Any], given: np.ndarray | None) -> np.ndarray:
-        """The memory the kernel gets: the caller's own where it is fit for it, else a copy."""
+        """Return the memory for the kernel: the caller's array if it is suitable, else a copy."""
         if given is None:
             return self.empty(each["name"])
         if not isinstance(given, np.ndarray) or given.dtype != np.dtype(each["stored"]):
@@ -132,12 +132,12 @@ class Kernel:
 
 
 def _alignment(each: dict[str, Any]) -> int:
-    """Bytes: what the family demands of an argument's address, and at least that of a cache line."""
+    """Return the alignment of an argument in bytes: the family's requirement, at least a cache line."""
     return max(ALIGNMENT, int(each.get("alignment", 1)))
 
 
 def _float_control() -> Any:
-    """Load the module next to this file by its path, since every export has one of this name."""
+    """Load the module next to this file by its path, because every export has a module of this name."""
     place = Path(__file__).parent / "float_control.py"
     spec = importlib.util.spec_from_file_location(f"{__name__}_float_control", place)
     assert spec is not None and spec.loader is not None
@@ -147,7 +147,7 @@ def _float_control() -> Any:
 
 
 def _refuse_unfit(name: str, arrays: dict[str, Any]) -> None:
-    """True if the output that the caller passed is writable; the kernel would write to it in any case."""
+    """Return True if the output that the caller passed is writable; the kernel would write to it in any case."""
     given = arrays[name]
     if not isinstance(given, np.ndarray):
         return
@@ -169,7 +169,7 @@ def _random(each: dict[str, Any], rng: np.random.Generator) -> Any:
 
 
 def main(repeats: int = 50) -> None:
-    """Show the arguments and the time of a call."""
+    """Print the arguments and the time of a call."""
     kernel = Kernel()
     arrays = {
         each["name"]: kernel.empty(each["name"])

@@ -1,6 +1,5 @@
-"""Tensor maps of the CUDA driver: what a kernel needs to have tiles copied by the GPU's own engine (sm_90 on).
-
-Needs this file and the driver, nothing else.
+"""Tensor maps of the CUDA driver: with them a kernel lets the GPU's copy engine copy tiles (sm_90 and newer). Needs
+only this file and the driver.
 """
 
 import ctypes
@@ -39,7 +38,7 @@ _PROMOTIONS = {0: 0, 64: 1, 128: 2, 256: 3}
 
 
 class TensorMapError(ValueError):
-    """There can be no such map, or this driver makes none."""
+    """The map is invalid, or this driver cannot make it."""
 
 
 def encode(
@@ -52,17 +51,17 @@ def encode(
     swizzle: int = 0,
     l2_promotion: int = 0,
 ) -> "ctypes.Array[ctypes.c_char]":
-    """The map of a contiguous array in device memory, to be passed to a kernel by value.
+    """Return the map of a contiguous array in device memory, to be passed to a kernel by value.
 
     Args:
-        of: its name, for errors.
+        of: name of the array, for errors.
         shape: elements, outermost axis first.
         box: elements of one copy along each axis; what lies outside of the array is copied as zeros.
         swizzle: bytes within which 16-byte chunks change places in shared memory: 0, 32, 64 or 128.
         l2_promotion: bytes that the L2 cache fetches at a time: 0, 64, 128 or 256.
 
     Raises:
-        TensorMapError: the address is not aligned, or the driver refuses or lacks maps; says what to do.
+        TensorMapError: the address is not aligned, or the driver refuses or lacks maps; names the remedy.
     """
     if address % ADDRESSES:
         raise TensorMapError(f"{of} lies at an address that is no multiple of {ADDRESSES} bytes: pass a copy of it")

@@ -1,4 +1,4 @@
-"""The exported kernels as one operator of PyTorch, which picks by shape and which torch.compile takes as it is.
+"""The exported kernels as one PyTorch operator, which picks by shape and works with torch.compile.
 
     from torch_op import op, op_for
     output = op(*inputs)                    # tensors in the order of config.json; their shapes choose the kernel
@@ -24,7 +24,7 @@ _DISPATCH = json.loads((FOLDER / "dispatch.json").read_text(encoding="utf-8"))
 
 @cache
 def _module(folder: str) -> Any:
-    """The operator of one kernel, whose own folder makes it; the kernel itself is loaded when it is first called."""
+    """Return the operator module of one kernel, from its folder; the kernel is loaded at the first call."""
     spec = importlib.util.spec_from_file_location(f"{__name__}_{folder}", FOLDER / folder / "torch_op.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -37,10 +37,10 @@ def _told(kernels: Sequence[dict[str, Any]]) -> str:
 
 
 def _picked(kernels: Sequence[dict[str, Any]], inputs: Sequence[torch.Tensor]) -> Any:
-    """The one of these kernels that was compiled for such tensors.
+    """Return the kernel that was compiled for such tensors.
 
     Raises:
-        LookupError: none was, or several were; says what there is.
+        LookupError: no kernel was, or several were; lists the kernels.
     """
     found = [each for each in kernels if _module(each["folder"]).fits(*inputs)]
     if len(found) == 1:
@@ -53,10 +53,10 @@ def _picked(kernels: Sequence[dict[str, Any]], inputs: Sequence[torch.Tensor]) -
 
 @cache
 def op_for(**fields: Any) -> Any:
-    """The operator of the kernels whose problem has these fields.
+    """Return the operator of the kernels whose problem has these fields.
 
     Raises:
-        LookupError: no kernel's has; says what there is.
+        LookupError: no kernel's problem has them; lists the kernels.
     """
     kernels = [each for each in _DISPATCH["kernels"] if fields.items() <= each["problem"].items()]
     if not kernels:

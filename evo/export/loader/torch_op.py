@@ -1,4 +1,4 @@
-"""The exported kernel as an operator of PyTorch, which torch.compile takes as it is. For a GPU it needs CuPy, too.
+"""The exported kernel as a PyTorch operator, which works with torch.compile. For a GPU it also needs CuPy.
 
     from torch_op import op
     output = op(*inputs)                # tensors in the order of config.json; a tuple where there are more outputs
@@ -24,17 +24,17 @@ INPUTS = [each for each in _described["arguments"] if each["role"] in ("input", 
 OUTPUTS = [each for each in _described["arguments"] if each["role"] == "output"]
 DEVICE = "cuda" if "launch" in _described else "cpu"
 ADDRESSES = 16
-"""What an address on a GPU must be a multiple of: so wide are the widest loads and copies."""
+"""Required alignment of an address on a GPU, that of the widest loads and copies."""
 
 
 def _dtype(each: dict[str, Any]) -> torch.dtype:
-    """PyTorch names E4M3 after what it leaves out: it is finite, and has one NaN (fn)."""
+    """Return the PyTorch dtype; its name of E4M3 ends in fn: finite, with one NaN."""
     found: torch.dtype = getattr(torch, "float8_e4m3fn" if each["dtype"] == "float8_e4m3" else each["dtype"])
     return found
 
 
 def fits(*inputs: torch.Tensor) -> bool:
-    """True if these have the shapes and dtypes that the kernel was compiled for."""
+    """Return True if these have the shapes and dtypes for which the kernel was compiled."""
     return len(inputs) == len(INPUTS) and all(
         given.dtype == _dtype(each) and tuple(given.shape) == tuple(each["shape"])
         for each, given in zip(INPUTS, inputs, strict=True)
@@ -42,11 +42,11 @@ def fits(*inputs: torch.Tensor) -> bool:
 
 
 def _checked(inputs: tuple[torch.Tensor, ...]) -> torch.device:
-    """The one device of all inputs.
+    """Return the device of all inputs.
 
     Raises:
-        TypeError: a dtype is another one.
-        ValueError: shape, device or layout is another one.
+        TypeError: a dtype differs.
+        ValueError: shape, device or layout differs.
     """
     for each, given in zip(INPUTS, inputs, strict=True):
         name, shape = each["name"], tuple(each["shape"])
@@ -65,7 +65,7 @@ def _checked(inputs: tuple[torch.Tensor, ...]) -> torch.device:
 
 
 def _check_addresses(inputs: tuple[torch.Tensor, ...]) -> None:
-    """A slice of a tensor may be contiguous, and still begin where no kernel can load from."""
+    """Check alignment: a contiguous slice of a tensor may still begin at an unaligned address."""
     for each, given in zip(INPUTS, inputs, strict=True):
         if given.data_ptr() % ADDRESSES:
             name = each["name"]
@@ -77,7 +77,7 @@ def _outputs(device: torch.device) -> list[torch.Tensor]:
 
 
 def _output(each: dict[str, Any], device: torch.device) -> torch.Tensor:
-    """An empty tensor, or one of the initial value where callers have to fill it."""
+    """Return an empty tensor, or one filled with the initial value if callers must fill it."""
     made = torch.empty(each["shape"], dtype=_dtype(each), device=device)
     if "init" in each and not each["init_timed"]:
         (made if each["stored"] == each["dtype"] else made.view(getattr(torch, each["stored"]))).fill_(each["init"])
@@ -92,7 +92,7 @@ def _returned(outputs: list[torch.Tensor]) -> Any:
 
 @cache
 def _module() -> Any:
-    """Load the loader next to this file by its path, since every export has a module of this name."""
+    """Load the loader next to this file by its path, because every export has a module of this name."""
     spec = importlib.util.spec_from_file_location(f"{__name__}_kernel", FOLDER / "kernel.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -107,7 +107,7 @@ def _on_cpu() -> Any:
 
 @cache
 def _on_gpu(device: int) -> Any:
-    """Loaded once for each device."""
+    """Return the kernel for a device, loaded once for each."""
     import cupy
 
     with cupy.cuda.Device(device):
@@ -115,7 +115,7 @@ def _on_gpu(device: int) -> Any:
 
 
 def _array(each: dict[str, Any], tensor: torch.Tensor) -> Any:
-    """The same memory for NumPy, as codes where it has no such dtype."""
+    """Return the tensor's memory as a NumPy array, as codes if NumPy lacks the dtype."""
     same = each["stored"] == each["dtype"]
     return (tensor if same else tensor.view(getattr(torch, each["stored"]))).detach().numpy()
 
@@ -147,7 +147,7 @@ def _fake(*inputs: torch.Tensor) -> Any:
 
 
 def _name() -> str:
-    """Two exports in one process are two operators."""
+    """Return a unique name, so that two exports in one process are two operators."""
     identity = json.dumps([_described[key] for key in ("family", "problem", "config", "architecture")], sort_keys=True)
     return f"kernel_evo::{_described['entry']}_{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
 
