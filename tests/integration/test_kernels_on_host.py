@@ -31,13 +31,13 @@ PROBLEMS: Mapping[str, Mapping[str, int]] = {
 }
 
 
-def judged(package: Package, kernel: HostKernel, *, descending: bool, eager: bool) -> str | None:
+def judged(package: Package, kernel: HostKernel, *, order: int, eager: bool) -> str | None:
     """Return what is wrong with a kernel's outputs by the family's own tolerances; None: nothing."""
     module = reference(package)
     problem = package.family.problem(PROBLEMS[package.family.name], "cuda")
     inputs = module.inputs(problem, package.family.cases[0].inputs, np.random.default_rng(3))
     try:
-        outputs = kernel(inputs, descending=descending, eager=eager)
+        outputs = kernel(inputs, order=order, eager=eager)
     except AssertionError as fault:
         return str(fault)
     if any(each.verified for each in kernel.operands):
@@ -58,7 +58,7 @@ def verdicts(place: Path, folder: Path) -> list[str | None]:
     package = find(str(place))
     problem = package.family.problem(PROBLEMS[package.family.name], "cuda")
     kernel = build(package, declared(package), problem, DEVICE, folder)
-    return [judged(package, kernel, descending=descending, eager=eager) for descending, eager in ORDERS]
+    return [judged(package, kernel, order=order, eager=eager) for order, eager in ORDERS]
 
 
 @pytest.mark.parametrize("name", NAMES)

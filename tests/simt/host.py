@@ -2,6 +2,7 @@
 
 import ctypes
 import hashlib
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -37,12 +38,14 @@ PLAIN = f'#include "{HERE / "ptx.cuh"}"\n#include "{HERE / "cuda.cuh"}"\n'
 
 ENTRY = """
 extern "C" const char* NAME(
-    void** arguments, const u32* grid, const u32* block, int bytes, bool descending, bool eager) {
-    return simt::run([] { simt::call(ENTRY); }, arguments, grid, block, bytes, descending, eager);
+    void** arguments, const u32* grid, const u32* block, int bytes, u32 order, bool eager) {
+    return simt::run([] { simt::call(ENTRY); }, arguments, grid, block, bytes, CLUSTER_SIZE, order, eager);
 }
 """
-ORDERS = ((False, False), (True, True))
-"""Orders of execution: (last thread first, copies at once). These two differ most."""
+FORWARD, BACKWARD = 0, 1
+ORDERS = ((FORWARD, False), (BACKWARD, True), (3, False))
+"""Orders of execution: (first thread first, last thread first or the seed of a shuffle; copies at once)."""
+CLUSTER = re.compile(r"__cluster_dims__\((\d+)")
 
 
 def compiler() -> str | None:
@@ -58,9 +61,14 @@ class HostKernel:
     functions: tuple[Any, ...]
 
     def __call__(
-        self, inputs: Mapping[str, NDArray[Any]], *, descending: bool = False, eager: bool = False
+        self, inputs: Mapping[str, NDArray[Any]], *, order: int = FORWARD, eager: bool = False
     ) -> dict[str, NDArray[Any]]:
         """Return the outputs' values by name.
+
+        Args:
+            inputs: by name, as the family's reference draws them.
+            order: of threads, warps and blocks: `FORWARD`, `BACKWARD`, or the seed of a shuffle.
+            eager: asynchronous copies take place at once instead of as late as allowed.
 
         Raises:
             AssertionError: a thread did something a GPU does not allow, or damaged foreign memory.
@@ -80,20 +88,20 @@ class HostKernel:
             for argument, value in zip(arguments, passed, strict=True)
         }
         for function, launch in zip(self.functions, self.launch.each, strict=True):
-            _run(function, launch, addresses, descending=descending, eager=eager)
+            _run(function, launch, addresses, order=order, eager=eager)
         damage = buffers.damage()
         assert damage is None, damage
         outputs = [each for each in self.operands if each.role in JUDGED]
         return {each.name: decoded(buffers.read(each.name), each.dtype) for each in outputs}
 
 
-def _run(function: Any, launch: Launch, addresses: Mapping[str, int], *, descending: bool, eager: bool) -> None:
+def _run(function: Any, launch: Launch, addresses: Mapping[str, int], *, order: int, eager: bool) -> None:
     """Run one launch; `addresses` are those of all arguments, in order."""
     maps = [described(each, addresses[each.of]) for each in launch.tensor_maps]
     chosen = [addresses[name] for name in launch.arguments or addresses] + [each.ctypes.data for each in maps]
     pointers = (ctypes.c_void_p * len(chosen))(*chosen)
     grid, block = ((ctypes.c_uint * 3)(*size) for size in (launch.grid, launch.block))
-    fault = function(pointers, grid, block, launch.shared_memory_bytes, descending, eager)
+    fault = function(pointers, grid, block, launch.shared_memory_bytes, order, eager)
     assert not fault, fault.decode()
 
 
@@ -110,8 +118,10 @@ def build(package: Package, config: Config, problem: Problem, device: Device, fo
     if implementation.mode == "source":
         text = PLAIN + text
     names = [f"run_{place}" for place in range(len(implementation.entries))]
+    cluster = CLUSTER.search(text)
+    launched = ENTRY.replace("CLUSTER_SIZE", cluster[1] if cluster else "1")
     for name, entry in zip(names, implementation.entries, strict=True):
-        text += ENTRY.replace("NAME", name).replace("ENTRY", entry)
+        text += launched.replace("NAME", name).replace("ENTRY", entry)
     path = folder / hashlib.sha256(text.encode()).hexdigest()[:16]
     path.with_suffix(".cpp").write_text(text, encoding="utf-8")
     flags = ["-std=c++17", "-O1", "-w", "-shared", "-fPIC", f"-I{HERE / 'include'}"]

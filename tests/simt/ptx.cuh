@@ -1,6 +1,6 @@
 // Replaces templates/include/ptx.cuh: the same names, executed on the host. Each CUDA thread is a fiber that runs until
 // it must wait for others, and a warp runs as far ahead of other warps as barriers allow. A missing barrier therefore
-// shows: in one of the orders a thread reads unwritten data. The layout of matrix fragments follows the PTX ISA, "Matrix
+// shows: in one of the orders a thread reads unwritten data, or data that another has already replaced. The layout of matrix fragments follows the PTX ISA, "Matrix
 // Fragments for mma.m16n8k16" and "ldmatrix". Asynchronous copies happen at the last possible moment, or at the first
 // one; shared memory is initialised with NaN.
 #undef _FORTIFY_SOURCE  // its check of longjmp refuses a jump to another stack
@@ -16,6 +16,8 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <numeric>
+#include <random>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -79,6 +81,8 @@ std::vector<Fiber> fibers;
 jmp_buf scheduler;
 int current, shared_bytes;
 bool eager;
+u32 schedule;  // 0: the first thread, warp and block first; 1: the last one first; otherwise the seed of `shuffling`
+std::mt19937 shuffling;
 u32 patience;  // counts how often only threads that had yielded could continue
 char fault_text[200];
 Meeting warps[32], places[16];
@@ -193,12 +197,21 @@ inline void resume(int index) {
     setcontext(&fiber.start);
 }
 
+// The order in which `count` threads, warps or blocks run.
+inline std::vector<int> sequence(int count) {
+    std::vector<int> all(count);
+    std::iota(all.begin(), all.end(), 0);
+    if (schedule == 1) std::reverse(all.begin(), all.end());
+    if (schedule > 1) std::shuffle(all.begin(), all.end(), shuffling);
+    return all;
+}
+
 // Runs each ready thread of a warp until it must wait. Returns false if none was ready.
-inline bool advance(int warp, bool descending) {
+inline bool advance(int warp) {
     const int first = warp * 32, count = min(32, int(fibers.size()) - first);
     bool moved = false;
-    for (int i = 0; i < count; ++i) {
-        const int index = first + (descending ? count - 1 - i : i);
+    for (const int lane : sequence(count)) {
+        const int index = first + lane;
         const Fiber& fiber = fibers[index];
         if (fiber.done || (fiber.awaited && *fiber.awaited == fiber.was)) continue;
         resume(index);
@@ -217,7 +230,7 @@ struct Parked {
     u32 block;
 };
 
-std::vector<Parked> parked;                              // of one cluster, by rank
+std::vector<Parked> parked;                              // blocks of one cluster, by rank
 std::vector<std::vector<unsigned char>> cluster_memory;  // of its blocks, at their last synchronisation
 u32 cluster_meetings, cluster_size, rank;
 
@@ -256,14 +269,14 @@ inline void end_block() {
         if (memory[shared_bytes + i] != 0xff) fault("writes behind the shared memory it asked for", i);
 }
 
-// Runs each warp as far ahead as allowed, in either order. Returns false if no thread was ready.
-inline bool progress(bool descending) {
+// Runs each warp as far ahead as allowed. Returns false if no thread was ready.
+inline bool progress() {
     const int warp_count = (int(fibers.size()) + 31) / 32;
     bool any = false;
     for (bool moved = true; moved; any |= moved) {
         moved = false;
-        for (int i = 0; i < warp_count; ++i)
-            while (advance(descending ? warp_count - 1 - i : i, descending)) moved = true;
+        for (const int warp : sequence(warp_count))
+            while (advance(warp)) moved = true;
         const auto polite = [](const Fiber& each) { return !each.done && each.awaited == &patience && each.was == patience; };
         if (!moved && std::any_of(fibers.begin(), fibers.end(), polite)) ++patience, moved = true;
     }
@@ -289,8 +302,7 @@ inline void exchange(Parked& block) {
 }
 
 inline void park() {
-    parked.emplace_back();
-    Parked& mine = parked.back();
+    Parked& mine = parked[rank];
     exchange(mine);
     mine.memory.assign(memory, memory + shared_bytes + 4096);
     mine.block = blockIdx.x;
@@ -309,7 +321,7 @@ void as_block(u32 index, Act act) {
 }
 
 // Blocks of a cluster take turns, each until all its threads wait; they synchronise when no thread waits otherwise.
-inline void run_cluster(bool descending) {
+inline void run_cluster() {
     for (bool moved = true; moved;) {
         moved = false;
         if (std::all_of(parked.begin(), parked.end(), [](const Parked& each) { return waits(each.fibers); })) {
@@ -317,10 +329,9 @@ inline void run_cluster(bool descending) {
             for (const Parked& each : parked) cluster_memory.push_back(each.memory);
             ++cluster_meetings;
         }
-        for (u32 i = 0; i < cluster_size; ++i) as_block(i, [&] { moved |= progress(descending); });
+        for (const int i : sequence(cluster_size)) as_block(i, [&] { moved |= progress(); });
     }
     for (u32 i = 0; i < cluster_size; ++i) as_block(i, end_block);
-    parked.clear();
 }
 
 void** pointers;
@@ -341,35 +352,50 @@ void call(void (*kernel)(A...), std::index_sequence<I...>) {
 template <class... A>
 void call(void (*kernel)(A...)) { call(kernel, std::index_sequence_for<A...>()); }
 
-// Empty on success.
-inline const char* run(
-    void (*kernel)(), void** arguments, const u32* grid, const u32* block, int bytes, bool descending, bool at_once) {
+// Runs the blocks of one cluster, or a block that is in none: each up to the first meeting with the others, then all in turns.
+inline void run_blocks(int cluster) {
+    parked.clear();
+    parked.resize(cluster_size);
+    u32 waiting = 0;
+    for (const int member : sequence(cluster_size)) {
+        rank = member;
+        blockIdx.x = cluster * cluster_size + rank;
+        fibers.resize(blockDim.x * blockDim.y * blockDim.z);
+        start_block();
+        progress();
+        if (waits(fibers))
+            ++waiting, park();
+        else
+            end_block();
+        if (fault_text[0]) return;
+    }
+    if (waiting == cluster_size)
+        run_cluster();
+    else if (waiting)
+        fault("waits for its cluster for ever", blockIdx.x);
+}
+
+// Empty on success. `cluster`: blocks of a cluster.
+inline const char* run(void (*kernel)(), void** arguments, const u32* grid, const u32* block, int bytes, u32 cluster,
+                       u32 order, bool at_once) {
     body = kernel;
     pointers = arguments;
+    schedule = order;
+    shuffling.seed(order);
     eager = at_once;
     shared_bytes = bytes;
     fault_text[0] = 0;
     gridDim = Index{grid[0], grid[1], grid[2]};
     blockDim = Index{block[0], block[1], block[2]};
-    parked.clear();
-    cluster_size = rank = 0;
+    cluster_size = cluster;
     for (Meeting& meeting : warps) meeting = Meeting();
     for (Meeting& meeting : places) meeting = Meeting();
     for (blockIdx.z = 0; blockIdx.z < grid[2]; ++blockIdx.z)
         for (blockIdx.y = 0; blockIdx.y < grid[1]; ++blockIdx.y)
-            for (u32 index = 0; index < grid[0] && !fault_text[0]; ++index) {
-                blockIdx.x = descending ? grid[0] - 1 - index : index;
-                fibers.resize(block[0] * block[1] * block[2]);
-                start_block();
-                progress(descending);
-                if (!waits(fibers)) {
-                    end_block();
-                    continue;
-                }
-                park();
-                if (parked.size() == cluster_size) run_cluster(descending);
+            for (const int first : sequence(grid[0] / cluster)) {
+                run_blocks(first);
+                if (fault_text[0]) return fault_text;
             }
-    if (!parked.empty()) fault("waits for its cluster for ever", parked[0].block);
     return fault_text;
 }
 
@@ -700,7 +726,7 @@ inline void barrier_await(u32 barrier, u32 parity) {
 
 template <int BLOCKS>
 void meet_cluster() {
-    simt::cluster_size = BLOCKS;
+    if (simt::cluster_size != BLOCKS) simt::fault("meets a cluster of another size than it is launched in", BLOCKS);
     simt::pause(simt::cluster_meetings, simt::cluster_meetings);
 }
 
