@@ -89,12 +89,13 @@ __device__ __forceinline__ void copy_parts(u32 tile, const Element* matrix, int 
 }
 
 // Rows from `first_row` on, of a matrix of LIMIT rows of COLUMNS elements, ROW apart, followed by zeros up to FILLED columns.
+// Where LIMIT is 0, the matrix has `limit` rows.
 template <class TILE, int ROWS, int COLUMNS, int LIMIT, int WIDTH, int THREADS, int L2_PREFETCH, int WRITTEN_OUT = 8,
           int FILLED = COLUMNS, int ROW = COLUMNS, class Element>
-__device__ __forceinline__ void copy_rows(u32 tile, const Element* matrix, int first_row, u32 thread) {
+__device__ __forceinline__ void copy_rows(u32 tile, const Element* matrix, int first_row, u32 thread, int limit = LIMIT) {
     copy_parts<TILE, ROWS, FILLED, ROW, WIDTH, THREADS, L2_PREFETCH, WRITTEN_OUT>(
         tile, matrix, first_row * ROW, thread, [=](u32 row, u32 column) {
-            return (LIMIT % ROWS == 0 || first_row + row < LIMIT) && (FILLED == COLUMNS || column < COLUMNS);
+            return ((LIMIT > 0 && LIMIT % ROWS == 0) || static_cast<int>(first_row + row) < limit) && (FILLED == COLUMNS || column < COLUMNS);
         });
 }
 

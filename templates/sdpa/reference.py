@@ -28,7 +28,10 @@ LEAST_HALF_DEVIATION = 0.05
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw q, k and v as `draw_heads` describes, and lengths if they are ragged; see `_laid_out` for their shapes."""
+    """Draw q, k and v as `draw_heads` describes, and lengths if they are ragged; see `_laid_out` for their shapes.
+
+    Packed sequences are drawn as if each had S tokens, of which only its own remain.
+    """
     shapes = {"q": tuple(problem[name] for name in ("B", "H", "S", "D"))}
     shapes |= dict.fromkeys("kv", (problem["B"], _kv_heads(problem), _keys(problem), problem["D"]))
     least = LEAST_HALF_DEVIATION if problem["dtype"] == "float16" else 0.0
@@ -38,6 +41,9 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
         lengths["lengths"] = _draw_lengths(problem, rng)
         for entry, length in enumerate(lengths["lengths"]):
             drawn["v"][entry, :, length:] += HIDDEN_VALUE
+    if _packed(problem):
+        lengths["cu_seqlens"] = _draw_starts(problem, rng)
+        drawn = {name: _packed_rows(array, lengths["cu_seqlens"]) for name, array in drawn.items()}
     heads = {name: encoded(array, problem["dtype"]) for name, array in drawn.items()}
     return _laid_out(problem, heads) | lengths
 
@@ -65,6 +71,8 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
     ``numpy`` is attention as one writes it down, ``numpy-in-place`` spares every temporary array it can, ``torch`` is
     PyTorch's own fused kernel on as many threads as ``OMP_NUM_THREADS`` says (1 if unset).
     """
+    if _packed(problem):
+        return {name: _on_padded(problem, each) for name, each in baselines(_padded(problem)).items()}
     group = problem["H"] // _kv_heads(problem)
 
     def with_numpy(inputs: Arrays) -> Callable[[], object]:
@@ -112,7 +120,13 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
 
 
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """GPU baselines: PyTorch's backends by name, and ``naive``, the kernel of ``naive.cu``."""
+    """GPU baselines: PyTorch's backends by name, and ``naive``, the kernel of ``naive.cu``.
+
+    Packed sequences are padded for them beforehand, which is not timed.
+    """
+    if _packed(problem):
+        padded = {name: _on_padded(problem, each) for name, each in cuda_baselines(_padded(problem)).items()}
+        return padded | rivals("sdpa", problem)
     backends = ("flash", "cudnn", "efficient", "math")
     on_torch = {f"torch-{name}": partial(_on_torch, problem, name) for name in backends}
     return {**on_torch, **rivals("sdpa", problem), "naive": partial(_naive, problem)}
@@ -184,6 +198,10 @@ def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: 
     Args:
         rounded: what scores and weights are kept in.
     """
+    if _packed(problem):
+        results = _attention(_padded(problem), _padded_inputs(problem, inputs), dtype, rounded)
+        rows = {name: _packed_rows(array, inputs["cu_seqlens"]) for name, array in results.items()}
+        return rows | {"out": np.ascontiguousarray(rows["out"].swapaxes(1, 2))}
     heads = _heads(problem, inputs)
     out = np.empty(heads["q"].shape, dtype)
     lse = np.empty(heads["q"].shape[:3], dtype)
@@ -258,12 +276,60 @@ def _draw_lengths(problem: Mapping[str, Any], rng: np.random.Generator) -> Array
     return rng.permutation(lengths)
 
 
+def _draw_starts(problem: Mapping[str, Any], rng: np.random.Generator) -> Array:
+    """Return where each packed sequence begins and the last ends.
+
+    Lengths are spread evenly around their mean, as far as S allows, in random order. Of three sequences or more, of
+    S / 2 tokens or fewer on average, the shortest is empty.
+    """
+    count, longest, tokens = problem["B"], problem["S"], problem["tokens"]
+    mean = tokens / count
+    shares = (2 * np.arange(count) + 1) / count
+    lengths = mean * shares if 2 * mean <= longest else longest - (longest - mean) * shares
+    if count > 2 and 2 * mean <= longest:
+        lengths[:2] = 0, lengths[:2].sum()
+    ends = np.rint(np.cumsum(rng.permutation(lengths))).astype(np.int32)
+    ends[-1] = tokens
+    return np.concatenate([np.zeros(1, np.int32), ends])
+
+
+def _packed_rows(heads: Array, starts: Array) -> Array:
+    """Return (1, H, tokens, …) of each sequence's first rows of (B, H, S, …)."""
+    return np.concatenate([heads[entry, :, :rows] for entry, rows in enumerate(np.diff(starts))], axis=1)[None]
+
+
+def _padded(problem: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the problem of the same sequences with S rows each."""
+    return {**problem, "lengths": "ragged", "layout": "bhsd", "tokens": 0}
+
+
+def _padded_inputs(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
+    """Return the inputs of the same sequences with S rows each, zeros behind their own. An empty one has a key."""
+    starts = inputs["cu_seqlens"]
+    padded = {}
+    for name, packed in _heads(problem, inputs).items():
+        padded[name] = np.zeros((problem["B"], packed.shape[1], problem["S"], packed.shape[3]), packed.dtype)
+        for entry, rows in enumerate(np.diff(starts)):
+            padded[name][entry, :, :rows] = packed[0, :, starts[entry] : starts[entry + 1]]
+    return padded | {"lengths": np.maximum(np.diff(starts), 1)}
+
+
+def _on_padded(
+    problem: Mapping[str, Any], baseline: Callable[[Arrays], Callable[[], object]]
+) -> Callable[[Arrays], Callable[[], object]]:
+    return lambda inputs: baseline(_padded_inputs(problem, inputs))
+
+
 def _heads_first(problem: Mapping[str, Any]) -> bool:
     return bool(problem.get("layout", "bhsd") == "bhsd")
 
 
 def _ragged(problem: Mapping[str, Any]) -> bool:
     return bool(problem.get("lengths", "full") == "ragged")
+
+
+def _packed(problem: Mapping[str, Any]) -> bool:
+    return bool(problem.get("lengths", "full") == "packed")
 
 
 def _kv_heads(problem: Mapping[str, Any]) -> int:
@@ -300,4 +366,6 @@ def _hidden_keys(problem: Mapping[str, Any], inputs: Arrays) -> Array | None:
             keys >= inputs["lengths"][:, None, None, None], (problem["B"], 1, problem["S"], len(keys))
         )
         hidden = beyond if hidden is None else hidden | beyond
+        if window:  # rows behind the end of a padded sequence may see no key: they see all, and are left out
+            hidden = hidden & ~hidden.all(axis=-1, keepdims=True)
     return hidden

@@ -49,6 +49,8 @@ SHAPES = [
     ("sdpa", "B=2,H=4,S=331,D=80,layout=qkv_heads,lse=true"),
     ("sdpa", "B=5,H=4,S=387,D=64,lengths=ragged,layout=bshd"),
     ("sdpa", "B=5,H=4,S=387,D=128,lengths=ragged,causal=true,lse=true,dtype=bfloat16"),
+    ("sdpa", "B=7,H=4,S=387,D=64,lengths=packed,tokens=1201,layout=bshd,lse=true"),
+    ("sdpa", "B=7,H=4,KV=2,S=387,D=128,lengths=packed,tokens=1201,layout=qkv,causal=true,window=100,dtype=bfloat16"),
     ("sdpa_decode", "B=2,H=32,KV=8,S=1024,D=128"),
     ("sdpa_decode", "B=5,H=32,KV=8,S=1001,D=128,page=16,dtype=bfloat16"),
     ("sdpa_decode", "B=3,H=8,KV=2,S=515,Q=2,D=64,page=64,causal=true"),
@@ -168,6 +170,8 @@ LAYOUTS: list[tuple[str, Config]] = [
     ("B=3,H=4,S=387,D=80,layout=qkv_heads", {**BOXES, "BLOCK_N": 96, "PANEL": 16, "CLUSTER": 2, "UNROLL": 1}),
     ("B=5,H=4,S=387,D=64,lengths=ragged,lse=true", {**BOXES, "BLOCK_N": 64, "PV_BEHIND": True}),
     ("B=8,H=20,S=387,D=64,lengths=ragged,layout=bshd", {**AHEAD, "BLOCK_N": 96}),
+    ("B=8,H=20,S=387,D=64,lengths=packed,tokens=1601,layout=bshd", {**AHEAD, "BLOCK_N": 96}),
+    ("B=8,H=4,S=387,D=64,lengths=packed,tokens=1601,layout=bshd,lse=true", {**BOXES, "BLOCK_N": 64, "PV_BEHIND": True}),
 ]
 """Heads side by side, brought by the copy engine; keys that end at a length of their own."""
 MATRICES = [

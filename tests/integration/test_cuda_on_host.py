@@ -85,6 +85,7 @@ KEYS = (
 BOXES_OF_KEYS = {"PRODUCTS": "wgmma", "COPY": "tma", "PRODUCER_WARPS": 1, "WARPS_KV": 1, "COPY_TOGETHER": False}
 BOXES_OF_KEYS |= {"BLOCK_M": 64, "WARPS_M": 4, "Q_IN_REGISTERS": False}
 ALL_KEYS = {"K_STAGES": 0, "V_STAGES": 0, "COPY_TOGETHER": False}
+SHARED = {"KV_SPLITS": 2, "SPLIT_MERGE": "cluster", "K_STAGES": 1, "V_STAGES": 1, "COPY_TOGETHER": False}
 LAYOUTS = (
     ("B=2,H=4,KV=2,S=75,S_KV=139,D=64,layout=bshd", {"STORE": "direct"}),
     ("B=2,H=4,KV=2,S=75,D=64,layout=bshd,causal=true,dtype=bfloat16", {**BOXES_OF_KEYS, **ALL_KEYS}),
@@ -104,9 +105,32 @@ LAYOUTS = (
         "B=3,H=2,S=203,D=64,lengths=ragged,layout=bshd,lse=true",
         {**BOXES_OF_KEYS, "BLOCK_M": 128, "WARPS_M": 8, "BLOCK_N": 32, "PV_BEHIND": True, "IN_TURNS": True},
     ),
+    ("B=5,H=2,S=139,D=64,lengths=packed,tokens=300,layout=bshd,lse=true", {}),
+    (
+        "B=4,H=4,KV=2,S=75,D=64,lengths=packed,tokens=130,layout=qkv,causal=true,window=20,dtype=bfloat16",
+        {**BOXES_OF_KEYS, **ALL_KEYS},
+    ),
+    (
+        "B=3,H=2,S=203,D=64,lengths=packed,tokens=431,layout=qkv_heads,lse=true",
+        {**ALL_KEYS, "KV_SPLITS": 2, "WARPS_KV": 1, "RESCALE": "always"},
+    ),
+    (
+        "B=3,H=4,KV=2,S=139,D=64,lengths=packed,tokens=203,layout=bshd",
+        {**BOXES_OF_KEYS, "BLOCK_M": 128, "WARPS_M": 8, "Q_STAGES": 2, "CTAS_PER_SM": 1},
+    ),
+    (
+        "B=3,H=2,S=203,D=64,lengths=packed,tokens=300,layout=bshd,causal=true",
+        {"COPY_TOGETHER": False, "PRODUCER_WARPS": 1, "PARTS_APART": True, "CTAS_PER_SM": 1},
+    ),
+    (
+        "B=3,H=2,S=203,D=64,lengths=packed,tokens=300,layout=bshd",
+        {**BOXES_OF_KEYS, "BLOCK_M": 128, "WARPS_M": 8, "BLOCK_N": 32, "PV_BEHIND": True, "IN_TURNS": True},
+    ),
+    ("B=3,H=2,S=203,D=64,lengths=packed,tokens=300,layout=bshd", SHARED),
     ("B=1,H=3,S=139,D=64,lse=true", {**ALL_KEYS, "KV_SPLITS": 3, "WARPS_KV": 1, "RESCALE": "always", "BLOCK_N": 48}),
 )
-"""Heads side by side in the rows of tokens; one tensor for q, k and v; keys that end at a length of their own; lse."""
+"""Heads side by side in the rows of tokens; one tensor for q, k and v; keys that end at a length of their own; packed
+sequences, some of them empty; lse."""
 
 FP8 = (
     ("B=1,H=1,S=139,D=32,causal=true", {"WARPS_KV": 1, "STORE": "staged", "K_STAGES": 2, "V_STAGES": 2}),
@@ -328,6 +352,30 @@ def test_attention_in_every_layout_is_correct(text: str, change: Config, tmp_pat
     assert max(errors(kernel, package, problem, "normal")) < LIMITS[str(problem["dtype"])]
 
 
+PACKED_TWINS = (
+    ("item.token = PACKED ? lengths[entry] : 0;", "item.token = 0;"),
+    ("lengths[entry + 1] - item.token :", "lengths[entry + 1] - item.token + 1 :"),
+    ("q_start(item.head, item.token), first_row", "q_start(item.head, 0), first_row"),
+)
+
+
+@pytest.mark.parametrize(("text", "instead"), PACKED_TWINS, ids=["one start", "a key leaks", "other queries"])
+def test_kernels_that_mistake_packed_sequences_are_wrong(text: str, instead: str, tmp_path: Path) -> None:
+    package, file = find("sdpa"), "include/attention/walk.cuh.j2"
+    sound = package.files[file].decode()
+    assert sound.count(text) == 1
+    broken = replace(package, files={**package.files, file: sound.replace(text, instead).encode()})
+    problem = package.family.problem("B=3,H=2,S=75,D=32,lengths=packed,tokens=130,layout=bshd", "cuda")
+    config = {**declared(package), **SDPA, "UNROLL": 1, "BLOCK_N": 32}
+    kernel = build(broken, config, problem, DEVICE, tmp_path)
+    inputs = reference(package).inputs(problem, "normal", np.random.default_rng(5))
+    try:
+        made = error(kernel(inputs), reference(package).reference(problem, inputs))
+    except AssertionError:
+        return
+    assert not made < 10 * TOLERANCE
+
+
 @pytest.mark.parametrize("change", DIFFERENTLY, ids=["ahead", "producers", "alone", "boxes", "shared", "shared boxes"])
 def test_attention_is_correct(change: Config, tmp_path: Path) -> None:
     package = find("sdpa")
@@ -337,9 +385,6 @@ def test_attention_is_correct(change: Config, tmp_path: Path) -> None:
     assert not package.family.violations(config, problem, DEVICE, Objective())
     kernel = build(package, config, problem, DEVICE, tmp_path)
     assert max(errors(kernel, package, problem)) < TOLERANCE
-
-
-SHARED = {"KV_SPLITS": 2, "SPLIT_MERGE": "cluster", "K_STAGES": 1, "V_STAGES": 1, "COPY_TOGETHER": False}
 
 
 @pytest.mark.parametrize("change", [{}, {"WARPS_KV": 1, "PARTS_APART": True}], ids=["warps too", "blocks alone"])

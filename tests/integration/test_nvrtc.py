@@ -41,6 +41,12 @@ PROBLEMS = (
     ("sdpa", "B=1,H=32,KV=8,S=2048,D=128,causal=true,layout=bshd,dtype=bfloat16", ("sm_80", "sm_90")),
     ("sdpa", "B=8,H=12,S=1024,D=64,layout=qkv,causal=true,lse=true", ("sm_89", "sm_90")),
     ("sdpa", "B=32,H=12,S=128,D=64,lengths=ragged,layout=bshd", ("sm_80", "sm_89", "sm_90")),
+    ("sdpa", "B=16,H=12,S=1024,D=64,lengths=packed,tokens=8192,layout=bshd", ("sm_80", "sm_89", "sm_90")),
+    (
+        "sdpa",
+        "B=8,H=32,KV=8,S=2048,D=128,lengths=packed,tokens=9000,layout=qkv,causal=true,lse=true",
+        ("sm_80", "sm_90"),
+    ),
     ("sdpa_decode", "B=16,H=32,KV=8,S=2048,D=128,dtype=bfloat16", ("sm_80", "sm_90")),
     ("sdpa_decode", "B=1,H=14,KV=2,S=1001,Q=2,D=64,causal=true", ("sm_80", "sm_89")),
     ("sdpa_decode", "B=64,H=32,KV=8,S=1024,D=128,page=16,dtype=bfloat16", ("sm_80", "sm_89", "sm_90")),

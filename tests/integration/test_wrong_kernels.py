@@ -45,7 +45,27 @@ WRONG = {
     ),
     "lengths are ignored": (
         *("sdpa", "B=3,H=2,S=64,D=16,lengths=ragged", {}, ATTENTION),
-        *("const int all_keys = tensors->lengths[head / HEADS_PER_ENTRY];", "const int all_keys = ALL_KEYS;"),
+        *("all_keys = tensors->lengths[head / HEADS_PER_ENTRY],", "all_keys = ALL_KEYS,"),
+    ),
+    "a key of the next packed sequence leaks": (
+        *("sdpa", "B=3,H=2,S=64,D=16,lengths=packed,tokens=100,layout=bshd", {}, ATTENTION),
+        *("seen &= lane * 0 + n < keys_there;", "seen &= lane * 0 + n <= keys_there;"),
+    ),
+    "packed sequences are taken in reverse": (
+        *("sdpa", "B=3,H=2,S=64,D=16,lengths=packed,tokens=100,layout=bshd", {}, ATTENTION),
+        *("first_row = tensors->cu_seqlens[entry],", "first_row = {{ tokens }} - tensors->cu_seqlens[entry + 1],"),
+    ),
+    "keys of packed sequences are those of the first": (
+        *("sdpa", "B=3,H=2,S=64,D=16,lengths=packed,tokens=100,layout=qkv", {}, ATTENTION),
+        *("first_key = first_row;", "first_key = 0;"),
+    ),
+    "packed sequences are one": (
+        *("sdpa", "B=3,H=2,S=64,D=16,lengths=packed,tokens=100,layout=bshd", {}, ATTENTION),
+        *("tensors->cu_seqlens[entry + 1] -", "tensors->cu_seqlens[{{ B }}] -"),
+    ),
+    "logarithms of packed sequences are all written first": (
+        *("sdpa", "B=3,H=2,S=64,D=16,lengths=packed,tokens=100,layout=bshd,lse=true", {}, ATTENTION),
+        *(' ~ tokens ~ " + first_row"', " ~ tokens"),
     ),
     "lengths are those of heads": (
         *("sdpa", "B=3,H=2,S=64,D=16,lengths=ragged", {}, ATTENTION, "tensors->lengths[head / HEADS_PER_ENTRY]"),
