@@ -221,7 +221,9 @@ __device__ __forceinline__ uint4 forgotten(uint4 x) {
 template <int BYTES, int L2_PREFETCH>
 __device__ __forceinline__ void copy_async(u32 shared, const void* global, bool inside) {
     const int size = inside ? BYTES : 0;
-    if constexpr (BYTES != 16)
+    if constexpr (BYTES == 2)  // smaller than any asynchronous copy: at once
+        asm volatile("st.shared.u16 [%0], %1;" :: "r"(shared), "h"(inside ? *static_cast<const u16*>(global) : u16(0)) : "memory");
+    else if constexpr (BYTES != 16)
         asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
                      :: "r"(shared), "l"(global), "n"(BYTES), "r"(size) : "memory");
     else if constexpr (L2_PREFETCH == 256)
