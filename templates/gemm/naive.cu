@@ -1,5 +1,5 @@
 // A product as one writes it down first: a thread for each element of c, everything read from where it lies.
-// The yardstick that is always there. M, N, K, BY_COLUMNS, BFLOATS and EPILOGUE are macros.
+// The yardstick that is always there. M, N, K, A_ROW, B_ROW, BY_COLUMNS, BFLOATS and EPILOGUE are macros.
 #if BFLOATS
 #include <cuda_bf16.h>
 typedef __nv_bfloat16 Number;
@@ -18,9 +18,14 @@ typedef __half Number;
 extern "C" __global__ void product(const Number* a, const Number* b, const Number* bias, const Number* residual, Number* c) {
     const long long row = blockIdx.y * blockDim.y + threadIdx.y, column = blockIdx.x * blockDim.x + threadIdx.x;
     if (row >= M || column >= N) return;
+    const long long entry = blockIdx.z;  // of several products
+    a += entry * M * A_ROW;
+    b += entry * (BY_COLUMNS ? K : N) * B_ROW;
+    c += entry * M * N;
+    if (residual) residual += entry * M * N;
     float x = 0;
     for (long long k = 0; k < K; ++k)
-        x += float(a[row * K + k]) * float(BY_COLUMNS ? b[k * N + column] : b[column * K + k]);
+        x += float(a[row * A_ROW + k]) * float(BY_COLUMNS ? b[k * B_ROW + column] : b[column * B_ROW + k]);
     if (EPILOGUE != EPILOGUE_none) x += float(bias[column]);
     if (EPILOGUE == EPILOGUE_bias_relu) x = fmaxf(x, 0);
     if (EPILOGUE == EPILOGUE_bias_gelu) x = 0.5f * x * (1 + erff(x * 0.70710678f));

@@ -19,8 +19,14 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]
 
 
+BETWEEN_ROWS = 1000.0
+
+
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
     """Draw a, (M, K), b, (K, N) or (N, K), and bias, (N) or a single unused number.
+
+    Several products' matrices lie one after the other, (batch M, K). What lies between rows that are apart is large: a
+    kernel that reads it shows.
 
     Args:
         distribution: ``normal``: N(0, 1). ``offset``: with means, so that results grow with K. ``large``: N(0, 16).
@@ -28,14 +34,19 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
     """
     deviation = {"normal": 1.0, "offset": 1.0, "large": 4.0, "unit": problem["K"] ** -0.25}[distribution]
     means = {"a": 0.25, "b": 0.5} if distribution == "offset" else {"a": 0.0, "b": 0.0}
-    rows_of_b = (problem["K"], problem["N"])
+    batch, rows_of_b = problem.get("batch", 1), (problem["K"], problem["N"])
     shapes = {"a": (problem["M"], problem["K"]), "b": rows_of_b if problem["b_layout"] == "kn" else rows_of_b[::-1]}
-    drawn = {name: _normal(rng, shape, means[name], deviation) for name, shape in shapes.items()}
+    drawn = {}
+    for name, (rows, columns) in shapes.items():
+        drawn[name] = _normal(rng, (batch * rows, columns), means[name], deviation)
+        beyond = problem.get(f"{name}_stride", 0) - columns
+        if beyond > 0:
+            drawn[name] = np.pad(drawn[name], ((0, 0), (0, beyond)), constant_values=BETWEEN_ROWS)
     columns = 1 if problem["epilogue"] == "none" else problem["N"]
     drawn["bias"] = _normal(rng, (columns,), 0.0, deviation**2 * math.sqrt(problem["K"]))
     if problem.get("residual"):
         spread = deviation**2 * math.sqrt(problem["K"])
-        drawn["residual"] = _normal(rng, (problem["M"], problem["N"]), 0.0, spread)
+        drawn["residual"] = _normal(rng, (batch * problem["M"], problem["N"]), 0.0, spread)
     return {name: encoded(array, problem["dtype"]) for name, array in drawn.items()}
 
 
@@ -58,13 +69,14 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
     """
 
     def with_numpy(inputs: Arrays) -> Callable[[], object]:
-        a, b = inputs["a"], _upright(problem, inputs["b"])
-        return lambda: _epilogue(np, problem, a @ b, inputs)
+        each = _matrices(problem, inputs)
+        return lambda: _as_one(problem, _epilogue(np, problem, each["a"] @ each["b"], each))
 
     def with_numpy_in_place(inputs: Arrays) -> Callable[[], object]:
-        a, b = inputs["a"], _upright(problem, inputs["b"])
-        out = np.empty((problem["M"], problem["N"]), a.dtype)
-        return lambda: _epilogue(np, problem, np.matmul(a, b, out=out), inputs)
+        each = _matrices(problem, inputs)
+        a, b = each["a"], each["b"]
+        out = np.empty((*a.shape[:-1], problem["N"]), a.dtype)
+        return lambda: _as_one(problem, _epilogue(np, problem, np.matmul(a, b, out=out), each))
 
     def with_torch(inputs: Arrays) -> Callable[[], object]:
         import torch
@@ -96,11 +108,13 @@ def _tensor(problem: Mapping[str, Any], array: Array) -> Any:
 
 
 def _with_torch(problem: Mapping[str, Any], tensors: Mapping[str, Any]) -> Callable[[], object]:
-    """``matmul``; with a bias ``addmm``, which adds it within the product."""
+    """``matmul``; with a bias ``addmm`` or ``baddbmm``, which adds it within the product."""
     import torch
 
-    a, b, bias = tensors["a"], _upright(problem, tensors["b"]), tensors["bias"]
-    functional, epilogue, residual = torch.nn.functional, problem["epilogue"], tensors.get("residual")
+    each = _matrices(problem, tensors)
+    a, b, bias = each["a"], each["b"], each["bias"]
+    functional, epilogue, residual = torch.nn.functional, problem["epilogue"], each.get("residual")
+    add_product = torch.addmm if a.ndim == 2 else torch.baddbmm
     activations: dict[str, Callable[[Any], Any]] = {
         "bias_relu": torch.relu,
         "bias_gelu": functional.gelu,
@@ -110,26 +124,33 @@ def _with_torch(problem: Mapping[str, Any], tensors: Mapping[str, Any]) -> Calla
     activation = activations.get(epilogue)
 
     def product() -> Any:
-        return torch.matmul(a, b) if epilogue == "none" else torch.addmm(bias, a, b)
+        return torch.matmul(a, b) if epilogue == "none" else add_product(bias, a, b)
 
     def activated() -> Any:
         return product() if activation is None else activation(product())
 
-    return activated if residual is None else lambda: activated() + residual
+    def call() -> object:
+        return _as_one(problem, activated() if residual is None else activated() + residual)
+
+    return call
 
 
 def _naive(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
     import cupy
 
-    macros = {name: problem[name] for name in ("M", "N", "K")}
+    macros = {name: problem[name] for name in ("M", "N", "K")} | {
+        "A_ROW": inputs["a"].shape[1],
+        "B_ROW": inputs["b"].shape[1],
+    }
     macros |= {"BY_COLUMNS": int(problem["b_layout"] == "kn"), "BFLOATS": int(problem["dtype"] == "bfloat16")}
     macros |= {"EPILOGUE": f"EPILOGUE_{problem['epilogue']}"}
     source = Path(__file__).with_name("naive.cu").read_text()
     kernel = cupy.RawKernel(source, "product", tuple(f"-D{name}={value}" for name, value in macros.items()))
     a, b, bias = (cupy.asarray(inputs[name]) for name in ("a", "b", "bias"))
     residual = cupy.asarray(inputs["residual"]) if "residual" in inputs else np.intp(0)
-    out = cupy.empty((problem["M"], problem["N"]), stored(problem["dtype"]))
-    blocks = (-(-problem["N"] // 32), -(-problem["M"] // 8))
+    batch = problem.get("batch", 1)
+    out = cupy.empty((batch * problem["M"], problem["N"]), stored(problem["dtype"]))
+    blocks = (-(-problem["N"] // 32), -(-problem["M"] // 8), batch)
 
     def call() -> object:
         kernel(blocks, (32, 8), (a, b, bias, residual, out))
@@ -145,17 +166,30 @@ def _normal(rng: np.random.Generator, shape: tuple[int, ...], mean: float, devia
     return drawn
 
 
-def _upright(problem: Mapping[str, Any], b: Any) -> Any:
-    """Return b as (K, N)."""
-    return b if problem["b_layout"] == "kn" else b.T
+def _matrices(problem: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """Return views of a, (M, K), b, (K, N), and the residual, (M, N); of several products, with the batch first."""
+    batch, upright = problem.get("batch", 1), problem["b_layout"] == "kn"
+    columns = {"a": problem["K"], "b": problem["N"] if upright else problem["K"], "residual": problem["N"]}
+    views = dict(tensors)
+    for name in columns.keys() & tensors.keys():
+        views[name] = tensors[name][:, : columns[name]]
+        if batch > 1:
+            views[name] = tensors[name].reshape(batch, -1, tensors[name].shape[1])[:, :, : columns[name]]
+    return views if upright else views | {"b": views["b"].swapaxes(-1, -2)}
+
+
+def _as_one(problem: Mapping[str, Any], product: Any) -> Any:
+    """Return the results of several products one below the other."""
+    return product.reshape(-1, problem["N"])
 
 
 def _product(problem: Mapping[str, Any], inputs: Arrays, dtype: Any) -> Array:
-    flops = 2.0 * problem["M"] * problem["N"] * problem["K"]
+    flops = 2.0 * problem.get("batch", 1) * problem["M"] * problem["N"] * problem["K"]
     library = np if problem["dtype"] == "float32" else array_library(flops)  # 16 bits are searched on GPUs only
-    read = {name: decoded(array, problem["dtype"]) for name, array in inputs.items()}
+    read = {name: decoded(array, problem["dtype"]) for name, array in _matrices(problem, inputs).items()}
     numbers = {name: library.asarray(array).astype(dtype) for name, array in read.items()}
-    result: Array = _epilogue(library, problem, numbers["a"] @ _upright(problem, numbers["b"]), numbers)
+    result: Array = _epilogue(library, problem, numbers["a"] @ numbers["b"], numbers)
+    result = _as_one(problem, result)
     return result if library is np else result.get()  # type: ignore[attr-defined]
 
 

@@ -283,6 +283,29 @@ PRODUCTS = (
         "M=75,N=72,K=328,epilogue=bias",
         {**WARPGROUP, "BLOCK_M": 64, "BLOCK_N": 64, "SPLIT_K": 2, "STAGES": 3} | {"MERGE": "cluster"},
     ),
+    (
+        "gemm",
+        "M=75,N=71,K=77,epilogue=bias_gelu,residual=true,dtype=bfloat16",
+        {"BLOCK_K": 64, "WARPS_K": 2, "SPLIT_K": 2},
+    ),
+    ("gemm", "M=37,N=70,K=77,b_layout=nk,residual=true", {"STORE": "stmatrix"}),
+    (
+        "gemm",
+        "M=75,N=71,K=328,epilogue=bias,residual=true",
+        {**WARPGROUP, "BLOCK_M": 64, "BLOCK_N": 64, "SPLIT_K": 2, "MERGE": "cluster"},
+    ),
+    ("gemm", "M=150,N=263,K=328,b_layout=nk", {**WARPGROUP, **BOXES}),
+    (
+        "gemm",
+        "M=75,N=72,K=200,batch=3,epilogue=bias,residual=true,a_stride=216,b_stride=88",
+        {"BLOCK_K": 64, "WARPS_K": 2, "SPLIT_K": 2},
+    ),
+    (
+        "gemm",
+        "M=37,N=71,K=77,batch=2,b_layout=nk,b_stride=79,dtype=bfloat16",
+        {"STORE": "direct", "CTAS_PER_SM": 1, "SCHEDULE": "stream_k"},
+    ),
+    ("gemm", "M=150,N=264,K=320,batch=2,a_stride=336", {**WARPGROUP, **BOXES}),
     ("gemm_fp8", "M=75,N=72,K=208,scaling=row,out=float16", {"SCHEDULE": "stream_k", "CTAS_PER_SM": 2, "PROMOTE": 2}),
     ("gemm_fp8", "M=150,N=136,K=464,scaling=row,epilogue=bias,out=float16", {**BYTES, "BLOCK_N": 64, "PROMOTE": 2}),
     (
@@ -512,7 +535,11 @@ def test_rows_of_odd_length_are_correct(family: str, text: str, change: Config, 
 @pytest.mark.parametrize(
     ("family", "text", "change"),
     PRODUCTS,
-    ids=["split", "one row", "residual", "tanh", "warpgroups", "boxes", "cluster", "stream", "bytes", "boxes of bytes"],
+    ids=[
+        *("split", "one row", "residual", "tanh", "warpgroups", "boxes", "cluster"),
+        *("odd", "odd rows of c", "odd cluster", "odd boxes", "batch", "odd batch", "batch of boxes"),
+        *("stream", "bytes", "boxes of bytes"),
+    ],
 )
 def test_product_is_correct_and_independent_of_the_last_block(
     family: str, text: str, change: Config, tmp_path: Path

@@ -69,6 +69,9 @@ PROBLEMS = (
     ("reduce", "rows=1024,cols=65536", ("sm_80", "sm_89", "sm_90")),
     ("gemm", "M=64,N=4096,K=14336,b_layout=nk,epilogue=bias_gelu", ("sm_80", "sm_89", "sm_90")),
     ("gemm", "M=1,N=4096,K=4096,b_layout=nk,epilogue=bias_silu,residual=true,dtype=bfloat16", ("sm_80", "sm_90")),
+    ("gemm", "M=2048,N=50257,K=768,b_layout=nk,dtype=bfloat16", ("sm_80", "sm_89", "sm_90")),
+    ("gemm", "M=77,N=77,K=77,epilogue=bias,residual=true", ("sm_80", "sm_90")),
+    ("gemm", "M=512,N=512,K=64,batch=96,b_layout=nk,a_stride=192,b_stride=192", ("sm_80", "sm_89", "sm_90")),
     ("gemm_fp8", "M=64,N=4096,K=4096,scaling=row,epilogue=bias", ("sm_89", "sm_90")),
 )
 TARGETS = [(name, text, each) for name, text, targets in PROBLEMS for each in targets]

@@ -72,6 +72,8 @@ SHAPES = {
         "M=1,N=1,K=1",
         "M=3,N=21,K=9,epilogue=bias_silu,residual=true",
         "M=37,N=131,K=70,b_layout=nk,epilogue=bias_gelu",
+        "M=13,N=37,K=19,batch=3,a_stride=23,b_stride=41,epilogue=bias,residual=true",
+        "M=13,N=37,K=19,batch=2,b_layout=nk,b_stride=20",
     ),
     "gemm_fp8": ("M=37,N=131,K=70,scaling=row,epilogue=bias_gelu,out=float16",),
 }
@@ -105,6 +107,7 @@ SAMPLED = (
     ("gemm", "M=50,N=90,K=200,epilogue=bias_relu"),
     ("gemm", "M=50,N=90,K=70,epilogue=bias_gelu_tanh"),
     ("gemm", "M=50,N=90,K=70,residual=true"),
+    ("gemm", "M=50,N=90,K=70,batch=2,a_stride=77,b_stride=99"),
     ("gemm_fp8", "M=50,N=90,K=200,epilogue=bias_relu"),
 )
 SMALL = {

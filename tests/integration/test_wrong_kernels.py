@@ -71,6 +71,34 @@ WRONG = {
         *("sdpa", "B=3,H=2,S=64,D=16,lengths=ragged", {}, ATTENTION, "tensors->lengths[head / HEADS_PER_ENTRY]"),
         "tensors->lengths[head % {{ B }}]",
     ),
+    "rows of a are taken as contiguous": (
+        *(
+            "gemm",
+            "M=24,N=32,K=32,a_stride=40",
+            {},
+            "include/product/blocks.h.j2",
+            "A_ROW = {{ a_stride }}",
+            "A_ROW = K",
+        ),
+    ),
+    "rows of b are taken as contiguous": (
+        *("gemm", "M=24,N=32,K=32,b_layout=nk,b_stride=40", {}, "include/product/blocks.h.j2"),
+        *("B_ROW = {{ b_stride }}", "B_ROW = K"),
+    ),
+    "every product takes the first b": (
+        *(
+            "gemm",
+            "M=24,N=32,K=32,batch=2",
+            {},
+            "kernel.c.j2",
+            "one.b += (ptrdiff_t)entry",
+            "one.b += 0 * (ptrdiff_t)entry",
+        ),
+    ),
+    "every product takes the first residual": (
+        *("gemm", "M=24,N=32,K=32,batch=2,residual=true", {}, "kernel.c.j2"),
+        *("one.residual += (ptrdiff_t)entry", "one.residual += 0 * (ptrdiff_t)entry"),
+    ),
     "heads side by side are taken one after the other": (
         *("sdpa", "B=2,H=2,S=64,D=16,layout=bshd", {}, ATTENTION, "KV_ROW = {{ kv_row_heads * D }}", "KV_ROW = D"),
     ),
