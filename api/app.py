@@ -3,13 +3,13 @@
 import contextlib
 from collections.abc import AsyncIterator
 from importlib.metadata import version
-from types import ModuleType
 from typing import TypeAlias
 
 import structlog
-from fastapi import APIRouter, FastAPI
+from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 
+from api import rest
 from api.auth.admission import Admission
 from api.auth.authentication import Gate
 from api.auth.openapi import Application
@@ -29,8 +29,6 @@ from api.http.middleware.origin import OriginCheck
 from api.http.middleware.security_headers import SecurityHeaders
 from api.monitoring.logs import RequestLog
 from api.monitoring.metrics import Measured, Metrics
-from api.rest import artefacts, champions, events, families, leases, searches, tokens, trials, variants, workers
-from api.rest import service as service_routes
 from api.scheduler.conductor import Conductor
 from api.scheduler.interruptions import Interruptions
 from api.scheduler.leasing.wakeup import Wakeup
@@ -50,22 +48,6 @@ LONGEST_SWEEP_S = 5.0
 MESSAGES_S = 2.0
 COLLECT_S = 600.0
 TOKENS_S = 10.0
-
-REST = (
-    families,
-    workers,
-    searches,
-    trials,
-    report_files,
-    variants,
-    leases,
-    artefacts,
-    champions,
-    events,
-    tokens,
-    service_routes,
-)
-"""Modules whose routers are served. A new REST module is added here."""
 
 Opened: TypeAlias = tuple[Ownership | None, Database]
 """The database and, for SQLite, the ownership that keeps other services from serving the file."""
@@ -90,7 +72,11 @@ def create_app(settings: Settings, *, opened: Opened | None = None) -> FastAPI:
         description=DESCRIPTION,
         lifespan=lambda app: _serving(app, settings, opened),
         routes=[
-            *(route for module in REST for router in _routers(module) for route in router.routes),
+            *(
+                route
+                for router in (*rest.routers(), report_files.router, report_files.champion_router)
+                for route in router.routes
+            ),
             *pages.routes(),
         ],
         openapi_url=None,  # `api.rest.service` serves it, with an access rule like every other route
@@ -138,10 +124,6 @@ def open_database(settings: Settings) -> Opened:
             ownership.release()
             raise
     return ownership, database
-
-
-def _routers(module: ModuleType) -> list[APIRouter]:
-    return [value for value in vars(module).values() if isinstance(value, APIRouter)]
 
 
 def _begin(app: FastAPI, conductor: Conductor) -> None:

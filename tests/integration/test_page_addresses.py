@@ -10,7 +10,7 @@ import httpx
 import pytest
 from fastapi.routing import APIRoute
 
-from api.web.pages import PAGES
+from api.web.pages import routers
 from tests.integration.inside import BROWSER
 from tests.integration.serving import served
 from tests.integration.stage import Stage
@@ -36,7 +36,7 @@ def page(stage: Stage) -> Iterator[httpx.Client]:
 
 def routes() -> list[str]:
     """Return an address of every page."""
-    gets = [route for page in PAGES for route in page.router.routes if isinstance(route, APIRoute)]
+    gets = [route for router in routers() for route in router.routes if isinstance(route, APIRoute)]
     places = {
         "search_id": "2",
         "champion_id": "1",
