@@ -35,6 +35,6 @@ def _faults(plain: str) -> Iterator[str]:
             continue
         name = named[1] or named[2] or ""
         if name.startswith(("/", "~")) or ".." in name.split("/") or "\\" in name or ":" in name:
-            yield f"`{directive[0].strip():.80}` names a file outside the family: put headers beside the source"
+            yield f"`{directive[0].strip():.80}` names a file outside the family: put headers next to the source"
     if (found := _ASSEMBLED.search(plain)) is not None:
         yield f"`{found[0].strip():.80}` reads or looks for files: a variant's source cannot"

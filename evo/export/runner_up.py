@@ -25,7 +25,7 @@ from evo.trial.outcome import Measured
 from evo.trial.results import ConfirmReport
 from evo.trial.timing import Timing
 
-QUICK = "These are the quick samples of one session: no confirmation in a fresh process stands behind them."
+QUICK = "These are the quick samples of one session: they were not confirmed in a fresh process."
 CHALLENGED = "The quick samples are those of one session; those of its confirmation were taken in fresh processes."
 
 

@@ -1,4 +1,4 @@
-"""Describe the state of workers and devices, in the same words on terminal and page."""
+"""Describes the state of workers and devices, in the same words on terminal and page."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime

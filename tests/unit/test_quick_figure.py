@@ -26,7 +26,7 @@ def test_much_slower_confirmation_is_reported_with_causes_and_advice() -> None:
     assert found is not None and not found.passed and not found.required
     assert found.figure == pytest.approx(37.08, rel=1e-3) and found.threshold == 1.25
     for part in (
-        "The confirmed time is 10.48 ms beside 282.6 µs in the quick samples, 37.1× as long",
+        "The confirmed time is 10.48 ms, compared with 282.6 µs in the quick samples, 37.1× as long",
         "more than 25%",
         "numpy took 1.31× its earlier time, so the device does not explain it",
         "fresh process",

@@ -71,7 +71,7 @@ class Unit:
         root: the family's folder.
         further: other functions that a call starts.
         compiler: which compiler of the language; empty: the usual one.
-        untrusted: proposed code that nobody has read: it is compiled in a sandbox where the machine has one.
+        untrusted: True for unreviewed proposed code, which is compiled in a sandbox if the machine has one.
     """
 
     source: str

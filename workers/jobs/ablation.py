@@ -114,7 +114,7 @@ class Ablation:
         with self._fresh() as child:
             self._status.say(f"proving {count_text(len(places), 'change')}")
             self._verify(child, places)
-            self._status.say(f"timing {count_text(len(places), 'change')} beside the champion")
+            self._status.say(f"timing {count_text(len(places), 'change')} and the champion")
             with self._watch.stage("measure_s"):
                 compared = compare(child, request, self._work)
         self._require_right(compared, places)

@@ -1,10 +1,10 @@
-"""Starts a command that reads and writes only named folders, and reaches neither network nor other processes.
+"""Starts a command that can access only named folders, and neither the network nor other processes.
 
-A script of its own: ``python -I -S confine.py --read PATH … --list FOLDER … --write FOLDER … -- COMMAND``. Of a folder
-that is listed, only the names are readable. Without a command it prints the parts that hold. Landlock restricts files,
-ports and signals (https://docs.kernel.org/userspace-api/landlock.html), a seccomp filter refuses sockets and system
-calls for other processes; where Landlock is missing, bubblewrap (``--bubblewrap PATH``) starts the command with a file
-system of these folders alone.
+A separate script: ``python -I -S confine.py --read PATH … --list FOLDER … --write FOLDER … -- COMMAND``. In a listed
+folder, only the names are readable. Without a command it prints the parts that hold. Landlock restricts files, ports
+and signals (https://docs.kernel.org/userspace-api/landlock.html), a seccomp filter refuses sockets and system calls for
+other processes; where Landlock is missing, bubblewrap (``--bubblewrap PATH``) starts the command with a file system of
+these folders alone.
 """
 
 import ctypes
@@ -20,7 +20,7 @@ UNCONFINED = 125
 """Exit status if the command cannot be confined, which then does not start."""
 
 _NETWORK_ABI, _IOCTL_ABI, _SCOPE_ABI = 4, 5, 6
-"""Versions of Landlock; the oldest that is enough refuses to truncate files."""
+"""Versions of Landlock; the oldest sufficient one controls the truncation of files."""
 
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14
@@ -82,7 +82,7 @@ def _limit() -> None:
 
 
 def _confine(reads: list[str], lists: list[str], writes: list[str]) -> list[str]:
-    """Return the parts that hold; none, and nothing is changed, unless both can."""
+    """Return the parts that are in force: both, or none, without any change, if one is unavailable."""
     if sys.platform != "linux" or platform.machine() not in _NUMBERS:
         return []
     abi = _libc.syscall(_CREATE, None, ctypes.c_size_t(0), 1)
@@ -135,7 +135,7 @@ def _filter() -> bool:
 
 
 def _bubblewrap(path: str, reads: list[str], writes: list[str]) -> list[str]:
-    """Return the command that starts another in namespaces of its own, with these folders alone."""
+    """Return the command that starts another one in separate namespaces, with only these folders."""
     options = [path, "--unshare-all", "--die-with-parent", "--new-session", "--dev", "/dev", "--tmpfs", "/tmp"]
     for each in reads:
         options += ["--ro-bind-try", each, each]

@@ -1,4 +1,4 @@
-"""Commands for code that nobody has read: they see named folders alone, and no network. See `confine`."""
+"""Runs commands on unreviewed code: they can access only named folders, and no network. See `confine`."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ _PLACE = Path(__file__).resolve().parents[2]
 
 @cache
 def sandbox_here() -> str:
-    """Return the parts that confine compilers on this machine, tried once; empty if none do."""
+    """Return the parts that confine compilers on this machine, tested once; empty if there are none."""
     try:
         answer = subprocess.run(
             _launcher(_SYSTEM, ()), capture_output=True, text=True, timeout=_ANSWER_S, check=False, env=environment()
@@ -35,10 +35,10 @@ def sandbox_here() -> str:
 def sandboxed(
     command: Sequence[str], *, reads: Iterable[str | Path] = (), writes: Iterable[str | Path] = ()
 ) -> list[str]:
-    """Return a command that runs another one confined; only where `sandbox_here` names parts.
+    """Return a command that runs another one confined. Requires that `sandbox_here` is not empty.
 
     Args:
-        reads: files and folders that it may read besides those of the system and its own program's.
+        reads: files and folders that it may read, in addition to those of the system and of its program.
         writes: folders that it may read and write.
     """
     program = shutil.which(command[0]) or command[0]
@@ -50,12 +50,12 @@ def sandboxed(
 
 
 def environment() -> Mapping[str, str]:
-    """Return the environment of confined commands: what compilers look at, and no secrets."""
+    """Return the environment of confined commands: variables that compilers read, without secrets."""
     return {name: os.environ[name] for name in (*_KEPT, *_ALSO_KEPT) if name in os.environ}
 
 
 def _python_folders() -> list[str]:
-    """Return the folders that this Python and its packages are read from."""
+    """Return the folders of this Python and its packages."""
     own = [str(_PLACE / name) for name in ("evo", "workers", "templates")]
     installed = [each for each in sys.path if each.rstrip("/").endswith("-packages")]
     return [sys.prefix, sys.base_prefix, *own, *installed]
@@ -71,7 +71,7 @@ def _launcher(reads: Iterable[str], writes: Iterable[str], lists: Iterable[Path]
 
 
 def _home_of(program: str) -> list[str]:
-    """Return where a program lies: its installation if that has a ``bin``, else the program alone."""
+    """Return the place of a program: its installation if that has a ``bin``, else only the program."""
     path = Path(program).resolve()
     prefix = path.parent.parent
     whole = path.parent.name == "bin" and prefix not in (Path("/"), Path.home())

@@ -141,7 +141,7 @@ def _sandbox() -> Finding:
         what="sandbox",
         found=bool(held),
         detail=f"compilers of proposed code: {held or 'none'}",
-        needed_for="code that nobody has read, and the policy's untrusted",
+        needed_for="unreviewed code, and the policy field untrusted",
         way_out="" if held else way_out,
     )
 

@@ -36,7 +36,7 @@ def quick_rule(quick: Quick | None, report: ConfirmReport, policy: Policy) -> tu
     ratio = challenger.median_us / quick.timing.median_us
     before, now = (order_interval(each.samples_us, policy.confidence) for each in (quick.timing, challenger))
     passed = max(ratio, 1.0 / ratio) <= 1.0 + most or before.overlaps(now)
-    times = f"{time_text(challenger.median_us)} beside {time_text(quick.timing.median_us)} in the quick samples"
+    times = f"{time_text(challenger.median_us)}, compared with {time_text(quick.timing.median_us)} in the quick samples"
     if passed:
         text = f"The confirmed time agrees with the quick one: {times}, {_change(ratio)}."
     else:

@@ -59,7 +59,7 @@ def negative_blocks(material: Material) -> Iterator[Block]:
             f"finding needs {LEAST} pairs. A value is listed if it can have saved less than {policy.minimum_gain:.0%}, "
             "the least gain worth a promotion; as in the ablation it bought nothing if the whole interval is nearer to "
             "1 than that. These times are of quick samples, each trial in its own session: where the ablation "
-            "measured the same change, its finding stands here."
+            "measured the same change, its finding is given here."
         )
     if len(negatives) > MOST_ROWS:
         yield Text(

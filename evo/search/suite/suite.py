@@ -94,7 +94,7 @@ def suite_from(document: Mapping[str, Any], name: str, source: str = "") -> Suit
         raise InvalidInput("call", "a suite has at least one table [[call]] with name, family and problem")
     calls = list(itertools.islice(_calls(listed), MOST_CALLS + 1))
     if len(calls) > MOST_CALLS:
-        raise InvalidInput("call", f"the suite stands for more than {MOST_CALLS} problems")
+        raise InvalidInput("call", f"the suite expands to more than {MOST_CALLS} problems")
     names = [call.name for call in calls]
     for each in names:
         if names.count(each) > 1:

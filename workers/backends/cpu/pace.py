@@ -1,4 +1,4 @@
-"""Progress of the calls that a kernel process makes in a row, and an order to end them."""
+"""Progress of consecutive calls in a kernel process, and an order to end them."""
 
 from collections.abc import Callable
 from threading import Lock
@@ -6,7 +6,7 @@ from threading import Lock
 from workers.backends.cpu.segment import Segment
 
 _WORDS, _HALT = 32, 16
-"""Words of 8 bytes. The order lies on a cache line of its own, so that reading the count delays no call."""
+"""Words of 8 bytes. The order has a separate cache line, so that reading the count delays no call."""
 
 _LOOKS = 50
 """Number of reads of the count before the system is asked whether the batch has ended, which takes longer."""
@@ -18,7 +18,7 @@ class SharedPace:
     A kernel could learn from the loop how many calls a batch has. The order to end a batch comes at any time.
 
     Attributes:
-        halted: the judge ordered the batch to end. What the page says is not asked: a kernel may write to it.
+        halted: True if the judge ordered the batch to end. What the page says is not asked: a kernel may write to it.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class SharedPace:
 
     @property
     def made(self) -> int:
-        """Calls of the batch that have ended."""
+        """Number of calls of the batch that have ended."""
         return self._words[0]
 
     def begin(self) -> None:
@@ -38,7 +38,7 @@ class SharedPace:
         self.halted = False
 
     def wait_for(self, calls: int, running: Callable[[], bool]) -> None:
-        """Return once so many calls have ended, or the batch has."""
+        """Wait until this many calls have ended, or the batch has ended."""
         words, looks = self._words, 0
         while words[0] < calls:
             looks += 1
@@ -52,10 +52,11 @@ class SharedPace:
             running: False once the batch has ended.
 
         Returns:
-            Calls that had ended, and the one that may have begun before: if more were made, the last one began later.
+            Number of calls that had ended, plus one that may have begun before. If more were made, the last one began
+                later.
         """
-        words = self._words  # what follows takes less time than few short calls
-        with self._fence:  # what this thread has written is visible before the count is read
+        words = self._words  # the following steps take less time than a few short calls
+        with self._fence:  # makes this thread's writes visible before the count is read
             pass
         under_way = words[0] + 1
         self.wait_for(under_way, running)

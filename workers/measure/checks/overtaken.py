@@ -67,8 +67,8 @@ def judge_overtaken(
         buffers: the timed set; its inputs are changed afterwards.
         goldens: the first holds the inputs at the start of the calls; the others hold the inputs after a change.
         call_us: duration of a call, in µs.
-        budget_s: seconds after which no further turn begins, except for the first `_LEAST_TURNS`; `_PATIENCE` times as long
-            while few answers were judged.
+        budget_s: seconds after which no further turn begins, except for the first `_LEAST_TURNS`; `_PATIENCE` times as
+            long while few answers were judged.
 
     Returns:
         Number of judged answers; 0 if none could be judged, e.g. without a second core.

@@ -117,7 +117,7 @@ def _of_floats(operand: Operand, array: NDArray[Any], where: str) -> NDArray[np.
         beyond = f"beyond what {operand.dtype} holds: a kernel writes infinity"
         _refuse(~_is_held(values, operand.dtype), values, where, beyond, _WAYS_OUT)
     if largest and not _SQUARABLE[0] < largest < _SQUARABLE[1]:
-        reason = f"the squares of such numbers leave float64, so that no relative error can be told: {_WAYS_OUT}"
+        reason = f"the squares of such numbers leave float64, so that no relative error can be computed: {_WAYS_OUT}"
         raise FamilyError(f"{where} has {largest:.3g} as its largest magnitude; {reason}")
     return values
 

@@ -174,7 +174,7 @@ class _File:
                 model, inputs, outputs, _ = self.run(values)
                 tensors = [*(each for each in inputs if _is_tensor(each)), *_state(model).values(), *outputs]
                 self._known[key] = tuple(tuple(each.shape) for each in tensors)
-            except Exception:  # noqa: BLE001 - the file is anybody's code, and does not run with these values
+            except Exception:  # noqa: BLE001 - the file is arbitrary code, and may fail with these values
                 self._known[key] = None
         return self._known[key]
 

@@ -1,4 +1,4 @@
-"""Compiles CUDA sources to cubins with nvcc, where a family asks for it: with the host's standard library."""
+"""Compiles CUDA sources to cubins with nvcc if a family requests it, with the host's standard library."""
 
 import os
 import re
@@ -25,15 +25,15 @@ _TOOLKIT = Path("/usr/local/cuda/bin/nvcc")
 _ANSWER_S = 60.0
 _RELEASE = re.compile(r"\bV(\d[\d.]*)")
 _UNFIT = re.compile(r"nvcc fatal\s*:.*(?:gpu architecture|host compiler|Cannot find compiler)|not supported! The nvcc")
-"""What nvcc says if it does not work with this GPU or with this machine's C++ compiler."""
+"""Matches nvcc's errors if it does not work with this GPU or with this machine's C++ compiler."""
 
 
 class NoNvccError(EvoError, FileNotFoundError):
-    """This machine has no nvcc that works for the request."""
+    """This machine has no nvcc that can serve the request."""
 
 
 class NvccCompiler:
-    """Compiles units whose family names ``nvcc``; each compilation is a process of its own."""
+    """Compiles units whose family names ``nvcc``; each compilation is a separate process."""
 
     @cached_property
     def command(self) -> str | None:
@@ -44,7 +44,7 @@ class NvccCompiler:
 
     @cached_property
     def version(self) -> str:
-        """Name and version; ``without nvcc`` if it is not installed or does not answer."""
+        """Return name and version; ``without nvcc`` if it is not installed or does not answer."""
         if self.command is None:
             return "without nvcc"
         try:
@@ -89,7 +89,7 @@ class NvccCompiler:
         return Artefact(binary=binary, log=log, figures=found, ptx=ptx, reads=reads, searched=self._searched)
 
     def _run(self, command: list[str], unit: Unit, folder: Path, timeout_s: float) -> tuple[int | None, str]:
-        """Run nvcc on a unit, confined where it is untrusted."""
+        """Run nvcc on a unit, confined if it is untrusted."""
         if not (unit.untrusted and sandbox_here()):
             return run(command, folder, timeout_s)
         reads = (*unit.readable, *include_folders(), sys.prefix)
@@ -97,7 +97,7 @@ class NvccCompiler:
 
     @cached_property
     def _searched(self) -> tuple[str, ...]:
-        """Absolute paths of the header folders of nvcc and of the host's compiler."""
+        """Return the absolute paths of the header folders of nvcc and of the host's compiler."""
         command = [self.command or "nvcc", "-E", "-x", "cu", "-Xcompiler", "-v", os.devnull]
         with scratch() as folder:
             _, said = run(command, folder, _ANSWER_S)
@@ -105,7 +105,7 @@ class NvccCompiler:
 
 
 def _instances(names: list[str]) -> str:
-    """Return lines that make nvcc compile instances of templates: it does so for those that host code refers to."""
+    """Return lines that make nvcc compile template instances, which it does only if host code refers to them."""
     lines = (
         f"__attribute__((used)) static void *const kernel_evo_instance_{place} = (void *)({name});\n"
         for place, name in enumerate(names)

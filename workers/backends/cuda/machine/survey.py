@@ -58,7 +58,7 @@ def survey(toolkit: tuple[int, int]) -> dict[str, Any]:
     try:
         import cupy
     except Exception as error:  # noqa: BLE001 - it loads libraries, each of which fails in its own way
-        way_out = f"install kernel-evo anew with the extra `cuda{toolkit[0]}`"
+        way_out = f"reinstall kernel-evo with the extra `cuda{toolkit[0]}`"
         return _none(f"CuPy cannot be imported: {last_line(str(error)) or repr(error)}; {way_out}")
     runtime = cupy.cuda.runtime
     if obstacle := _obstacle(runtime, toolkit):

@@ -110,7 +110,7 @@ def _call(name: str, *arguments: Any) -> None:
 def main(path: str) -> int:
     try:
         run(PLANS.validate_json(Path(path).read_bytes()))
-    except Exception as error:  # noqa: BLE001 - its message is all that whoever watches can see
+    except Exception as error:  # noqa: BLE001 - the watching tool sees only its message
         sys.stdout.write(f"kernel-evo: {error}\n")
         return 3
     sys.stdout.write(f"{DONE}\n")
