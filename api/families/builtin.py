@@ -13,11 +13,6 @@ from templates import registry
 log = structlog.get_logger("families")
 
 
-def own_digests() -> dict[str, str]:
-    """Return the digest of each built-in family of this version, by name."""
-    return {package.family.name: package.digest for package in registry.builtin()}
-
-
 class BuiltinFamilies:
     """Registers missing built-in families, on the first request that needs them and after a family's files change.
 

@@ -12,7 +12,6 @@ from starlette.concurrency import run_in_threadpool
 from api.auth.caller import caller
 from api.auth.permission import allow
 from api.dependencies import Service, ServiceDep
-from api.families.builtin import own_digests
 from api.families.catalogue import parsed
 from api.http.paging import TEXT, PageQuery, page_of, place_of
 from api.http.routing import rest_router
@@ -118,7 +117,7 @@ def _place(session: Session, digest: str, body: FamilyBody) -> str | None:
         raise Conflict(f"family {digest[:12]} is registered with another document: an edited family has a new digest")
     if caller().can("author"):
         return body.location
-    known = digest in own_digests().values() or (row is not None and row.location is not None)
+    known = digest in registry.builtin_digests().values() or (row is not None and row.location is not None)
     if not known and archive.placed(body.name):
         raise Conflict(
             f"an author's family has the name {body.name!r}: choose another, or use a token with the role author"
@@ -128,9 +127,9 @@ def _place(session: Session, digest: str, body: FamilyBody) -> str | None:
 
 def _check_builtin(digest: str, family: Family) -> None:
     """Refuse another document for the digest of a built-in family."""
-    for package in registry.builtin():
-        if package.digest == digest and package.family.document != family.document:
-            raise InvalidInput("document", f"{digest[:12]} is the built-in family {package.family.name}, not this one")
+    for name, own in registry.builtin_digests().items():
+        if own == digest and registry.find(name).family.document != family.document:
+            raise InvalidInput("document", f"{digest[:12]} is the built-in family {name}, not this one")
 
 
 @router.get("")
@@ -141,7 +140,9 @@ def list_families(query: Annotated[FamilyQuery, Query()], service: ServiceDep) -
     with service.database.read() as session:
         after = place_of(query.cursor, TEXT)
         name = None if after is None else after[0]
-        found = listing.list_families(session, own=own_digests(), text=query.text, after=name, limit=query.limit + 1)
+        found = listing.list_families(
+            session, own=registry.builtin_digests(), text=query.text, after=name, limit=query.limit + 1
+        )
         rows, following = page_of(found, query.limit, lambda row: (row.name,))
         return Page(items=tuple(map(family_view, rows)), next=following)
 
@@ -155,4 +156,4 @@ def get_family(name: str, service: ServiceDep) -> FamilyView:
     """
     service.builtin.try_to_ensure()
     with service.database.read() as session:
-        return family_view(Archive(session).family_named(name, own_digests()))
+        return family_view(Archive(session).family_named(name, registry.builtin_digests()))

@@ -7,7 +7,6 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
-from api.families.builtin import own_digests
 from api.families.catalogue import Catalogue
 from api.scheduler.active import beginning
 from api.schemas import SearchRequest, WarmStart
@@ -29,6 +28,7 @@ from evo.space import Space
 from evo.text.suggestion import unknown
 from evo.trial import Config
 from evo.trial.objective import Objective
+from templates import registry
 
 MAX_WARM_STARTS = 5
 MAX_IMPORTED = 20
@@ -54,7 +54,7 @@ def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, con
         InvalidInput: names the field of the request and valid values; also for an empty space.
         Unavailable: no connected worker has such a device.
     """
-    family_row = Archive(session).family_named(request.wanted_family, own_digests())
+    family_row = Archive(session).family_named(request.wanted_family, registry.builtin_digests())
     family = catalogue.family(family_row)
     _check_problem(family, request)
     policy = policy_from(request.policy)

@@ -134,6 +134,13 @@ class Transport:
             self.pause(attempt, least_s=again_s)
         raise AssertionError("the last attempt returns or raises")
 
+    def reached(self, path: str) -> bool:
+        """Return True if a request that reads this path succeeds at once."""
+        try:
+            return self._http.get(path).is_success
+        except httpx.TransportError:
+            return False
+
     def pause(self, attempt: int, *, least_s: float = 0.0) -> None:
         """Wait before a further attempt: longer after each attempt, and at least `least_s` seconds."""
         self._sleep(max(least_s, self._pause_s(attempt)))

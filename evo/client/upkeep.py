@@ -14,6 +14,10 @@ class Upkeep(Calls):
     def health(self) -> Mapping[str, Any]:
         return self._get("/health", dict[str, Any])
 
+    def answers(self) -> bool:
+        """True if the service is up. Asks once, where other requests are repeated."""
+        return self._transport.reached("/health")
+
     def ready(self) -> Mapping[str, Any]:
         return self._get("/ready", dict[str, Any])
 

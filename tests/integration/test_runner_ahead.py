@@ -1,6 +1,7 @@
 """Runners that are started ahead: taken for the request they prepared, else ended."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -109,3 +110,46 @@ def test_modules_that_baselines_import_late_are_imported_early_if_they_exist(
     child = runners.fresh(work, 7, modules=modules)
     assert child.usable
     child.kill()
+
+
+def test_runner_that_stands_by_is_the_first_that_is_opened(runners: Runners, work: Assignment) -> None:
+    runners.stand_by(("colorsys",))
+    waiting = runners._spare
+    assert waiting is not None
+    first = runners.fresh(work, 7)
+    assert first is waiting._child
+    second = runners.fresh(work, 7)
+    assert second is not first
+    for child in (first, second):
+        assert child.usable
+        child.kill()
+
+
+def test_runner_that_stands_by_with_other_threads_is_ended(runners: Runners, work: Assignment) -> None:
+    runners.stand_by(())
+    waiting = runners._spare
+    assert waiting is not None
+    objective = replace(work.terms.objective, threads=2)
+    child = runners.fresh(replace(work, terms=replace(work.terms, objective=objective)), 7)
+    assert child is not waiting._child
+    assert not waiting._child.usable
+    child.kill()
+
+
+def test_death_of_a_runner_that_stands_by_is_no_trouble(runners: Runners, work: Assignment) -> None:
+    runners.stand_by(())
+    waiting = runners._spare
+    assert waiting is not None
+    waiting._child.interrupt()
+    child = runners.fresh(work, 7)
+    assert child.usable
+    child.kill()
+
+
+def test_runner_that_stands_by_ends_with_the_others(folder: Path) -> None:
+    runners = Runners(folder)
+    runners.stand_by(())
+    waiting = runners._spare
+    runners.close()
+    assert waiting is not None
+    assert not waiting._child.usable

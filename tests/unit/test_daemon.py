@@ -27,6 +27,7 @@ class Service:
 
     def __init__(self) -> None:
         self.said: list[str] = []
+        self.looked, self.starting = 0, 0
         self.registering: list[EvoError] = []
         self.leasing: EvoError | None = None
         self.leaving: EvoError | None = None
@@ -34,6 +35,10 @@ class Service:
         self.incarnations: set[str] = set()
         self.reply = HeartbeatReply()
         self.beaten = threading.Event()
+
+    def answers(self) -> bool:
+        self.looked += 1
+        return self.looked > self.starting
 
     def register_worker(
         self, worker_id: str, *, name: str, host: str, devices: Sequence[Device], incarnation: str
@@ -95,6 +100,33 @@ def test_worker_registers_once_the_service_is_up_and_then_sends_heartbeats(tmp_p
     assert [word.split()[0] for word in service.said[:4]] == ["register", "register", "register", "heartbeat"]
     assert service.said[0].startswith("register w me ['replay-")
     assert service.said[-1] == "leave w"
+
+
+def test_worker_looks_often_for_a_service_that_starts_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(daemon, "LOOK_S", 0.001)
+    service = Service()
+    service.starting = 3
+    this, stopping = worker(tmp_path, service)
+    thread = threading.Thread(target=this.run)
+    thread.start()
+    assert service.beaten.wait(10)
+    stopping.set()
+    thread.join(10)
+    assert service.looked == 4
+    assert service.said[0].startswith("register w me")
+
+
+def test_worker_registers_although_nothing_answers_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(daemon, "STARTING_S", 0.02)
+    service = Service()
+    service.starting = 1_000_000
+    this, stopping = worker(tmp_path, service)
+    thread = threading.Thread(target=this.run)
+    thread.start()
+    assert service.beaten.wait(10)
+    stopping.set()
+    thread.join(10)
+    assert service.said[0].startswith("register w me")
 
 
 def test_unreachable_service_at_sign_off_is_no_failure(tmp_path: Path) -> None:

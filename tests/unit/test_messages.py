@@ -1,10 +1,11 @@
 """Messages round-trip through JSON with the adapters of the API."""
 
 import pytest
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from evo.device import Ceilings, Device
 from evo.messages.job import Baseline, Confirm, Evaluate, FamilyRef, Job, Lease, SearchTerms
+from evo.messages.view import AblationView, ChampionView, SearchView, TrialView, WorkerView
 from evo.promotion.policy import Policy
 from evo.trial.objective import Objective
 from evo.trial.outcome import Cancelled, CaseError, Crashed, Measured, Outcome, Pruned, WrongAnswer
@@ -79,3 +80,12 @@ def test_booleans_and_integers_keep_their_types() -> None:
 
 def test_timing_summaries_are_consistent() -> None:
     assert (TIMING.median_us, TIMING.iqr_us) == (2.0, 1.0)
+
+
+@pytest.mark.parametrize("view", [SearchView, ChampionView, TrialView, WorkerView, AblationView])
+def test_schemas_of_large_views_are_built_when_first_used(view: type) -> None:
+    adapter = TypeAdapter(view)
+    assert not adapter.pydantic_complete
+    with pytest.raises(ValidationError, match="Field required"):
+        adapter.validate_json(b"{}")
+    assert adapter.pydantic_complete

@@ -47,6 +47,10 @@ def test_built_in_families_have_no_location_and_are_found_by_name() -> None:
         assert registry.find(package.family.name).digest == package.digest
 
 
+def test_digests_of_builtin_families_are_those_of_their_packages() -> None:
+    assert registry.builtin_digests() == {each.family.name: each.digest for each in registry.builtin()}
+
+
 def test_unknown_name_gets_suggestions(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_builtin_folders", lambda: {"softmax": folder, "sdpa": folder})
     with pytest.raises(NotFound, match=r"there is no `sofmax`, did you mean `softmax`\? Families: sdpa, softmax$"):

@@ -39,6 +39,11 @@ BEAT_S = 5.0
 """Longest interval between heartbeats in seconds. Their answers name cancelled leases."""
 _TICK_S = 0.25
 
+STARTING_S = 10.0
+"""For so long a worker looks often for a service that does not answer yet."""
+
+LOOK_S = 0.05
+
 _LOG = structlog.get_logger()
 
 
@@ -142,6 +147,7 @@ class Worker:
         self._devices = discover(settings.kinds, settings.cache)
         self._folder = folder
         self._failure: BaseException | None = None
+        self._ladders: list[Ladder] = []
         self._office = Office(
             client=client,
             worker_id=worker_id,
@@ -163,7 +169,18 @@ class Worker:
         Raises:
             EvoError: the service refuses this worker.
         """
-        self._register_when_there()
+        for ladder in self._ladders:
+            ladder.stand_by()
+        try:
+            self._register_when_there()
+            self._serve()
+        finally:
+            for ladder in self._ladders:
+                ladder.close()
+        if self._failure is not None:
+            raise self._failure
+
+    def _serve(self) -> None:
         outbox = self._office.outbox
         outbox.start()
         try:
@@ -171,8 +188,6 @@ class Worker:
         finally:
             outbox.close()  # its thread would keep the process alive
         self._leave()  # again, for leases granted meanwhile
-        if self._failure is not None:
-            raise self._failure
 
     def _run_slots(self) -> None:
         """Run the slots until the worker is stopped; an unexpected failure stops them, too."""
@@ -212,7 +227,9 @@ class Worker:
         cache, place = self._settings.cache, self._folder / device.uuid
         if device.runs == "nothing":
             return Estimator(driver(device.kind).compiler, cache, place)
-        return Ladder(device.kind, cache, place, status=status)
+        ladder = Ladder(device.kind, cache, place, status=status)
+        self._ladders.append(ladder)
+        return ladder
 
     def _guard(self, slot: Slot) -> None:
         """Run a slot in its thread; an unexpected failure is logged and ends the worker."""
@@ -236,8 +253,13 @@ class Worker:
     def _register_when_there(self) -> None:
         """Register, waiting for the service if it is not reachable yet.
 
-        Results of an earlier process are delivered first: registration ends all earlier leases of the worker.
+        Results of an earlier process are delivered first: registration ends all earlier leases of the worker. A service
+        that starts together with this worker is looked for often; the pauses grow only if it is away for longer.
         """
+        soon_s = time.monotonic() + STARTING_S
+        while not self._office.client.answers() and time.monotonic() < soon_s:
+            if self._office.stopping.wait(LOOK_S):
+                return
         while not self._office.stopping.is_set():
             try:
                 if self._office.outbox.flush():

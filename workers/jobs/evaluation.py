@@ -97,6 +97,7 @@ class Ladder:
         self._cache = Cache(folder)
         chosen = driver(kind)
         compiler = chosen.compiler()
+        self._modules = chosen.modules
         self._builder = Builder(compiler, self._cache, place)
         self._effects = Effects(lambda: compiler, self._cache)
         self._runners = Runners(folder)
@@ -104,6 +105,10 @@ class Ladder:
         self._instruments = Instruments(
             runners=self._runners, sanitizer=chosen.sanitizer(), profiler=chosen.profiler(), status=self._status
         )
+
+    def stand_by(self) -> None:
+        """Start the first runner before there is a job, since it takes most of a second to import its libraries."""
+        self._runners.stand_by(self._modules)
 
     def prepare(self, work: Assignment, job: Job) -> Preparation:
         """Build the configs of a job and collect warnings; needs no device."""

@@ -122,7 +122,7 @@ class Prepared:
             FamilyError: reference.py does not keep its contract.
         """
         with ThreadPoolExecutor(1) as pool:
-            pool.submit(_import_all, terms.modules)
+            pool.submit(import_all, terms.modules)
             reference = Reference(Path(terms.reference), terms.family_digest, Cache(Path(terms.folder)))
             return cls(terms=terms, reference=reference, golden=reference.goldens(terms.cases))
 
@@ -604,7 +604,7 @@ def _precise(request: Compare, samples: Mapping[str, Sequence[float]]) -> bool:
     return precise([(own, each) for each in others], request.policy)
 
 
-def _import_all(modules: Sequence[str]) -> None:
+def import_all(modules: Sequence[str]) -> None:
     """Import modules; import errors are reported where a module is used."""
     for name in modules:
         with suppress(Exception):

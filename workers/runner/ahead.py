@@ -1,10 +1,10 @@
-"""A runner that is started ahead: it computes inputs and references while another one measures."""
+"""A runner that is started ahead: it imports modules or computes references before it is needed."""
 
 import threading
 
 from evo.errors import EvoError
 from workers.runner.child import Child
-from workers.runner.protocol import Open, Prepare, Ready
+from workers.runner.protocol import Load, Prepare, Ready
 from workers.system.interruption import Interruption
 
 
@@ -12,14 +12,14 @@ class Ahead:
     """A runner that is started ahead. It opens no device before it is taken.
 
     Args:
-        request: the `open` request for which it prepares.
-        limit_s: seconds it may take to prepare.
+        request: what it does in advance.
+        limit_s: seconds it may take.
     """
 
     def __init__(
         self,
         child: Child,
-        request: Open,
+        request: Load | Prepare,
         *,
         limit_s: float,
         interruption: Interruption,
@@ -49,6 +49,6 @@ class Ahead:
     def _prepare(self) -> None:
         with self._interruption.ends(self._child.interrupt):
             try:
-                self._ready = isinstance(self._child.ask(Prepare(terms=self.request), self._limit_s), Ready)
+                self._ready = isinstance(self._child.ask(self.request, self._limit_s), Ready)
             except EvoError:  # the runner that is opened instead reports the reason
                 self._ready = False

@@ -18,7 +18,7 @@ from workers.runner.ahead import Ahead
 from workers.runner.child import Child, ChildDiedError, ChildTimeoutError
 from workers.runner.killed import MOST_ATTEMPTS
 from workers.runner.plan import open_request
-from workers.runner.protocol import Draw, Open, Prove, Ready, Refused, Reply, Request, Trouble, Unfit
+from workers.runner.protocol import Draw, Load, Open, Prepare, Prove, Ready, Refused, Reply, Request, Trouble, Unfit
 from workers.system.device_lock import GaveUp
 from workers.system.exhaustion import MachineExhausted
 from workers.system.interruption import Interruption
@@ -36,6 +36,9 @@ PROVE_S = 60.0
 """Seconds that opening the device and running a known kernel may take; a GPU's driver takes seconds on a busy
 machine.
 """
+
+SPARE_THREADS = 1
+"""Thread count of the runner that stands by; numeric libraries read it when they are loaded. Most searches have it."""
 
 SLOW_OPEN_S = 5.0
 """Seconds of waiting after which the log states the reason."""
@@ -178,8 +181,18 @@ class Runners:
         self._trials: Counter[int] = Counter()
         self._busy: Child | None = None
         self._ahead: list[Ahead] = []
+        self._spare: Ahead | None = None
         self.opening = Seconds()
         self.interruption = Interruption()
+
+    def stand_by(self, modules: tuple[str, ...]) -> None:
+        """Start a runner and import these modules in it, before any search is known. The next one opened is this."""
+        self._spare = Ahead(
+            Child(threads=SPARE_THREADS),
+            Load(modules=modules),
+            limit_s=PROVE_S,
+            interruption=self.interruption,
+        )
 
     def of(self, work: Assignment) -> Child:
         """Return the runner of this search for one more trial; open one if there is none.
@@ -221,12 +234,13 @@ class Runners:
         Several runners may be prepared at the same time. `discard` ends those that are not needed.
         """
         request = open_request(work, self._folder, *entropy, process=process, modules=modules)
-        if any(each.request == request for each in self._ahead):
+        ahead = Prepare(terms=request)
+        if any(each.request == ahead for each in self._ahead):
             return
         self._ahead.append(
             Ahead(
                 Child(threads=work.terms.objective.threads),
-                request,
+                ahead,
                 limit_s=open_limit_s(work.terms.policy),
                 interruption=self.interruption,
             )
@@ -258,16 +272,25 @@ class Runners:
         """Return the runner that was prepared for a request; runners prepared before it are ended."""
         while self._ahead:
             ahead = self._ahead.pop(0)
-            if ahead.request == request:
+            if ahead.request == Prepare(terms=request):
                 return ahead.taken()
             ahead.discard()
         return None
+
+    def _started(self, threads: int) -> Child:
+        """Return a runner that has opened nothing yet: the one that stands by, or a new one."""
+        spare, self._spare = self._spare, None
+        if spare is not None and threads != SPARE_THREADS:
+            spare.discard()
+        elif spare is not None and (child := spare.taken()) is not None:
+            return child
+        return Child(threads=threads)
 
     def _opened(self, work: Assignment, request: Open, *, attempt: int) -> Child:
         self.interruption.check()
         self.opening = Seconds()
         with self.opening.of("start"):
-            child = self._taken(request) or Child(threads=work.terms.objective.threads)
+            child = self._taken(request) or self._started(work.terms.objective.threads)
         limit_s = open_limit_s(work.terms.policy)
         try:
             with self.interruption.ends(child.interrupt):
@@ -324,6 +347,9 @@ class Runners:
 
     def close(self) -> None:
         self.discard()
+        if self._spare is not None:
+            self._spare.discard()
+            self._spare = None
         for child in self._kept.values():
             child.kill()
         self._kept.clear()

@@ -17,7 +17,7 @@ from workers.backends import (
     Session,
     TrespassError,
 )
-from workers.measure.bench import Bench, Prepared, proven
+from workers.measure.bench import Bench, Prepared, import_all, proven
 from workers.measure.drawn import Drawn
 from workers.measure.verify import WrongAnswerError
 from workers.runner import confinement
@@ -26,6 +26,7 @@ from workers.runner.protocol import (
     REQUESTS,
     Compare,
     Draw,
+    Load,
     Measure,
     Open,
     Prepare,
@@ -74,6 +75,8 @@ class Runner:
         match request:
             case Prove():
                 self._session = proven(request)
+            case Load():
+                import_all(request.modules)
             case Prepare():
                 self._prepared = Prepared.ahead(request)
             case Draw():

@@ -104,6 +104,14 @@ class Prepare:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Load:
+    """Import modules in advance, before any search is known."""
+
+    modules: tuple[str, ...]
+    kind: Literal["load"] = "load"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Draw:
     """Draw the first inputs of each case, for `save`. Needs no device and computes no expected outputs."""
 
@@ -172,7 +180,7 @@ class Save:
     kind: Literal["save"] = "save"
 
 
-Request: TypeAlias = Prove | Prepare | Draw | Open | Verify | Measure | Compare | Save
+Request: TypeAlias = Prove | Load | Prepare | Draw | Open | Verify | Measure | Compare | Save
 
 
 @dataclass(frozen=True, kw_only=True)

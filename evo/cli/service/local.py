@@ -224,12 +224,8 @@ def _is_free(port: str) -> bool:
 
 
 def _answers(url: str) -> bool:
-    with Client(url, attempts=1, timeout_s=5.0) as client:
-        try:
-            client.health()
-        except EvoError:
-            return False
-    return True
+    with Client(url, timeout_s=5.0) as client:
+        return client.answers()
 
 
 def worker_connected(

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from evo.messages.view.page import Deferred
 from evo.promotion import Verdict
 from evo.promotion.ablation import Change, Effect
 from evo.text.wording import subject_text, timed_text
@@ -29,7 +30,7 @@ class Decision:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChampionView:
+class ChampionView(Deferred):
     """A promoted trial with its evidence.
 
     Attributes:
@@ -89,7 +90,7 @@ class RetiredView:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AblationView:
+class AblationView(Deferred):
     """One changed switch of a champion, and its measurement.
 
     Attributes:

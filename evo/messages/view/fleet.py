@@ -7,6 +7,7 @@ from typing import Any
 
 from evo.device import Device
 from evo.messages.job import Activity
+from evo.messages.view.page import Deferred
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +38,7 @@ class SlotView:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorkerView:
+class WorkerView(Deferred):
     """A worker and the devices it offers.
 
     Attributes:

@@ -9,6 +9,7 @@ from evo.device import Device
 from evo.device.estimate.target import place_text
 from evo.device.requirements import Requirements
 from evo.messages.view.champion import ChampionView, RetiredView
+from evo.messages.view.page import Deferred
 from evo.promotion import Verdict
 from evo.promotion.leading import Figure, Source
 from evo.promotion.policy import Policy
@@ -124,7 +125,7 @@ class WebhookView:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchView:
+class SearchView(Deferred):
     """One search.
 
     Attributes:

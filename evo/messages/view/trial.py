@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from evo.messages.view.page import Deferred
 from evo.promotion.leading import Confirmation, Figure, Source, leading_speedup, leading_time
 from evo.trial import Config
 from evo.trial.outcome import Estimated, Outcome
@@ -31,7 +32,7 @@ class AttemptView:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrialView:
+class TrialView(Deferred):
     """One trial.
 
     Attributes:
