@@ -1,17 +1,18 @@
 """Views of variants, from their rows and the searches that tune them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlalchemy.orm import Session
 
 from api.views.tally import Tally
-from db.models import ProposalRow, SearchRow, VariantRow
+from db.models import ProposalRow, SearchRow, TrialRow, VariantRow
 from db.repositories.archive import Archive
 from db.repositories.champions import Champions
 from db.repositories.variants import FAMILY, Variants, unknown_variant
 from evo.errors import NotFound
 from evo.messages.view import FailureView, ProposalView, VariantView
 from evo.trial.explain import failure_text
+from evo.trial.outcome import Estimated, Measured
 
 FAMILY_NAME = "family"
 """Name of the family's own implementation among the variants of a search."""
@@ -23,12 +24,16 @@ def variant_views(session: Session, search_id: int) -> tuple[VariantView, ...]:
     rows = Variants(session).of(search_id)
     searches = {row.id: row for row in Archive(session).searches_of([row.tuning_id for row in rows])}
     counts = Archive(session).counts([base.id, *searches])
-    first = _view(session, base, tuning=base, row=None, counts=counts[base.id], base_us=None)
+    numbers = {base.id: FAMILY, **{row.tuning_id: row.number for row in rows}}
+    first = _view(session, base, tuning=base, row=None, counts=counts[base.id], base_us=None, numbers=numbers)
     base_us = None if first.best is None else first.best.time_us
     tuned: list[tuple[VariantRow, SearchRow]] = [(row, searches[row.tuning_id]) for row in rows]
     return (
         first,
-        *(_view(session, base, tuning=each, row=row, counts=counts[each.id], base_us=base_us) for row, each in tuned),
+        *(
+            _view(session, base, tuning=each, row=row, counts=counts[each.id], base_us=base_us, numbers=numbers)
+            for row, each in tuned
+        ),
     )
 
 
@@ -52,10 +57,12 @@ def _view(
     row: VariantRow | None,
     counts: dict[str | None, int],
     base_us: float | None,
+    numbers: Mapping[int, int],
 ) -> VariantView:
     tally = Tally.of(session, tuning, counts)
     best = tally.best
     champion = Champions(session).incumbent(base)
+    trial = None if best is None else Archive(session).numbered(tuning.id, best.number)
     return VariantView(
         search_id=base.id,
         number=FAMILY if row is None else row.number,
@@ -78,8 +85,24 @@ def _view(
         share=None if best is None or tuning.roofline is None else tuning.roofline.share(best.time_us),
         tuning_gain=_tuning_gain(session, tuning.id),
         champion=champion is not None and champion.search_id == tuning.id,
+        mechanisms=_mechanisms(trial),
+        same_as=None if trial is None else _same_as(session, trial, numbers),
         failures=tuple(_failures(session, tuning.id, tally.by_kind)),
     )
+
+
+def _mechanisms(trial: TrialRow | None) -> tuple[str, ...]:
+    outcome = None if trial is None else trial.outcome
+    return outcome.mechanisms if isinstance(outcome, Measured | Estimated) else ()
+
+
+def _same_as(session: Session, trial: TrialRow, numbers: Mapping[int, int]) -> int | None:
+    """Return the first earlier variant with a trial of the same binary; numbers of variants by their search."""
+    if trial.binary_digest is None:
+        return None
+    earlier = [search for search, number in numbers.items() if number < numbers[trial.search_id]]
+    found = Archive(session).searches_with_binary(trial.binary_digest, earlier)
+    return min((numbers[search] for search in found), default=None)
 
 
 def _tuning_gain(session: Session, search_id: int) -> float | None:

@@ -245,6 +245,11 @@ class Archive:
             raise NotFound(f"search {search_id} has no trial {number}")
         return row
 
+    def searches_with_binary(self, binary_digest: str, search_ids: Collection[int]) -> set[int]:
+        """Return those of some searches that have a trial with this binary."""
+        same = TrialRow.search_id.in_(search_ids) & (TrialRow.binary_digest == binary_digest)
+        return set(self.session.scalars(select(TrialRow.search_id).where(same)))
+
     def trials_of(self, trial_ids: Collection[int]) -> dict[int, TrialRow]:
         """Return the trials with these ids, by id; deleted ones are left out."""
         return {row.id: row for row in self.session.scalars(select(TrialRow).where(TrialRow.id.in_(trial_ids)))}

@@ -89,6 +89,10 @@ def _tried(brief: BriefView, tried: TriedView) -> tuple[str, str]:
         speedup = "" if view.speedup is None else f", {view.speedup:.2f}× the fastest baseline"
         modelled = "estimated, never run: " if best.estimated else ""
         lines.append(f"{modelled}{time_text(best.time_us)}{share}{speedup}, with {settings_text(best.config)}.")
+    if view.mechanisms:
+        lines.append(f"Its binary uses: {view.niche}.")
+    if view.same_as is not None:
+        lines.append(f"Its binary is that of variant {view.same_as}: the change has no effect.")
     for name, figures in (("Resources", tried.resources), ("Profile", tried.profile)):
         if figures:
             lines.append(f"{name}: {', '.join(f'{key} {significant(value)}' for key, value in figures.items())}.")

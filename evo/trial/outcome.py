@@ -36,12 +36,17 @@ class CaseError:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """Correct on every case, and timed. The objective ranks by `timing`; `other` was taken in the other cache mode."""
+    """Correct on every case, and timed. The objective ranks by `timing`; `other` was taken in the other cache mode.
+
+    Attributes:
+        mechanisms: that the binary uses, by its instructions: ``mma``, ``SIMD 512`` …; empty if they cannot be read.
+    """
 
     timing: Timing
     cases: tuple[CaseError, ...] = ()
     other: Timing | None = None
     resources: Mapping[str, float] = field(default_factory=dict)
+    mechanisms: tuple[str, ...] = ()
     kind: Literal["measured"] = "measured"
 
 
@@ -53,11 +58,13 @@ class Estimated:
         time_us: estimated by `evo.device.estimate`; comparable only with estimates of the same problem and target.
         resources: registers, shared memory and so on of the build, as the compiler reports them.
         parts: the quantities the estimate was computed from, by name.
+        mechanisms: as in `Measured`.
     """
 
     time_us: float
     resources: Mapping[str, float] = field(default_factory=dict)
     parts: Mapping[str, float] = field(default_factory=dict)
+    mechanisms: tuple[str, ...] = ()
     kind: Literal["estimated"] = "estimated"
 
 

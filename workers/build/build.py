@@ -30,6 +30,7 @@ from workers.build.cached import compile_cached
 from workers.build.families import Assignment, Copy
 from workers.build.kernel import Argument, KernelFile, Step, steps
 from workers.build.launch_checks import launch_refusal
+from workers.build.mechanisms import mechanisms
 from workers.build.own_headers import own_headers
 
 NO_SANDBOX = (
@@ -70,6 +71,7 @@ class Built:
         headers: path of each file that `source` includes, by its name in an export.
         log: the compiler's output for all cases.
         resources: of the searched problem, also if they are the reason of the refusal.
+        mechanisms: of the searched problem's kernel, see `workers.build.mechanisms`.
     """
 
     folder: Path
@@ -84,6 +86,7 @@ class Built:
     headers: Mapping[str, str] = field(default_factory=dict)
     log: str = ""
     resources: Mapping[str, float] = field(default_factory=dict)
+    mechanisms: tuple[str, ...] = ()
     render_s: float = 0.0
     compile_s: float = 0.0
 
@@ -204,6 +207,7 @@ class _Build:
             headers=nominal.headers if nominal else {},
             log="\n".join(filter(None, self.logs)),
             resources=self.used,
+            mechanisms=() if refusal or nominal is None else mechanisms(nominal.artefact),
             render_s=self.spent_s["render"],
             compile_s=self.spent_s["compile"],
         )

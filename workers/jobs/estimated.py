@@ -91,7 +91,9 @@ def _evaluate(work: Assignment, config: Config, built: Built) -> EvaluateReport:
     guess = estimate(
         work.copy.family.work(terms.problem), terms.device, _footprint(work, config, built), terms.objective
     )
-    outcome = Estimated(time_us=guess.time_us, resources=built.resources, parts=guess.parts)
+    outcome = Estimated(
+        time_us=guess.time_us, resources=built.resources, parts=guess.parts, mechanisms=built.mechanisms
+    )
     return EvaluateReport(outcome=outcome, stages=stages, binary_digest=built.digest)
 
 

@@ -231,7 +231,13 @@ class Ladder:
         environment.update(sampled.environment)
         if sampled.pruned:
             return Pruned(timing=sampled.timing, threshold_us=job.bars.prune_us or 0.0)
-        measured = Measured(timing=sampled.timing, other=sampled.other, cases=verified.cases, resources=built.resources)
+        measured = Measured(
+            timing=sampled.timing,
+            other=sampled.other,
+            cases=verified.cases,
+            resources=built.resources,
+            mechanisms=built.mechanisms,
+        )
         return _impossible(work, sampled.timing) or measured
 
     @contextmanager

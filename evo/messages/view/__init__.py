@@ -16,7 +16,7 @@ from evo.messages.view.search import (
     WebhookView,
 )
 from evo.messages.view.trial import AttemptView, TrialView
-from evo.messages.view.variant import FailureView, VariantSource, VariantView
+from evo.messages.view.variant import FailureView, VariantSource, VariantView, elites
 
 __all__ = [
     "AblationView",
@@ -45,4 +45,5 @@ __all__ = [
     "WarmStartView",
     "WebhookView",
     "WorkerView",
+    "elites",
 ]

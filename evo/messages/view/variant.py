@@ -1,6 +1,6 @@
 """Variants of a search."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -59,6 +59,8 @@ class VariantView:
         share: share of the device's limit that its best trial reaches; None if no limit is known.
         tuning_gain: time of its first measured config over that of its best one.
         champion: True if it holds the champion of the problem.
+        mechanisms: that the binary of its best trial uses: the niche of the variant; empty if they are not known.
+        same_as: the first earlier variant one of whose trials had the binary of this one's best trial.
         failures: by kind of outcome, the most frequent first.
     """
 
@@ -83,7 +85,14 @@ class VariantView:
     share: float | None = None
     tuning_gain: float | None = None
     champion: bool = False
+    mechanisms: tuple[str, ...] = ()
+    same_as: int | None = None
     failures: tuple[FailureView, ...] = ()
+
+    @property
+    def niche(self) -> str:
+        """The mechanisms in words: ``SIMD 512, FMA``."""
+        return ", ".join(self.mechanisms) or "not known"
 
     @property
     def ended(self) -> bool:
@@ -93,3 +102,15 @@ class VariantView:
     def usable(self) -> bool:
         """True if at least one of its configs was proven and timed."""
         return self.best is not None
+
+
+def elites(views: Sequence[VariantView]) -> list[VariantView]:
+    """Return the fastest variant of each niche, fastest first; copies of earlier variants do not count."""
+    found: dict[str, VariantView] = {}
+    for view in sorted((each for each in views if each.best is not None and each.same_as is None), key=_time):
+        found.setdefault(view.niche, view)
+    return list(found.values())
+
+
+def _time(view: VariantView) -> tuple[float, int]:
+    return (0.0 if view.best is None else view.best.time_us), view.number

@@ -6,7 +6,7 @@ that is requested.
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
-from evo.messages.view import ProposalView, VariantView
+from evo.messages.view import ProposalView, VariantView, elites
 
 Operator: TypeAlias = Literal["initialise", "crossover-differ", "crossover-join", "mutate", "mutate-parameters"]
 Information: TypeAlias = Literal["task", "elites", "insights"]
@@ -38,14 +38,16 @@ def operator_of(ideas: int, usable: int) -> Operator:
 
 
 def parents_of(operator: Operator, variants: Sequence[VariantView], ideas: int) -> tuple[int, ...]:
-    """Return the numbers of the parents of an idea: the elites in turn, not only the best."""
-    elites = sorted((each for each in variants if each.best is not None), key=_time)[:ELITES]
-    if not elites or operator in ("initialise", "crossover-differ"):
+    """Return the numbers of the parents of an idea: in turn the best of each niche, then the next fastest."""
+    leaders = elites(variants)
+    timed = sorted((each for each in variants if each.best is not None), key=_time)
+    best = [*leaders, *(each for each in timed if each not in leaders)][:ELITES]
+    if not best or operator in ("initialise", "crossover-differ"):
         return (0,)
-    first = ideas % len(elites)
+    first = ideas % len(best)
     if operator == "crossover-join":
-        return tuple(dict.fromkeys((elites[0].number, elites[max(1, first) % len(elites)].number)))
-    return (elites[0 if operator == "mutate-parameters" else first].number,)
+        return tuple(dict.fromkeys((best[0].number, best[max(1, first) % len(best)].number)))
+    return (best[0 if operator == "mutate-parameters" else first].number,)
 
 
 def ideas_in(proposals: Sequence[ProposalView]) -> int:

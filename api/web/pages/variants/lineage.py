@@ -1,10 +1,10 @@
-"""Variants in the order of their lineage, with what they use and what their proposals cost."""
+"""Variants in the order of their lineage, with their niches and the cost of their proposals."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from evo.messages.view import ProposalView, VariantSource, VariantView
-from evo.search.unexplored import mechanisms
+from evo.messages.view import ProposalView, VariantView, elites
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,16 +13,22 @@ class Entry:
 
     Attributes:
         depth: generations from the family's own implementation, along first parents.
-        uses: mechanisms found in its source.
         usd: cost of the proposal that it came from; None if no model proposed it.
-        best_of_niche: True for the fastest of the variants that use the same mechanisms.
+        best_of_niche: True for the fastest of the variants whose binaries use the same mechanisms.
     """
 
     view: VariantView
     depth: int
-    uses: tuple[str, ...]
     usd: float | None
     best_of_niche: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Niche:
+    """Variants whose binaries use the same mechanisms: the fastest, and how many there are."""
+
+    elite: VariantView
+    variants: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,28 +40,20 @@ class Proposer:
     usable: int
 
 
-def listed(
-    views: Sequence[VariantView], proposals: Sequence[ProposalView], sources: Mapping[int, VariantSource]
-) -> list[Entry]:
+def listed(views: Sequence[VariantView], proposals: Sequence[ProposalView]) -> list[Entry]:
     """Return the variants, each after its first parent."""
     costs = {each.variant: each.usd for each in proposals if each.variant is not None}
-    uses = {number: _uses(source) for number, source in sources.items()}
-    best: dict[tuple[str, ...], tuple[float, int]] = {}
-    for view in views:
-        if view.best is not None:
-            known = best.get(uses[view.number])
-            best[uses[view.number]] = min(known or (view.best.time_us, view.number), (view.best.time_us, view.number))
-    leaders = {number for _, number in best.values()}
+    leaders = {each.number for each in elites(views)}
     return [
-        Entry(
-            view=view,
-            depth=depth,
-            uses=uses[view.number],
-            usd=costs.get(view.number),
-            best_of_niche=view.number in leaders,
-        )
+        Entry(view=view, depth=depth, usd=costs.get(view.number), best_of_niche=view.number in leaders)
         for view, depth in _tree(views)
     ]
+
+
+def niches(views: Sequence[VariantView]) -> list[Niche]:
+    """Return the niches of the variants that work, the one with the fastest variant first."""
+    counts = Counter(view.niche for view in views if view.usable)
+    return [Niche(elite=each, variants=counts[each.niche]) for each in elites(views)]
 
 
 def validity(views: Sequence[VariantView]) -> list[Proposer]:
@@ -68,10 +66,6 @@ def validity(views: Sequence[VariantView]) -> list[Proposer]:
         Proposer(author=author, submitted=len(each), usable=sum(view.usable for view in each))
         for author, each in own.items()
     ]
-
-
-def _uses(source: VariantSource) -> tuple[str, ...]:
-    return mechanisms(list(source.files.values()), cuda=source.kind != "cpu")
 
 
 def _tree(views: Sequence[VariantView], parent: int | None = None, depth: int = 0) -> Iterator[tuple[VariantView, int]]:

@@ -1,17 +1,19 @@
 """Pages of variants: all of a search with lineage and cost, and one with its source or its difference to another."""
 
+from typing import Any
+
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 
 from api.auth.permission import allow
-from api.dependencies import ServiceDep
+from api.dependencies import Service, ServiceDep
 from api.http.paging import Ordinal
 from api.http.routing import page_router
 from api.rest.variants import base_of, source_of
 from api.schemas import Id
 from api.views import proposal_view, search_view, variant_view, variant_views
 from api.web.content.difference import difference
-from api.web.pages.variants.lineage import listed, validity
+from api.web.pages.variants.lineage import listed, niches, validity
 from api.web.rendering import render
 from db.repositories.variants import Proposals
 from evo.text.document import toml_text
@@ -22,23 +24,14 @@ router = page_router("/searches/{search_id}/variants")
 @router.get("")
 @allow("viewer")
 def variants_page(search_id: Id, request: Request, service: ServiceDep) -> HTMLResponse:
-    """Show the variants of a search with their authors, costs and gains."""
-    with service.database.read() as session:
-        base = base_of(session, search_id)
-        views = variant_views(session, base.id)
-        proposals = tuple(map(proposal_view, Proposals(session).of(base.id)))
-        sources = {each.number: source_of(session, service, base, each.number) for each in views}
-        search = search_view(session, base.id, service.conductor.clock())
-    entries = listed(views, proposals, sources)
-    return render(
-        request,
-        "variants/variants.html",
-        search=search,
-        entries=entries,
-        proposals=proposals,
-        proposers=validity(views),
-        cost=sum(each.usd for each in proposals),
-    )
+    """Show the variants of a search with their niches, authors, costs and gains."""
+    return render(request, "variants/variants.html", **_population(search_id, service))
+
+
+@router.get("/live")
+@allow("viewer")
+def variants_fragment(search_id: Id, request: Request, service: ServiceDep) -> HTMLResponse:
+    return render(request, "variants/_variants.html", **_population(search_id, service))
 
 
 @router.get("/{number}")
@@ -72,6 +65,23 @@ def variant_page(
         against=against,
         others=others,
     )
+
+
+def _population(search_id: int, service: Service) -> dict[str, Any]:
+    with service.database.read() as session:
+        base = base_of(session, search_id)
+        views = variant_views(session, base.id)
+        proposals = tuple(map(proposal_view, Proposals(session).of(base.id)))
+        search = search_view(session, base.id, service.conductor.clock())
+    return {
+        "search": search,
+        "searches": [each.tuning_id for each in views],
+        "entries": listed(views, proposals),
+        "niches": niches(views),
+        "proposals": proposals,
+        "proposers": validity(views),
+        "cost": sum(each.usd for each in proposals),
+    }
 
 
 def _text(files: object, table: object) -> list[str]:
