@@ -16,9 +16,11 @@ from pathlib import Path
 from evo.errors import EvoError, InvalidInput, NotFound
 from evo.family import Family
 from evo.family.launch.entry import is_instance, template_name
+from evo.family.python.reading import FILE as PYTHON_SPEC
+from evo.family.python.reading import read_family
 from evo.family.scope import WORD
 from evo.space.recording import Recording, parse_recording, recording_name
-from evo.text.document import read_toml
+from evo.text.document import read_toml, toml_text
 from evo.text.suggestion import unknown
 from templates.reference_source import require_inputs
 
@@ -26,7 +28,7 @@ SPEC = "family.toml"
 REFERENCE = "reference.py"
 ENTRY_POINT_GROUP = "kernel_evo.families"
 RECORDING_SUFFIXES = (".json", ".json.gz")
-WANTED = f"a folder with a {SPEC}, or a recording ({', '.join(RECORDING_SUFFIXES)})"
+WANTED = f"a folder with a {SPEC} or {PYTHON_SPEC}, or a recording ({', '.join(RECORDING_SUFFIXES)})"
 
 BUILTIN = Path(__file__).parent
 INCLUDE = BUILTIN / "include"
@@ -166,7 +168,7 @@ def _package_folder(name: str, module: str) -> Path:
     except ImportError as error:
         raise NotFound(f"family {name}: the package {module} that should hold it is not importable: {error}") from error
     for location in (found.submodule_search_locations or []) if found else []:
-        if (Path(location) / SPEC).is_file():
+        if any((Path(location) / name).is_file() for name in (SPEC, PYTHON_SPEC)):
             return Path(location)
     raise NotFound(f"family {name}: the package {module} holds no {SPEC}; reinstall it")
 
@@ -176,14 +178,15 @@ def _at(path: Path) -> Package:
         return _folder(path, built_in=False)
     if path.name.endswith(RECORDING_SUFFIXES):
         return _recording(path, _state(path))
-    if path.name == SPEC:
+    if path.name in (SPEC, PYTHON_SPEC):
         return _folder(path.parent, built_in=False)
     raise NotFound(f"{path} is not {WANTED}")
 
 
 def _folder(path: Path, *, built_in: bool) -> Package:
-    if not (path / SPEC).is_file():
-        raise NotFound(f"{path} holds no {SPEC}; `kernel-evo new NAME` makes a family to start from")
+    if not any((path / name).is_file() for name in (SPEC, PYTHON_SPEC)):
+        way_out = "`kernel-evo new NAME` makes a family to start from"
+        raise NotFound(f"{path} holds no {SPEC} and no {PYTHON_SPEC}; {way_out}")
     return _read_folder(path, built_in, (*_state(path), *_state(INCLUDE)))
 
 
@@ -202,8 +205,9 @@ def _read_digest(path: Path, state: object) -> str:
 @lru_cache(maxsize=32)
 def _read_folder(path: Path, built_in: bool, state: object) -> Package:
     """Read a family, cached while `state` is the same, because workers need the same family with every job."""
-    family = _read_family(path)
-    files = {f"include/{name}": content for name, content in _read_files(INCLUDE)} | dict(_read_files(path))
+    own = dict(_read_files(path))
+    family = _read_family(path) if PYTHON_SPEC not in own else _read_python(path, own)
+    files = {f"include/{name}": content for name, content in _read_files(INCLUDE)} | own
     package = Package(
         path=path,
         family=family,
@@ -228,6 +232,21 @@ def _read_family(path: Path) -> Family:
         raise InvalidInput(
             where, f'name = "{family.name}" differs from the folder\'s name: {_common_name(family, path)}'
         )
+    return family
+
+
+def _read_python(path: Path, files: dict[str, bytes]) -> Family:
+    """Read the class in a family.py, and replace it among the files by those that it stands for."""
+    text = files.pop(PYTHON_SPEC).decode("utf-8-sig", errors="replace")
+    document, made = read_family(text)
+    made[SPEC] = toml_text(document)
+    if clashing := sorted(made.keys() & files.keys()):
+        raise InvalidInput(str(path / PYTHON_SPEC), f"stands for {clashing[0]}, which is in its folder too: keep one")
+    family = Family.from_document(document, PYTHON_SPEC)
+    if family.name != path.name:
+        where = str(path / PYTHON_SPEC)
+        raise InvalidInput(where, f"`class {family.name}` differs from the folder's name: {_common_name(family, path)}")
+    files |= {name: content.encode() for name, content in made.items()}
     return family
 
 

@@ -34,8 +34,9 @@ PAGES = [*DOCUMENTS, *sorted((ROOT / "templates").rglob("*.md")), *sorted((ROOT 
 FAMILIES = {
     "your-kernel.md": "saxpy",
     "existing-source.md": "my_transpose",
-    "cuda-kernel.md": "saxpy_cuda",
+    "cuda-kernel.md": "column_sums",
     "triton-kernel.md": "row_softmax",
+    "python-family.md": "saxpy_python",
 }
 SHELL = re.compile(r"\s(?:&&?|\||>|2>)\s")
 """End of a command; the shell interprets what follows."""
@@ -83,7 +84,7 @@ def test_documented_command_is_accepted(document: str, arguments: list[str]) -> 
 
 def documented_family(name: str | None) -> Family | None:
     """Return a built-in family or an example of the guides; None for a family that the reader supplies."""
-    if name is None or (registry.is_path(name) and not (EXAMPLES / Path(name).name).is_dir()):
+    if name is None or (registry.is_path(name) and not list((EXAMPLES / Path(name).name).glob("family.*"))):
         return None
     return registry.find(str(EXAMPLES / Path(name).name) if registry.is_path(name) else name).family
 

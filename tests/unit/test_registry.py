@@ -72,7 +72,7 @@ def test_missing_path_gets_an_explanation(path: str, tmp_path: Path, monkeypatch
 
 
 def test_folder_without_a_spec_gets_instructions(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match=r"holds no family\.toml; `kernel-evo new NAME`"):
+    with pytest.raises(NotFound, match=r"holds no family\.toml and no family\.py; `kernel-evo new NAME`"):
         registry.find(str(tmp_path))
 
 
