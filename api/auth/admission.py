@@ -56,9 +56,6 @@ class Admission:
         self._throttle = Throttle({"caller": per_caller, "address": ANONYMOUS, "failure": FAILURES})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
         request = Request(scope, receive)
         refused = await self._refused(request)
         if refused is None and (request.method, request.url.path) == ("POST", SIGN_IN):

@@ -78,9 +78,6 @@ class RequestLog:
         self._unlogged = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
         request_id, began, status = uuid.uuid4().hex[:12], time.perf_counter(), 500
 
         async def send_with_id(message: Message) -> None:

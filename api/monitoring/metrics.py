@@ -119,9 +119,6 @@ class Measured:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
         began, counted = time.perf_counter(), False
 
         async def send_counted(message: Message) -> None:

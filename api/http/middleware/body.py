@@ -38,9 +38,6 @@ class BodyLimit:
         self.most_bytes = most_bytes or MOST_BYTES
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
         if (refusal := _refusal(Request(scope))) is not None:
             await refusal(scope, receive, send)
             return

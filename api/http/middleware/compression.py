@@ -16,5 +16,4 @@ class Compressed:
         self._packing = GZipMiddleware(app, minimum_size=LEAST_BYTES, compresslevel=LEVEL)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        reads = scope["type"] == "http" and scope["method"] == "GET"
-        await (self._packing if reads else self.app)(scope, receive, send)
+        await (self._packing if scope["method"] == "GET" else self.app)(scope, receive, send)

@@ -19,7 +19,7 @@ class Conditional:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] != "GET" or not scope["path"].startswith(PREFIX):
+        if scope["method"] != "GET" or not scope["path"].startswith(PREFIX):
             await self.app(scope, receive, send)
             return
         wanted = Headers(scope=scope).get("if-none-match")

@@ -66,9 +66,6 @@ class Forwarding:
         self._own = own
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
         scope.update(self._direct(scope))  # in place: the handler for bugs runs outside all middleware
         here, prefix = f"{scope['scheme']}://{Headers(scope=scope).get('host', '')}", scope[KEY].public.prefix
 

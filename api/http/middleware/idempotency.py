@@ -40,7 +40,7 @@ class Idempotency:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] != "POST" or not scope["path"].startswith(API):
+        if scope["method"] != "POST" or not scope["path"].startswith(API):
             await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)
