@@ -33,7 +33,7 @@ class Note:
 def read_notes(tables: Sequence[Table], scope: Scope) -> tuple[Note, ...]:
     notes = []
     for table in tables:
-        expression = table.expression("expression").check_names(scope)
+        expression = table.expression_over("expression", scope)
         notes.append(Note(expression=expression, text=table.text("note", what="a few words that go with every time")))
         table.done()
     return tuple(notes)
@@ -335,7 +335,7 @@ def _read_derived(
     derived: dict[str, Expression] = {}
     for name in table.names():
         check_new_name(name, table.field(name), [*declared, *derived], [kind])
-        derived[name] = table.expression(name).check_names({**known, **dict.fromkeys(derived, ())}).inline(derived)
+        derived[name] = table.expression_over(name, {**known, **dict.fromkeys(derived, ())}).inline(derived)
     return derived
 
 
@@ -344,7 +344,7 @@ def _read_constraints(
 ) -> tuple[Constraint, ...]:
     constraints = []
     for table in tables:
-        expression = table.expression("expression").check_names(scope).check_condition().inline(derived)
+        expression = table.expression_over("expression", scope).check_condition().inline(derived)
         because = table.text("because", what="a sentence that says why")
         constraints.append(Constraint(expression=expression, because=because))
         table.done()
@@ -379,7 +379,7 @@ def _read_call(
 def _read_specific(table: Table, scope: Scope, derived: Mapping[str, Expression]) -> Expression | None:
     if "architecture_specific" not in table:
         return None
-    return table.expression("architecture_specific").check_names(scope).inline(derived)
+    return table.expression_over("architecture_specific", scope).inline(derived)
 
 
 def _check_macros(implementation: Implementation, fields: Sequence[Field], table: Table) -> None:

@@ -27,7 +27,7 @@ class Start:
 def read_starts(tables: Sequence[Table], scope: Scope, tunables: Sequence[Tunable]) -> tuple[Start, ...]:
     starts = []
     for table in tables:
-        expression = table.expression("expression").check_names(scope)
+        expression = table.expression_over("expression", scope)
         config = _read_config(table.table("config"), tunables)
         starts.append(Start(expression=expression, config=config, because=table.text("because", what="a sentence")))
         table.done()

@@ -7,7 +7,7 @@ from math import isfinite
 from typing import Any
 
 from evo.errors import InvalidInput
-from evo.space.expression import Expression
+from evo.space.expression import Expression, Scope
 from evo.text.limits import refuse_invisible
 from evo.text.suggestion import unknown
 
@@ -142,16 +142,20 @@ class Table:
         value = default if default is not None and key not in self else self.raw(key, "an expression in quotes")
         return self._expression(value, key)
 
+    def expression_over(self, key: str, scope: Scope) -> Expression:
+        """Return an expression whose names are all in `scope`."""
+        return self._expression(self.raw(key, "an expression in quotes"), key, scope).check_names(scope)
+
     def expressions(self, key: str) -> list[Expression]:
         return [self._expression(value, f"{key}[{place}]") for place, value in enumerate(self.sequence(key))]
 
-    def _expression(self, value: object, key: str) -> Expression:
+    def _expression(self, value: object, key: str, scope: Scope = ()) -> Expression:
         if isinstance(value, float) and not isfinite(value):
             raise InvalidInput(self.field(key), f"must be a finite number or an expression in quotes, not {value}")
         text = value if isinstance(value, str) else repr(value) if isinstance(value, bool | int | float) else ""
         if not text.strip():
             raise InvalidInput(self.field(key), f"must be an expression in quotes, not {value!r:.100}")
-        return Expression.parse(text, self.field(key))
+        return Expression.parse(text, self.field(key), scope)
 
     def _below(self, key: str) -> str:
         return f"{self.path}.{key}" if self.path else key

@@ -297,6 +297,11 @@ def test_expressions_survive_pickling() -> None:
         ("math.log2(A) % 1 == 0", "2 ** 30 % A == 0"),
         ("math.sqrt(A) > 3", "A > 9"),
         ("sum([A, B, 1]) < 9", "A + B + 1 < 9"),
+        ("A mod 4 == 0", "A % 4 == 0"),
+        ("A MOD (B) = 0", "A % B == 0"),
+        ("“a b” == A", "'a b' == A"),
+        ("A == `rows` && B", "A == 'rows' and B"),
+        ("A in [‘rows’, 'columns']", "A in ('rows', 'columns')"),
     ],
 )
 def test_expression_of_another_language_is_refused_with_the_correct_one(written: str, meant: str) -> None:
@@ -307,12 +312,31 @@ def test_expression_of_another_language_is_refused_with_the_correct_one(written:
 
 
 @pytest.mark.parametrize(
-    "written", ["A &&", "f(A", "A ? B", "malloc(A)", "A @ B", "'", "[A for A in B]", "A := 1", "A ^ B", "log2(A) <= B"]
+    "written",
+    [
+        "A &&",
+        "f(A",
+        "A ? B",
+        "malloc(A)",
+        "A @ B",
+        "'",
+        "[A for A in B]",
+        "A := 1",
+        "A ^ B",
+        "log2(A) <= B",
+    ],
 )
 def test_expression_that_cannot_be_rewritten_is_refused_with_the_alternatives(written: str) -> None:
     with pytest.raises(InvalidInput, match=r"^here: ") as raised:
         Expression.parse(written, "here")
     assert "write `" not in raised.value.reason
+
+
+@pytest.mark.parametrize("written", ["'a' in A", "'a' not in A"])
+def test_search_within_a_text_is_no_comparison_with_it(written: str) -> None:
+    with pytest.raises(InvalidInput, match="is not available") as raised:
+        Expression.parse(written, "here")
+    assert "(A,)" not in raised.value.reason
 
 
 def test_power_of_two_suggestion_is_correct() -> None:
@@ -337,6 +361,22 @@ def test_unquoted_words_are_refused_with_the_quoted_expression(written: str, mea
         Expression.parse(written, "here").check_names(CHOICES)
     assert f'write `"{meant}"`' in raised.value.reason
     Expression.parse(meant, "here").check_names(CHOICES)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("ORDER == rows && N > 1", "ORDER == 'rows' and N > 1"),
+        ("ORDER in [rows, columns]", "ORDER in ('rows', 'columns')"),
+        ("!FLAG || ORDER = columns", "not FLAG or ORDER == 'columns'"),
+        ("FLAG == true && N mod 2 = 0", "FLAG == True and N % 2 == 0"),
+    ],
+)
+def test_suggestion_for_another_language_also_quotes_texts(written: str, meant: str) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        Expression.parse(written, "here", CHOICES)
+    assert f'write `"{meant}"`' in raised.value.reason
+    Expression.parse(meant, "here", CHOICES).check_names(CHOICES)
 
 
 @pytest.mark.parametrize(

@@ -38,8 +38,11 @@ class Expression:
     tree: ast.expr = attribute(repr=False, compare=False)
 
     @classmethod
-    def parse(cls, text: str, field: str) -> "Expression":
+    def parse(cls, text: str, field: str, scope: Scope = ()) -> "Expression":
         """Check `text` against the whitelist.
+
+        Args:
+            scope: names and their values, if known, for a suggestion that also quotes texts; see `check_names`.
 
         Raises:
             InvalidInput: the text is no expression, is not on the whitelist, or is too long or deep; names the invalid
@@ -52,7 +55,7 @@ class Expression:
         try:
             return cls._parse(text, field)
         except InvalidInput as error:
-            if (other := cls._rewritten(text, field)) is None:
+            if (other := cls._rewritten(text, field, scope)) is None:
                 raise
             spelled = ", ".join(f"`{sign}` is `{meant}` here" for sign, meant in foreign(text).items())
             reason = spelled or "is not available in an expression"
@@ -72,13 +75,15 @@ class Expression:
         return cls(text=text, field=field, names=free_names(tree), tree=tree)
 
     @classmethod
-    def _rewritten(cls, text: str, field: str) -> str | None:
+    def _rewritten(cls, text: str, field: str, scope: Scope) -> str | None:
         """Suggest a valid expression that the author probably means; None if that is unclear."""
         tree = rewritten(text)
         if tree is None:
             return None
         try:
-            return cls._parse(ast.unparse(tree), field).text
+            found = cls._parse(ast.unparse(tree), field)
+            meant = words_meant(found.names.difference(scope), scope) if isinstance(scope, Mapping) else {}
+            return renamed(found.tree, meant) if meant else found.text
         except (InvalidInput, RecursionError):
             return None
 

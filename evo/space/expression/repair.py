@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 _TOKEN = re.compile(
-    r"""(?P<text>"[^"]*"|'[^']*')
+    r"""(?P<text>"[^"]*"|'[^']*'|“[^“”]*”|‘[^‘’]*’|`[^`]*`)
       | (?P<number>0[xX][0-9a-fA-F]+|[0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+)
         (?P<suffix>[uUlLfF]*)(?![A-Za-z0-9_])
       | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
@@ -32,8 +32,6 @@ _SIGNS: Mapping[str, str] = {
     "∧": "and",
     "∨": "or",
     "¬": "not",
-    "“": '"',
-    "”": '"',
     ";": "",
 }
 _WORDS: Mapping[str, str] = {
@@ -48,6 +46,9 @@ _WORDS: Mapping[str, str] = {
 }
 _NEGATED_NAME = re.compile(r"([-+*/%=<>])\s*!\s*([A-Za-z_][A-Za-z0-9_]*)")
 """``a == !b``: Python wants parentheses around ``not b`` there."""
+_REMAINDER = re.compile(
+    r"(?<=[\w)\s])(?<!\band )(?<!\bor )(?<!\bnot )\b(?:mod|MOD)\b(?=\s+[\w(])(?!\s+(?:and|or|in|not|if|else)\b)"
+)
 _CAST = re.compile(r"\(\s*(?:unsigned |signed )?(?:int|long|short|char|size_t|unsigned|float|double|bool)\s*\)")
 _NAMESPACE = re.compile(r"\b[A-Za-z_]\w*::")
 _POWER = 30
@@ -80,6 +81,10 @@ def foreign(text: str) -> dict[str, str]:
         meant = "not" if sign == "!" else _SIGNS.get(sign or "", "") or _WORDS.get(name or "", "")
         if meant:
             found[sign or name] = meant
+        elif (token["text"] or "'")[0] not in "\"'":
+            found[token["text"]] = repr(token["text"][1:-1])
+    if _REMAINDER.search(text):
+        found["mod"] = "%"
     return found
 
 
@@ -107,6 +112,7 @@ def word(name: str) -> bool | None:
 def _spelled(text: str) -> str:
     """Yield each token in Python's spelling."""
     parts: list[str] = []
+    text = _REMAINDER.sub("%", text)
     text = _NAMESPACE.sub("", _CAST.sub("", _NEGATED_NAME.sub(r"\1 (not \2)", text)))
     for token in _TOKEN.finditer(text):
         sign, name = token["sign"], token["name"]
@@ -117,7 +123,7 @@ def _spelled(text: str) -> str:
         elif name is not None:
             parts.append(_WORDS.get(name, name))
         else:
-            parts.append(token["text"] or token["number"])
+            parts.append(repr(token["text"][1:-1]) if token["text"] else token["number"])
     return " ".join(part for part in parts if part)
 
 
@@ -193,7 +199,7 @@ class _Translator(ast.NodeTransformer):
         self.generic_visit(node)
         node.ops = [_EQUALITIES.get(type(op), lambda op=op: op)() for op in node.ops]
         node.comparators = [
-            _choices(right) if isinstance(op, ast.In | ast.NotIn) else right
+            _choices(right) if isinstance(op, ast.In | ast.NotIn) and not _within(node.left, right) else right
             for op, right in zip(node.ops, node.comparators, strict=True)
         ]
         return node
@@ -303,6 +309,11 @@ def _conjunction(node: ast.Compare) -> ast.expr | None:
             second = ast.Compare(left=inner_right, ops=node.ops[1:], comparators=node.comparators[1:])
             return ast.BoolOp(op=ast.And() if isinstance(op, ast.BitAnd) else ast.Or(), values=[first, second])
     return None
+
+
+def _within(left: ast.expr, right: ast.expr) -> bool:
+    """``'float' in dtype``: True for a search within a text, which expressions lack."""
+    return isinstance(left, ast.Constant) and isinstance(left.value, str) and isinstance(right, ast.Name)
 
 
 def _choices(node: ast.expr) -> ast.expr:
