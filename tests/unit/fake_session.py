@@ -42,7 +42,7 @@ class FakeBuffers:
         for name, values in inputs.items():
             self.arrays[name][...] = values
 
-    def write_element(self, name: str, place: int, value: Any) -> None:
+    def write_part(self, name: str, place: int | slice, value: Any) -> None:
         self.arrays[name].reshape(-1)[place] = value
 
     def rewrite(self, source: Buffers) -> None:

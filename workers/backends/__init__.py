@@ -152,8 +152,8 @@ class Buffers(Protocol):
         """Overwrite the inputs in place and wait until that is done; never used on siblings."""
         ...
 
-    def write_element(self, name: str, place: int, value: Any) -> None:
-        """Overwrite one element of an input, counted in memory order; `renew` follows. Requires `places`."""
+    def write_part(self, name: str, place: int | slice, value: Any) -> None:
+        """Overwrite one element or a slice of an input, in memory order; `renew` follows. Requires `places`."""
         ...
 
     def rewrite(self, source: "Buffers") -> None:

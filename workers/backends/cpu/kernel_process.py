@@ -17,7 +17,7 @@ import sys
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -139,7 +139,7 @@ class KernelProcess:
             return
         self._loaded = True
         self.level = self._greeted()
-        self._base(self.pace.segment, "the count of calls", _PACED)
+        self._bases[self.pace.segment.number] = (self.pace.segment, self._answer()[0])
         self.idle = [self._batch(_IDLE_CALLS) for _ in range(_CHECKED_BATCHES if self.timed else 0)]
         self.before = state_of(self.pid)
         entry = self.entry.encode()
@@ -183,13 +183,9 @@ class KernelProcess:
             LaunchError: the library does not load, or takes arguments that kernel processes cannot pass.
         """
         self.load()
-        for buffers in sets:
-            for name, held in buffers.arrays.items():
-                self._known.setdefault(id(held), held)
-                self._base(held.segment, name)
-            for name, original in buffers.originals.items():
-                self._known.setdefault(id(original), original)
-                self._base(original.segment, name)
+        named = [each for one in sets for each in (*one.arrays.items(), *one.originals.items())]
+        self._known |= {id(held): held for _, held in named}
+        self._map((name, held.segment) for name, held in named)
         words, floats, width = [self._words(buffers) for buffers in sets], 0, 0
         spans: list[tuple[int, int]] = []
         if new:
@@ -346,6 +342,7 @@ class KernelProcess:
         for file in (*self._schedules, *([] if self._end is None else [self._end])):
             self._held.callback(os.close, file)
         self._held.callback(self._schedules.clear)
+        self._request_map(self.pace.segment, _PACED)
         # not __del__: in a reference cycle, Popen's may run first and warn about a running process
         self._abandoned = weakref.finalize(self, _abandon, self._process, self._held)
 
@@ -430,24 +427,33 @@ class KernelProcess:
         if self.pace.made != calls:
             raise TrespassError(f"changes the loop that calls it: {self.pace.made} of {calls} calls were made")
 
-    def _base(self, segment: Segment, name: str, use: int = 0) -> int:
-        if segment.number not in self._bases:
-            holes = struct.pack(f"={len(segment.holes)}Q", *segment.holes)
-            header = _REQUEST.pack(_MAP, len(holes), segment.size, 0, use | _WRITABLE * segment.writable, 0)
-            descriptor = segment.descriptor()
-            try:
-                self._send(header)
-                rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))]
-                with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                    self._channel.sendmsg([b"."], rights)
-                    self._channel.sendall(holes)
-            finally:
-                os.close(descriptor)
+    def _map(self, wanted: Iterable[tuple[str, Segment]]) -> None:
+        """Map segments that the process lacks. Requests are sent together: each answer takes two process switches."""
+        missing = {each.number: (name, each) for name, each in wanted if each.number not in self._bases}
+        self._send(b"")
+        for _, segment in missing.values():
+            self._request_map(segment)
+        failed = None
+        for name, segment in missing.values():
             try:
                 self._bases[segment.number] = (segment, self._answer()[0])
             except LaunchError as error:
-                raise MemoryError(f"`{name}` cannot be mapped for the kernel: {error}") from None
-        return self._bases[segment.number][1]
+                failed = MemoryError(f"`{name}` cannot be mapped for the kernel: {error}")
+        if failed is not None:
+            raise failed
+
+    def _request_map(self, segment: Segment, use: int = 0) -> None:
+        holes = struct.pack(f"={len(segment.holes)}Q", *segment.holes)
+        header = _REQUEST.pack(_MAP, len(holes), segment.size, 0, use | _WRITABLE * segment.writable, 0)
+        descriptor = segment.descriptor()
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))]
+        try:
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it ended: the answer will say so
+                self._channel.sendall(header)
+                self._channel.sendmsg([b"."], rights)
+                self._channel.sendall(holes)
+        finally:
+            os.close(descriptor)
 
     def _send(self, message: bytes) -> None:
         self._require_silence()

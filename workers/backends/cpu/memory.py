@@ -174,7 +174,7 @@ class HostBuffers:
         for name, values in inputs.items():
             self.originals.get(name, self.arrays[name]).values[...] = values
 
-    def write_element(self, name: str, place: int, value: Any) -> None:
+    def write_part(self, name: str, place: int | slice, value: Any) -> None:
         self.originals.get(name, self.arrays[name]).values.reshape(-1)[place] = value
 
     def same_outputs(self, other: Buffers) -> bool:

@@ -163,7 +163,7 @@ class DeviceBuffers:
             self._runtime.deviceSynchronize()
         self._sums = self._sum(self._inputs)
 
-    def write_element(self, name: str, place: int, value: Any) -> None:
+    def write_part(self, name: str, place: int | slice, value: Any) -> None:
         """Never called: this device does not change inputs during calls."""
         raise NotImplementedError
 

@@ -24,10 +24,16 @@ from workers.measure.family.expected_output import Arrays, Golden
 from workers.measure.timing import Moment
 from workers.measure.verify import WrongAnswerError, judge
 
-Writer: TypeAlias = Callable[[], None]
+_Write: TypeAlias = tuple[str, int | slice, Any]
+"""Name of an input, place in it, and what is written there."""
 
 _FEW = 16
 """Number of differing elements up to which they are written one by one."""
+
+_PIECES = 8
+"""Pieces in which a whole input is written, in random order: a kernel that reads faster than it is written, and in the
+same order, would find it complete.
+"""
 
 _DRAWS = 20
 _BATCH_S, _LATEST = 0.002, 0.8
@@ -78,13 +84,14 @@ def judge_overtaken(
     """
     first, others = goldens[0].inputs_of(arguments), goldens[1:]
     judged, reasons, began_s = 0, list[str](), time.monotonic()
-    writers = [_writer(buffers, first, each.inputs_of(arguments)) for each in others]
+    writes = [_writes(first, each.inputs_of(arguments)) for each in others]
     for turn in range(_MOST_TURNS):
         patience = 1 if judged >= _LEAST_JUDGED else _PATIENCE
         late = turn >= _LEAST_TURNS and time.monotonic() - began_s > patience * budget_s
         if not others or judged >= _ENOUGH or len(reasons) >= _WRONG or late:
             break
-        golden, write = others[turn % len(others)], writers[turn % len(others)]
+        golden, chosen = others[turn % len(others)], writes[turn % len(others)]
+        write = partial(_write, buffers, [chosen[place] for place in rng.permutation(len(chosen))])
         buffers.renew(first)
         buffers.poison()
         calls = max(_LEAST_CALLS, math.ceil(_BATCH_S * _SHORTEST ** rng.random() * 1e6 / call_us))
@@ -145,7 +152,7 @@ def changing(
         pair: dict[str, float] = {}
         for kind in sorted(values, reverse=bool(turn % 2)):
             buffers.renew(one)
-            write = partial(buffers.write_element, name, place)
+            write = partial(buffers.write_part, name, place)
             cycle = itertools.cycle([values[kind][0].reshape(-1)[place], values[kind][1].reshape(-1)[place]])
 
             def change(pace: Pace, write: Any = write, cycle: Any = cycle) -> None:
@@ -178,7 +185,7 @@ class _Overtaking:
         under_way: calls that had ended, or may have begun, when the inputs had changed.
     """
 
-    def __init__(self, write: Writer, *, at: float, call_us: float) -> None:
+    def __init__(self, write: Callable[[], None], *, at: float, call_us: float) -> None:
         self._write, self._calls, self._wait_s = write, int(at), at % 1 * call_us * 1e-6
         self.under_way = 0
 
@@ -189,6 +196,11 @@ class _Overtaking:
             pass
         self._write()
         self.under_way = pace.halt_after_next()
+
+
+def _write(buffers: Buffers, writes: Sequence[_Write]) -> None:
+    for name, place, value in writes:
+        buffers.write_part(name, place, value)
 
 
 def _changed_element(one: Arrays, other: Arrays, rng: np.random.Generator) -> tuple[str, int]:
@@ -203,18 +215,14 @@ def _changed_element(one: Arrays, other: Arrays, rng: np.random.Generator) -> tu
     return name, place
 
 
-def _writer(buffers: Buffers, before: Arrays, after: Arrays) -> Writer:
-    """Return a function that turns one input into another: it writes the differing elements, or all if many differ."""
+def _writes(before: Arrays, after: Arrays) -> list[_Write]:
+    """Return what turns one input into another: each differing element, or large pieces if many differ."""
     places = {name: np.flatnonzero(_bits(array) != _bits(after[name])) for name, array in before.items()}
-    if sum(each.size for each in places.values()) > _FEW:
-        return partial(buffers.renew, after)
-    writes = [(name, int(place), after[name].reshape(-1)[place]) for name in places for place in places[name]]
-
-    def write() -> None:
-        for name, place, value in writes:
-            buffers.write_element(name, place, value)
-
-    return write
+    if sum(each.size for each in places.values()) <= _FEW:
+        return [(name, int(place), after[name].reshape(-1)[place]) for name in places for place in places[name]]
+    edges = {name: np.linspace(0, array.size, _PIECES + 1).astype(int) for name, array in after.items()}
+    pieces = [(name, slice(*pair)) for name, each in edges.items() for pair in itertools.pairwise(each.tolist())]
+    return [(name, piece, np.ascontiguousarray(after[name]).reshape(-1)[piece]) for name, piece in pieces]
 
 
 def _bits(array: NDArray[Any]) -> NDArray[Any]:
