@@ -104,7 +104,7 @@ class ActiveSearch:
         return cls(row, search, lost_s)
 
     def follow(self, session: Session, standing: LockedSearch) -> None:
-        """Apply what other processes did with this search since the last update of this copy."""
+        """Apply the changes that other processes made to this search since the last update of this copy."""
         asked, ended, _ = self.search.events
         news = Turns(session).news(self.id, asked=asked, ended=ended)
         if standing.milestone > self.revision:

@@ -225,7 +225,7 @@ class Conductor:
         return taken
 
     def report_many(self, deliveries: Sequence[Delivery]) -> list[Answer]:
-        """Take several results, each as `report` does. Answers are in their order."""
+        """Take several results, each as `report` does. The answers are in the same order."""
         return [answer(delivery, taken) for delivery, taken in zip(deliveries, self._take(deliveries), strict=True)]
 
     def release(self, attempt_id: int, token: str, reason: str = "", *, unfit: bool = False) -> None:

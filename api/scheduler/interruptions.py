@@ -1,4 +1,4 @@
-"""Measures time in which this process did not run: it was stopped, its machine slept, or the clock was set.
+"""Measures time in which this process did not run: the process was stopped, the machine slept, or the clock was set.
 
 Leases and budgets are stored as moments of the wall clock, because processes and restarts share them. Such moments
 measure durations only while both the clock and the process run; this module counts the difference.

@@ -119,7 +119,7 @@ class Collector:
             log.info("old data deleted", **vars(collected))
 
     def collect(self, *, keep_days: float | None, artefact_limit_gb: float | None, dry_run: bool = False) -> Collected:
-        """Delete what exceeds these limits; with `dry_run`, only count it."""
+        """Delete everything beyond these limits; with `dry_run`, only count it."""
         now, artefacts, doomed = self._clock(), Collected(), list[str]()
         old = Collected() if keep_days is None else self._old(now - timedelta(days=keep_days), dry_run)
         if artefact_limit_gb is not None:

@@ -118,7 +118,9 @@ class Fleet:
         return self.session.scalar(select(WorkerRow.id).where(WorkerRow.seen_at > moment).limit(1)) is not None
 
     def put_off(self, by: timedelta, *, now: datetime, since: datetime) -> None:
-        """Shift `seen_at` of workers that were connected `by` ago, at most to `now`, so that they still are."""
+        """Shift `seen_at` of workers that were connected `by` ago, at most to `now`, so that they count as
+        connected.
+        """
         for row in self.session.scalars(select(WorkerRow).where(WorkerRow.seen_at >= since - by)):
             row.seen_at = min(row.seen_at + by, now)
 

@@ -24,6 +24,6 @@ class Upkeep(Calls):
     def collect(
         self, *, keep_days: float | None = None, artefact_limit_gb: float | None = None, dry_run: bool = False
     ) -> Collected:
-        """Delete what exceeds these limits, or only report it; evidence of champions is always kept."""
+        """Delete everything beyond these limits, or only report it; evidence of champions is always kept."""
         body = {"keep_days": keep_days, "artefact_limit_gb": artefact_limit_gb, "dry_run": dry_run}
         return parse(self._send("POST", "/collect", body), Collected)

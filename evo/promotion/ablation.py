@@ -20,9 +20,9 @@ class Change:
     """One tunable of a champion with another value.
 
     Attributes:
-        config: the complete config; None where no config with this value is valid after at most one further change.
+        config: the complete config; None if no config with this value is valid after at most one further change.
         also: the further change that a constraint makes necessary.
-        reason: the constraint that the change alone breaks; empty where it breaks none.
+        reason: the constraint that the change alone breaks; empty if it breaks none.
     """
 
     tunable: str
@@ -65,7 +65,7 @@ def changes(space: Space, champion: Config, *, values: bool = False) -> list[Cha
 
 
 def weigh(ablated: Ablated, policy: Policy, rng: np.random.Generator) -> Effect | None:
-    """Return the effect that the samples show; None where there are no samples."""
+    """Return the effect that the samples show; None if there are no samples."""
     champion, changed, again = ablated.champion, ablated.changed, ablated.champion_again
     if champion is None or changed is None or again is None:
         return None

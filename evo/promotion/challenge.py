@@ -19,7 +19,7 @@ class Incumbent:
         time_us: confirmed time, measured in another session.
         here_us: confirmed time made comparable with this search's quick samples, if this search confirmed it; else
             None.
-        binary_digest: digest of its binary; None where that is not known.
+        binary_digest: digest of its binary; None if that is not known.
         foreign: True for a champion of another variant or version of the family, where equal configs mean nothing.
     """
 

@@ -139,7 +139,7 @@ def _missing_after_the_first_process(
 
 
 def void_reason(verdict: Verdict | None, objective: Objective, *, refuted: str | None = None) -> str | None:
-    """Return why the evidence of a champion is void; None where it still holds.
+    """Return why the evidence of a champion is void; None if it still holds.
 
     Args:
         refuted: why a later confirmation found this kernel wrong.

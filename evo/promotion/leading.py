@@ -22,7 +22,7 @@ class Figure:
     Attributes:
         value: in `unit`: microseconds, or times as fast.
         source: ``quick`` samples of a trial, ``confirmed`` in fresh processes, or ``estimated`` without a run.
-        interval: of the value; None where none was computed.
+        interval: of the value; None if none was computed.
         against: the baseline that a speed-up is over.
     """
 
@@ -48,7 +48,7 @@ class Confirmation:
 
     Attributes:
         time: median in µs with its interval, from the first fresh process.
-        baseline: the fastest baseline of that session; `speedup` is over it. None where no baseline ran.
+        baseline: the fastest baseline of that session; `speedup` is over it. None if no baseline ran.
         processes: number of fresh processes behind the speed-up.
         refuted: why the kernel is not valid; None if nothing refutes it.
     """
@@ -61,7 +61,7 @@ class Confirmation:
 
 
 def confirmation_of(verdict: Verdict | None) -> Confirmation | None:
-    """Return the figures of a verdict; None where the challenger was not measured."""
+    """Return the figures of a verdict; None if the challenger was not measured."""
     if verdict is None or verdict.challenger is None:
         return None
     return Confirmation(
@@ -74,11 +74,11 @@ def confirmation_of(verdict: Verdict | None) -> Confirmation | None:
 
 
 def leading_time(time_us: float | None, confirmation: Confirmation | None, *, estimated: bool = False) -> Figure | None:
-    """Return the time to show first; None where a candidate has no time.
+    """Return the time to show first; None if a candidate has no time.
 
     Args:
         time_us: median of the quick samples, or an estimate.
-        confirmation: None where the candidate was not confirmed.
+        confirmation: None if the candidate was not confirmed.
     """
     if confirmation is not None:
         found = confirmation.time

@@ -33,7 +33,7 @@ class Prediction:
         found: speed-up in each process so far, the median of its rounds' ratios.
         rounds: rounds counted in each process, the same number in all, so that all figures are equally precise.
         overall: geometric mean of `found` with its interval over processes; None in verdicts of older versions.
-        others: interval that the other processes predict for the first; None where there are too few of them.
+        others: interval that the other processes predict for the first; None if there are too few of them.
     """
 
     against: str
@@ -89,7 +89,7 @@ def predict_us(report: ConfirmReport, policy: Policy) -> Interval | None:
 
 
 def predict_time(report: ConfirmReport | None, confidence: float) -> Interval | None:
-    """Predict the challenger's median in one more process, in µs; None where only one process timed it."""
+    """Predict the challenger's median in one more process, in µs; None if only one process timed it."""
     if report is None or report.challenger is None or not report.repeats:
         return None
     medians_us = [report.challenger.median_us, *(each.challenger.median_us for each in report.repeats)]

@@ -51,7 +51,7 @@ class Verdict:
         baseline: the fastest baseline of this session; `baseline_speedup` is over it, in the same sense.
         first_process: the speed-up in the first process alone, with the interval of its rounds; None if only one ran.
         behind_every_baseline: True if even the slowest baseline is faster, over the whole interval of the ratio.
-        prediction: predicted speed-up in further processes; None where only one process compared the challenger.
+        prediction: predicted speed-up in further processes; None if only one process compared the challenger.
         cannot_tell: True if only noise prevents the promotion; the challenger may be fast enough.
         expected: for a promotion over several processes, the speed-up that another measurement is expected to find. It
             is less than `speedup`, which is biased because only good results are promoted.

@@ -16,7 +16,7 @@ class Found:
     """Result of one config.
 
     Attributes:
-        time_us: None where it was not measured.
+        time_us: None if it was not measured.
         binary: digest of the compiled binary; trials with the same binary share one measurement.
     """
 
@@ -50,12 +50,12 @@ class Material:
     """Everything that a report of one search shows.
 
     Attributes:
-        best: its fastest trial with its outcome; None where nothing was measured.
+        best: its fastest trial with its outcome; None if nothing was measured.
         found: ended trials; for a long search a representative part of them.
         examples: one trial of each outcome.
         importances: by tunable, largest first, sum 1; empty where too little was measured.
         spent: time by kind of job.
-        work: least work of the problem; None where the family does not state it.
+        work: least work of the problem; None if the family does not state it.
         ablations: of the champion's switches.
         progress: the chart of the best time so far, in words.
     """
@@ -92,7 +92,7 @@ class Material:
 
     @property
     def saving(self) -> Saving | None:
-        """Savings per call over the fastest baseline; None where nothing was measured or no baseline ran."""
+        """Savings per call over the fastest baseline; None if nothing was measured or no baseline ran."""
         return saving(self.search, self.champion, self.reached_us)
 
     @property

@@ -16,7 +16,7 @@ class Saving:
         baseline_us: the baseline's time in the rounds that timed the kernel; if those are not kept, or nothing was
             confirmed, the median of the baseline's own job.
         factor: the confirmed speed-up; without one the ratio of the two times.
-        verdict: the verdict with that speed-up; None where nothing was confirmed.
+        verdict: the verdict with that speed-up; None if nothing was confirmed.
         source: origin of the two times, in words.
     """
 

@@ -28,7 +28,7 @@ class Tried:
     """One early trial of a search.
 
     Attributes:
-        timing: its quick samples; None where it was not timed.
+        timing: its quick samples; None if it was not timed.
         default: True if its config is the default one of the space, whatever proposed it.
     """
 
@@ -44,7 +44,7 @@ class Best:
 
     Attributes:
         timing: its quick samples.
-        confirmation: None where it was not confirmed.
+        confirmation: None if it was not confirmed.
     """
 
     number: int
@@ -57,7 +57,7 @@ class Gain:
     """Speed of the best config relative to a reference config.
 
     Attributes:
-        ratio: the factor with its interval; None where `words` says why there is none.
+        ratio: the factor with its interval; None if `words` says why there is none.
         confidence: of the interval, as a fraction.
         trials: number of timed trials behind the reference.
         words: the figure and what it is based on, in one sentence.
@@ -71,7 +71,7 @@ class Gain:
 
 
 def gains(best: Best | None, tried: Sequence[Tried], baselines: Mapping[str, Timing]) -> tuple[Gain, ...]:
-    """Return the gains over the default config and over the median random one; empty where nothing was measured.
+    """Return the gains over the default config and over the median random one; empty if nothing was measured.
 
     Args:
         tried: the first trials of the search, including those without a time.

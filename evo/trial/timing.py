@@ -15,7 +15,7 @@ class Timing:
     Attributes:
         samples_us: microseconds per call, one entry per sample, in the order taken.
         calls_per_sample: number of calls that each sample averages.
-        anchor_us: median of the anchor kernel timed in the same session; None where there is none (replay).
+        anchor_us: median of the anchor kernel timed in the same session; None if there is none (replay).
         floor_us: median of an empty call or empty kernel in the same session; reported, never subtracted.
         protocol: version of the timing protocol.
     """

@@ -169,7 +169,7 @@ class Buffers(Protocol):
         ...
 
     def read(self, name: str) -> NDArray[Any]:
-        """A host copy of an output, in its shape and dtype."""
+        """Return a host copy of an output, in its shape and dtype."""
         ...
 
     def distance(self, name: str, reference: NDArray[Any]) -> Distance:

@@ -104,7 +104,7 @@ class Unit:
 
 @dataclass(frozen=True, kw_only=True)
 class Resources:
-    """Resource usage of one kernel on its target; None where the compiler does not report it.
+    """Resource usage of one kernel on its target; None if the compiler does not report it.
 
     Attributes:
         registers: per thread.

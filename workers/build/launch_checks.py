@@ -49,7 +49,7 @@ class Parameter:
 
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """Launch limits in a kernel's own code; None where it has none.
+    """Launch limits in a kernel's own code; None if it has none.
 
     Attributes:
         most_threads: ``__launch_bounds__``.

@@ -48,7 +48,7 @@ _PROFILE_SHARE = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Instruments:
-    """Tools of a confirmation; None where the kind of device has no such tool."""
+    """Tools of a confirmation; None if the kind of device has no such tool."""
 
     runners: Runners
     sanitizer: Sanitizer | None

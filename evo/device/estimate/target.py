@@ -96,7 +96,7 @@ def aimed_at(device: Device, objective: Objective) -> Device:
 
 
 def compared_with(device: Device, objective: Objective) -> Device:
-    """Return the device whose roofline applies: the one that times, or the target if nothing is timed."""
+    """Return the device whose roofline applies: the timing device, or the target if no kernel is timed."""
     return aimed_at(device, objective) if device.runs == "nothing" else device
 
 

@@ -77,7 +77,7 @@ class Plan:
 
 
 class Plans:
-    """Plans by the key of a call."""
+    """Cache of plans by the key of a call."""
 
     def __init__(self) -> None:
         self._plans: dict[Key, Plan] = {}

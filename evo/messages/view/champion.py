@@ -37,7 +37,7 @@ class ChampionView(Deferred):
         time_us: median of the confirmation's first process; further processes are in `report.repeats`.
         place: the device that timed it and, if it is another one, the GPU whose limits its build meets; in words.
         decisions: every change of its status since its promotion, oldest first.
-        retired_by: name of the user who rolled it back or restored another; None where a better one replaced it.
+        retired_by: name of the user who rolled it back or restored another; None if a better one replaced it.
     """
 
     id: int

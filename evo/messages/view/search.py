@@ -25,7 +25,7 @@ from evo.trial.timing import Timing
 
 @dataclass(frozen=True, kw_only=True)
 class SpaceView:
-    """Size of a space; `valid_count` is None where it is too large to count."""
+    """Size of a space; `valid_count` is None if it is too large to count."""
 
     product_size: int
     valid_count: int | None
@@ -133,7 +133,7 @@ class SearchView(Deferred):
         reason: why it ended: ``trials``, ``minutes``, ``exhausted``, ``stagnation``, or the failure in words.
         counts: trials by outcome kind.
         best: the trial of its own champion, else the fastest confirmed trial, else the fastest by quick samples.
-        unconfirmed: a trial whose quick samples are faster than a confirmed `best`; None where there is none.
+        unconfirmed: a trial whose quick samples are faster than a confirmed `best`; None if there is none.
         speedup: of the best trial over the fastest baseline, confirmed if `best` is; `best.speedup` names the baseline.
         gains: gains of the search over the default config and over the median random one; empty in lists.
         elapsed_s: running time without pauses.

@@ -38,9 +38,9 @@ class TrialView(Deferred):
     Attributes:
         time_us: the leading time, from `source`: confirmed if a confirmation timed this trial or its binary, else the
             median of the quick samples in `outcome`, or an estimate.
-        source: None where there is no time.
+        source: None if there is no time.
         quick_us: median of the quick samples, if `time_us` is confirmed.
-        confirmed: result of the confirmation; None where there was none.
+        confirmed: result of the confirmation; None if there was none.
         suspect: True if it is so much faster than every baseline that a person should check it.
         overhead_ms: time in which no compiler and no device worked because of it.
         delivery_ms: transport time of its lease and its result.
@@ -73,7 +73,7 @@ class TrialView(Deferred):
 
     @property
     def time(self) -> Figure | None:
-        """The leading time with its source and interval; None where there is no time."""
+        """The leading time with its source and interval; None if there is no time."""
         return leading_time(self.time_us, self.confirmed, estimated=isinstance(self.outcome, Estimated))
 
     def speedup(self, baselines: Mapping[str, Timing]) -> Figure | None:

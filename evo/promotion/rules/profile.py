@@ -32,7 +32,7 @@ GATES = (
 
 
 def unmet_gates(profiles: Mapping[str, Profiled], policy: Policy) -> tuple[str, ...] | None:
-    """Return the policy's demands that the challenger's profile does not meet; None where it demands nothing.
+    """Return the policy's demands that the challenger's profile does not meet; None if it demands nothing.
 
     A change is demanded only where there is an incumbent; a counter that was not measured does not meet a demand.
     """

@@ -27,10 +27,10 @@ class Standing:
             reach it. ``open``: a later look may decide. ``cannot tell``: the last look did not decide.
         processes: number of processes.
         mean: geometric mean of their speed-ups.
-        low: one-sided lower bound of the mean at this look; None where no decision is due at this number of processes.
+        low: one-sided lower bound of the mean at this look; None if no decision is due at this number of processes.
         high: one-sided upper bound at the level `Policy.futility`; None for a single process.
         needed: least mean, from `Policy.minimum_gain`.
-        level: probability that `low` is above the true mean; None where `low` is None.
+        level: probability that `low` is above the true mean; None if `low` is None.
         spread: standard deviation of the logarithms over processes; 0 for a single one.
     """
 

@@ -58,7 +58,7 @@ REHEARSAL = Mission(
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """Result of the search of one shape; `best` with its outcome, None where nothing could be measured."""
+    """Result of the search of one shape; `best` with its outcome, None if nothing could be measured."""
 
     search: SearchView
     best: TrialView | None

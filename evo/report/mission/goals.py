@@ -41,7 +41,7 @@ class Limits:
 
     @property
     def least_us(self) -> float:
-        """Lower bound of every kernel's time; 0 where no limit is known."""
+        """Lower bound of every kernel's time; 0 if no limit is known."""
         return min(self.floors_us.values(), default=0.0)
 
 

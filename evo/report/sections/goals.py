@@ -45,7 +45,7 @@ def goal_blocks(material: Material, terms: Terms) -> Iterator[Block]:
 
 
 def standing(goal: Goal, material: Material) -> GoalResult | None:
-    """Return the status of a target; None where nothing was measured, or the needed baseline did not run."""
+    """Return the status of a target; None if nothing was measured, or the needed baseline did not run."""
     reached_us, saving = material.reached_us, material.saving
     if reached_us is None:
         return None

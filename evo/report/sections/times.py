@@ -103,7 +103,7 @@ def _limit(material: Material, cache: str) -> tuple[str, ...] | None:
 
 
 def _quick_us(material: Material, cache: str) -> float | None:
-    """Quick time or estimate of the best trial; None where this cache mode was neither measured nor estimated."""
+    """Quick time or estimate of the best trial; None if this cache mode was neither measured nor estimated."""
     outcome, own = None if material.best is None else material.best.outcome, material.search.objective.cache
     if isinstance(outcome, Estimated):
         return outcome.time_us if cache == own else None

@@ -16,7 +16,7 @@ class Sanitized:
     Attributes:
         findings: one line each.
         skipped: why it did not run or did not finish; None if it did.
-        cases: correctness cases that it ran on; empty where that is not known.
+        cases: correctness cases that it ran on; empty if that is not known.
         left_out: cases for which there was no time.
     """
 
@@ -46,7 +46,7 @@ class Repeat:
     """The same comparison in one more fresh process; entry i of both was taken in round i.
 
     Attributes:
-        other: None where there was nothing to compare with.
+        other: None if there was nothing to compare with.
     """
 
     challenger: Timing
@@ -90,9 +90,9 @@ class Witness:
     Attributes:
         answered: all outputs held the right result before the call, as in a timed loop.
         poisoned: the outputs held no valid result before the call.
-        repeated: as many calls on one set of outputs; None where it was not requested.
-        repetition: calls on repeated inputs; None where the kernel has no inputs, or in older reports.
-        changing: calls whose inputs change meanwhile; None where the device cannot do that, or in older reports.
+        repeated: as many calls on one set of outputs; None if it was not requested.
+        repetition: calls on repeated inputs; None if the kernel has no inputs, or in older reports.
+        changing: calls whose inputs change meanwhile; None if the device cannot do that, or in older reports.
     """
 
     answered: Timing
@@ -130,10 +130,10 @@ class ConfirmReport:
         answers: correctness of the timed calls of all processes.
         repeats: further fresh processes, if the challenger looked like a champion.
         repeated_against: what they compared with: ``incumbent``, a baseline's name, or None for nothing.
-        profiles: by ``challenger`` and ``incumbent``; empty where this kind of device has no profiler.
+        profiles: by ``challenger`` and ``incumbent``; empty if this kind of device has no profiler.
         failure: set, with the timings None, when challenger or incumbent could not be measured.
         failed: which of the two failed.
-        sanitizers: tools the challenger ran under; empty where this kind of device has none.
+        sanitizers: tools the challenger ran under; empty if this kind of device has none.
         steps: where the time went, in order; empty in older reports.
     """
 

@@ -59,7 +59,7 @@ class Tools:
         return self.result(view.search_id, view.number, wait_s=wait_s)
 
     def result(self, search: int, variant: int, wait_s: float = 0.0) -> str:
-        """Return how a variant does: state, best config and time, and why trials of it failed."""
+        """Return the progress of a variant: state, best config and time, and why trials of it failed."""
         deadline = time.monotonic() + min(wait_s, LONGEST_WAIT_S)
         view = self._service().variant(search, variant)
         while not view.ended and time.monotonic() < deadline:
