@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from evo.messages.view import BestView, FailureView, ProposalView, VariantView
 from evo.variants.evolve.answer import read_idea
 from evo.variants.evolve.chat import ATTEMPTS, Chat, Message, ModelFailed, Prices
 from evo.variants.evolve.evolution import Evolution, Limits
-from evo.variants.evolve.operators import insights, operator_of, parents_of
+from evo.variants.evolve.operators import contradicted, insights, operator_of, parents_of
 from tests.unit.test_brief import BRIEF
 
 MODEL = Path(__file__).parents[2] / "docs" / "guides" / "examples" / "evolve" / "scripted_model.py"
@@ -77,6 +78,9 @@ def view(number: int, *, time_us: float | None, parents: tuple[int, ...] = (0,),
     )
 
 
+SEARCH = 9
+
+
 @dataclass
 class Memory:
     """The requests of a client that an evolution sends, answered in memory. A source says how its variant ends."""
@@ -84,12 +88,20 @@ class Memory:
     kept: list[ProposalView] = field(default_factory=list)
     found: list[VariantView] = field(default_factory=lambda: [view(0, time_us=10.0)])
     dies_before_submitting: bool = False
+    earlier: dict[int, "Memory"] = field(default_factory=dict)
+
+    def search(self, search_id: int) -> Any:
+        return SimpleNamespace(id=search_id, family="toy", subject="toy", device=SimpleNamespace(model="Toy CPU"))
+
+    def searches(self, **wanted: Any) -> Any:
+        assert (wanted["family"], wanted["device"]) == ("toy", "Toy CPU")
+        return SimpleNamespace(items=[self.search(number) for number in (SEARCH, *self.earlier)])
 
     def proposals(self, search_id: int) -> tuple[ProposalView, ...]:
-        return tuple(self.kept)
+        return tuple(self.earlier.get(search_id, self).kept)
 
     def variants(self, search_id: int) -> tuple[VariantView, ...]:
-        return tuple(self.found)
+        return tuple(self.earlier.get(search_id, self).found)
 
     def variant_brief(self, search_id: int) -> Any:
         return BRIEF
@@ -117,7 +129,7 @@ class Memory:
 def evolved(chat: Chat, memory: Memory, **limits: Any) -> str:
     evolution = Evolution(
         service=lambda: memory,  # type: ignore[arg-type,return-value]
-        search_id=1,
+        search_id=SEARCH,
         chat=chat,
         prices=PRICES,
         limits=Limits(**limits),
@@ -295,7 +307,25 @@ def test_insights_that_measurements_contradict_are_dropped() -> None:
         )
         for number in (1, 2, 3)
     ]
-    assert [each.split(" (")[0] for each in insights(proposals, variants)] == ["insight 1"]
+    assert list(insights(proposals, variants)) == ["insight 1"]
+    assert contradicted(proposals, variants) == {"insight 2", "insight 3"}
+    assert "insight 1" in contradicted([*proposals, replace(proposals[0], number=4, variant=2)], variants)
+
+
+def test_insights_of_earlier_searches_are_kept_until_a_measurement_contradicts_them() -> None:
+    memory = Memory()
+    with model(GOOD) as (chat, _):
+        evolved(chat, memory, proposals=1)
+    memory.earlier = {7: Memory(kept=memory.kept, found=memory.found)}
+    memory.kept, memory.found = [], [view(0, time_us=10.0)]
+    with model({**GOOD, "insight": ""}, {**GOOD, "name": "slow", "files": {"k.c": "broken"}}, GOOD) as (chat, _):
+        evolved(chat, memory, proposals=3, repairs=0)
+    assert "wide is fast (search 7, toy, variant 1: 5 µs" in memory.kept[0].prompt
+    memory.kept[1] = replace(memory.kept[1], insight="wide is fast")
+    memory.kept[2] = replace(memory.kept[2], insight="")
+    with model(GOOD) as (chat, _):
+        evolved(chat, memory, proposals=4, repairs=0)
+    assert "wide is fast" not in memory.kept[3].prompt
 
 
 def test_anthropic_protocol_is_supported() -> None:

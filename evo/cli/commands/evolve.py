@@ -1,7 +1,7 @@
 """``evolve``: a language model proposes variants, and the search proves, times and tunes them."""
 
 import os
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -11,6 +11,7 @@ from evo.cli.arguments.options import (
     DeviceName,
     Json,
     ModelUrl,
+    PolicyName,
     PriceIn,
     PriceOut,
     Problem,
@@ -104,6 +105,7 @@ def evolve(
         int | None, typer.Option("--search", min=1, metavar="SEARCH", help="Continue with this search of the family.")
     ] = None,
     problem: Problem = "",
+    policy: PolicyName = "default",
     device: DeviceName = "auto",
     url: Url = None,
     token: Token = None,
@@ -118,6 +120,8 @@ def evolve(
     from evo.cli.session.session import ended_by_signals, progress, reached
     from evo.variants.evolve.evolution import Evolution, Limits
 
+    if search_id is not None and policy != "default":
+        raise InvalidInput("--policy", f"is for a new search; search {search_id} keeps its own: leave it out")
     if proposals is None and budget_usd is None and minutes is None:
         proposals = PROPOSALS
     prices = prices_of(price_in, price_out, budget_usd)
@@ -128,7 +132,8 @@ def evolve(
     out, where = progress(as_json), Where(url=url, token=token, database=db)
     begins = search_id is None
     with ended_by_signals(), reached(out, where, measuring=url is None, beginning=begins) as connection:
-        view = _search(connection, search_id, family=family, problem=problem, device=device, trials=trials)
+        terms = {"problem": problem, "policy": policy, "device": device, "budget": {"trials": trials}}
+        view = _search(connection, search_id, family=family, **terms)
         out.print(f"Search {view.id}. Continue with: kernel-evo evolve {family} --search {view.id} --model {model} …")
         view = _ended(connection, view)
         evolution = Evolution(
@@ -170,15 +175,12 @@ def chat_of(provider: "Protocol", model: str, base_url: str | None, *, most_toke
     return Chat(model=model, protocol=provider, base_url=base_url or BASES[provider], key=key, most_tokens=most_tokens)
 
 
-def _search(
-    connection: "Connection", search_id: int | None, *, family: str, problem: str, device: str, trials: int
-) -> "SearchView":
+def _search(connection: "Connection", search_id: int | None, *, family: str, **terms: Any) -> "SearchView":
+    """Return the search to continue, or a new one on these terms."""
     from evo.cli.session.request import Request
 
     if search_id is None:
-        budget = {"trials": trials}
-        request = Request.of(family=family, problem=problem, policy="default", device=device, budget=budget)
-        return request.submit(connection.client)
+        return Request.of(family=family, **terms).submit(connection.client)
     view = connection.client.search(search_id)
     if family not in (view.family, view.source) and not family.rstrip("/").endswith(f"/{view.family}"):
         raise InvalidInput("--search", f"search {search_id} is of family {view.family}, not of {family}")

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Literal, TypeAlias
 
 from evo.client import Client
@@ -13,10 +14,14 @@ from evo.messages.view import ProposalView, VariantView
 from evo.messages.view.proposal import ABANDONED
 from evo.variants.evolve.answer import Idea, read_idea
 from evo.variants.evolve.chat import Answer, Chat, Message, ModelFailed, Prices
-from evo.variants.evolve.operators import REPAIR, Information, ideas_in, insights, operator_of, parents_of
+from evo.variants.evolve.operators import REPAIR, Information, contradicted, ideas_in, insights, operator_of, parents_of
 from evo.variants.evolve.prompts import failure_of, idea_messages, repair_message
 
 End: TypeAlias = Literal["proposals", "usd", "minutes", "share", "model"]
+EARLIER_SEARCHES = 20
+"""Searches whose insights are told to the model: the latest of the family on such a device."""
+
+MOST_INSIGHTS = 8
 MODEL_FAILURES = 3
 """Number of consecutive requests without an answer after which the run ends."""
 
@@ -118,7 +123,7 @@ class Evolution:
             operator,
             parents=parents,
             information=self.information,
-            insights=insights(proposals, variants),
+            insights=self._insights(proposals, variants),
             most_tokens=self.prompt_tokens,
         )
         asked, first = str(operator), None
@@ -134,6 +139,30 @@ class Evolution:
             first, asked = first or proposal.number, REPAIR
             messages = [*messages, Message(role="assistant", text=answer.text or "(empty)"), repair_message(failure)]
         return None
+
+    def _insights(self, proposals: Sequence[ProposalView], variants: Sequence[VariantView]) -> list[str]:
+        """Return what was learned here, then in earlier searches; what a measurement here contradicts is dropped."""
+        refuted = contradicted(proposals, variants)
+        found = {**insights(proposals, variants)}
+        found |= {text: how for text, how in self._earlier.items() if text not in found and text not in refuted}
+        return [f"{text} ({how})" for text, how in found.items()][:MOST_INSIGHTS]
+
+    @cached_property
+    def _earlier(self) -> dict[str, str]:
+        """Insights of earlier searches of this family on devices of this model, with their measurements."""
+        mine = self.client.search(self.search_id)
+        page = self.client.searches(
+            family=mine.family, device=mine.device.model, archived="any", limit=EARLIER_SEARCHES
+        )
+        found: dict[str, str] = {}
+        refuted: set[str] = set()
+        for search in (each for each in page.items if each.id < self.search_id):
+            log, variants = self.client.proposals(search.id), self.client.variants(search.id)
+            refuted |= contradicted(log, variants) - found.keys()
+            for text, how in insights(log, variants).items():
+                if text not in refuted:
+                    found.setdefault(text, f"search {search.id}, {search.subject}, {how}")
+        return found
 
     def _too_dear(self, messages: Sequence[Message]) -> End | None:
         if self.limits.usd is None:

@@ -3,7 +3,7 @@
 that is requested.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from evo.messages.view import ProposalView, VariantView, elites
@@ -55,21 +55,37 @@ def ideas_in(proposals: Sequence[ProposalView]) -> int:
     return sum(each.repairs is None for each in proposals)
 
 
-def insights(proposals: Sequence[ProposalView], variants: Sequence[VariantView], most: int = 8) -> list[str]:
-    """Return the models' insights, latest first, each with the resulting measurement.
+def insights(proposals: Sequence[ProposalView], variants: Sequence[VariantView]) -> dict[str, str]:
+    """Return the models' insights of one search, latest first, each with the measurement that supports it.
 
     An insight whose variant turned out slower than the family's own implementation, or never worked, is dropped,
     because its measurement contradicts it.
     """
+    kept: dict[str, str] = {}
+    for proposal, variant in _tested(proposals, variants):
+        if not _contradicts(variant) and variant.best is not None:
+            ratio = "" if variant.ratio is None else f", {variant.ratio:.2f}× the time of the family's own"
+            kept.setdefault(proposal.insight, f"variant {variant.number}: {variant.best.time_us:.4g} µs{ratio}")
+    return kept
+
+
+def contradicted(proposals: Sequence[ProposalView], variants: Sequence[VariantView]) -> set[str]:
+    """Return the insights of one search that a measurement contradicts."""
+    return {proposal.insight for proposal, variant in _tested(proposals, variants) if _contradicts(variant)}
+
+
+def _tested(
+    proposals: Sequence[ProposalView], variants: Sequence[VariantView]
+) -> Iterator[tuple[ProposalView, VariantView]]:
+    """Yield proposals that state an insight with the variants that tested it, latest first."""
     by_number = {each.number: each for each in variants}
-    kept = []
     for proposal in reversed(proposals):
-        variant = by_number.get(proposal.variant or -1)
-        if not proposal.insight or variant is None or variant.best is None or (variant.ratio or 0.0) > 1.0:
-            continue
-        ratio = "" if variant.ratio is None else f", {variant.ratio:.2f}× the time of the family's own"
-        kept.append(f"{proposal.insight} (variant {variant.number}: {variant.best.time_us:.4g} µs{ratio})")
-    return kept[:most]
+        if proposal.insight and proposal.variant in by_number and by_number[proposal.variant].ended:
+            yield proposal, by_number[proposal.variant]
+
+
+def _contradicts(variant: VariantView) -> bool:
+    return variant.best is None or (variant.ratio or 0.0) > 1.0
 
 
 def _time(view: VariantView) -> tuple[float, int]:
