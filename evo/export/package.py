@@ -26,7 +26,7 @@ SOURCES: Mapping[str, str] = {
 }
 """Source file of each module of the package."""
 
-SERVED = ("gemm", "layernorm", "rmsnorm", "sdpa", "sdpa_decode", "softmax", "swiglu")
+SERVED = ("cross_entropy", "gemm", "layernorm", "rmsnorm", "rope", "sdpa", "sdpa_decode", "softmax", "swiglu")
 """Families that functions of the package call."""
 
 

@@ -31,6 +31,11 @@ KERNELS = (
     ("sdpa", "B=1,H=4,KV=2,S=3,S_KV=12,D=8"),
     ("swiglu", "rows=6,cols=40"),
     ("sdpa", "B=1,H=4,KV=2,S=12,D=8,causal=true,layout=bshd"),
+    ("sdpa", "B=2,H=4,S=12,D=8,layout=qkv"),
+    ("sdpa", "B=2,H=4,S=12,D=8,layout=qkv_heads,causal=true"),
+    ("cross_entropy", "rows=6,cols=40"),
+    ("rope", "B=2,S=12,H=4,KV=2,D=8,layout=bshd"),
+    ("rope", "B=2,S=12,H=4,D=8,layout=bhsd"),
 )
 
 
@@ -151,6 +156,107 @@ def test_attention_is_served_in_the_layout_of_projections(fast: Any) -> None:
     torch.library.opcheck(op, (q, k, v, True, True), test_utils=("test_schema", "test_faketensor"))
 
 
+@pytest.mark.parametrize(("order", "causal"), [((2, 0, 3, 1, 4), False), ((3, 0, 2, 1, 4), True)], ids=["qkv", "heads"])
+def test_parts_of_one_projection_are_read_where_they_lie(fast: Any, order: tuple[int, ...], causal: bool) -> None:
+    import torch
+
+    projection = drawn(2, 12, 3, 4, 8) if order[0] == 2 else drawn(2, 12, 4, 3, 8)
+    q, k, v = projection.permute(*order).unbind(0)
+    fast.scaled_dot_product_attention(v, k, q, is_causal=causal)  # the same strides, other places: by PyTorch
+    exact = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+    for calls in (1, 2, 3):
+        out = fast.scaled_dot_product_attention(q, k, v, is_causal=causal)
+        assert torch.allclose(out, exact, atol=1e-5)
+        assert served(fast) == calls
+    assert not fast.report().copied
+    swapped = fast.scaled_dot_product_attention(q, v, k, is_causal=causal)  # the same strides, other places
+    assert torch.allclose(
+        swapped, torch.nn.functional.scaled_dot_product_attention(q, v, k, is_causal=causal), atol=1e-5
+    )
+    assert served(fast) == 3
+    projection.requires_grad_()
+    q, k, v = projection.permute(*order).unbind(0)
+    fast.scaled_dot_product_attention(q, k, v, is_causal=causal).sum().backward()
+    assert projection.grad is not None
+    assert served(fast) == 4
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_cross_entropy_is_served_and_ignores_rows(fast: Any, reduction: str) -> None:
+    import torch
+
+    x, target = drawn(6, 40), torch.tensor([3, -100, 39, 0, -100, 7])
+    exact = torch.nn.functional.cross_entropy(x, target, reduction=reduction)
+    for calls in (1, 2):
+        assert torch.allclose(fast.cross_entropy(x, target, reduction=reduction), exact, atol=1e-5)
+        assert served(fast) == calls
+    other = torch.nn.functional.cross_entropy(x, target.abs() % 40, ignore_index=7, reduction=reduction)
+    assert torch.allclose(
+        fast.cross_entropy(x, target.abs() % 40, ignore_index=7, reduction=reduction), other, atol=1e-5
+    )
+    smooth = torch.nn.functional.cross_entropy(x, target, reduction=reduction, label_smoothing=0.1)
+    assert torch.allclose(fast.cross_entropy(x, target, reduction=reduction, label_smoothing=0.1), smooth, atol=1e-5)
+    x.requires_grad_()
+    fast.cross_entropy(x, target).backward()
+    assert x.grad is not None
+    assert served(fast) == 2
+
+
+@pytest.mark.parametrize(
+    ("kv", "by_tokens", "unsqueezed"),
+    [(2, True, 1), (4, False, 1), (2, False, 2)],
+    ids=["projected", "plain", "tokens"],
+)
+def test_rotary_embedding_is_served_in_both_layouts(fast: Any, kv: int, by_tokens: bool, unsqueezed: int) -> None:
+    import torch
+
+    angles = drawn(12, 4).repeat(1, 2)
+    cos, sin = angles.cos()[None], angles.sin()[None]
+
+    def heads(count: int, seed: int) -> Any:
+        if unsqueezed == 2:
+            return drawn(2, 12, count, 8, seed=seed)
+        if by_tokens:
+            return drawn(2, 12, count, 8, seed=seed).transpose(1, 2)
+        return drawn(2, count, 12, 8, seed=seed)
+
+    def turned(x: Any) -> Any:
+        return torch.cat((-x[..., 4:], x[..., :4]), dim=-1)
+
+    q, k = heads(4, 1), heads(kv, 2)
+    exact = [x * cos.unsqueeze(unsqueezed) + turned(x) * sin.unsqueeze(unsqueezed) for x in (q, k)]
+    for calls in (1, 2):
+        found = fast.apply_rotary_pos_emb(q, k, cos, sin, unsqueeze_dim=unsqueezed)
+        assert all(torch.allclose(*each, atol=1e-5) for each in zip(found, exact, strict=True))
+        assert [each.stride() for each in found] == [each.stride() for each in (q, k)]
+        assert served(fast) == calls
+    each_entry = fast.apply_rotary_pos_emb(q, k, cos.expand(2, -1, -1), sin.expand(2, -1, -1), unsqueeze_dim=unsqueezed)
+    assert all(torch.allclose(*each, atol=1e-5) for each in zip(each_entry, exact, strict=True))
+    assert served(fast) == 2
+
+
+def test_refusals_name_the_argument(fast: Any) -> None:
+    import torch
+
+    fast.strict()
+    weight = drawn(40)
+    apart = drawn(6, 80)[:, ::2]
+    shifted = drawn(6 * 40 + 1)[1:].view(6, 40)
+    calls = (
+        (lambda: fast.rms_norm(apart, (40,), weight), "input is not contiguous in memory"),
+        (lambda: fast.rms_norm(shifted, (40,), weight), "input lies at an address that is no multiple of 64 bytes"),
+        (lambda: fast.rms_norm(drawn(6, 40), (40,), weight.to("meta")), "weight is on meta, input on cpu"),
+        (
+            lambda: fast.rms_norm(drawn(6, 40), (40,), weight.double()),
+            "weight is of torch.float64, input of torch.float32",
+        ),
+        (lambda: fast.cross_entropy(apart, torch.zeros(6, dtype=torch.int64)), "input is not contiguous in memory"),
+    )
+    for call, reason in calls:
+        with pytest.raises(LookupError, match=reason):
+            call()
+
+
 def test_keys_and_values_of_another_layout_are_copied_and_counted(fast: Any) -> None:
     import torch
 
@@ -184,7 +290,10 @@ def test_calls_without_a_kernel_are_answered_by_pytorch_counted_and_a_suite(fast
     assert served(fast) == 0
     report = fast.report()
     assert sum(report.fallbacks.values()) == 7
-    assert {"no kernel for this problem", "not contiguous in memory", "a mask or dropout"} <= set(reasons(fast))
+    found = " ".join(reasons(fast))
+    assert all(
+        each in found for each in ("no kernel for this problem", "is not contiguous in memory", "a mask or dropout")
+    )
     assert "rows=7" in str(report)
     suite = suite_from(read_toml(report.suite()), "next")
     assert [(call.family, call.problem["rows"], call.weight) for call in suite.calls] == [("rmsnorm", 7, 3)]

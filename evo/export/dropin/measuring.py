@@ -93,7 +93,9 @@ def seconds(run: Run, count: int, kind: str) -> float:
     return time.perf_counter() - begun
 
 
-def example(package: Any, family: str, problem: Mapping[str, Any], device: str) -> tuple[Run, Run]:
+def example(  # noqa: PLR0911 — one call for each family
+    package: Any, family: str, problem: Mapping[str, Any], device: str
+) -> tuple[Run, Run]:
     """Return a call of a problem on random tensors, by a package's function and by PyTorch's."""
     dtype = getattr(torch, str(problem["dtype"]))
 
@@ -103,10 +105,16 @@ def example(package: Any, family: str, problem: Mapping[str, Any], device: str) 
     if family.startswith("sdpa"):
         given, terms = _attention(family, problem, drawn)
         return _both(package, "scaled_dot_product_attention", given, terms)
+    if family == "rope":
+        rotated = _rotation(problem, drawn)
+        return (lambda: package.apply_rotary_pos_emb(*rotated)), (lambda: functions.rotated_by_torch(*rotated))
     if family == "gemm":
         bias = (drawn(problem["N"]),) if problem.get("epilogue", "none") == "bias" else ()
         return _both(package, "linear", (drawn(problem["M"], problem["K"]), drawn(problem["N"], problem["K"]), *bias))
     shape = (problem["rows"], problem["cols"])
+    if family == "cross_entropy":
+        target = torch.randint(0, shape[1], shape[:1], device=device)
+        return _both(package, "cross_entropy", (drawn(*shape), target), {"reduction": "none"})
     if family == "swiglu":
         gate, up = drawn(*shape), drawn(*shape)
         return (lambda: package.swiglu(gate, up)), (lambda: nnf.silu(gate) * up)
@@ -122,7 +130,7 @@ def example(package: Any, family: str, problem: Mapping[str, Any], device: str) 
     return (lambda: fused(x, residual, *weights, 1e-5)), (lambda: normed(x + residual, shape[1:], *weights, 1e-5))
 
 
-def _both(package: Any, name: str, given: tuple[Any, ...], terms: Mapping[str, bool] | None = None) -> tuple[Run, Run]:
+def _both(package: Any, name: str, given: tuple[Any, ...], terms: Mapping[str, Any] | None = None) -> tuple[Run, Run]:
     ours, theirs = getattr(package, name), getattr(nnf, name)
     return (lambda: ours(*given, **(terms or {}))), (lambda: theirs(*given, **(terms or {})))
 
@@ -134,14 +142,33 @@ def _attention(
     kv_heads = problem.get("KV", 0) or problem["H"]
     queries = problem["Q"] if decodes else problem["S"]
     keys = problem["S"] if decodes else problem.get("S_KV", 0) or problem["S"]
+    terms = {"is_causal": bool(problem["causal"]), "enable_gqa": kv_heads != problem["H"]}
+    layout = problem.get("layout")
+    if layout == "qkv_heads":
+        together = drawn(problem["B"], queries, problem["H"], 3, problem["D"])
+        return together.permute(3, 0, 2, 1, 4).unbind(0), terms
+    if layout == "qkv":
+        together = drawn(problem["B"], queries, problem["H"] + 2 * kv_heads, problem["D"]).transpose(1, 2)
+        return together.split((problem["H"], kv_heads, kv_heads), dim=1), terms
     inputs = []
     for heads, length in ((problem["H"], queries), (kv_heads, keys), (kv_heads, keys)):
-        by_tokens = problem.get("layout") == "bshd"
+        by_tokens = layout == "bshd"
         shape = (length, heads) if by_tokens else (heads, length)
         tensor = drawn(problem["B"], *shape, problem["D"])
         inputs.append(tensor.transpose(1, 2) if by_tokens else tensor)
-    terms = {"is_causal": bool(problem["causal"]), "enable_gqa": kv_heads != problem["H"]}
     return tuple(inputs), terms
+
+
+def _rotation(problem: Mapping[str, Any], drawn: Callable[..., torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """Return q, k, (B, heads, S, D), and tables of cosines and sines."""
+    batch, length, size = problem["B"], problem["S"], problem["D"]
+    heads = (problem["H"], problem.get("KV", 0) or problem["H"])
+    if problem.get("layout", "bshd") == "bshd":
+        q, k = (drawn(batch, length, each, size).transpose(1, 2) for each in heads)
+    else:
+        q, k = (drawn(batch, each, length, size) for each in heads)
+    angles = drawn(1, length, size // 2).repeat(1, 1, 2)
+    return q, k, angles.cos(), angles.sin()
 
 
 def report(found: Sequence[Measured]) -> str:

@@ -17,6 +17,8 @@ torch.compile a call is one operator with a fake implementation; one that needs 
 from .functions import (
     add_layer_norm,
     add_rms_norm,
+    apply_rotary_pos_emb,
+    cross_entropy,
     layer_norm,
     linear,
     rms_norm,
@@ -32,6 +34,8 @@ from .table import report, reset
 __all__ = [
     "add_layer_norm",
     "add_rms_norm",
+    "apply_rotary_pos_emb",
+    "cross_entropy",
     "layer_norm",
     "linear",
     "measure",

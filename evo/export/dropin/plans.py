@@ -27,6 +27,8 @@ class Plan:
         threads: largest number of PyTorch's threads; 0: any.
         copied: indices of the inputs that are copied into the layout of the first one.
         by_tokens: True if that layout is (B, S, H, D) instead of that of the shapes.
+        apart: bytes from the address of the first input to that of each, if they are parts of one tensor, which the
+            kernel reads as a whole; else empty.
     """
 
     count: Entry | Fallback
@@ -35,6 +37,7 @@ class Plan:
     threads: int = 0
     copied: tuple[int, ...] = ()
     by_tokens: bool = False
+    apart: tuple[int, ...] = ()
 
     def run(
         self, inputs: tuple[Any, ...], scalars: Mapping[str, float], device: torch.device
@@ -43,17 +46,21 @@ class Plan:
         kernel = self.kernel
         if kernel is None or (self.threads and torch.get_num_threads() > self.threads):
             return None
-        recorded = torch.is_grad_enabled()
+        if torch.is_grad_enabled() and any(each.requires_grad for each in inputs):
+            return None
         if self.copied:
-            if recorded and any(each.requires_grad for each in inputs):
-                return None
             inputs = self.laid_out(inputs)
         try:
             addresses = [each.data_ptr() for each in inputs]
         except RuntimeError:  # tensors of vmap have the type Tensor, and no memory
             return None
-        for each, address, alignment in zip(inputs, addresses, kernel.alignments, strict=True):
-            if address % alignment or (recorded and each.requires_grad):
+        if self.apart:
+            first = addresses[0]
+            if any(address - first != apart for address, apart in zip(addresses, self.apart, strict=True)):
+                return None
+            addresses = [first]
+        for address, alignment in zip(addresses, kernel.alignments, strict=True):
+            if address % alignment:
                 return None
         self.counted()
         return kernel.launch(addresses, scalars, device, self.results)

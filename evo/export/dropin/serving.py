@@ -21,10 +21,12 @@ class Call:
 
     Attributes:
         key: key of its plan; None: the decision is not stored.
-        inputs: the caller's tensors in the order of the kernel's arguments.
-        shape, strides: shape and strides of every output as the caller gets it; strides None: contiguous.
+        inputs: the caller's tensors in the order of the kernel's arguments; `names`: of the function's arguments.
+        results: shape and strides of each output as the caller gets it; strides None: contiguous.
         by_tokens: True if the kernel's memory layout is (B, S, H, D).
         copied: indices of the inputs that are copied into that layout.
+        apart: as in `Plan`: the inputs are parts of one tensor.
+        integers: indices of inputs of integers, whose dtype need not be that of the others.
         scalars: values of the kernel's scalar arguments.
     """
 
@@ -33,11 +35,13 @@ class Call:
     problem: Mapping[str, Any]
     key: Key | None
     inputs: tuple[torch.Tensor, ...]
+    names: tuple[str, ...]
     plain: Plain
-    shape: tuple[int, ...]
-    strides: tuple[int, ...] | None = None
+    results: tuple[tuple[tuple[int, ...], tuple[int, ...] | None], ...]
     by_tokens: bool = False
     copied: tuple[int, ...] = ()
+    apart: tuple[int, ...] = ()
+    integers: tuple[int, ...] = ()
     scalars: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -58,13 +62,18 @@ def serve(call: Call) -> tuple[torch.Tensor, ...] | None:
         return None
     kernel = found.kernel
     assert kernel is not None
-    if not call.scalars.keys() <= kernel.scalars or len(call.inputs) != len(kernel.inputs):
+    count = 1 if call.apart else len(call.inputs)
+    if (
+        not call.scalars.keys() <= kernel.scalars
+        or count != len(kernel.inputs)
+        or len(call.results) != len(kernel.results)
+    ):
         give_up(call.function, call.family, call.problem, "a kernel of other parameters", key=call.key)
         return None
-    results = tuple((call.shape, call.strides, dtype) for _, _, dtype in kernel.results)
+    results = tuple((*seen, dtype) for seen, (_, _, dtype) in zip(call.results, kernel.results, strict=True))
     threads = found.threads if found.device == "cpu" else 0
-    plan = Plan(found, kernel, results, threads=threads, copied=call.copied, by_tokens=call.by_tokens)
-    if (reason := _unaligned(plan.laid_out(call.inputs), kernel.alignments)) is not None:
+    plan = Plan(found, kernel, results, threads=threads, copied=call.copied, by_tokens=call.by_tokens, apart=call.apart)
+    if (reason := _unaligned(plan, call)) is not None:
         give_up(call.function, call.family, call.problem, reason)
         return None
     if torch.is_grad_enabled() and any(each.requires_grad for each in call.inputs):
@@ -94,34 +103,45 @@ def _counted(found: Fallback, key: Key | None) -> None:
 def _launched(plan: Plan, inputs: tuple[torch.Tensor, ...], scalars: Mapping[str, float]) -> list[torch.Tensor]:
     assert plan.kernel is not None and isinstance(plan.count, Entry)
     plan.counted()
-    inputs = plan.laid_out(inputs)
-    return plan.kernel.launch([each.data_ptr() for each in inputs], scalars, inputs[0].device, plan.results)
+    read = _read(plan, inputs)  # copies live until the launch
+    return plan.kernel.launch([each.data_ptr() for each in read], scalars, read[0].device, plan.results)
 
 
-def _trouble(call: Call) -> str | None:
+def _read(plan: Plan, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    """Return what the kernel reads: one address for parts of one tensor, and copies of tensors in another layout."""
+    return inputs[:1] if plan.apart else plan.laid_out(inputs)
+
+
+def _trouble(call: Call) -> str | None:  # noqa: PLR0911 — one reason each
     """Return why no kernel supports such tensors; None if one may."""
     first = call.inputs[0]
-    for place, each in enumerate(call.inputs):
+    for place, (name, each) in enumerate(zip(call.names, call.inputs, strict=True)):
         if type(each) not in _KINDS:
-            return "a subclass of Tensor"
+            return f"{name} is a subclass of Tensor"
         if each.layout is not torch.strided or each.is_nested:
-            return "tensors without strides"
-        if each.device != first.device or each.dtype != first.dtype:
-            return "tensors of several devices or dtypes"
-        if place not in call.copied and not (each.transpose(1, 2) if call.by_tokens else each).is_contiguous():
-            return "not contiguous in memory"
+            return f"{name} has no strides"
+        if each.device != first.device:
+            return f"{name} is on {each.device}, {call.names[0]} on {first.device}"
+        if each.dtype != first.dtype and place not in call.integers:
+            return f"{name} is of {each.dtype}, {call.names[0]} of {first.dtype}"
+        laid_out = each.transpose(1, 2) if call.by_tokens and each.ndim == 4 else each
+        if not call.apart and place not in call.copied and not laid_out.is_contiguous():
+            return f"{name} is not contiguous in memory"
     if torch.is_autocast_enabled(first.device.type):
         return "autocast is on"
     return None
 
 
-def _unaligned(inputs: tuple[torch.Tensor, ...], alignments: list[int]) -> str | None:
+def _unaligned(plan: Plan, call: Call) -> str | None:
+    """Return which of the inputs lies where the kernel cannot load from; None if none does."""
+    assert plan.kernel is not None
+    read = _read(plan, call.inputs)
     try:
-        for each, alignment in zip(inputs, alignments, strict=True):
+        for name, each, alignment in zip(call.names[: len(read)], read, plan.kernel.alignments, strict=True):
             if each.data_ptr() % alignment:
-                return f"an address that is no multiple of {alignment} bytes"
+                return f"{name} lies at an address that is no multiple of {alignment} bytes"
     except RuntimeError:
-        return "tensors without memory of their own"
+        return f"{', '.join(call.names)}: tensors without memory of their own"
     return None
 
 

@@ -155,6 +155,10 @@ class Table:
             for entry in self.entries
         )
 
+    def has(self, family: str, device: torch.device, problem: Mapping[str, Any]) -> bool:
+        """True if there is a kernel for a problem, which this machine may not be able to run."""
+        return self._key(family, device.type, problem) in self._by_problem
+
     def _key(self, family: str, kind: str, problem: Mapping[str, Any]) -> Key:
         """Return the key of a problem, in which fields with default values may be omitted."""
         defaults = self._defaults.get(family, {})
