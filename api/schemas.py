@@ -286,7 +286,7 @@ class AttemptResult(Result):
 
 
 class Results(Body):
-    """`contents`: artefacts that the reports refer to, by digest, which saves requests of their own."""
+    """`contents`: artefacts that the reports refer to, by digest, which saves separate requests."""
 
     results: list[AttemptResult] = Field(min_length=1, max_length=MAX_RESULTS)
     contents: dict[Digest, Base64Bytes] = Field(default_factory=dict, max_length=MAX_CONTENTS)

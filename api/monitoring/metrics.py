@@ -30,7 +30,7 @@ SEEN = timedelta(minutes=3)
 
 
 class Metrics:
-    """Metrics with a registry of their own, so that several applications in one process do not collide."""
+    """Metrics with a separate registry, so that several applications in one process do not collide."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self.registry = CollectorRegistry()

@@ -107,7 +107,9 @@ def _desk(service: Service) -> VariantDesk:
 
 
 def _own(files: dict[str, bytes], table: dict[str, object]) -> dict[str, str]:
-    """Return the texts of an implementation: of a variant its folder; of a family the template and what it includes."""
+    """Return the texts of an implementation: the folder of a variant, or the template and included files of a
+    family.
+    """
     main = str(table.get("template", table.get("source", "")))
     folder = f"{FOLDER}/"
     if main.startswith(folder):

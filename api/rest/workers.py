@@ -71,7 +71,7 @@ def _check_texts(field: str, device: Device) -> None:
 
 
 def _check_kind(field: str, device: Device) -> None:
-    """Refuse a device kind that this service does not know: every search would stumble over such a device."""
+    """Refuse a device kind that this service does not know: every search would fail on such a device."""
     if device.kind not in kinds():
         known = unknown(device.kind, kinds(), "device kinds")
         raise InvalidInput(field, f"{known}; install the package that adds it where the service runs")

@@ -38,7 +38,7 @@ log = structlog.get_logger("conductor")
 
 @dataclass(frozen=True, kw_only=True)
 class _Composed:
-    """A variant as a family of its own, ready to be stored."""
+    """A variant as a separate family, ready to be stored."""
 
     family: Family
     digest: str

@@ -15,7 +15,9 @@ defaults would scan older objects far too often."""
 
 
 def learn_to_judge() -> None:
-    """Load what a verdict needs. Otherwise the first verdict would delay all requests of a process by a second."""
+    """Load the modules that a verdict needs. Otherwise the first verdict would delay all requests of a process by a
+    second.
+    """
     timing = Timing(samples_us=(1.0, 1.1, 0.9))
     report = ConfirmReport(challenger=timing, challenger_again=timing, incumbent=timing, baselines={"library": timing})
     judge(report, Policy(), 1, np.random.default_rng(0))

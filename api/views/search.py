@@ -158,7 +158,7 @@ def _proving(session: Session, search_id: int, now: datetime) -> ProvingView | N
 
 
 def _detail(device: DeviceRow, attempt: AttemptRow) -> str | None:
-    """Return what the device does for this lease. If it works for another search, this lease waits."""
+    """Return the device's activity for this lease. If it works for another search, this lease waits."""
     if device.attempt_id in (None, attempt.id):
         return None if device.attempt_id is None else device.detail
     return "waits for other work on the device"

@@ -61,7 +61,7 @@ class Requirements:
 
 
 def _unsafe(device: Device) -> str | None:
-    """Return what a device lacks to compile and run unreviewed code."""
+    """Describe the features that a device lacks for compiling and running unreviewed code."""
     kind = kind_of(device.kind)
     if kind.runs == "recordings":
         return None

@@ -19,8 +19,8 @@ class Rule:
     Attributes:
         figure: the measured value, in the unit of `threshold` (µs, a fraction, a probability or a count).
         required: False for a rule that is reported but does not decide.
-        conclusive: False if noise leaves it undecided; it then counts as not met. A verdict that fails
-            only such rules says that it cannot tell.
+        conclusive: False if noise leaves it undecided; it then counts as not met. A verdict that fails only such rules
+            is "cannot tell".
     """
 
     name: str

@@ -291,7 +291,7 @@ def array_of(tensor: Any) -> NDArray[Any]:
 
 
 def plain_array(tensor: Any) -> NDArray[Any]:
-    """Return the values of an output as numbers that NumPy knows, of at least one dimension."""
+    """Return the values of an output as numbers of a NumPy dtype, of at least one dimension."""
     import torch
 
     tensor = tensor.float() if tensor.dtype == torch.bfloat16 else tensor

@@ -57,10 +57,10 @@ class Gain:
     """Speed of the best config relative to a reference config.
 
     Attributes:
-        ratio: the factor with its interval; None if `words` says why there is none.
+        ratio: the factor with its interval; None if there is none; `words` then gives the reason.
         confidence: of the interval, as a fraction.
         trials: number of timed trials behind the reference.
-        words: the figure and what it is based on, in one sentence.
+        words: the figure and its basis, in one sentence.
     """
 
     over: Reference
@@ -129,7 +129,7 @@ def coverage(count: int) -> float:
 
 
 def _comparable(best: Best, baselines: Mapping[str, Timing]) -> tuple[Interval, str]:
-    """Return the best config's time, comparable with the search's quick samples, and what it is based on.
+    """Return the best config's time, comparable with the search's quick samples, and its basis.
 
     A confirmation runs in another session. The fastest baseline runs in both, so the confirmed speed-up over it and its
     quick time give the time the kernel would have had in the search. Quick samples of the best of many trials flatter

@@ -27,7 +27,7 @@ ENUMERATION_LIMIT = 1_000_000
 MAX_TUNABLES = 64
 
 MOST_MECHANISMS = 64
-"""Largest number of combinations of mechanisms that are told apart."""
+"""Largest number of combinations of mechanisms that are distinguished."""
 
 
 class Space:

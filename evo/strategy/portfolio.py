@@ -29,7 +29,7 @@ STAGNANT = 16
 """Number of trials ended since the best one after which random configs are suggested as well."""
 
 NICHE_EVERY = 3
-"""Every so many proposals, a niche that is due gets a trial."""
+"""Interval of proposals at which a niche that is due gets a trial."""
 
 SUGGESTED = 100
 """Number of configs that each arm suggests per proposal."""

@@ -106,7 +106,7 @@ def bound_text(bound: str) -> str:
 
 
 def limit_words(cache: str) -> str:
-    """Describe what a roofline limit includes, for a hot or cold search."""
+    """Describe the parts of a roofline limit, for a hot or cold search."""
     if cache == "cold":
         return "arithmetic or bytes, whichever takes longer"
     return "arithmetic or bytes, whichever takes longer; hot, without what the last cache keeps between calls"

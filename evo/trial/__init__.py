@@ -1,4 +1,4 @@
-"""Trials: one config of a search, who proposed it, and its outcome."""
+"""Trials: one config of a search, its origin, and its outcome."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

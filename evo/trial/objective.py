@@ -43,7 +43,7 @@ class Objective:
 
 
 def objective_text(objective: Objective) -> str:
-    """Describe what is minimised, and under which terms.
+    """Describe the minimised quantity and its terms.
 
     ``least median time of a call, in µs: cache hot, 1 thread, launch plain, accumulator float32, …``.
     """

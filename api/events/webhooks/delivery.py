@@ -68,7 +68,7 @@ class WebhookDelivery:
         self._under_way = UnderWay()
 
     def accepted(self, webhook: WebhookRequest) -> Webhook:
-        """Validate a webhook and return what is stored with its search.
+        """Validate a webhook and return the data to store with its search.
 
         Raises:
             InvalidInput: the URL is not allowed, or there is no secret to sign with.

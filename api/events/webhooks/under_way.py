@@ -19,7 +19,7 @@ PER_RECEIVER = 2
 
 
 class UnderWay:
-    """The deliveries of this process that have not ended, each in a thread of its own."""
+    """The deliveries of this process that have not ended, each in a separate thread."""
 
     def __init__(self) -> None:
         self._ended = threading.Condition()

@@ -134,7 +134,7 @@ async def _whole_body(receive: Receive) -> bytes | None:
 
 
 def _once_more(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that yields the body read already, then what follows."""
+    """Return a `receive` that yields the body that was read already, then further messages."""
     given = False
 
     async def again() -> Message:

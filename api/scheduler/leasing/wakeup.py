@@ -29,7 +29,7 @@ class Wakeup:
 
     @contextmanager
     def expected(self) -> Iterator[asyncio.Event]:
-        """Yield an event set by every wake-up from now on, so none is missed between a look for work and the wait."""
+        """Yield an event set by every wake-up from now on, so none is missed between a check for work and the wait."""
         event = asyncio.Event()
         self._waiting.add(event)
         try:

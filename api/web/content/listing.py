@@ -16,7 +16,7 @@ MOST_LINES, MOST_CHARACTERS = 2000, 150_000
 """Lines shown of a longer text. The whole text is a download."""
 
 LANGUAGES: Mapping[Sources, str] = {"c": "c", "cuda": "cuda", "own": "text"}
-"""The highlighter of a kernel's source, by what a device kind takes."""
+"""The highlighter of a kernel's source, by the sources of a device kind."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ MOST_POINTS = 400
 """Maximum number of points per series in the trace. Of more, every n-th is drawn; the histogram counts all."""
 
 SHAPES = ("circle", "square", "triangle", "diamond", "cross", "ring", "plus")
-"""Shapes of the series, so that they can be told apart without colour."""
+"""Shapes of the series, so that they can be distinguished without colour."""
 
 OUTLYING = 4.0
 """Samples further from the middle half than this multiple of its width are drawn at the edge and marked."""

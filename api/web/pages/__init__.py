@@ -37,7 +37,7 @@ def routers() -> Iterator[APIRouter]:
 
 
 def install(app: FastAPI) -> None:
-    """Set up what the pages keep in the application's state."""
+    """Set up the pages' data in the application's state."""
     app.state.error_page = error_page
     app.state.gallery = Gallery()
 

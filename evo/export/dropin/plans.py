@@ -112,7 +112,7 @@ def strict(on: bool = True) -> None:
 
 
 def key_of(terms: tuple[Any, ...], tensors: Sequence[torch.Tensor | None]) -> Key | None:
-    """Return the key of a call: everything that determines who serves it, except addresses and gradients; None for
+    """Return the key of a call: everything that determines how it is served, except addresses and gradients; None for
     tensors without strides.
 
     Args:

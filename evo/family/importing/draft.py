@@ -232,7 +232,7 @@ def _argument(parameter: Parameter, function: Function, fields: Sequence[DraftFi
 
 
 def _role(parameter: Parameter, function: Function, dtype: str) -> tuple[str, bool, str]:
-    """Return the role, whether the buffer begins as zeros, and what to check."""
+    """Return the role, True if the buffer begins as zeros, and the points to check."""
     if parameter.constant:
         return "input", False, ""
     name, body = re.escape(parameter.name), function.body

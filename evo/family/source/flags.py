@@ -43,7 +43,7 @@ _VALUED = (
 
 _OF_MACROS = ("-D", "-U", "--define-macro", "--undefine-macro")
 _ARCHITECTURE = re.compile(r"__CUDA_ARCH_")
-"""Macros by which a compiler tells a CUDA source its target."""
+"""Macros with which a compiler states the target to a CUDA source."""
 
 _OUTPUT = "the output is kernel-evo's to name"
 _STAGE = "kernel-evo needs a linked binary, and this stops before it or writes something else"
@@ -185,7 +185,7 @@ def check_flags_of_macros(flags: Sequence[str], macros: Mapping[str, str], where
     """Refuse flags that define or remove a macro which kernel-evo defines.
 
     Args:
-        macros: what each macro is, by name, e.g. ``tunable``.
+        macros: kind of each macro by name, e.g. ``tunable``.
         where: the key of the document, e.g. ``family.toml: cpu.flags``.
 
     Raises:

@@ -8,7 +8,7 @@ from evo.device import DeviceKind, kind_of
 from evo.errors import InvalidInput
 
 Language = Literal["c", "c++", "cuda", "triton", "own"]
-"""``own``: a language that only the compiler of its device kind knows."""
+"""``own``: a language that only the compiler of its device kind supports."""
 LANGUAGES: Mapping[Language, str] = {"c": "C", "c++": "C++", "cuda": "CUDA", "triton": "Triton", "own": "its kind's"}
 
 _CPP = frozenset({".cpp", ".cc", ".cxx", ".c++", ".cp", ".C", ".CPP", ".hpp", ".hh", ".hxx"})

@@ -63,7 +63,7 @@ def _by_stage(material: Material, cost: float | None) -> Listed:
 
 
 def _worth(material: Material, terms: Terms, cost: float | None) -> Iterator[Block]:
-    """Yield what each call saves compared with the fastest baseline, and what a saved second cost."""
+    """Yield the saving of each call over the fastest baseline, and the price of a saved second."""
     search, calls, saving = material.search, terms.calls_per_second, material.saving
     if saving is None or search.estimated:
         return

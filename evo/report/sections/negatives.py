@@ -54,7 +54,7 @@ class Comparison:
         return finding(self.ratio, least=least) if self.tells and self.ratio is not None else None
 
     def negative(self, gain: float) -> bool:
-        """True if the value may have gained less than what is worth a promotion."""
+        """True if the value may have gained less than the minimum gain of a promotion."""
         return self.ratio is None or self.ratio.low > 1.0 - gain
 
 
@@ -139,5 +139,5 @@ def _rest(name: str, config: Config) -> tuple[Value, ...]:
 
 
 def _binary(found: Found) -> Binary:
-    """Return what was measured; a trial without a known binary counts as its own."""
+    """Return the measured binary; a trial without a known binary counts as a separate one."""
     return found.number if found.binary is None else found.binary

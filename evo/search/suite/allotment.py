@@ -27,7 +27,7 @@ class Progress:
 
 
 def expected_gain(progress: Progress, goal: Goal) -> float:
-    """Return what one more slice is expected to save: µs for ``time``, log of the ratio for ``ratio``, by weight.
+    """Return the expected saving of one more slice: µs for ``time``, log of the ratio for ``ratio``, by weight.
 
     The n-th slice of a search gains about as much as the last one times (n - 1) / n, since the best of a sample
     improves with the logarithm of its size. The last slices are averaged with a prior, so one slice without progress

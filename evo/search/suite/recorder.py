@@ -46,7 +46,7 @@ class Recorder:
         self._problems: dict[tuple[str, str], Mapping[str, Value]] = {}
 
     def observe(self, function: str, arguments: Sequence[Any], named: Mapping[str, Any]) -> None:
-        """Count one call of a function that `FUNCTIONS` knows; calls of other functions are ignored."""
+        """Count one call of a function in `FUNCTIONS`; calls of other functions are ignored."""
         recognise = FUNCTIONS.get(function)
         if recognise is None:
             return

@@ -47,7 +47,7 @@ class Suite:
     """Problems that are tuned together.
 
     Attributes:
-        goal: what is saved. ``time``: the calls' total time, so that a long call counts more than a short one;
+        goal: the quantity to save. ``time``: the calls' total time, so that a long call counts more than a short one;
             ``ratio``: each call's time relative to its first time, so that only the weights count.
         source: the suite as an argument of a command: a name, or the path of its file.
     """

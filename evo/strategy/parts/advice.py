@@ -49,7 +49,7 @@ class Standpoints:
             self.independent = Standpoint(seen=hidden, surrogate=copy(surrogate))
 
     def refresh(self, history: History) -> None:
-        """Read what was proposed and what ended since the last call."""
+        """Read the trials that were proposed or ended since the last call."""
         self.whole.seen.refresh(history)
         if self.independent is not self.whole:
             self.independent.seen.refresh(history)

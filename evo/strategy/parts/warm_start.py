@@ -1,4 +1,4 @@
-"""Initial design for strategies that have none of their own."""
+"""Initial design for strategies without one."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from evo.trial.history import History
 
 
 class GivenFirst:
-    """Proposes advice, warm starts and the default, then what the strategy proposes, which learns from these trials.
+    """Proposes advice, warm starts and the default, then the proposals of the strategy, which learns from these trials.
 
     Refuted advice is not continued.
     """

@@ -66,7 +66,7 @@ class Told:
         self._ask(number, config)
 
     def note(self, config: Config) -> dict[str, Any]:
-        """Return what to store with a trial that is given this config; ranks are valid on the same grid only."""
+        """Return the data to store with a trial that gets this config; ranks are valid on the same grid only."""
         return {"grid": self._grid, "ranks": self._space.encode(config).tolist()}
 
     def unmet(self, *, most: float = math.inf) -> Config | None:

@@ -34,7 +34,7 @@ class Tools:
         return visible("\n".join(lines) or "There is no search yet: start one with `kernel-evo search FAMILY`.")
 
     def brief(self, search: int, most_tokens: int = MOST_TOKENS) -> str:
-        """Return what the author of a variant needs: contract, device, best variants with source, failures."""
+        """Return the brief for the author of a variant: contract, device, best variants with source, failures."""
         return brief_markdown(self._service().variant_brief(search), most_tokens=most_tokens)
 
     def submit(

@@ -1,4 +1,4 @@
-"""Lineage plot: the champion's ancestors and what each step changed."""
+"""Lineage plot: the champion's ancestors and the changes of each step."""
 
 from collections.abc import Mapping, Sequence
 

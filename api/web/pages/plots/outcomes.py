@@ -13,7 +13,7 @@ PARTS = 40
 FEW = 6
 """Up to this height every whole number has a tick; Plotly's own ticks would include halves."""
 PATTERNS = ("", "/", "x", "\\", "-", ".", "+", "|")
-"""Fill patterns of the bars, so that outcomes can be told apart without colour."""
+"""Fill patterns of the bars, so that outcomes can be distinguished without colour."""
 
 
 def outcomes_over_time(landscape: Landscape, search: SearchView) -> Plot:

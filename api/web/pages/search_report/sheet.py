@@ -9,7 +9,7 @@ from api.web.pages.search_report.material import Reading
 from evo.report import Document
 
 FAR_SLOWER = 3.0
-"""Series slower than the first by this factor have a drawing of their own, because they would compress the rest."""
+"""Series slower than the first by this factor have a separate drawing, because they would compress the rest."""
 
 BAR_HEIGHT, NAMES, SHARES = 26.0, 190.0, 60.0
 

@@ -15,7 +15,7 @@ from templates import registry
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A family that can be searched; `location` is what the service registers."""
+    """A family that can be searched; `location` is the location that the service registers."""
 
     name: str
     title: str
@@ -29,7 +29,7 @@ class Candidate:
         """The family, from this installation if it has it, else from its document.
 
         Raises:
-            InvalidInput: another version registered the document, and this one does not understand it.
+            InvalidInput: another version registered the document, and this one cannot read it.
         """
         return self.installed or parsed(self.document)
 

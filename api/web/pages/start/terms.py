@@ -23,7 +23,7 @@ class Terms:
 
     Attributes:
         given: field → value, without empty and invalid ones.
-        wrong: field → what is wrong with it, and valid values.
+        wrong: field → its fault, and valid values.
     """
 
     given: Mapping[str, object]
@@ -83,7 +83,7 @@ def judged(service: Service, chosen: Candidate, typed: Mapping[str, str]) -> Ter
 
 
 def _faults(service: Service, body: dict[str, Any]) -> dict[str, str]:
-    """Return what the REST API would refuse; empty if it would start the search."""
+    """Return the faults that the REST API would report; empty if it would start the search."""
     try:
         service.conductor.orders.check(SearchRequest.model_validate(body))
     except ValidationError as error:

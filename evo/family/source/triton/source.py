@@ -139,7 +139,7 @@ def addressed(node: ast.FunctionDef) -> dict[str, set[str]]:
 
 
 def accesses(kernel: Kernel, kernels: Sequence[Kernel]) -> dict[str, set[str]]:
-    """Return `addressed` of a kernel, with what the functions do that it calls."""
+    """Return `addressed` of a kernel, including the functions that it calls."""
     return _accesses(kernel, {each.name: each for each in kernels}, ())
 
 
@@ -296,7 +296,7 @@ def _keep(node: ast.stmt, lines: Sequence[str], kept: list[str]) -> None:
 def _check(node: ast.stmt, modules: Collection[str], file: str) -> None:
     """Refuse code that would run other Python code while Triton compiles.
 
-    Triton evaluates attributes of modules and calls what they name, so only functions of its language are reached.
+    Triton evaluates attributes of modules and calls the named objects, so only functions of its language are reached.
 
     Args:
         modules: names of modules that the file imports.
