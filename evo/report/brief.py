@@ -1,5 +1,6 @@
 """A brief as Markdown, cut to a number of tokens."""
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
@@ -33,7 +34,7 @@ def brief_markdown(brief: BriefView, *, most_tokens: int = MOST_TOKENS) -> str:
     head = "\n".join(_head(brief))
     sections = [*map(_failed, brief.failed), *(_tried(brief, each) for each in brief.tried)]
     summaries = [section for section, _ in sections]
-    room = most - len(head) - sum(len(each) + 1 for each in summaries)
+    room = most - _weight(head) - sum(_weight(each) + 1 for each in summaries)
     parts = [head, *_fitting(brief, sections, max(0, room))]
     return visible(_limited("\n".join(parts), most))
 
@@ -42,20 +43,31 @@ def _fitting(brief: BriefView, sections: Sequence[tuple[str, str]], room: int) -
     """Yield each section, with its source while there is room: the fastest variants come first."""
     failed = len(brief.failed)
     order = [*sections[failed:], *sections[:failed]]
-    spent = accumulate((len(source) for _, source in order), initial=0)
+    spent = accumulate((_weight(source) for _, source in order), initial=0)
     variants = [*brief.tried, *brief.failed]
     for place, ((summary, source), before) in enumerate(zip(order, spent, strict=False)):
         yield summary
-        if before + len(source) <= room:
+        if before + _weight(source) <= room:
             yield source
         elif before < room:
-            left = max(0, room - before - len(_CUT) - 20)
+            left = max(0, room - before - _weight(_CUT) - 20)
             number = variants[place].view.number
             yield source[:left] + "\n```" + _CUT.format(len(source) - left, brief.search_id, number)
 
 
 def _limited(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 2] + "…\n"
+    """Cut a text to a weight, see `_weight`."""
+    if _weight(text) <= most:
+        return text
+    mark = "…\n"
+    return text[: bisect_right(list(accumulate(map(_weight, text))), most - _weight(mark))] + mark
+
+
+def _weight(text: str) -> int:
+    """Return a text's size in ASCII characters; each byte of other letters counts as a token, the most it can be."""
+    others = len(text.encode()) if not text.isascii() else 0
+    plain = sum(each.isascii() for each in text) if others else len(text)
+    return plain + CHARACTERS_PER_TOKEN * (max(0, others - plain))
 
 
 def _head(brief: BriefView) -> Iterator[str]:

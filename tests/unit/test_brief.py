@@ -89,6 +89,15 @@ def test_brief_stays_within_its_token_limit(most_tokens: int) -> None:
     assert "Variant 0" in text
 
 
+@pytest.mark.parametrize("letter", ["é", "核", "🚀", "\u202e"])
+def test_other_letters_count_as_the_tokens_that_they_can_be(letter: str) -> None:
+    many = tuple(tried(number, time_us=float(number + 1), text=letter * 9000) for number in range(5))
+    text = brief_markdown(replace(BRIEF, tried=many), most_tokens=3000)
+    others = "".join(each for each in text if not each.isascii())
+    assert len(others.encode()) + (len(text) - len(others)) / CHARACTERS_PER_TOKEN <= 3000
+    assert "Variant 0" in text
+
+
 def test_source_of_the_fastest_variant_is_cut_last() -> None:
     long = "int y;\n" * 4000
     brief = replace(BRIEF, tried=(tried(1, time_us=2.0), tried(0, time_us=3.0, text=long)), failed=())
