@@ -143,7 +143,7 @@ def test_cheating_kernel_is_refused(session: Session, tmp_path: Path, trick: str
 
 
 @pytest.mark.parametrize("kind", HONEST)
-def test_honest_kernel_passes(session: Session, tmp_path: Path, kind: str) -> None:
+def test_honest_kernel_is_accepted(session: Session, tmp_path: Path, kind: str) -> None:
     assert refusal(session, kind, HONEST[kind], tmp_path) is None
 
 

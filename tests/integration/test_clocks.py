@@ -51,7 +51,7 @@ def test_lease_expires_despite_repeated_interruptions(stage: Stage) -> None:
         stage.hand_in(held)
 
 
-def test_clock_that_was_ahead_before_a_restart_keeps_no_lease(stage: Stage) -> None:
+def test_lease_of_a_clock_that_was_ahead_expires_after_a_restart(stage: Stage) -> None:
     stage.submit()
     held = stage.one()
     stage.now -= timedelta(hours=1)
@@ -62,7 +62,7 @@ def test_clock_that_was_ahead_before_a_restart_keeps_no_lease(stage: Stage) -> N
         stage.hand_in(held)
 
 
-def test_clock_of_another_process_that_was_ahead_keeps_no_lease(stage: Stage) -> None:
+def test_lease_of_another_process_whose_clock_was_ahead_expires(stage: Stage) -> None:
     stage.submit()
     stage.wait(HOUR_S)
     held = stage.one()

@@ -109,7 +109,7 @@ def test_restarted_worker_loses_its_leases_at_once(stage: Stage) -> None:
         stage.hand_in(lost)
 
 
-def test_lost_workers_are_no_fault_of_the_config(stage: Stage) -> None:
+def test_lost_workers_do_not_count_against_the_config(stage: Stage) -> None:
     search = stage.submit(policy=policy(max_worker_losses=2))
     stage.hand_in(stage.one())
     for _ in range(2):
@@ -157,7 +157,7 @@ def test_search_shows_why_no_worker_can_do_its_work_until_one_does(stage: Stage)
     assert stage.view(search).obstacle is None
 
 
-def test_released_lease_blames_no_one(stage: Stage) -> None:
+def test_released_lease_counts_as_no_failure(stage: Stage) -> None:
     stage.submit(policy=policy(max_worker_losses=1))
     stage.hand_in(stage.one())
     lease = stage.one()

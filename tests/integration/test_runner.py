@@ -143,7 +143,7 @@ def test_interrupted_runner_is_unusable_at_once(child: Child) -> None:
     assert not child.usable
 
 
-def test_problem_too_large_for_the_machine_is_no_candidates_fault(
+def test_problem_too_large_for_the_machine_is_not_the_candidates_fault(
     child: Child, tmp_path: Path, device: Device, folder: Path
 ) -> None:
     (tmp_path / "reference.py").write_text("import numpy\ndef inputs(*_): return {'x': numpy.empty(1 << 60)}")

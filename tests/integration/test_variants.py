@@ -178,7 +178,7 @@ def test_granted_trials_survive_a_restart(lab: Lab) -> None:
     assert budget.trials == 12
 
 
-def test_failures_are_reported_with_the_compiler_message_and_no_host_path(lab: Lab) -> None:
+def test_failures_show_the_compiler_message_without_host_paths(lab: Lab) -> None:
     search = lab.search(budget={"trials": 2})
     lab.play()
     view = lab.submit(search, trials=2)

@@ -30,7 +30,7 @@ SPACE = Space(
 CHAMPION = {"FAST": True, "LAYOUT": "row", "STAGES": 2, "PAD": 8}
 
 
-def test_ablation_turns_each_switch_alone() -> None:
+def test_ablation_changes_one_switch_at_a_time() -> None:
     """A switch is a tunable without an order or with two values. Other numbers are changed only on request."""
     found = {(each.tunable, each.value): each for each in changes(SPACE, CHAMPION)}
     assert list(found) == [("FAST", False), ("LAYOUT", "column"), ("LAYOUT", "tiled"), ("PAD", 0)]

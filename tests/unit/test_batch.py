@@ -99,6 +99,6 @@ def test_late_answers_alone_do_not_contradict_joined_batches() -> None:
     assert overused([joined(SLEEPS, SLEEPS)] * LEAST_BATCHES, IDLE, 1) is None
 
 
-def test_joined_batches_keep_a_time_outside_the_judges_span() -> None:
+def test_joined_batches_keep_an_invalid_time() -> None:
     outside = Batch(calls=1, claimed_ns=-1, wall_ns=1_000, cpu_ns=0)
     assert joined(HONEST, outside).claimed_ns == joined(outside, HONEST).claimed_ns == -1

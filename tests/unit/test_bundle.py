@@ -134,7 +134,7 @@ def test_worker_unpacks_only_the_content_of_the_digest(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "error", [ServiceUnreachable("away"), ServiceAway("503"), ServiceError("answered 500"), ForeignService("a page")]
 )
-def test_failed_download_is_retried_and_does_not_blame_the_family(tmp_path: Path, error: EvoError) -> None:
+def test_failed_download_is_retried_and_is_not_the_familys_fault(tmp_path: Path, error: EvoError) -> None:
     package = registry.find(str(FAULTY))
     ref = FamilyRef(name="faulty", digest=package.digest, location=bundle.SCHEME + package.digest)
     answers: list[bytes | EvoError] = [error, pack(package)]

@@ -61,7 +61,7 @@ def test_skipped_column_is_detected(family: str, text: str, column: int) -> None
 
 
 @pytest.mark.parametrize(("columns", "gap"), [(77, 1), (4096, 1), (65536, 256)])
-def test_largest_element_of_a_row_is_at_every_position(columns: int, gap: int) -> None:
+def test_largest_elements_cover_every_position_of_a_row(columns: int, gap: int) -> None:
     """A skipped part in the middle of a row changes a maximum only if the maximum is there."""
     package = find("reduce")
     settled = package.family.problem(f"rows=1,cols={columns},dtype=float32,op=max", "cpu")

@@ -72,7 +72,7 @@ def test_symbol_is_not_guessed_among_several_instances() -> None:
     assert symbol_of("scale<float>", PTX + ".entry _Z5scaleIdEvPT_(") == "scale<float>"
 
 
-def test_parameters_are_those_of_the_family() -> None:
+def test_signature_has_the_parameters_of_the_family() -> None:
     content = document()
     content["problem"]["dtype"] = {"type": "choice", "choices": ["float32"], "default": "float32"}
     for argument in content["arguments"]:

@@ -66,7 +66,7 @@ def test_estimates_of_longer_streams_are_never_shorter() -> None:
     assert floors == sorted(floors)
 
 
-def test_more_arithmetic_than_the_family_states_raises_the_floor() -> None:
+def test_additional_arithmetic_raises_the_floor() -> None:
     used = Footprint(blocks=58, items=58, threads=128, blocks_per_sm=1)
     twice = estimate(WORK, L4, replace(used, effort=2.0), HOT)
     assert twice.floor_us == 2 * estimate(WORK, L4, used, HOT).floor_us

@@ -61,7 +61,7 @@ def test_kernel_killed_every_time_counts_as_crashed() -> None:
     assert report.outcome.reason.startswith(f"killed by SIGKILL; so it ended in each of {MOST_ATTEMPTS} attempts: ")
 
 
-def test_runner_killed_every_time_blames_no_candidate() -> None:
+def test_runner_killed_every_time_is_not_the_candidates_fault() -> None:
     with pytest.raises(KilledError, match="in each of 3 attempts: the system reports no lack of memory"):
         undisturbed(attempts(*[crashed(RUNNER)] * MOST_ATTEMPTS))
 

@@ -33,5 +33,5 @@ def test_other_languages_are_refused_by_name(file: str, language: str) -> None:
     assert refused.value.field == "family.toml: cpu.source"
 
 
-def test_cuda_takes_any_name() -> None:
+def test_cuda_sources_may_have_any_suffix() -> None:
     assert language_of("cuda", "k.cpp", "cuda.source") == "cuda"

@@ -32,7 +32,7 @@ def test_niches_are_those_of_the_binaries() -> None:
     assert [each.elite.niche for each in niches(views)] == ["SIMD 512, FMA", "scalar"]
 
 
-def test_authors_are_counted_without_the_family() -> None:
+def test_valid_variants_are_counted_by_author() -> None:
     views: list[VariantView] = [view(0, time_us=9.0), view(1, time_us=None), view(2, time_us=7.0)]
     (found,) = validity(views)
     assert (found.author, found.submitted, found.usable) == ("no name", 2, 1)

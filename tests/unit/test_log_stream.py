@@ -35,9 +35,7 @@ ERRORS = [
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=str)
-def test_lost_lines_are_counted_and_reported_once_there_is_room(
-    monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
+def test_lost_lines_are_counted_and_reported_later(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     below = Full()
     monkeypatch.setattr(sys, "stderr", below)
     stream = LogStream()
@@ -53,9 +51,7 @@ def test_lost_lines_are_counted_and_reported_once_there_is_room(
 
 @pytest.mark.parametrize("form", ["console", "json"])
 @pytest.mark.parametrize("error", ERRORS, ids=str)
-def test_logger_survives_a_stream_that_takes_nothing(
-    monkeypatch: pytest.MonkeyPatch, form: str, error: Exception
-) -> None:
+def test_logger_survives_an_unwritable_stream(monkeypatch: pytest.MonkeyPatch, form: str, error: Exception) -> None:
     below = Full()
     below.error = error
     monkeypatch.setattr(sys, "stderr", below)

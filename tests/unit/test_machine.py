@@ -39,7 +39,7 @@ def test_smallest_caches_are_assumed_if_unknown(tmp_path: Path, monkeypatch: pyt
     assert machine.cache_bytes() == {"l1_bytes": 32 << 10, "l2_bytes": 256 << 10}
 
 
-def test_mac_is_queried_with_sysctl(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_macos_is_queried_with_sysctl(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = {"machdep.cpu.brand_string": "Apple M3", "hw.l1dcachesize": "65536", "hw.l2cachesize": "4194304"}
     monkeypatch.setattr(machine, "_sysctl", lambda key: answers.get(key, ""))
     assert machine.processor_model() == "Apple M3"

@@ -84,7 +84,7 @@ def judged(session: Session) -> int:
     )
 
 
-def test_kernel_that_reads_its_inputs_passes() -> None:
+def test_kernel_that_reads_its_inputs_at_each_call_passes() -> None:
     assert judged(Session(right, made=2)) > 0
 
 

@@ -68,7 +68,7 @@ def test_policy_without_gates_ignores_profiles() -> None:
     assert "profile" not in rules(profiled(challenger=GOOD), Policy())
 
 
-def test_table_has_both_sides() -> None:
+def test_table_shows_challenger_and_incumbent() -> None:
     rows = {title: cells for title, *cells in profile_rows(profiled(challenger=GOOD, incumbent=BEFORE))}
     assert rows["L2 hit rate"] == ["70%", "60%", "+10.0 points"]
     assert "registers per thread" not in rows

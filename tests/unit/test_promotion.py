@@ -547,7 +547,7 @@ def test_slowdown_common_to_both_hides_no_gain() -> None:
     assert verdict(report).promote
 
 
-def test_provisional_speed_up_is_that_of_all_processes_so_far() -> None:
+def test_provisional_speed_up_covers_all_processes_so_far() -> None:
     alone = confirmation(np.random.default_rng(1), challenger_us=80)
     assert so_far(alone, POLICY) == "", "no kernel to compare with was chosen yet"
     assert (

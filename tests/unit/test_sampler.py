@@ -233,7 +233,7 @@ def test_pickled_or_copied_sampler_continues() -> None:
         assert configs(other) == whole
 
 
-def test_reseeded_sampler_takes_another_course() -> None:
+def test_reseeded_sampler_proposes_other_configs() -> None:
     sampler = KernelEvoSampler(SPACE, constraints=CONSTRAINTS, seed=1)
     sampler.reseed_rng()
     study = optuna.create_study(sampler=sampler)

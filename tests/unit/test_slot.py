@@ -332,7 +332,7 @@ FULL = (MachineExhausted("no room"), OSError(errno.ENOSPC, "No space left on dev
 
 
 @pytest.mark.parametrize("error", FULL, ids=["named", "plain"])
-def test_exhausted_machine_returns_jobs_any_number_of_times_and_blames_none(
+def test_exhausted_machine_returns_all_jobs_without_blame(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     tries: list[Job] = []
@@ -351,7 +351,7 @@ def test_exhausted_machine_returns_jobs_any_number_of_times_and_blames_none(
     assert len(scene.service.released) == 2 * MAX_BREAKS
 
 
-def test_family_that_differs_here_is_returned_and_not_claimed_again(
+def test_jobs_of_a_differing_family_are_returned_and_not_claimed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lease = evaluation(1)
@@ -363,7 +363,7 @@ def test_family_that_differs_here_is_returned_and_not_claimed_again(
 
 
 @pytest.mark.parametrize("error", [ServiceUnreachable("away"), ServiceError("answered 500"), TooLarge("413")])
-def test_failed_download_of_a_family_returns_the_job_and_blames_none(
+def test_failed_download_of_a_family_returns_the_job_without_blame(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: EvoError
 ) -> None:
     lease = evaluation(1)

@@ -260,7 +260,7 @@ def test_children_differ_from_their_parents_in_at_most_two_values() -> None:
     assert (brood.rows >= 0).all() and (brood.rows < sizes).all()
 
 
-def test_half_of_the_children_take_the_leading_values_from_one_parent() -> None:
+def test_half_of_the_children_get_their_first_values_from_one_parent() -> None:
     mothers, fathers = np.zeros((2000, 12), dtype=np.int32), np.ones((2000, 12), dtype=np.int32)
     children = _crossed(mothers, fathers, rng())
     changes = (np.diff(children, axis=1) != 0).sum(axis=1)

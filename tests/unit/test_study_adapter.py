@@ -56,7 +56,7 @@ def test_failure_is_reported_to_optuna_as_slower_than_all_before() -> None:
     assert values[5] == pytest.approx(FAILED * slowest)
 
 
-def test_value_replaces_an_earlier_failure_and_the_first_of_several_values_counts() -> None:
+def test_value_replaces_an_earlier_failure_and_the_first_value_counts() -> None:
     study: Any = optuna.create_study()
     told = Told(axes_of(X), space_of(axes_of(X), ()), StudyDirection.MINIMIZE)
     for state, value, known in (

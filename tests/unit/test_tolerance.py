@@ -18,7 +18,7 @@ def family(**tolerance: object) -> Family:
 
 
 @pytest.mark.parametrize("rel_l2", [1, 1.0, 2, "1", "0.5 + 0.5", "2 ** 3", 1e300])
-def test_relative_error_that_zeros_satisfy_is_refused(rel_l2: object) -> None:
+def test_relative_tolerance_that_accepts_zeros_is_refused(rel_l2: object) -> None:
     with pytest.raises(InvalidInput, match=r"must be below 1: an output of zeros has a relative error of 1") as refused:
         family(rel_l2=rel_l2, max_abs=0.0)
     assert refused.value.field == "family.toml: arguments[3].rel_l2"
