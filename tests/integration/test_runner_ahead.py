@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from evo.messages.job import Confirm, Evaluate
+from evo.trial.results import EvaluateReport
 from tests.integration.workbench import cpu, faulty, terms
 from workers.build.families import Assignment, Families
+from workers.jobs.evaluation import Ladder
 from workers.runner.plan import imports
 from workers.runner.pool import Runners, TroubleError, ask
 from workers.runner.protocol import Save, Saved
@@ -153,3 +156,46 @@ def test_runner_that_stands_by_ends_with_the_others(folder: Path) -> None:
     runners.close()
     assert waiting is not None
     assert not waiting._child.usable
+
+
+@pytest.fixture
+def ladder(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ladder]:
+    """Return a ladder of a device beside which references may be computed."""
+    monkeypatch.setattr("workers.jobs.evaluation.overlaps", lambda kind: True)
+    ladder = Ladder("cpu", folder, tmp_path / "place")
+    yield ladder
+    ladder.close()
+
+
+def test_references_of_a_search_are_computed_while_its_first_candidate_is_built(
+    ladder: Ladder, work: Assignment
+) -> None:
+    config = work.copy.family.space(work.terms.problem, work.terms.device, work.terms.objective).default()
+    job = Evaluate(number=0, config=config)
+    built = ladder.prepare(work, job)
+    (ahead,) = ladder._runners._ahead
+    assert isinstance(ladder.perform(work, job, built), EvaluateReport)
+    assert list(ladder._runners._kept.values()) == [ahead._child]
+    ladder.prepare(work, job)
+    assert not ladder._runners._ahead
+
+
+def test_first_process_of_a_confirmation_computes_its_references_while_configs_are_built(
+    ladder: Ladder, work: Assignment
+) -> None:
+    config = work.copy.family.space(work.terms.problem, work.terms.device, work.terms.objective).default()
+    job = Confirm(challenger=config, incumbent=None, seed=5)
+    ladder.prepare(work, job)
+    (ahead,) = ladder._runners._ahead
+    child = ladder._runners.fresh(work, 5, process=1, modules=imports(work, baselines=True))
+    assert child is ahead._child
+    child.kill()
+
+
+def test_nothing_is_computed_ahead_where_it_disturbs_measuring(folder: Path, tmp_path: Path, work: Assignment) -> None:
+    ladder = Ladder("cpu", folder, tmp_path / "place")
+    config = work.copy.family.space(work.terms.problem, work.terms.device, work.terms.objective).default()
+    for job in (Evaluate(number=0, config=config), Confirm(challenger=config, incumbent=None, seed=5)):
+        ladder.prepare(work, job)
+    assert not ladder._runners._ahead
+    ladder.close()

@@ -79,6 +79,7 @@ class Confirmation:
         """
         for side in self._sides:
             if (refusal := self._built[side].refusal) is not None:
+                self._instruments.runners.discard()
                 return ConfirmReport(failure=refusal, failed=side, stages=self._watch.stages)
         try:
             report = self._examined(self._repeated(self._first()))
@@ -287,6 +288,11 @@ class Confirmation:
                 device_uuid=device.uuid,
                 interruption=self._instruments.runners.interruption,
             )
+
+
+def prepare_first(runners: Runners, work: Assignment, job: Confirm) -> None:
+    """Start the first process of a confirmation, so that it computes its references while the configs are built."""
+    runners.prepare(work, job.seed, process=1, modules=imports(work, baselines=True))
 
 
 def compare(child: Child, request: Compare, work: Assignment) -> Compared:

@@ -3,6 +3,7 @@
 A slot runs it on leases; `workers.jobs.single` runs the same steps without a service.
 """
 
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,7 +23,7 @@ from workers.build.cache import Cache
 from workers.build.effects import Effects
 from workers.build.families import Assignment
 from workers.jobs.ablation import Ablation
-from workers.jobs.confirmation import Confirmation, Instruments, Side, budget_s, compare
+from workers.jobs.confirmation import Confirmation, Instruments, Side, budget_s, compare, overlaps, prepare_first
 from workers.jobs.status import Status
 from workers.jobs.stopwatch import Stopwatch
 from workers.runner.child import Child
@@ -101,6 +102,9 @@ class Ladder:
         self._builder = Builder(compiler, self._cache, place)
         self._effects = Effects(lambda: compiler, self._cache)
         self._runners = Runners(folder)
+        self._overlaps = overlaps(kind)
+        self._begun: set[int] = set()
+        self._beginning = threading.Lock()
         self._status = status or Status()
         self._instruments = Instruments(
             runners=self._runners, sanitizer=chosen.sanitizer(), profiler=chosen.profiler(), status=self._status
@@ -114,8 +118,11 @@ class Ladder:
         """Build the configs of a job and collect warnings; needs no device."""
         match job:
             case Evaluate():
+                self._prepare_runner(work)
                 configs: dict[str, Config | None] = {"candidate": job.config}
             case Confirm():
+                if self._overlaps:
+                    prepare_first(self._runners, work, job)
                 configs = {"challenger": job.challenger, "incumbent": job.incumbent}
             case Ablate():
                 configs = {"champion": job.champion, **{str(place): each for place, each in enumerate(job.changed)}}
@@ -136,6 +143,14 @@ class Ladder:
                 return self.ablate(work, job, built)
             case Baseline():
                 return replace(self.baseline(work), warnings=self._effects.warnings(work))
+
+    def _prepare_runner(self, work: Assignment) -> None:
+        """Compute the references of a new search while its first candidate is built, where that disturbs nothing."""
+        with self._beginning:
+            begun = work.terms.search_id in self._begun
+            self._begun.add(work.terms.search_id)
+        if self._overlaps and not begun:
+            self._runners.prepare(work)
 
     def build(self, work: Assignment, config: Config) -> Built:
         """Render and compile one config."""

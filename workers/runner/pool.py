@@ -165,7 +165,7 @@ def _not_opened(outcome: Outcome) -> str:
 
 
 class Runners:
-    """Opens, keeps and ends runners. Used by one thread; `interrupt` may be called from any.
+    """Opens, keeps and ends runners. One thread opens them; `prepare` and `interrupt` are thread-safe.
 
     Args:
         folder: the worker's cache, from which runners read references.
@@ -182,6 +182,7 @@ class Runners:
         self._busy: Child | None = None
         self._ahead: list[Ahead] = []
         self._spare: Ahead | None = None
+        self._starting = threading.Lock()
         self.opening = Seconds()
         self.interruption = Interruption()
 
@@ -239,7 +240,7 @@ class Runners:
             return
         self._ahead.append(
             Ahead(
-                Child(threads=work.terms.objective.threads),
+                self._started(work.terms.objective.threads),
                 ahead,
                 limit_s=open_limit_s(work.terms.policy),
                 interruption=self.interruption,
@@ -279,7 +280,8 @@ class Runners:
 
     def _started(self, threads: int) -> Child:
         """Return a runner that has opened nothing yet: the one that stands by, or a new one."""
-        spare, self._spare = self._spare, None
+        with self._starting:
+            spare, self._spare = self._spare, None
         if spare is not None and threads != SPARE_THREADS:
             spare.discard()
         elif spare is not None and (child := spare.taken()) is not None:

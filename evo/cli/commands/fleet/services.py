@@ -147,13 +147,14 @@ def worker(
 
     The token may be a join token: it is exchanged once for this worker's own token, which is stored in --data.
     """
-    from api.monitoring.logs import configure
-    from evo.cli.service.devices import cache_folder
-    from evo.cli.service.locations import data_folder
-    from evo.cli.service.parent import follow_parent
-    from evo.text.limits import refuse_unaddressable
-    from workers.daemon.daemon import Settings
-    from workers.daemon.daemon import serve as work_until_told
+    with _loading():
+        from api.monitoring.logs import configure
+        from evo.cli.service.devices import cache_folder
+        from evo.cli.service.locations import data_folder
+        from evo.cli.service.parent import follow_parent
+        from evo.text.limits import refuse_unaddressable
+        from workers.daemon.daemon import Settings
+        from workers.daemon.daemon import serve as work_until_told
 
     follow_parent(parent_pid)
     configure("console", "info")
