@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from evo.messages.view import SearchView, TrialView
+    from evo.messages.view.metric import Weighed
 
 ROWS = 20
 """Default number of rows of a table."""
@@ -29,6 +30,7 @@ def register(app: typer.Typer) -> None:
     app.command(
         epilog=examples(
             "kernel-evo trials 12 --limit 10",
+            "kernel-evo trials 12 --metric registers",
             "kernel-evo trials 12 --sort number --outcome wrong_answer",
             "kernel-evo trials 12 --sort number --json",
             "kernel-evo trials 12 --format csv > trials.csv",
@@ -99,6 +101,14 @@ def trials(
             "--format", help="table: for people; the other formats contain every trial, as a file or a stream."
         ),
     ] = "table",
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            metavar="EXPRESSION",
+            help="A second figure of each trial, less is better: an expression over time_us, resources such as "
+            "registers, tunables and problem fields. Trials that no other beats in both are marked.",
+        ),
+    ] = None,
     url: Url = None,
     token: Token = None,
     db: Db = None,
@@ -109,15 +119,24 @@ def trials(
 
     from evo.cli.console.output import print_json
     from evo.cli.service.connection import connect
+    from evo.messages.view.metric import weighed
 
     if form != "table" and limit is not None:
         raise InvalidInput("--limit", f"is not for --format {form}, which writes every trial: leave one of them out")
     if form not in ("table", "json") and as_json:
         raise InvalidInput("--json", f"is another form than --format {form}: leave one of them out")
+    if metric is not None and form != "table":
+        raise InvalidInput("--metric", f"is not for --format {form}: leave one of them out")
     with connect(Where(url=url, token=token, database=db)) as connection:
         if form != "table":
             for piece in connection.client.export_trials(search_id, form, sort=sort, outcome=outcome):
                 sys.stdout.write(piece if form == "json" else visible(piece))
+            return
+        if metric is not None:
+            view = connection.client.search(search_id)
+            every = connection.client.every_trial(search_id, sort=sort, outcome=outcome)
+            found_by_both = weighed(every, metric, view.problem, "--metric")[:limit]
+            print_json(found_by_both) if as_json else _print_weighed(found_by_both, metric, view.place)
             return
         most = limit if as_json else limit or ROWS
         found = list(islice(connection.client.every_trial(search_id, sort=sort, outcome=outcome), most))
@@ -143,6 +162,23 @@ def _print_searches(views: "Iterable[SearchView]") -> None:
         out.print(rows)
     else:
         out.print(styled("No searches here yet. Start one: ", ("kernel-evo search sdpa", "bold")))
+
+
+def _print_weighed(found: "Iterable[Weighed]", metric: str, place: str) -> None:
+    """Print the trials that have a metric, those of the Pareto front marked."""
+    from rich.text import Text
+
+    from evo.cli.console.output import console, table
+    from evo.text.wording import spaced_text, time_text
+
+    rows = table(">trial", ">time", f">{metric}", "front", "config")
+    for each in found:
+        mark = "●" if each.front else ""
+        estimated = each.trial.outcome is not None and each.trial.outcome.kind == "estimated"
+        time, config = time_text(each.time_us, estimated=estimated), Text(spaced_text(each.trial.config))
+        rows.add_row(str(each.trial.number), time, f"{each.metric:,.6g}", mark, config)
+    console().print(rows if rows.row_count else "No trial has these figures.")
+    console().print(Text(place, "dim"))
 
 
 def _print_trials(found: "Iterable[TrialView]", place: str) -> None:

@@ -1,0 +1,67 @@
+"""A metric of the user beside the time, and the Pareto front of both."""
+
+import numpy as np
+import pytest
+
+from evo.errors import InvalidInput
+from evo.messages.view.metric import front, weighed
+from evo.messages.view.trial import TrialView
+from evo.trial.outcome import CompileFailed, Estimated
+
+PROBLEM = {"N": 4096}
+
+
+def trial(number: int, time_us: float | None, **resources: float) -> TrialView:
+    outcome = CompileFailed(log="") if time_us is None else Estimated(time_us=time_us, resources=resources)
+    return TrialView(
+        id=number,
+        search_id=1,
+        number=number,
+        config={"TILE": 2**number},
+        origin="random",
+        parents=(),
+        outcome=outcome,
+        time_us=time_us,
+    )
+
+
+TRIALS = [
+    trial(1, 10.0, registers=64),
+    trial(2, None),
+    trial(3, 12.0, registers=32),
+    trial(4, 12.5, registers=32),
+    trial(5, 13.0),
+]
+
+
+def test_front_is_that_of_the_definition() -> None:
+    rng = np.random.default_rng(1)
+    for size in (0, 1, 2, 7, 60):
+        points = [(float(x), float(y)) for x, y in rng.integers(0, 9, (size, 2))]
+        better = [any(b[0] <= a[0] and b[1] <= a[1] and b != a for b in points) for a in points]
+        assert front(points) == {place for place, beaten in enumerate(better) if not beaten}
+
+
+def test_trials_that_no_other_beats_in_both_are_marked() -> None:
+    found = weighed(TRIALS, "registers", PROBLEM, "--metric")
+    marked = [(each.trial.number, each.metric, each.front) for each in found]
+    assert marked == [(1, 64, True), (3, 32, True), (4, 32, False)]
+
+
+def test_metric_has_the_config_the_problem_and_the_time() -> None:
+    found = weighed(TRIALS, "-N / time_us + 0 * TILE", PROBLEM, "--metric")
+    assert [each.metric for each in found] == pytest.approx([-409.6, -4096 / 12, -4096 / 12.5, -4096 / 13])
+    assert [each.front for each in found] == [True, False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("metric", "said"),
+    [("register", "did you mean `registers`"), ("1 +", "--metric"), ("__import__('os')", "--metric")],
+)
+def test_other_names_are_refused_with_those_there_are(metric: str, said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        weighed(TRIALS, metric, PROBLEM, "--metric")
+
+
+def test_search_without_times_has_no_front() -> None:
+    assert weighed([trial(2, None)], "registers", PROBLEM, "--metric") == []
