@@ -8,6 +8,7 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from evo.errors import InvalidInput
+from evo.text.limits import refuse_foreign_url
 
 SCHEMES = ("postgresql://", "postgres://", "postgresql+psycopg://")
 
@@ -29,10 +30,11 @@ class Location:
         """Return the location given by a user: a path, or a URL that begins with ``postgresql://``.
 
         Raises:
-            InvalidInput: the text begins like a PostgreSQL URL but is not a valid one.
+            InvalidInput: the text is the URL of another database, or an invalid one of PostgreSQL.
         """
         if isinstance(given, Location):
             return given
+        refuse_foreign_url(str(given), "db")
         if isinstance(given, Path) or not given.startswith(SCHEMES):
             return cls(file=Path(given).expanduser().absolute())
         try:

@@ -1,5 +1,6 @@
 """Limits of values from outside, with the same messages on the command line and in REST."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -97,3 +98,22 @@ def refuse_invisible(field: str, text: str) -> str:
     if (shown := one_line(text)) != text:
         raise InvalidInput(field, f"has a line break or another invisible character: {shown:.100}; leave it out")
     return text
+
+
+_FOREIGN = re.compile(r"(?P<scheme>sqlite|mysql|mariadb|oracle|mssql|file)(\+\w+)?:/.*|sqlite:")
+
+
+def refuse_foreign_url(text: str, field: str) -> None:
+    """Refuse the URL of a database other than PostgreSQL, which would otherwise be a path.
+
+    Args:
+        text: as given, or as a path, in which slashes are not doubled.
+
+    Raises:
+        InvalidInput: names what to give in its place.
+    """
+    if (found := _FOREIGN.fullmatch(text)) is None:
+        return
+    if found["scheme"] in (None, "sqlite", "file"):
+        raise InvalidInput(field, "is a URL: give the path of the SQLite file alone, e.g. evo.db")
+    raise InvalidInput(field, "must be the path of an SQLite file or postgresql://USER@HOST:5432/NAME")

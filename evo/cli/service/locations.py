@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evo.errors import EvoError, InvalidInput, NotFound
+from evo.text.limits import refuse_foreign_url
 from evo.text.masking import masked
 
 SQLITE = b"SQLite format 3\0"
@@ -61,12 +62,13 @@ class LocalDatabase:
         """Return the database that the user named, or the default one in the user's data directory.
 
         Raises:
-            InvalidInput: the user named a database on a server, which only a service opens.
+            InvalidInput: the user named a database on a server, which only a service opens, or gave another URL.
         """
         if database is not None and database.parts[0] in {"postgresql:", "postgres:", "postgresql+psycopg:"}:
             way_out = "start `kernel-evo serve --db …` on it and give this command the service's address with --url"
             raise InvalidInput("--db", f"only a service opens a PostgreSQL database: {way_out}")
         if database is not None:
+            refuse_foreign_url(str(database), "--db")
             return cls(_ours(database.expanduser().absolute()))
         return cls(data_folder() / "kernel-evo.db")
 
