@@ -42,7 +42,9 @@ class TrialWords(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     sort: str = Field(default="number", max_length=80, description=ORDERS)
-    outcome: list[TrialState] = Field(default=[], max_length=20, description="kinds of outcome, or `pending`; any")
+    outcome: list[TrialState] = Field(
+        default=[], max_length=20, description="kinds of outcome, or `pending`; a trial needs any one of them"
+    )
     where: str = Field(default="", max_length=1000, description="conditions, e.g. `WIDTH=8,BLOCK_M>=32,LAYOUT=row|col`")
     q: str = Field(
         default="", max_length=200, description="text in the config, the origin or the description of an outcome"

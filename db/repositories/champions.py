@@ -278,7 +278,7 @@ class Ablations:
         )
 
     def refuse(self, search_id: int, champion_id: int, changes: Sequence[Change], now: datetime) -> None:
-        """Store changes that lead to no valid config, as ended."""
+        """Store changes without a valid config; they count as ended."""
         self.session.add_all(
             AblationRow(search_id=search_id, champion_id=champion_id, change=change, asked_at=now, ended_at=now)
             for change in changes

@@ -63,7 +63,7 @@ class Chat:
 
     Attributes:
         base_url: address of the API, ending in its version, e.g. ``http://127.0.0.1:11434/v1``.
-        key: sent with each request; None: none is.
+        key: key that is sent with each request; None: no key.
         most_tokens: longest answer.
         timeout_s: longest time without any byte of an answer.
         sleep: function that waits; tests replace it.

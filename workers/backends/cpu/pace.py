@@ -18,7 +18,8 @@ class SharedPace:
     A kernel could learn from the loop how many calls a batch has. The order to end a batch comes at any time.
 
     Attributes:
-        halted: True if the judge ordered the batch to end. What the page says is not asked: a kernel may write to it.
+        halted: True if the judge ordered the batch to end. This does not read the page, because a kernel may write to
+            it.
     """
 
     def __init__(self) -> None:
