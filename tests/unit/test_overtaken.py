@@ -89,7 +89,7 @@ def test_kernel_that_reads_its_inputs_at_each_call_passes() -> None:
 
 
 def test_kernel_that_answers_overwritten_inputs_is_refused() -> None:
-    with pytest.raises(WrongAnswerError, match=r"after its inputs had changed.*wrong in 2 of 2 trials"):
+    with pytest.raises(WrongAnswerError, match=r"after its inputs had changed.*wrong in 1 of 1 trials"):
         judged(Session(stale, made=2))
 
 
