@@ -189,8 +189,8 @@ __global__ void copy(const int* mistake, const u16* unused, u16* out, const Tens
 def test_box_is_swizzled_with_zeros_outside_and_faults_are_named(tmp_path: Path) -> None:
     """Eight rows of 64 elements at row 6 of 9, column 64 of 96: only three rows, and half of each, are inside."""
     parts = [(HERE / name).read_text() for name in ("ptx.cuh", "tensor_map.cuh")]
-    entry = 'extern "C" const char* run(void** a, const u32* g, const u32* b, int n, bool d, bool e) {'
-    parts += [BOX, entry + " return simt::run([] { simt::call(copy); }, a, g, b, n, d, e); }"]
+    entry = 'extern "C" const char* run(void** a, const u32* g, const u32* b, int n, u32 d, bool e) {'
+    parts += [BOX, entry + " return simt::run([] { simt::call(copy); }, a, g, b, n, 1, d, e); }"]
     (tmp_path / "box.cpp").write_text("\n".join(parts))
     command = ["g++", "-std=c++17", "-w", "-shared", "-fPIC", "-o", f"{tmp_path}/box.so", f"{tmp_path}/box.cpp"]
     subprocess.run(command, check=True, timeout=120)
@@ -205,7 +205,7 @@ def test_box_is_swizzled_with_zeros_outside_and_faults_are_named(tmp_path: Path)
         passed = (np.array([mistake], np.int32), array, out, words)
         pointers = (ctypes.c_void_p * 4)(*(each.ctypes.data for each in passed))
         grid, block = (ctypes.c_uint * 3)(1, 1, 1), (ctypes.c_uint * 3)(32, 1, 1)
-        return str(run(pointers, grid, block, 4096, False, eager).decode())
+        return str(run(pointers, grid, block, 4096, 0, eager).decode())
 
     expected = np.zeros((8, 8, 8), np.uint16)
     expected.reshape(8, 64)[:3, :32] = array[1, 6:, 64:]
