@@ -120,5 +120,5 @@ def test_cuda_example_is_right_on_the_host_and_wrong_twins_are_not(fault: str | 
     kernel = build(package, declared(package), problem, known("sm_90"), tmp_path)
     inputs = reference(package).inputs(problem, "normal", np.random.default_rng(1))
     exact = reference(package).reference(problem, inputs)
-    errors = [error(kernel(inputs, descending=descending, eager=eager), exact) for descending, eager in ORDERS]
+    errors = [error(kernel(inputs, order=order, eager=eager), exact) for order, eager in ORDERS]
     assert (max(errors) < 1e-5) == (fault is None)

@@ -111,7 +111,7 @@ def test_runners_up_are_exported_as_such(line: CommandLine, searched: Ended, tmp
         assert each.name in (folder / "ranking.md").read_text()
         confirmed = bool(evidence["verdicts"])
         assert confirmed == bool(evidence["confirmations"]) == ("confirmation" in (each / "samples.csv").read_text())
-        assert confirmed != ("no confirmation in a fresh process" in (each / "report.md").read_text())
+        assert confirmed != ("were not confirmed in a fresh process" in (each / "report.md").read_text())
         assert ("| confirmed, not promoted |" in ranked[each.name]) == confirmed
         worst = evidence["outcome"]["cases"][0]
         assert f"| {worst['case']} | out | {worst['rel_l2']:.2g} |" in (each / "report.md").read_text()
