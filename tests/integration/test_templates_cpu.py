@@ -330,7 +330,7 @@ def include_only(body: str, **variables: int) -> str:
 def test_exp2_has_its_stated_precision(width: int, degree: int, bound: float, tmp_path: Path) -> None:
     source = include_only(
         """{% include "simd.h.j2" %}
-{% include "exp2.h.j2" %}
+{% include "number/exp2.h.j2" %}
 void run(const float *x, float *y, int n) { for (int i = 0; i < n; i += WIDTH) store(y + i, exp2_of(load(x + i))); }
 """,
         WIDTH=width,

@@ -150,7 +150,6 @@ def test_search_survives_every_fault_and_keeps_its_evidence(bench: Bench, tmp_pa
     kinds = {
         "none": "measured",
         "print": "measured",
-        "lazy": "measured",  # only a special comparison finds it, so it becomes no champion
         "undefined": "measured",  # only a sanitizer finds it, so it becomes no champion
         "crash": "crashed",
         "exit": "crashed",
@@ -165,6 +164,8 @@ def test_search_survives_every_fault_and_keeps_its_evidence(bench: Bench, tmp_pa
     trials = bench.trials(search)
     outcomes = {trial.config["FAULT"]: trial.outcome.kind for trial in trials if trial.outcome}
     assert len(outcomes) == len(faults)
+    # it does an eighth of the work: on some machines faster than the roofline, else only a special comparison finds it
+    assert outcomes.pop("lazy") in {"measured", "impossible"}
     assert outcomes == {fault: kinds.get(str(fault), "wrong_answer") for fault in outcomes}
     assert search.champion is not None
     assert search.champion.config["FAULT"] in {"none", "print"}
