@@ -139,7 +139,7 @@ def test_builds_are_kept_until_a_header_changes(fake: FakeNvcc, tmp_path: Path) 
     for content, calls in (("", 1), ("", 1), ("int other;", 2)):
         if content:
             fake.header.write_text(content)
-            time.sleep(0.1)  # a file that changed during a compilation is not relied upon
+        time.sleep(0.1)  # a header that changed just before or during a compilation is not relied upon
         compile_cached(compiler, cache, UNIT, timeout_s=60)
         compile_cached(compiler, cache, UNIT, timeout_s=60)
         assert len(fake.calls) == calls
