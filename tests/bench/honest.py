@@ -58,12 +58,14 @@ PROBLEMS = {
 """Small problems, because rules are tested, not speed."""
 
 PROBLEMS_OF_GPUS = {
+    "cross_entropy": "rows=512,cols=1024",
     "gemm": "M=512,N=512,K=512",
     "gemm_fp8": "M=512,N=512,K=512",
     "layernorm": "rows=512,cols=1024",
     "quantize_e4m3": "B=1,H=4,S=512,D=64",
     "reduce": "rows=512,cols=1024",
     "rmsnorm": "rows=512,cols=1024",
+    "rope": "S=256,H=8,KV=2,D=64",
     "sdpa": "B=1,H=4,S=512,D=64",
     "sdpa_decode": "B=2,H=8,KV=2,S=1024,D=64",
     "sdpa_fp8": "B=1,H=4,S=512,D=64",

@@ -75,10 +75,9 @@ class Recorder:
         built = self._builder.build(work, chosen)
         assert built.refusal is None, built.refusal
         case = work.cases[0].case.name
-        child = self._runners.fresh(work)
         with scratch() as inputs:
-            ask(child, Save(case=case, folder=str(inputs)), Saved, stage="verify", limit_s=LIMIT_S)
-            child.kill()
+            with self._runners.drawn(work) as child:
+                ask(child, Save(case=case, folder=str(inputs)), Saved, stage="verify", limit_s=LIMIT_S)
             yield Subject(
                 kernel=built.kernels[case],
                 unit=work.copy.unit("cuda", built.sources[case], self._gpu.architecture),
