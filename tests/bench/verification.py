@@ -33,7 +33,12 @@ def trials_per_s(tree: Path, search: Sequence[str], folder: Path) -> float:
     """Run one search to its end and return its ended trials per second, start and confirmations included."""
     folder.mkdir()
     command = [sys.executable, "-m", "evo", "search", *search, "--db", str(folder / "bench.db"), "--json"]
-    own = {"PYTHONPATH": str(tree), "XDG_CACHE_HOME": str(folder / "cache"), "XDG_DATA_HOME": str(folder / "data")}
+    libraries = filter(None, (str(tree), os.environ.get("PYTHONPATH")))  # the tree's own modules come first
+    own = {
+        "PYTHONPATH": os.pathsep.join(libraries),
+        "XDG_CACHE_HOME": str(folder / "cache"),
+        "XDG_DATA_HOME": str(folder / "data"),
+    }
     began_s = time.monotonic()
     done = subprocess.run(command, cwd=tree, env=os.environ | own, stdout=subprocess.PIPE, check=False)
     passed_s = time.monotonic() - began_s
