@@ -1,10 +1,12 @@
 """A package of exported kernels in the place of PyTorch's functions, on the CPU."""
 
+import ctypes
 import importlib
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -503,6 +505,89 @@ def test_kernel_for_another_machine_is_not_used(fast: Any, tmp_path: Path) -> No
         else:
             with pytest.raises(kernels.Unfit):
                 kernels.check_gpu(built, capability)
+
+
+class Driver:
+    """A CUDA driver that records what a launch passes, and fails on request."""
+
+    def __init__(self) -> None:
+        self.launches: list[tuple[Any, ...]] = []
+        self.status = 0
+        pointer, number = ctypes.c_void_p, ctypes.c_uint
+        self.cuModuleLoadData = lambda *_: 0
+        self.cuModuleGetFunction = self._found
+        self.cuLaunchKernel = ctypes.CFUNCTYPE(ctypes.c_int, pointer, *[number] * 7, pointer, pointer, pointer)(
+            self._launched
+        )
+
+    @staticmethod
+    def _found(function: Any, *_: object) -> int:
+        ctypes.cast(function, ctypes.POINTER(ctypes.c_void_p))[0] = 1 << 40
+        return 0
+
+    def _launched(self, function: int, *rest: Any) -> int:
+        *sizes, stream, parameters, _ = rest
+        held = ctypes.cast(parameters, ctypes.POINTER(ctypes.c_void_p))
+        values = [ctypes.cast(held[place], ctypes.POINTER(ctypes.c_uint64))[0] for place in (0, 1, 3)]
+        epsilon = ctypes.cast(held[2], ctypes.POINTER(ctypes.c_float))[0]
+        self.launches.append((function, sizes, stream, values, epsilon))
+        return self.status
+
+
+def test_launch_passes_addresses_scalars_and_the_current_stream(
+    fast: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    kernels, driver = importlib.import_module("fast.kernels"), Driver()
+    source = next((Path(fast.__file__).parent / "kernels").glob("rmsnorm*"))
+    described = json.loads((source / "config.json").read_text())
+    assert [each["role"] for each in described["arguments"]] == ["input", "input", "scalar", "output"]
+    launch = {"grid": [6], "block": [32, 2], "shared_memory_bytes": 64, "tensor_maps": []}
+    described |= {"launch": launch, "binary": "kernel.cubin"}
+    (tmp_path / "config.json").write_text(json.dumps(described))
+    (tmp_path / "kernel.cubin").write_bytes(b"")
+    streams = iter([7 << 40, 7 << 40, 0, 0])
+    monkeypatch.setattr(kernels, "_LIBRARY", driver)
+    monkeypatch.setattr(kernels, "_raw_stream", lambda _: next(streams))
+    monkeypatch.setattr(torch.cuda, "device", lambda _: nullcontext())
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    kernel = kernels.Kernel(tmp_path)
+    first, second = (kernel.prepare(torch.device("cpu"), {"epsilon": epsilon}) for epsilon in (0.5, 0.25))
+    outputs = [run([1 << 41, number])[0] for run, number in ((first, 16), (second, 32), (first, 48))]
+    expected = [
+        (1 << 40, [6, 1, 1, 32, 2, 1, 64], stream, [1 << 41, number, output.data_ptr()], epsilon)
+        for stream, number, output, epsilon in zip(
+            (7 << 40, 7 << 40, None), (16, 32, 48), outputs, (0.5, 0.25, 0.5), strict=True
+        )
+    ]
+    assert driver.launches == expected
+    driver.status = 719
+    with pytest.raises(RuntimeError, match="cuLaunchKernel failed with error 719"):
+        first([1 << 41, 16])
+
+
+def test_outputs_are_ordinary_tensors_after_a_first_call_in_inference_mode(fast: Any) -> None:
+    import torch
+
+    with torch.inference_mode():
+        fast.softmax(drawn(2, 3, 40), -1)
+    out = fast.softmax(drawn(2, 3, 40), -1)
+    assert (out.is_inference(), out.shape, out.untyped_storage().nbytes()) == (False, (2, 3, 40), 960)
+    (out * torch.ones(40, requires_grad=True)).sum().backward()
+    assert served(fast) == 2
+
+
+def test_tensors_that_need_gradients_are_not_served_by_the_plan_of_others(fast: Any) -> None:
+    import torch
+
+    x = drawn(6, 40)
+    fast.softmax(x, -1)
+    fast.softmax(x.requires_grad_(), -1)[:, 0].sum().backward()
+    assert x.grad is not None
+    with torch.no_grad():
+        assert not fast.softmax(x, -1).requires_grad
+    assert served(fast) == 3
 
 
 def test_only_families_with_a_function_of_pytorch_are_packed() -> None:

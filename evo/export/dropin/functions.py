@@ -7,8 +7,7 @@ import torch
 from torch.nn import functional as nnf
 
 from . import operators
-from .plans import PLANS, key_of
-from .serving import Call, Plain, give_up, serve
+from .serving import Call, Operation, Terms, Unserved
 from .table import TABLE
 
 _attention = nnf.scaled_dot_product_attention
@@ -23,36 +22,24 @@ def rms_norm(
     """Return RMSNorm over the last dimension, as `torch.nn.functional.rms_norm`."""
     if _compiling():
         return _traced_rms_norm(input, normalized_shape, weight, eps)
-    inputs = (input, weight)
-    key = key_of(("rms_norm", tuple(normalized_shape)), inputs)
-    if (plan := PLANS.get(key)) is not None:
-        if plan.kernel is None:
-            plan.count.calls += 1
-            return nnf.rms_norm(input, normalized_shape, weight, eps)
-        if (ready := plan.run(inputs, {"epsilon": _epsilon(input, eps)}, input.device)) is not None:
-            return ready[-1]
-    cols = normalized_shape[-1] if len(normalized_shape) else 0
-    if weight is None or len(normalized_shape) != 1:
-        give_up("rms_norm", "rmsnorm", {"cols": cols}, "no weight, or more than one dimension", key=key)
-        return nnf.rms_norm(input, normalized_shape, weight, eps)
+    found = _RMS_NORM.outputs((input, weight), (tuple(normalized_shape), eps))
+    return nnf.rms_norm(input, normalized_shape, weight, eps) if found is None else found[0]
 
-    def plain(input: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        return nnf.rms_norm(input, normalized_shape, weight, eps)
 
-    found = serve(
-        Call(
-            function="rms_norm",
-            family="rmsnorm",
-            problem=_rows(input, cols) | {"residual": False},
-            key=key,
-            inputs=(input, weight),
-            names=("input", "weight"),
-            plain=plain,
-            results=((tuple(input.shape), None),),
-            scalars={"epsilon": _epsilon(input, eps)},
-        )
-    )
-    return plain(input, weight) if found is None else found[-1]
+def _rms_norm_call(inputs: tuple[torch.Tensor, torch.Tensor | None], terms: Terms) -> Call | Unserved:
+    (input, weight), (shape, eps) = inputs, terms
+    if weight is None or len(shape) != 1:
+        return Unserved({"cols": shape[-1] if shape else 0}, "no weight, or more than one dimension")
+    return _norm_call(input, shape[0], _epsilon(input, eps))
+
+
+_RMS_NORM = Operation(
+    name="rms_norm",
+    arguments=("input", "weight"),
+    family="rmsnorm",
+    plain=lambda terms, input, weight: nnf.rms_norm(input, terms[0], weight, terms[1]),
+    describe=_rms_norm_call,
+)
 
 
 def _traced_rms_norm(
@@ -69,9 +56,7 @@ def add_rms_norm(
     input: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return input + residual, and its RMSNorm over the last dimension."""
-    cols = weight.numel()
-    plain = _added(lambda total, weight: nnf.rms_norm(total, [cols], weight, eps))
-    return _add_norm("rmsnorm", (input, residual, weight), plain, eps)
+    return _added(_ADD_RMS_NORM, (input, residual, weight), eps)
 
 
 def layer_norm(
@@ -84,37 +69,24 @@ def layer_norm(
     """Return LayerNorm over the last dimension, as `torch.nn.functional.layer_norm`."""
     if _compiling():
         return _traced_layer_norm(input, normalized_shape, weight, bias, eps)
-    inputs = (input, weight, bias)
-    key = key_of(("layer_norm", tuple(normalized_shape)), inputs)
-    if (plan := PLANS.get(key)) is not None:
-        if plan.kernel is None:
-            plan.count.calls += 1
-            return nnf.layer_norm(input, normalized_shape, weight, bias, eps)
-        if (ready := plan.run(inputs, {"epsilon": eps}, input.device)) is not None:
-            return ready[-1]
-    cols = normalized_shape[-1] if len(normalized_shape) else 0
-    if weight is None or bias is None or len(normalized_shape) != 1:
-        reason = "no weight, no bias, or more than one dimension"
-        give_up("layer_norm", "layernorm", {"cols": cols}, reason, key=key)
-        return nnf.layer_norm(input, normalized_shape, weight, bias, eps)
+    found = _LAYER_NORM.outputs((input, weight, bias), (tuple(normalized_shape), eps))
+    return nnf.layer_norm(input, normalized_shape, weight, bias, eps) if found is None else found[0]
 
-    def plain(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-        return nnf.layer_norm(input, normalized_shape, weight, bias, eps)
 
-    found = serve(
-        Call(
-            function="layer_norm",
-            family="layernorm",
-            problem=_rows(input, cols) | {"residual": False},
-            key=key,
-            inputs=(input, weight, bias),
-            names=("input", "weight", "bias"),
-            plain=plain,
-            results=((tuple(input.shape), None),),
-            scalars={"epsilon": eps},
-        )
-    )
-    return plain(input, weight, bias) if found is None else found[-1]
+def _layer_norm_call(inputs: tuple[torch.Tensor, ...], terms: Terms) -> Call | Unserved:
+    (input, weight, bias), (shape, eps) = inputs, terms
+    if weight is None or bias is None or len(shape) != 1:
+        return Unserved({"cols": shape[-1] if shape else 0}, "no weight, no bias, or more than one dimension")
+    return _norm_call(input, shape[0], eps)
+
+
+_LAYER_NORM = Operation(
+    name="layer_norm",
+    arguments=("input", "weight", "bias"),
+    family="layernorm",
+    plain=lambda terms, input, weight, bias: nnf.layer_norm(input, terms[0], weight, bias, terms[1]),
+    describe=_layer_norm_call,
+)
 
 
 def _traced_layer_norm(
@@ -135,80 +107,86 @@ def add_layer_norm(
     input: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return input + residual, and its LayerNorm over the last dimension."""
-    cols = weight.numel()
-    plain = _added(lambda total, weight, bias: nnf.layer_norm(total, [cols], weight, bias, eps))
-    return _add_norm("layernorm", (input, residual, weight, bias), plain, eps)
+    return _added(_ADD_LAYER_NORM, (input, residual, weight, bias), eps)
 
 
-def _add_norm(
-    family: str, inputs: tuple[torch.Tensor, ...], plain: Plain, eps: float
-) -> tuple[torch.Tensor, torch.Tensor]:
-    input, residual, weight = inputs[:3]
-    if _compiling():
-        return plain(*inputs)  # type: ignore[no-any-return]
-    function = "add_rms_norm" if family == "rmsnorm" else "add_layer_norm"
-    key = key_of((function,), inputs)
-    if (plan := PLANS.get(key)) is not None:
-        if plan.kernel is None:
-            plan.count.calls += 1
-            return plain(*inputs)  # type: ignore[no-any-return]
-        if (ready := plan.run(inputs, {"epsilon": eps}, input.device)) is not None:
-            return ready[0], ready[1]
-    if input.shape != residual.shape:
-        give_up(function, family, {"cols": weight.numel()}, "a residual of another shape", key=key)
-        return plain(*inputs)  # type: ignore[no-any-return]
-    found = serve(
-        Call(
-            function=function,
-            family=family,
-            problem=_rows(input, weight.numel()) | {"residual": True},
-            key=key,
-            inputs=inputs,
-            names=("input", "residual", "weight", "bias")[: len(inputs)],
-            plain=plain,
-            results=((tuple(input.shape), None),) * 2,
-            scalars={"epsilon": eps},
-        )
-    )
-    total, out = plain(*inputs) if found is None else found
+def _added(operation: Operation, inputs: tuple[torch.Tensor, ...], eps: float) -> tuple[torch.Tensor, torch.Tensor]:
+    found = None if _compiling() else operation.outputs(inputs, (eps,))
+    total, out = operation.plain((eps,), *inputs) if found is None else found
     return total, out
+
+
+def _added_by_torch(
+    terms: Terms, input: torch.Tensor, residual: torch.Tensor, *weights: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    total, norm = input + residual, nnf.rms_norm if len(weights) == 1 else nnf.layer_norm
+    return total, norm(total, [weights[0].numel()], *weights, *terms)
+
+
+def _added_call(inputs: tuple[torch.Tensor, ...], terms: Terms) -> Call | Unserved:
+    input, residual, weight = inputs[:3]
+    if input.shape != residual.shape:
+        return Unserved({"cols": weight.numel()}, "a residual of another shape")
+    return _norm_call(input, weight.numel(), terms[0], residual=True)
+
+
+def _norm_call(input: torch.Tensor, cols: int, eps: float, *, residual: bool = False) -> Call:
+    return Call(
+        problem=_rows(input, cols) | {"residual": residual},
+        results=((tuple(input.shape), None),) * (2 if residual else 1),
+        scalars={"epsilon": eps},
+    )
+
+
+_ADD_RMS_NORM = Operation(
+    name="add_rms_norm",
+    arguments=("input", "residual", "weight"),
+    family="rmsnorm",
+    plain=_added_by_torch,
+    describe=_added_call,
+)
+_ADD_LAYER_NORM = Operation(
+    name="add_layer_norm",
+    arguments=("input", "residual", "weight", "bias"),
+    family="layernorm",
+    plain=_added_by_torch,
+    describe=_added_call,
+)
 
 
 def softmax(
     input: torch.Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None
 ) -> torch.Tensor:
     """Return softmax over one dimension, as `torch.nn.functional.softmax`; kernels support the last dimension."""
-    rank = input.ndim
-    outside = dim is None or rank == 0 or not -rank <= dim < rank or dim % rank != rank - 1
     if _compiling():
         op = None
-        if not outside and dtype in (None, input.dtype):
+        if not _elsewhere(input, dim) and dtype in (None, input.dtype):
             op = operators.traced("softmax", "softmax", (input,), cols=input.shape[-1])
         return nnf.softmax(input, dim, _stacklevel, dtype) if op is None else op(input)
-    key = key_of(("softmax", dim, dtype), (input,))
-    if (plan := PLANS.get(key)) is not None:
-        if plan.kernel is None:
-            plan.count.calls += 1
-            return nnf.softmax(input, dim, _stacklevel, dtype)
-        if (ready := plan.run((input,), {}, input.device)) is not None:
-            return ready[-1]
-    if outside or dtype not in (None, input.dtype):
-        reason = "another dimension than the last, or a dtype"
-        give_up("softmax", "softmax", {"dim": str(dim)}, reason, key=key)
-        return nnf.softmax(input, dim, _stacklevel, dtype)
-    found = serve(
-        Call(
-            function="softmax",
-            family="softmax",
-            problem=_rows(input, input.shape[-1]),
-            key=key,
-            inputs=(input,),
-            names=("input",),
-            plain=lambda x: nnf.softmax(x, -1),
-            results=((tuple(input.shape), None),),
-        )
-    )
-    return nnf.softmax(input, dim, _stacklevel, dtype) if found is None else found[-1]
+    found = _SOFTMAX.outputs((input,), (dim, dtype))
+    return nnf.softmax(input, dim, _stacklevel, dtype) if found is None else found[0]
+
+
+def _elsewhere(input: torch.Tensor, dim: int | None) -> bool:
+    """Return True if `dim` is not the last dimension."""
+    rank = input.ndim
+    return dim is None or rank == 0 or not -rank <= dim < rank or dim % rank != rank - 1
+
+
+def _softmax_call(inputs: tuple[torch.Tensor], terms: Terms) -> Call | Unserved:
+    (input,), (dim, dtype) = inputs, terms
+    if _elsewhere(input, dim) or dtype not in (None, input.dtype):
+        return Unserved({"dim": str(dim)}, "another dimension than the last, or a dtype")
+    return _row_call(input)
+
+
+_SOFTMAX = Operation(
+    name="softmax",
+    arguments=("input",),
+    family="softmax",
+    plain=lambda _, input: nnf.softmax(input, -1),
+    describe=_softmax_call,
+)
 
 
 def swiglu(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
@@ -218,74 +196,64 @@ def swiglu(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
         if gate.shape == up.shape and gate.ndim:
             op = operators.traced("swiglu", "swiglu", (gate, up), cols=gate.shape[-1])
         return nnf.silu(gate) * up if op is None else op(gate, up)
-    inputs = (gate, up)
-    key = key_of(("swiglu",), inputs)
-    if (plan := PLANS.get(key)) is not None:
-        if plan.kernel is None:
-            plan.count.calls += 1
-            return nnf.silu(gate) * up
-        if (ready := plan.run(inputs, {}, gate.device)) is not None:
-            return ready[-1]
+    found = _SWIGLU.outputs((gate, up))
+    return nnf.silu(gate) * up if found is None else found[0]
+
+
+def _swiglu_call(inputs: tuple[torch.Tensor, torch.Tensor], _: Terms) -> Call | Unserved:
+    gate, up = inputs
     if gate.shape != up.shape or not gate.ndim:
-        give_up("swiglu", "swiglu", {"shape": str(tuple(gate.shape))}, "tensors of several shapes", key=key)
-        return nnf.silu(gate) * up
-    found = serve(
-        Call(
-            function="swiglu",
-            family="swiglu",
-            problem=_rows(gate, gate.shape[-1]),
-            key=key,
-            inputs=inputs,
-            names=("gate", "up"),
-            plain=lambda gate, up: nnf.silu(gate) * up,
-            results=((tuple(gate.shape), None),),
-        )
-    )
-    return nnf.silu(gate) * up if found is None else found[-1]
+        return Unserved({"shape": str(tuple(gate.shape))}, "tensors of several shapes")
+    return _row_call(gate)
+
+
+def _row_call(input: torch.Tensor) -> Call:
+    return Call(problem=_rows(input, input.shape[-1]), results=((tuple(input.shape), None),))
+
+
+_SWIGLU = Operation(
+    name="swiglu",
+    arguments=("gate", "up"),
+    family="swiglu",
+    plain=lambda _, gate, up: nnf.silu(gate) * up,
+    describe=_swiglu_call,
+)
 
 
 def linear(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     """Return the product with the transposed weight, plus a bias, as `torch.nn.functional.linear`."""
+    inputs = (input, weight) if bias is None else (input, weight, bias)
     if _compiling():
-        inputs = (input, weight) if bias is None else (input, weight, bias)
         op = None
         if weight.ndim == 2:
             op = operators.traced("linear", "gemm", inputs, N=weight.shape[0], K=weight.shape[1])
         return nnf.linear(input, weight, bias) if op is None else op(input, weight, bias)
-    key = key_of(("linear",), (input, weight, bias))
-    given = (input, weight, _nothing(input) if bias is None else bias)
-    if (plan := PLANS.get(key)) is not None:
-        if plan.kernel is None:
-            plan.count.calls += 1
-            return nnf.linear(input, weight, bias)
-        if (ready := plan.run(given, {}, input.device)) is not None:
-            return ready[-1]
+    found = _LINEAR.outputs(inputs)
+    return nnf.linear(input, weight, bias) if found is None else found[0]
+
+
+def _linear_call(inputs: tuple[torch.Tensor, ...], _: Terms) -> Call | Unserved:
+    input, weight, *bias = inputs
     if weight.ndim != 2 or input.ndim == 0:
-        give_up("linear", "gemm", {"dimensions": weight.ndim}, "the weight is no matrix", key=key)
-        return nnf.linear(input, weight, bias)
+        return Unserved({"dimensions": weight.ndim}, "the weight is no matrix")
     n, k = weight.shape
-    if input.shape[-1] != k or (bias is not None and bias.shape != (n,)):
-        give_up("linear", "gemm", {"N": n, "K": k}, "shapes that do not match, or a bias of another", key=key)
-        return nnf.linear(input, weight, bias)
+    if input.shape[-1] != k or any(each.shape != (n,) for each in bias):
+        return Unserved({"N": n, "K": k}, "shapes that do not match, or a bias of another")
     problem = {"M": input.numel() // k if k else 0, "N": n, "K": k, "b_layout": "nk", "dtype": dtype_name(input.dtype)}
-    problem["epilogue"] = "none" if bias is None else "bias"
-
-    def plain(input: torch.Tensor, weight: torch.Tensor, offset: torch.Tensor) -> torch.Tensor:
-        return nnf.linear(input, weight, None if bias is None else offset)
-
-    found = serve(
-        Call(
-            function="linear",
-            family="gemm",
-            problem=problem,
-            key=key,
-            inputs=given,
-            names=("input", "weight", "bias"),
-            plain=plain,
-            results=(((*input.shape[:-1], n), None),),
-        )
+    return Call(
+        problem=problem | {"epilogue": "bias" if bias else "none"},
+        results=(((*input.shape[:-1], n), None),),
+        unread=() if bias else (_nothing(input),),
     )
-    return nnf.linear(input, weight, bias) if found is None else found[-1]
+
+
+_LINEAR = Operation(
+    name="linear",
+    arguments=("input", "weight", "bias"),
+    family="gemm",
+    plain=lambda _, *inputs: nnf.linear(*inputs),
+    describe=_linear_call,
+)
 
 
 def cross_entropy(  # noqa: PLR0917 — the signature is PyTorch's
@@ -302,44 +270,18 @@ def cross_entropy(  # noqa: PLR0917 — the signature is PyTorch's
 
     Gradients are PyTorch's from its own forward pass: to recompute it would cost more than the kernel saves.
     """
-    terms = ("cross_entropy", weight is None, size_average, ignore_index, reduce, reduction, label_smoothing)
-
-    def plain(input: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    inputs = (input, target) if weight is None else (input, target, weight)
+    terms = (size_average, ignore_index, reduce, reduction, label_smoothing)
+    found: Sequence[torch.Tensor] | None = None
+    if _compiling():
+        if isinstance(_cross_entropy_call(inputs, terms), Call):
+            op = operators.traced("cross_entropy", "cross_entropy", inputs, cols=input.shape[1])
+            found = None if op is None else (op(input, target, ignore_index),)
+    elif not (torch.is_grad_enabled() and input.requires_grad):
+        found = _CROSS_ENTROPY.outputs(inputs, terms)
+    if found is None:
         return nnf.cross_entropy(input, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing)
-
-    if _compiling() or (torch.is_grad_enabled() and input.requires_grad):
-        return plain(input, target)
-    key = key_of(terms, (input, target))
-    ready = None
-    if (plan := PLANS.get(key)) is not None:
-        if plan.kernel is None:
-            plan.count.calls += 1
-            return plain(input, target)
-        ready = plan.run((input, target.to(torch.int32)), {}, input.device)
-    if ready is None:
-        reason = _unlike_rows(input, target, weight, ignore_index, label_smoothing)
-        if reason is None and (size_average is not None or reduce is not None):
-            reason = "size_average or reduce, which PyTorch has deprecated"
-        if reason is not None:
-            give_up(terms[0], "cross_entropy", {"input": str(tuple(input.shape))}, reason, key=key)
-            return plain(input, target)
-        found = serve(
-            Call(
-                function=terms[0],
-                family="cross_entropy",
-                problem=_rows(input, input.shape[-1]),
-                key=key,
-                inputs=(input, target.to(torch.int32)),
-                names=("input", "target"),
-                plain=plain,
-                results=(((input.shape[0],), None),) * 2,
-                integers=(1,),
-            )
-        )
-        if found is None:
-            return plain(input, target)
-        ready = list(found)
-    losses = ready[0]
+    losses = found[0]
     if reduction == "mean":
         losses = losses.sum() / (target != ignore_index).sum()
     elif reduction == "sum":
@@ -347,17 +289,39 @@ def cross_entropy(  # noqa: PLR0917 — the signature is PyTorch's
     return losses.to(input.dtype)
 
 
-def _unlike_rows(
-    input: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None, ignored: int, smoothing: float
-) -> str | None:
-    """Return why no kernel could serve such a cross entropy; None if one could."""
-    if weight is not None or smoothing:
-        return "weights of classes or label smoothing"
-    if input.ndim != 2 or target.shape != input.shape[:1] or target.dtype != torch.int64:
-        return "input is no matrix, or target no class for each of its rows"
-    if 0 <= ignored < input.shape[1]:
-        return "an ignore_index that is a class"
-    return None
+def _cross_entropy_call(inputs: tuple[torch.Tensor, ...], terms: Terms) -> Call | Unserved:
+    input, target, *weight = inputs
+    size_average, ignored, reduce, reduction, smoothing = terms
+    reason = None
+    if weight or smoothing:
+        reason = "weights of classes or label smoothing"
+    elif input.ndim != 2 or target.shape != input.shape[:1] or target.dtype != torch.int64:
+        reason = "input is no matrix, or target no class for each of its rows"
+    elif 0 <= ignored < input.shape[1]:
+        reason = "an ignore_index that is a class"
+    elif size_average is not None or reduce is not None or reduction not in {"none", "mean", "sum"}:
+        reason = "size_average or reduce, which PyTorch has deprecated, or an unknown reduction"
+    if reason is not None:
+        return Unserved({"input": str(tuple(input.shape))}, reason)
+    return Call(
+        problem=_rows(input, input.shape[1]),
+        results=(((input.shape[0],), None),) * 2,
+        convert={1: _int32},
+        integers=(1,),
+    )
+
+
+def _int32(numbers: torch.Tensor) -> torch.Tensor:
+    return numbers.to(torch.int32)
+
+
+_CROSS_ENTROPY = Operation(
+    name="cross_entropy",
+    arguments=("input", "target", "weight"),
+    family="cross_entropy",
+    plain=lambda terms, input, target: nnf.cross_entropy(input, target, ignore_index=terms[1], reduction="none"),
+    describe=_cross_entropy_call,
+)
 
 
 def apply_rotary_pos_emb(
@@ -370,45 +334,22 @@ def apply_rotary_pos_emb(
         cos, sin: (1, S, D) or (S, D), the same for every batch entry, whose second half repeats the first. Kernels read
             the first half alone.
     """
+    found = rotated(q, k, cos, sin, unsqueeze_dim)
+    return rotated_by_torch(q, k, cos, sin, unsqueeze_dim) if found is None else found
 
-    def plain(
-        q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        return rotated_by_torch(q, k, cos, sin, unsqueeze_dim)
 
+def rotated(
+    q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, unsqueeze_dim: int = 1
+) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Return what `apply_rotary_pos_emb` does, by a kernel; None if PyTorch must serve the call, which is counted."""
     inputs = (q, k, cos, sin)
     if _compiling():
-        return plain(*inputs)
-    call_key = key_of(("apply_rotary_pos_emb", unsqueeze_dim), inputs)
-    if (plan := PLANS.get(call_key)) is not None:
-        if plan.kernel is None:
-            plan.count.calls += 1
-            return plain(*inputs)
-        if (ready := plan.run(inputs, {}, q.device)) is not None:
-            return ready[0], ready[1]
-    reason = _unlike_rotation(inputs, unsqueeze_dim)
-    if reason is not None:
-        give_up("apply_rotary_pos_emb", "rope", {"q": str(tuple(q.shape))}, reason, key=call_key)
-        return plain(*inputs)
-    by_tokens = not q.is_contiguous() and q.transpose(1, 2).is_contiguous()
-    heads_at, tokens_at = (1, 2) if unsqueeze_dim == 1 else (2, 1)
-    problem = {"B": q.shape[0], "S": q.shape[tokens_at], "H": q.shape[heads_at], "D": q.shape[3]}
-    problem |= {"KV": k.shape[heads_at] if k.shape[heads_at] != q.shape[heads_at] else 0, "dtype": dtype_name(q.dtype)}
-    problem["layout"] = "bshd" if (heads_at == 2) != by_tokens else "bhsd"
-    found = serve(
-        Call(
-            function="apply_rotary_pos_emb",
-            family="rope",
-            problem=problem,
-            key=call_key,
-            inputs=inputs,
-            names=("q", "k", "cos", "sin"),
-            plain=plain,
-            results=tuple((tuple(each.shape), each.stride() if by_tokens else None) for each in (q, k)),
-            by_tokens=by_tokens,
-        )
-    )
-    return plain(*inputs) if found is None else (found[0], found[1])
+        if _unlike_rotation(inputs, unsqueeze_dim) is not None:
+            return None
+        op = operators.traced("rotary", "rope", inputs, D=q.shape[3])
+        return None if op is None else op(*inputs, unsqueeze_dim)
+    found = _ROTARY.outputs(inputs, (unsqueeze_dim,))
+    return None if found is None else (found[0], found[1])
 
 
 def rotated_by_torch(
@@ -440,6 +381,31 @@ def _unlike_rotation(inputs: tuple[torch.Tensor, ...], unsqueeze_dim: int) -> st
     return None
 
 
+def _rotary_call(inputs: tuple[torch.Tensor, ...], terms: Terms) -> Call | Unserved:
+    (q, k, *_), (unsqueeze_dim,) = inputs, terms
+    if (reason := _unlike_rotation(inputs, unsqueeze_dim)) is not None:
+        return Unserved({"q": str(tuple(q.shape))}, reason)
+    by_tokens = _lies_by_tokens(q)
+    heads_at, tokens_at = (1, 2) if unsqueeze_dim == 1 else (2, 1)
+    problem = {"B": q.shape[0], "S": q.shape[tokens_at], "H": q.shape[heads_at], "D": q.shape[3]}
+    problem |= {"KV": k.shape[heads_at] if k.shape[heads_at] != q.shape[heads_at] else 0, "dtype": dtype_name(q.dtype)}
+    problem["layout"] = "bshd" if (heads_at == 2) != by_tokens else "bhsd"
+    return Call(
+        problem=problem,
+        results=tuple((tuple(each.shape), each.stride() if by_tokens else None) for each in (q, k)),
+        by_tokens=by_tokens,
+    )
+
+
+_ROTARY = Operation(
+    name="apply_rotary_pos_emb",
+    arguments=("q", "k", "cos", "sin"),
+    family="rope",
+    plain=lambda terms, *inputs: rotated_by_torch(*inputs, *terms),
+    describe=_rotary_call,
+)
+
+
 def scaled_dot_product_attention(  # noqa: PLR0917 — the signature is PyTorch's
     query: torch.Tensor,
     key: torch.Tensor,
@@ -459,76 +425,73 @@ def scaled_dot_product_attention(  # noqa: PLR0917 — the signature is PyTorch'
     """
     inputs = (query, key, value)
 
-    def plain(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        return _attention(q, k, v, attn_mask, dropout_p, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa)
-
+    terms = (attn_mask is not None or dropout_p > 0.0, is_causal, scale, enable_gqa)
+    found: Sequence[torch.Tensor] | None = None
     if _compiling():
-        masked = attn_mask is not None or dropout_p > 0.0
-        reason = _unlike_attention(inputs, masked=masked, causal=is_causal, scale=scale, grouped=enable_gqa)
-        op = None
-        if reason is None:
+        if _unlike_attention(inputs, terms) is None:
             family = "sdpa_decode" if _decodes(query, key) else "sdpa"
             op = operators.traced("attention", family, inputs, D=query.shape[-1])
-        return plain(*inputs) if op is None else op(query, key, value, is_causal, enable_gqa)
-    terms = ("scaled_dot_product_attention", attn_mask is None, dropout_p, is_causal, scale, enable_gqa)
-    call_key = key_of(terms, inputs)
-    if (plan := PLANS.get(call_key)) is not None:
-        if plan.kernel is None:
-            plan.count.calls += 1
-            return plain(*inputs)
-        if (ready := plan.run(inputs, {}, query.device)) is not None:
-            return ready[0]
-    masked = attn_mask is not None or dropout_p > 0.0
-    reason = _unlike_attention(inputs, masked=masked, causal=is_causal, scale=scale, grouped=enable_gqa)
-    if reason is not None:
-        give_up(terms[0], "sdpa", {"query": str(tuple(query.shape))}, reason, key=call_key)
-        return plain(*inputs)
-    one = _strides_of_one(inputs)
-    if one is not None:
+            found = None if op is None else (op(query, key, value, is_causal, enable_gqa),)
+    else:
+        found = _ATTENTION.outputs(inputs, terms)
+    if found is not None:
+        return found[0]
+    return _attention(query, key, value, attn_mask, dropout_p, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa)
+
+
+def _attention_call(inputs: tuple[torch.Tensor, ...], terms: Terms) -> Call | Unserved:
+    query, key, value = inputs
+    causal = terms[1]
+    if (reason := _unlike_attention(inputs, terms)) is not None:
+        return Unserved({"query": str(tuple(query.shape))}, reason)
+    kept = True
+    if (one := _strides_of_one(inputs)) is not None:
         layout, apart = one
-        problem = _attention_problem(query, key, causal=is_causal, layout=layout)[1]
-        if TABLE.has("sdpa", query.device, problem):
+        family, problem = _attention_problem(query, key, causal=causal, layout=layout)
+        if family == "sdpa" and TABLE.has(family, query.device, problem):
             if _apart(inputs) == apart:
-                found = serve(
-                    Call(
-                        function=terms[0],
-                        family="sdpa",
-                        problem=problem,
-                        key=call_key,
-                        inputs=inputs,
-                        names=("query", "key", "value"),
-                        plain=plain,
-                        results=((tuple(query.shape), _strides_by_tokens(query)),),
-                        apart=apart,
-                    )
-                )
-                return plain(*inputs) if found is None else found[0]
-            call_key = None  # tensors of these strides may be parts of one at another call
-    by_tokens = not query.is_contiguous() and query.transpose(1, 2).is_contiguous()
-    laid_out = [(each.transpose(1, 2) if by_tokens else each).is_contiguous() for each in inputs]
-    copied = tuple(place for place in (1, 2) if not laid_out[place])
-    family, problem = _attention_problem(query, key, causal=is_causal, layout="bshd" if by_tokens else "")
-    found = serve(
-        Call(
-            function=terms[0],
-            family=family,
-            problem=problem,
-            key=call_key,
-            inputs=inputs,
-            names=("query", "key", "value"),
-            plain=plain,
-            results=((tuple(query.shape), query.stride() if by_tokens else None),),
-            by_tokens=by_tokens,
-            copied=copied,
-        )
+                return Call(problem=problem, results=((tuple(query.shape), _strides_by_tokens(query)),), apart=apart)
+            kept = False  # tensors of these strides may be parts of one at another call
+    by_tokens = _lies_by_tokens(query)
+    family, problem = _attention_problem(query, key, causal=causal, layout="bshd" if by_tokens else "")
+    unlike = [
+        place
+        for place, each in ((1, key), (2, value))
+        if not (each.transpose(1, 2) if by_tokens else each).is_contiguous()
+    ]
+    return Call(
+        family=family,
+        problem=problem,
+        results=((tuple(query.shape), query.stride() if by_tokens else None),),
+        by_tokens=by_tokens,
+        convert=dict.fromkeys(unlike, _by_tokens if by_tokens else torch.Tensor.contiguous),
+        copies=bool(unlike),
+        kept=kept,
     )
-    return plain(*inputs) if found is None else found[0]
 
 
-def _unlike_attention(  # noqa: PLR0911 — one reason each
-    inputs: tuple[torch.Tensor, ...], *, masked: bool, causal: bool, scale: float | None, grouped: bool
-) -> str | None:
+def _lies_by_tokens(heads: torch.Tensor) -> bool:
+    """Return True if (B, H, S, D) lies in memory as (B, S, H, D)."""
+    return not heads.is_contiguous() and heads.transpose(1, 2).is_contiguous()
+
+
+def _by_tokens(heads: torch.Tensor) -> torch.Tensor:
+    """Return a copy of (B, H, S, D) that lies in memory as (B, S, H, D)."""
+    return heads.transpose(1, 2).contiguous().transpose(1, 2)
+
+
+_ATTENTION = Operation(
+    name="scaled_dot_product_attention",
+    arguments=("query", "key", "value"),
+    family="sdpa",
+    plain=lambda terms, *inputs: _attention(*inputs, is_causal=terms[1], scale=terms[2], enable_gqa=terms[3]),
+    describe=_attention_call,
+)
+
+
+def _unlike_attention(inputs: tuple[torch.Tensor, ...], terms: Terms) -> str | None:  # noqa: PLR0911
     """Return why no kernel can serve such a call; None if one can."""
+    masked, causal, scale, grouped = terms
     query, key, value = inputs
     if masked:
         return "a mask or dropout"
@@ -607,14 +570,6 @@ def _epsilon(input: torch.Tensor, given: float | None) -> float:
 
 def _rows(input: torch.Tensor, cols: int) -> dict[str, Any]:
     return {"rows": input.numel() // cols if cols else 0, "cols": cols, "dtype": dtype_name(input.dtype)}
-
-
-def _added(norm: Plain) -> Plain:
-    def plain(x: torch.Tensor, residual: torch.Tensor, *weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        total = x + residual
-        return total, norm(total, *weights)
-
-    return plain
 
 
 def _nothing(like: torch.Tensor) -> torch.Tensor:

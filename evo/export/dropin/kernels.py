@@ -6,6 +6,8 @@ import json
 import platform
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,9 @@ CPU_ALIGNMENT, GPU_ALIGNMENT = 64, 16
 PLAIN_SHARED_BYTES = 48 << 10
 MAX_DYNAMIC_SHARED = 8
 """``CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES``."""
+
+KEPT_LAUNCHES = 256
+"""Number of launches that a kernel keeps for other scalars and shapes of outputs."""
 
 KEPT_MAPS = 256
 """Number of tensor maps that are cached by address; a program has few buffers."""
@@ -39,7 +44,7 @@ Result = tuple[tuple[int, ...], tuple[int, ...] | None, torch.dtype]
 class Kernel:
     """One kernel for the problem for which it was compiled.
 
-    Calls on several streams or by several threads wait for each other if they share workspaces.
+    Calls on several streams wait for each other if they share workspaces.
 
     Attributes:
         arguments: descriptions in call order; `inputs` and `outputs` are the arguments of these roles, `scalars` the
@@ -60,6 +65,7 @@ class Kernel:
         )
         self.on_gpu = "launch" in described
         self._place: _OnCpu | _OnGpu = _OnGpu(folder, described) if self.on_gpu else _OnCpu(folder, described)
+        self._launches: dict[tuple[Any, ...], Launch] = {}
         least = GPU_ALIGNMENT if self.on_gpu else CPU_ALIGNMENT
         self.alignments = [max(least, int(each.get("alignment", 1))) for each in self.inputs]
 
@@ -71,31 +77,64 @@ class Kernel:
         """
         self._place.check(device)
 
-    def launch(
-        self,
-        addresses: Sequence[int],
-        scalars: Mapping[str, float],
-        device: torch.device,
-        results: Sequence[Result] | None = None,
-    ) -> list[torch.Tensor]:
-        """Launch on inputs of the kernel's layout, on PyTorch's current stream of the device.
+    def prepare(
+        self, device: torch.device, scalars: Mapping[str, float], results: Sequence[Result] | None = None
+    ) -> "Launch":
+        """Return a launch of the kernel on inputs of one device, for any number of calls; the same for the same terms.
 
         Args:
-            addresses: addresses of the inputs in the order of the arguments, aligned as `alignments` requires.
             scalars: values that replace those of the measurement, by the argument's name.
             results: shapes of the outputs as the caller gets them; by default as the kernel writes them.
-
-        Returns:
-            The outputs in the order of the arguments.
         """
-        outputs = [
-            torch.empty(shape, dtype=dtype, device=device)
-            if strides is None
-            else torch.empty_strided(shape, strides, dtype=dtype, device=device)
-            for shape, strides, dtype in (self.results if results is None else results)
-        ]
-        self._place.launch([*addresses, *(each.data_ptr() for each in outputs)], scalars, device)
+        wanted = self.results if results is None else tuple(results)
+        terms = (device, tuple(scalars.items()), wanted)
+        if terms not in self._launches:
+            if len(self._launches) >= KEPT_LAUNCHES:
+                self._launches.clear()
+            templates = [_template(*each, device) for each in wanted]
+            self._launches[terms] = Launch(templates, self._place.prepare(device, scalars))
+        return self._launches[terms]
+
+
+class Launch:
+    """A kernel with the values of its scalars and the shapes of its outputs, on one device.
+
+    It runs on PyTorch's current stream of the device. Calls by several threads wait for each other.
+    """
+
+    __slots__ = ("_start", "_templates")
+
+    def __init__(self, templates: Sequence[torch.Tensor], start: Callable[[list[int]], None]) -> None:
+        self._templates, self._start = templates, start
+
+    def __call__(self, addresses: list[int]) -> list[torch.Tensor]:
+        """Launch, and return the outputs in the order of the arguments.
+
+        Args:
+            addresses: addresses of the inputs in the order of the arguments, aligned as `Kernel.alignments` requires.
+        """
+        outputs = []
+        for each in self._templates:
+            output = _empty_like(each)
+            outputs.append(output)
+            addresses.append(output.data_ptr())
+        self._start(addresses)
         return outputs
+
+
+_empty_like = torch.empty_like
+
+
+def _template(
+    shape: tuple[int, ...], strides: tuple[int, ...] | None, dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """Return a tensor without memory: outputs are allocated like it, in half the time of an allocation by shape."""
+    if strides is None:
+        found = torch.empty(shape, dtype=dtype, device=device)
+    else:
+        found = torch.empty_strided(shape, strides, dtype=dtype, device=device)
+    found.untyped_storage().resize_(0)
+    return found
 
 
 def _refuse_unsupported(described: Mapping[str, Any]) -> None:
@@ -110,10 +149,8 @@ def _refuse_unsupported(described: Mapping[str, Any]) -> None:
         raise Unfit("a kernel with initial values, or arguments that it changes")
 
 
-def _order(arguments: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Return the places of the inputs, then of the outputs, among the arguments."""
-    places = {role: [at for at, each in enumerate(arguments) if each["role"] == role] for role in ("input", "output")}
-    return [*places["input"], *places["output"]]
+_PASSED = ("input", "output")
+"""Roles of the arguments whose addresses a call passes, in this order."""
 
 
 class _OnCpu:
@@ -135,33 +172,32 @@ class _OnCpu:
             if each["role"] == "workspace"
         ]
         self._turn = threading.Lock() if self._workspaces else None
-        self._places = _order(arguments)
-        self._scalars = {each["name"]: at for at, each in enumerate(arguments) if each["role"] == "scalar"}
-        workspaces = iter(self._workspaces)
-        self._template = [
-            each["value"]
-            if each["role"] == "scalar"
-            else next(workspaces).data_ptr()
-            if each["role"] == "workspace"
-            else None
-            for each in arguments
+        self._scalars = {each["name"]: each["value"] for each in arguments if each["role"] == "scalar"}
+        # the places of the arguments among addresses, scalars and workspaces
+        names = [
+            each["name"] for role in (*_PASSED, "scalar", "workspace") for each in arguments if each["role"] == role
         ]
+        self._ordered = itemgetter(*(names.index(each["name"]) for each in arguments))
 
     def check(self, device: torch.device) -> None:
         if device.type != "cpu":
             raise Unfit(f"built for a CPU, not for {device}")
 
-    def launch(self, addresses: Sequence[int], scalars: Mapping[str, float], _device: torch.device) -> None:
-        passed = self._template.copy()
-        for place, address in zip(self._places, addresses, strict=True):
-            passed[place] = address
-        for name, value in scalars.items():
-            passed[self._scalars[name]] = value
-        if self._turn is None:
-            self._state.run(self._function, passed)
-        else:
-            with self._turn:
-                self._state.run(self._function, passed)
+    def prepare(self, _device: torch.device, scalars: Mapping[str, float]) -> Callable[[list[int]], None]:
+        """Return a function that runs the kernel at the addresses of inputs and outputs."""
+        values = {**self._scalars, **scalars}
+        constant = (*(values[name] for name in self._scalars), *(each.data_ptr() for each in self._workspaces))
+        run, ordered, function, turn = self._state.run, self._ordered, self._function, self._turn
+
+        def start(addresses: list[int]) -> None:
+            addresses += constant
+            if turn is None:
+                run(function, ordered(addresses))
+            else:
+                with turn:
+                    run(function, ordered(addresses))
+
+        return start
 
 
 class _OnGpu:
@@ -183,17 +219,24 @@ class _OnGpu:
             check_gpu(self._built_for, torch.cuda.get_device_capability(index))
             self._fit.add(index)
 
-    def launch(self, addresses: Sequence[int], scalars: Mapping[str, float], device: torch.device) -> None:
-        if torch.cuda.current_device() != device.index:
-            with torch.cuda.device(device):
-                return self.launch(addresses, scalars, device)
-        stream = _raw_stream(device)
-        with self._turn:
+    def prepare(self, device: torch.device, scalars: Mapping[str, float]) -> Callable[[list[int]], None]:
+        """Return a function that launches the kernel at the addresses of inputs and outputs."""
+        with torch.cuda.device(device), self._turn:
             loaded = self._loaded.get(device.index)
             if loaded is None:
                 loaded = self._loaded[device.index] = self._load(device)
-            loaded.launch(addresses, scalars, stream)
-        return None
+            start = loaded.prepare(scalars)
+        if torch.cuda.device_count() == 1:
+            return start
+
+        def start_there(addresses: list[int]) -> None:
+            if torch.cuda.current_device() == device.index:
+                start(addresses)
+            else:
+                with torch.cuda.device(device):
+                    start(addresses)
+
+        return start_there
 
     def _load(self, device: torch.device) -> "_Loaded":
         """Load the binary into the device's context, which PyTorch has made current."""
@@ -206,10 +249,7 @@ class _OnGpu:
 
 
 class _Loaded:
-    """A kernel on one device, with parameters in memory that every launch reuses: the driver copies them.
-
-    Calls must not overlap.
-    """
+    """A kernel on one device. Its launches do not overlap on the host, because they may share workspaces."""
 
     def __init__(
         self,
@@ -220,40 +260,63 @@ class _Loaded:
         encode: Callable[..., Any] | None,
         device: torch.device,
     ) -> None:
-        self._device, self._encode, self._maps = device, encode, launch["tensor_maps"]
-        self._held = [_parameter(each) for each in arguments]
-        self._names = {each["name"]: at for at, each in enumerate(arguments)}
-        self._written = [self._held[at] for at in _order(arguments)]
+        self._arguments, self._device, self._encode, self._maps = arguments, device, encode, launch["tensor_maps"]
         self._workspaces = {
             each["name"]: torch.empty(each["shape"], dtype=torch_dtype(each["stored"]), device=device)
             for each in arguments
             if each["role"] == "workspace"
         }
-        for name, tensor in self._workspaces.items():
-            self._held[self._names[name]].value = tensor.data_ptr()
-        count = len(self._held) + len(self._maps)
-        self._pointers = (ctypes.c_void_p * count)(*map(ctypes.addressof, self._held))
+        self._sizes = (*_three(launch["grid"]), *_three(launch["block"]), launch["shared_memory_bytes"])
+        self._function, self._turn = function, threading.Lock()
         self._encoded: dict[tuple[int, ...], tuple[Any, ...]] = {}
-        sizes = [ctypes.c_uint(each) for each in (*_three(launch["grid"]), *_three(launch["block"]))]
-        self._before = (function, *sizes, ctypes.c_uint(launch["shared_memory_bytes"]))
-        self._changed = {each["name"]: each["value"] for each in arguments if each["role"] == "scalar"}
         self._last_stream: int | None = None
 
-    def launch(self, addresses: Sequence[int], scalars: Mapping[str, float], stream: int) -> None:
-        if self._workspaces:
-            self._wait(stream)
-        for parameter, address in zip(self._written, addresses, strict=True):
-            parameter.value = address
-        for name, value in scalars.items():
-            if self._changed[name] != value:
-                self._held[self._names[name]].value = self._changed[name] = value
-        if self._maps:
-            self._point_at_maps()
-        _driver("cuLaunchKernel", *self._before, ctypes.c_void_p(stream), self._pointers, None)
+    def prepare(self, scalars: Mapping[str, float]) -> Callable[[list[int]], None]:
+        """Return a function that launches the kernel with these scalars; all its launches use the same memory for
+        parameters, which the driver copies.
+        """
+        passed = [each["name"] for role in _PASSED for each in self._arguments if each["role"] == role]
+        workspaces = {name: tensor.data_ptr() for name, tensor in self._workspaces.items()}
+        names, count = [*passed, *workspaces], len(passed)
+        addresses = (ctypes.c_uint64 * len(names))(*([0] * count), *workspaces.values())
+        values: dict[str, Any] = {
+            each["name"]: SCALARS[each["dtype"]](scalars.get(each["name"], each["value"]))
+            for each in self._arguments
+            if each["role"] == "scalar"
+        }
+        word = ctypes.sizeof(ctypes.c_uint64)
+        places = {name: ctypes.addressof(addresses) + word * place for place, name in enumerate(names)}
+        places |= {name: ctypes.addressof(value) for name, value in values.items()}
+        pointers = (ctypes.c_void_p * (len(self._arguments) + len(self._maps)))(
+            *(places[each["name"]] for each in self._arguments)
+        )
+        mapped = [names.index(each["of"]) for each in self._maps]
+        written = slice(0, count)
+        # integers of 32 bits, and pointers converted once, are passed faster than other objects of ctypes
+        launch = partial(_driver_function("cuLaunchKernel"), _pointer(self._function.value), *self._sizes)
+        passed_pointers = ctypes.byref(pointers)
+        index, turn = self._device.index, self._turn
+        stream, handle = 0, _pointer(0)
 
-    def _point_at_maps(self) -> None:
+        def start(given: list[int], _held: object = values) -> None:
+            nonlocal stream, handle
+            current = _raw_stream(index)
+            with turn:
+                if workspaces and current != self._last_stream:
+                    self._wait(current)
+                addresses[written] = given  # type: ignore[assignment]
+                if mapped:
+                    self._point_at_maps(pointers, tuple([addresses[place] for place in mapped]))
+                if current != stream:
+                    stream, handle = current, _pointer(current)
+                status = launch(handle, passed_pointers, None)
+            if status:
+                raise RuntimeError(_failed("cuLaunchKernel", status))
+
+        return start
+
+    def _point_at_maps(self, pointers: Any, addresses: tuple[int, ...]) -> None:
         """Encode the tensor maps of these addresses, or reuse those of an earlier launch."""
-        addresses = tuple(self._held[self._names[each["of"]]].value for each in self._maps)
         encoded = self._encoded.get(addresses)
         if encoded is None:
             assert self._encode is not None
@@ -261,32 +324,27 @@ class _Loaded:
                 self._encoded.clear()
             encoded = tuple(self._encode(at, **each) for at, each in zip(addresses, self._maps, strict=True))
             self._encoded[addresses] = encoded
-        for place, each in enumerate(encoded, start=len(self._held)):
-            self._pointers[place] = ctypes.addressof(each)
+        for place, each in enumerate(encoded, start=len(self._arguments)):
+            pointers[place] = ctypes.addressof(each)
 
     def _wait(self, stream: int) -> None:
-        """Order launches of several streams, because they share workspaces; a captured launch runs when it is
-        replayed.
+        """Order a launch after those of another stream, because they share workspaces; a captured launch runs when it
+        is replayed.
         """
         if torch.cuda.is_current_stream_capturing():
             return
-        if self._last_stream is not None and self._last_stream != stream:
+        if self._last_stream is not None:
             last = torch.cuda.ExternalStream(self._last_stream, self._device)
             torch.cuda.current_stream(self._device).wait_stream(last)
         self._last_stream = stream
 
 
-def _parameter(argument: Mapping[str, Any]) -> Any:
-    """Return the memory of one parameter of a launch."""
-    if argument["role"] == "scalar":
-        return SCALARS[argument["dtype"]](argument["value"])
-    return ctypes.c_uint64()
+def _slow_raw_stream(index: int) -> int:
+    return int(torch.cuda.current_stream(index).cuda_stream)
 
 
-def _raw_stream(device: torch.device) -> int:
-    """Return the handle of PyTorch's current stream."""
-    quick = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # avoids an object with ten times the cost
-    return int(quick(device.index) if quick is not None else torch.cuda.current_stream(device).cuda_stream)
+_raw_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", _slow_raw_stream)
+"""Returns the handle of PyTorch's current stream of a device; the quick way creates no object."""
 
 
 class _FloatState:
@@ -356,12 +414,24 @@ def _driver(name: str, *arguments: Any) -> None:
     Raises:
         RuntimeError: it failed; states the call and the driver's number.
     """
+    status = _driver_function(name)(*arguments)
+    if status:
+        raise RuntimeError(_failed(name, status))
+
+
+_pointer: Callable[[int | None], Any] = ctypes.c_void_p.from_param
+"""Returns a pointer as an argument of a C function."""
+
+
+def _driver_function(name: str) -> Any:
     global _LIBRARY  # noqa: PLW0603
     if _LIBRARY is None:
         _LIBRARY = ctypes.CDLL("nvcuda.dll" if platform.system() == "Windows" else "libcuda.so.1")
-    status = getattr(_LIBRARY, name)(*arguments)
-    if status:
-        raise RuntimeError(f"{name} failed with error {status} of the CUDA driver")
+    return getattr(_LIBRARY, name)
+
+
+def _failed(name: str, status: int) -> str:
+    return f"{name} failed with error {status} of the CUDA driver"
 
 
 _LIBRARY: Any = None

@@ -15,9 +15,28 @@ def contiguous_like(x: torch.Tensor, *_others: object) -> torch.Tensor:
 
 
 def _attended(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, grouped: bool) -> torch.Tensor:
-    """Return attention with the strides of the queries, as the fake implementation declares."""
     out = functions.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=grouped)
-    return out if out.stride() == q.stride() else torch.empty_like(q).copy_(out)
+    return _with_strides_like(q, out)
+
+
+def _with_strides_like(input: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
+    """Return an output with the strides that the fake implementation declares: those of ``empty_like(input)``, which
+    for parts of one projection is (B, S, H, D).
+    """
+    if output.stride() == torch.empty_like(input, device="meta").stride():
+        return output
+    return torch.empty_like(input).copy_(output)
+
+
+def _rotated(
+    q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, unsqueeze_dim: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    turned, other = functions.apply_rotary_pos_emb(q, k, cos, sin, unsqueeze_dim)
+    return _with_strides_like(q, turned), _with_strides_like(k, other)
+
+
+def _losses(x: torch.Tensor, target: torch.Tensor, ignored: int) -> torch.Tensor:
+    return functions.cross_entropy(x, target, ignore_index=ignored, reduction="none").float()
 
 
 _OPERATORS: Mapping[str, tuple[str, Callable[..., Any], Callable[..., Any]]] = {
@@ -47,8 +66,18 @@ _OPERATORS: Mapping[str, tuple[str, Callable[..., Any], Callable[..., Any]]] = {
         _attended,
         lambda q, k, v, causal, grouped: torch.empty_like(q),
     ),
+    "rotary": (
+        "(Tensor q, Tensor k, Tensor cos, Tensor sin, int unsqueeze_dim) -> (Tensor, Tensor)",
+        _rotated,
+        lambda q, k, cos, sin, unsqueeze_dim: (torch.empty_like(q), torch.empty_like(k)),
+    ),
+    "cross_entropy": (
+        "(Tensor x, Tensor target, int ignored) -> Tensor",
+        _losses,
+        lambda x, target, ignored: x.new_empty(x.shape[:1], dtype=torch.float32),
+    ),
 }
-"""Schema, implementation and fake implementation by name."""
+"""Schema, implementation and fake implementation by name; gradients are refused, and `traced` avoids them."""
 
 
 def _registered() -> dict[str, Any]:

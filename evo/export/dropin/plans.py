@@ -2,18 +2,24 @@
 host cost.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from .kernels import Kernel, Result
+from .kernels import Launch
 from .table import TABLE, Entry, Fallback
 
 Key = tuple[Any, ...]
+Convert = Callable[[torch.Tensor], torch.Tensor]
+"""Returns a tensor that the kernel can read with the values of another."""
+
 KEPT = 4096
 """Maximum number of plans; if there are more, all are dropped."""
+
+_threads, _grad_enabled = torch.get_num_threads, torch.is_grad_enabled
+_any_autocast = getattr(torch._C, "_is_any_autocast_enabled", None)  # a third of the time of a question for one device
 
 
 @dataclass(slots=True)
@@ -22,87 +28,83 @@ class Plan:
 
     Attributes:
         count: the record whose calls are counted.
-        kernel: the kernel; None: PyTorch serves the call.
-        results: shapes, strides and dtypes of the outputs as the caller gets them.
+        launch: launches the kernel; None: PyTorch serves the call.
+        alignments: required alignment in bytes of each address that the kernel reads.
         threads: largest number of PyTorch's threads; 0: any.
-        copied: indices of the inputs that are copied into the layout of the first one.
-        by_tokens: True if that layout is (B, S, H, D) instead of that of the shapes.
+        convert: conversions of inputs that the kernel cannot read as they are, by index.
+        copies: True if conversions are counted as copies into another layout.
         apart: bytes from the address of the first input to that of each, if they are parts of one tensor, which the
             kernel reads as a whole; else empty.
+        unread: addresses that are passed after those of the inputs.
     """
 
     count: Entry | Fallback
-    kernel: Kernel | None = None
-    results: tuple[Result, ...] = ()
+    launch: Launch | None = None
+    alignments: Sequence[int] = ()
     threads: int = 0
-    copied: tuple[int, ...] = ()
-    by_tokens: bool = False
+    convert: Mapping[int, Convert] = field(default_factory=dict)
+    copies: bool = False
     apart: tuple[int, ...] = ()
+    unread: tuple[int, ...] = ()
+    _mask: int = 0
 
-    def run(
-        self, inputs: tuple[Any, ...], scalars: Mapping[str, float], device: torch.device
-    ) -> list[torch.Tensor] | None:
+    def __post_init__(self) -> None:
+        self._mask = max(self.alignments, default=1) - 1
+
+    def run(self, inputs: Sequence[Any]) -> list[torch.Tensor] | None:
         """Launch the kernel; return None without a launch if these tensors need a full check."""
-        kernel = self.kernel
-        if kernel is None or (self.threads and torch.get_num_threads() > self.threads):
+        if self.threads and _threads() > self.threads:
             return None
-        if torch.is_grad_enabled() and any(each.requires_grad for each in inputs):
-            return None
-        if self.copied:
-            inputs = self.laid_out(inputs)
+        if _grad_enabled():
+            for each in inputs:
+                if each.requires_grad:
+                    return None
+        return self.launched(inputs)
+
+    def launched(self, inputs: Sequence[Any]) -> list[torch.Tensor] | None:
+        """Launch the kernel whether or not gradients are needed; return None if it cannot read at these addresses."""
+        if self.convert:
+            inputs = self.converted(inputs)  # copies live until the launch
+        addresses, low = [], 0
         try:
-            addresses = [each.data_ptr() for each in inputs]
+            for each in inputs:
+                address = each.data_ptr()
+                addresses.append(address)
+                low |= address
         except RuntimeError:  # tensors of vmap have the type Tensor, and no memory
             return None
         if self.apart:
-            first = addresses[0]
-            if any(address - first != apart for address, apart in zip(addresses, self.apart, strict=True)):
+            low = addresses[0]
+            if any(address - low != apart for address, apart in zip(addresses, self.apart, strict=True)):
                 return None
-            addresses = [first]
-        for address, alignment in zip(addresses, kernel.alignments, strict=True):
-            if address % alignment:
-                return None
-        self.counted()
-        return kernel.launch(addresses, scalars, device, self.results)
-
-    def counted(self) -> None:
-        """Count a call on the kernel."""
+            addresses = [low]
+        if low & self._mask and any(
+            address % alignment for address, alignment in zip(addresses, self.alignments, strict=False)
+        ):
+            return None
+        if self.unread:
+            addresses += self.unread
         self.count.calls += 1
-        if self.copied and isinstance(self.count, Entry):
+        if self.copies and isinstance(self.count, Entry):
             self.count.copied += 1
+        assert self.launch is not None
+        return self.launch(addresses)
 
-    def laid_out(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the inputs with copies of those in another layout."""
-        return tuple(
-            each
-            if place not in self.copied
-            else each.transpose(1, 2).contiguous().transpose(1, 2)
-            if self.by_tokens
-            else each.contiguous()
-            for place, each in enumerate(inputs)
-        )
+    def converted(self, inputs: Sequence[Any]) -> list[Any]:
+        """Return the inputs as the kernel reads them."""
+        return [self.convert[place](each) if place in self.convert else each for place, each in enumerate(inputs)]
 
 
-class Plans:
-    """Cache of plans by the key of a call."""
-
-    def __init__(self) -> None:
-        self._plans: dict[Key, Plan] = {}
-
-    def get(self, key: Key | None) -> Plan | None:
-        return None if key is None else self._plans.get(key)
-
-    def keep(self, key: Key | None, plan: Plan) -> None:
-        if key is not None:
-            if len(self._plans) >= KEPT:
-                self._plans.clear()
-            self._plans[key] = plan
-
-    def clear(self) -> None:
-        self._plans.clear()
+PLANS: dict[Key | None, Plan] = {}
+"""Plans by the key of a call."""
 
 
-PLANS = Plans()
+def keep(key: Key | None, plan: Plan) -> None:
+    """Store a plan for further calls with the same key; None: for none."""
+    if key is not None:
+        if len(PLANS) >= KEPT:
+            PLANS.clear()
+        PLANS[key] = plan
 
 
 def strict(on: bool = True) -> None:
@@ -111,22 +113,26 @@ def strict(on: bool = True) -> None:
     PLANS.clear()
 
 
-def key_of(terms: tuple[Any, ...], tensors: Sequence[torch.Tensor | None]) -> Key | None:
+def key_of(name: str, inputs: Sequence[torch.Tensor | None], terms: tuple[Any, ...]) -> Key | None:
     """Return the key of a call: everything that determines how it is served, except addresses and gradients; None for
     tensors without strides.
 
     Args:
-        terms: the function and its arguments other than tensors.
+        name: the function.
+        inputs: the first one is a tensor.
+        terms: its arguments other than tensors.
     """
-    parts: list[Any] = [terms]
+    parts: list[Any] = [name, terms]
     try:
-        for each in tensors:
+        if _any_autocast is None or _any_autocast():
+            parts.append(torch.is_autocast_enabled(inputs[0].device.type))  # type: ignore[union-attr]
+        for each in inputs:
             if each is None:
                 parts.append(None)
             else:
-                parts += (type(each), each.shape, each.stride(), each.dtype, each.device)
-        first = tensors[0]
-        parts.append(first is not None and torch.is_autocast_enabled(first.device.type))
+                # contiguous tensors differ at most in the strides of dimensions of size 1, which no kernel reads
+                strides = True if each.is_contiguous() else each.stride()
+                parts += (type(each), each.shape, strides, each.dtype, each.device)
         return tuple(parts)
     except (AttributeError, RuntimeError, NotImplementedError):
         return None

@@ -1,147 +1,188 @@
 """Serves a call without a plan: by a kernel if one fits, else by PyTorch, and stores the decision."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from .plans import PLANS, Key, Plan
+from .plans import PLANS, Convert, Key, Plan, keep, key_of
 from .table import TABLE, Entry, Fallback
-
-Plain = Callable[..., Any]
-"""Does the same computation by PyTorch, on the inputs of the kernel."""
 
 _KINDS = (torch.Tensor, torch.nn.Parameter)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """One call of a function of this package.
+    """What a call asks of a kernel.
 
     Attributes:
-        key: key of its plan; None: the decision is not stored.
-        inputs: the caller's tensors in the order of the kernel's arguments; `names`: of the function's arguments.
+        problem: the problem that a kernel must be for.
         results: shape and strides of each output as the caller gets it; strides None: contiguous.
+        family: the kernel's family; None: that of the operation.
         by_tokens: True if the kernel's memory layout is (B, S, H, D).
-        copied: indices of the inputs that are copied into that layout.
-        apart: as in `Plan`: the inputs are parts of one tensor.
+        convert, copies, apart: as in `Plan`.
         integers: indices of inputs of integers, whose dtype need not be that of the others.
         scalars: values of the kernel's scalar arguments.
+        unread: tensors that are passed after the inputs, and that the kernel does not read.
+        kept: False: the decision holds for this call alone.
     """
 
-    function: str
-    family: str
     problem: Mapping[str, Any]
-    key: Key | None
-    inputs: tuple[torch.Tensor, ...]
-    names: tuple[str, ...]
-    plain: Plain
     results: tuple[tuple[tuple[int, ...], tuple[int, ...] | None], ...]
+    family: str | None = None
     by_tokens: bool = False
-    copied: tuple[int, ...] = ()
+    convert: Mapping[int, Convert] = field(default_factory=dict)
+    copies: bool = False
     apart: tuple[int, ...] = ()
     integers: tuple[int, ...] = ()
     scalars: Mapping[str, float] = field(default_factory=dict)
+    unread: tuple[torch.Tensor, ...] = ()
+    kept: bool = True
 
 
-def serve(call: Call) -> tuple[torch.Tensor, ...] | None:
-    """Return the outputs of a kernel; if PyTorch must serve the call, count it and return None.
+@dataclass(frozen=True)
+class Unserved:
+    """A call that no kernel could serve.
 
-    Raises:
-        LookupError: no kernel serves it, and `strict` is set.
+    Attributes:
+        problem: fields that describe it in the report.
     """
-    if (reason := _trouble(call)) is not None:
-        give_up(call.function, call.family, call.problem, reason, key=call.key)
-        return None
-    found = TABLE.find(call.function, call.family, call.inputs[0].device, call.problem)
-    if isinstance(found, Fallback):
-        # the number of threads may change between calls, all else is part of the key
-        passing = found.reason.startswith("searched for ")
-        _counted(found, None if passing else call.key)
-        return None
-    kernel = found.kernel
+
+    problem: Mapping[str, Any]
+    reason: str
+
+
+Terms = tuple[Any, ...]
+"""Arguments of a function other than tensors."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """A function of this package that kernels may serve.
+
+    Attributes:
+        name: the function's name, and `arguments` those of its tensors.
+        family: the family of its kernels.
+        plain: does a served call by PyTorch, on the terms and then the inputs, for the backward pass.
+        describe: describes a call by its inputs and terms.
+    """
+
+    name: str
+    arguments: tuple[str, ...]
+    family: str
+    plain: Callable[..., Any]
+    describe: Callable[..., Call | Unserved]
+
+    def outputs(self, inputs: tuple[torch.Tensor | None, ...], terms: Terms = ()) -> Sequence[torch.Tensor] | None:
+        """Return the outputs of a kernel; if PyTorch must serve the call, count it and return None.
+
+        Raises:
+            LookupError: no kernel serves it, and `strict` is set.
+        """
+        key = key_of(self.name, inputs, terms)
+        plan = PLANS.get(key)
+        if plan is not None:
+            if plan.launch is None:
+                plan.count.calls += 1
+                return None
+            found = plan.run(inputs)
+            if found is not None:
+                return found
+        return self._decided(key, inputs, terms)
+
+    def _decided(self, key: Key | None, inputs: tuple[Any, ...], terms: Terms) -> Sequence[torch.Tensor] | None:
+        """As `outputs`, for a call without a plan."""
+        plan, kept = self._decision(inputs, terms)
+        if kept:
+            keep(key, plan)
+        if plan.launch is None:
+            plan.count.calls += 1
+            return None
+        if torch.is_grad_enabled() and any(each.requires_grad for each in inputs):
+            outputs = _Differentiable.apply(plan, self.plain, terms, *inputs)
+            return outputs if isinstance(outputs, tuple) else (outputs,)
+        return plan.launched(inputs)
+
+    def _decision(self, inputs: tuple[Any, ...], terms: Terms) -> tuple[Plan, bool]:
+        """Return the plan of a call, and whether it holds for all calls with the same key.
+
+        Raises:
+            LookupError: no kernel serves the call, and `strict` is set.
+        """
+        call = self.describe(inputs, terms)
+        if isinstance(call, Unserved):
+            return Plan(TABLE.fallback(self.name, self.family, call.problem, call.reason)), True
+        family, kept = call.family or self.family, call.kept
+        reason = _trouble(self.arguments, inputs, call)
+        if reason is None:
+            found = TABLE.find(self.name, family, inputs[0].device, call.problem)
+            if isinstance(found, Fallback):
+                # the number of threads may change between calls, all else is part of the key
+                return Plan(found), kept and not found.reason.startswith("searched for ")
+            plan = _planned(found, call, inputs)
+            if plan is None:
+                reason = "a kernel of other parameters"
+            elif (reason := _unaligned(self.arguments, inputs, plan)) is None:
+                return plan, kept
+            else:
+                kept = False
+        return Plan(TABLE.fallback(self.name, family, call.problem, reason)), kept
+
+
+def _planned(entry: Entry, call: Call, inputs: Sequence[torch.Tensor]) -> Plan | None:
+    """Return the plan of a kernel for such calls; None if its parameters are others."""
+    kernel = entry.kernel
     assert kernel is not None
-    count = 1 if call.apart else len(call.inputs)
+    count = 1 if call.apart else len(inputs) + len(call.unread)
     if (
         not call.scalars.keys() <= kernel.scalars
         or count != len(kernel.inputs)
         or len(call.results) != len(kernel.results)
     ):
-        give_up(call.function, call.family, call.problem, "a kernel of other parameters", key=call.key)
         return None
-    results = tuple((*seen, dtype) for seen, (_, _, dtype) in zip(call.results, kernel.results, strict=True))
-    threads = found.threads if found.device == "cpu" else 0
-    plan = Plan(found, kernel, results, threads=threads, copied=call.copied, by_tokens=call.by_tokens, apart=call.apart)
-    if (reason := _unaligned(plan, call)) is not None:
-        give_up(call.function, call.family, call.problem, reason)
-        return None
-    if torch.is_grad_enabled() and any(each.requires_grad for each in call.inputs):
-        outputs = _Differentiable.apply(plan, call.scalars, call.plain, *call.inputs)
-        return outputs if isinstance(outputs, tuple) else (outputs,)
-    PLANS.keep(call.key, plan)
-    return tuple(_launched(plan, call.inputs, call.scalars))
+    results = [(*seen, dtype) for seen, (_, _, dtype) in zip(call.results, kernel.results, strict=True)]
+    return Plan(
+        entry,
+        kernel.prepare(inputs[0].device, call.scalars, results),
+        alignments=kernel.alignments,
+        threads=entry.threads if entry.device == "cpu" else 0,
+        convert=call.convert,
+        copies=call.copies,
+        apart=call.apart,
+        unread=tuple(each.data_ptr() for each in call.unread),
+    )
 
 
-def give_up(function: str, family: str, problem: Mapping[str, Any], reason: str, *, key: Key | None = None) -> None:
-    """Count a call that PyTorch serves.
-
-    Args:
-        key: key of calls with the same decision; None: the next call is examined again.
-
-    Raises:
-        LookupError: `strict` is set.
-    """
-    _counted(TABLE.fallback(function, family, problem, reason), key)
-
-
-def _counted(found: Fallback, key: Key | None) -> None:
-    found.calls += 1
-    PLANS.keep(key, Plan(count=found))
-
-
-def _launched(plan: Plan, inputs: tuple[torch.Tensor, ...], scalars: Mapping[str, float]) -> list[torch.Tensor]:
-    assert plan.kernel is not None and isinstance(plan.count, Entry)
-    plan.counted()
-    read = _read(plan, inputs)  # copies live until the launch
-    return plan.kernel.launch([each.data_ptr() for each in read], scalars, read[0].device, plan.results)
-
-
-def _read(plan: Plan, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-    """Return what the kernel reads: one address for parts of one tensor, and copies of tensors in another layout."""
-    return inputs[:1] if plan.apart else plan.laid_out(inputs)
-
-
-def _trouble(call: Call) -> str | None:  # noqa: PLR0911 — one reason each
+def _trouble(names: Sequence[str], inputs: Sequence[torch.Tensor], call: Call) -> str | None:  # noqa: PLR0911
     """Return why no kernel supports such tensors; None if one may."""
-    first = call.inputs[0]
-    for place, (name, each) in enumerate(zip(call.names, call.inputs, strict=True)):
+    first = inputs[0]
+    for place, (name, each) in enumerate(zip(names, inputs, strict=False)):
         if type(each) not in _KINDS:
             return f"{name} is a subclass of Tensor"
         if each.layout is not torch.strided or each.is_nested:
             return f"{name} has no strides"
         if each.device != first.device:
-            return f"{name} is on {each.device}, {call.names[0]} on {first.device}"
+            return f"{name} is on {each.device}, {names[0]} on {first.device}"
         if each.dtype != first.dtype and place not in call.integers:
-            return f"{name} is of {each.dtype}, {call.names[0]} of {first.dtype}"
+            return f"{name} is of {each.dtype}, {names[0]} of {first.dtype}"
         laid_out = each.transpose(1, 2) if call.by_tokens and each.ndim == 4 else each
-        if not call.apart and place not in call.copied and not laid_out.is_contiguous():
+        if not call.apart and place not in call.convert and not laid_out.is_contiguous():
             return f"{name} is not contiguous in memory"
     if torch.is_autocast_enabled(first.device.type):
         return "autocast is on"
     return None
 
 
-def _unaligned(plan: Plan, call: Call) -> str | None:
+def _unaligned(names: Sequence[str], inputs: Sequence[torch.Tensor], plan: Plan) -> str | None:
     """Return which of the inputs lies where the kernel cannot load from; None if none does."""
-    assert plan.kernel is not None
-    read = _read(plan, call.inputs)
+    read = inputs[:1] if plan.apart else plan.converted(inputs)
     try:
-        for name, each, alignment in zip(call.names[: len(read)], read, plan.kernel.alignments, strict=True):
+        for name, each, alignment in zip(names, read, plan.alignments, strict=False):
             if each.data_ptr() % alignment:
                 return f"{name} lies at an address that is no multiple of {alignment} bytes"
     except RuntimeError:
-        return f"{', '.join(call.names)}: tensors without memory of their own"
+        return f"{', '.join(names[: len(read)])}: tensors without memory of their own"
     return None
 
 
@@ -149,10 +190,11 @@ class _Differentiable(torch.autograd.Function):  # type: ignore[misc]
     """Runs a kernel in the forward pass; the backward pass repeats the call with PyTorch and its gradient."""
 
     @staticmethod
-    def forward(ctx: Any, plan: Plan, scalars: Mapping[str, float], plain: Plain, *inputs: torch.Tensor) -> Any:
-        ctx.plain = plain
+    def forward(ctx: Any, plan: Plan, plain: Callable[..., Any], terms: Terms, *inputs: torch.Tensor) -> Any:
+        ctx.plain, ctx.terms = plain, terms
         ctx.save_for_backward(*inputs)
-        outputs = _launched(plan, inputs, scalars)
+        outputs = plan.launched(inputs)
+        assert outputs is not None, "the addresses were checked"
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     @staticmethod
@@ -160,7 +202,7 @@ class _Differentiable(torch.autograd.Function):  # type: ignore[misc]
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
         inputs = [each.detach().requires_grad_(each.requires_grad) for each in ctx.saved_tensors]
         with torch.enable_grad():
-            outputs = ctx.plain(*inputs)
+            outputs = ctx.plain(ctx.terms, *inputs)
         wanted = [each for each in inputs if each.requires_grad]
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
         found = iter(torch.autograd.grad(outputs, wanted, gradients, allow_unused=True))
