@@ -2,29 +2,66 @@
 
 Compilers print lines of what they include, so an untrusted source could reveal files of the worker's machine. The check
 covers all ways to name a file. It cannot resolve a name that is built by macros, so an include by a macro is refused as
-well.
+well. Comments and strings are searched like code, because telling them apart takes a whole preprocessor: a string that
+contains the start of a comment would otherwise hide a directive. All patterns take linear time.
+
+Flags of variants are accepted by name. Compilers have hundreds of options that read, write or run files.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-_SPLICED = re.compile(r"\\[ \t]*\r?\n")
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_INCLUDE = re.compile(r"^[ \t]*(?:#|%:|\?\?=)[ \t]*(?:include|include_next|import|embed)\b([^\n]*)", re.MULTILINE)
+from evo.family.source.flags import options
+
+_SPLICED = re.compile(r"\\[ \t\v\f]*\r?\n")
+_INCLUDE = re.compile(r"(?:#|%:)[ \t\v\f]*(?:include|include_next|import|embed)\b([^\n]*)")
 _NAMED = re.compile(r'\s*(?:"([^"]*)"|<([^>]*)>)')
-_ASSEMBLED = re.compile(r"\.\s*inc(?:bin|lude)\b|#\s*pragma\s+(?:GCC\s+)?dependency|__has_(?:include|embed)")
-_FLAG = re.compile(r"(?:^|[=,])(?:-I|-L|-include|-isystem|-iquote|-idirafter|-imacros)?=?(?:/|~|@)|\.\.|^-W[pla],|^-X")
+_ASSEMBLED = re.compile(r'\.\s*inc(?:bin|lude)\b|\bdependency\s+\\*["<]|__has_(?:include|embed)')
+_HIDDEN = re.compile(r"(?:#|%:)[ \t\v\f]*/\*|\?\?[=/]")
+"""A comment within a directive, and trigraphs for ``#`` and the backslash."""
+
+_CODE = (
+    r"(?:no-)?(?:fast-math|finite-math-only|associative-math|reciprocal-math|unsafe-math-optimizations|math-errno"
+    r"|trapping-math|signed-zeros|signaling-nans|rounding-math|fp-contract|excess-precision|single-precision-constant"
+    r"|cx-[a-z-]+|tree-[a-z-]+|ipa-[a-z-]+|loop-[a-z-]+|sched[a-z-]*|align-[a-z]+|split-[a-z-]+|peel-loops"
+    r"|unroll-(?:all-)?loops|unswitch-loops|move-loop-[a-z]+|prefetch-loop-arrays|vectorize|slp-vectorize"
+    r"|(?:vect|simd)-cost-model|modulo-sched[a-z-]*|graphite[a-z-]*|gcse[a-z-]*|ivopts|web|tracer|rename-registers"
+    r"|if-conversion2?|inline[a-z-]*|omit-frame-pointer|strict-(?:aliasing|overflow|enums)|wrapv|openmp(?:-simd)?"
+    r"|exceptions|rtti|stack-protector|visibility|common|plt|semantic-interposition|builtin|merge-[a-z-]+"
+    r"|delete-null-pointer-checks|(?:asynchronous-)?unwind-tables|permissive|signed-char|unsigned-char|short-enums"
+    r"|template-depth|constexpr-[a-z-]+|max-errors|concepts|coroutines|PIC|pic|lto)(?:=[\w.,+-]+)?"
+)
+"""What may follow ``-f``: options that change the generated code or the language, and name no file."""
+
+_ACCEPTED = re.compile(
+    rf"-O(?:[0-3sgz]|fast)?|-f{_CODE}|-m(?!llvm|specs|relax-cmpxchg)[a-z0-9.-]+(?:=[\w.,+-]+)?|-?-std=[\w+]+"
+    r"|-W(?:[a-z][a-z0-9+-]*(?:=[\w-]+)?)?|-w|-pedantic|-g[0-3]?|-pipe|-p?thread"
+    r"|(?:-D|-U|--define-macro=|--undefine-macro=)[A-Za-z_]\w*(?:=.*)?"
+    r"|(?:-I|--include-path=)(?!/|~)(?!.*\.\.)[\w./+-]+|-l[\w+.-]+"
+    r"|--?(?:use_fast_math|extra-device-vectorization|restrict|lineinfo|generate-line-info|default-device|minimal"
+    r"|device-as-default-execution-space|disable-warnings|expt-[a-z-]+|extended-lambda|no-exceptions|device-debug"
+    r"|dopt(?:=on)?|builtin-[a-z-]+=(?:true|false))"
+    r"|--?(?:ftz|prec-sqrt|prec-div|fmad|maxrregcount|split-compile|diag-(?:suppress|warn|error)|ptxas-options"
+    r"|Xptxas|restrict)=[\w,=-]+",
+    re.DOTALL,
+)
+_PAIRED = ("-D", "-U", "-I", "-l")
+"""Options whose value may be the next flag."""
 
 
 def outside(text: str) -> str | None:
     """Return why a C or CUDA source may read files elsewhere; None if it does not."""
-    plain = _COMMENT.sub(" ", _SPLICED.sub("", text))
-    return next(_faults(plain), None)
+    return next(_faults(_SPLICED.sub("", text)), None)
 
 
-def outside_flag(flag: str) -> bool:
-    """Return True if a compiler flag names a path outside the family's folder, or passes one to another tool."""
-    return _FLAG.search(flag) is not None
+def outside_flag(flags: Sequence[str]) -> str | None:
+    """Return the first compiler flag that a variant may not give; None if it may give all of them."""
+    for option in options(flags):
+        paired = len(option.flags) == 2 and option.name in _PAIRED
+        word = f"{option.name}{option.value}" if paired else " ".join(option.flags)
+        if not _ACCEPTED.fullmatch(word):
+            return " ".join(option.flags)
+    return None
 
 
 def _faults(plain: str) -> Iterator[str]:
@@ -38,3 +75,5 @@ def _faults(plain: str) -> Iterator[str]:
             yield f"`{directive[0].strip():.80}` names a file outside the family: put headers next to the source"
     if (found := _ASSEMBLED.search(plain)) is not None:
         yield f"`{found[0].strip():.80}` reads or looks for files: a variant's source cannot"
+    if (found := _HIDDEN.search(plain)) is not None:
+        yield f"`{found[0].strip():.80}` can hide a directive: write it without the comment or trigraph"

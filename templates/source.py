@@ -15,12 +15,15 @@ from evo.family import Implementation
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _COMMENTS_AND_TEXTS = re.compile(
-    r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|(?<![0-9A-Fa-f])'(?:\\.|[^'\\\n])+'""", re.DOTALL
+    r"""//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"|(?<![0-9A-Fa-f])'(?:\\.|[^'\\\n])+'""", re.DOTALL
 )
 _DIRECTIVE = re.compile(r"\s*(?:#|%:)\s*(\w+)(.*)", re.DOTALL)
 _INCLUDED = re.compile(r"""\s*(?:"([^"]+)"|<([^>]+)>)""")
 _TESTED = re.compile(r"defined\s*\(?\s*(\w+)\s*\)?")
 _UNLESS = re.compile(r"\s*!\s*defined\s*\(?\s*(\w+)\s*\)?\s*")
+_NEAR = 100
+"""Characters before a file's name within which its ``#include`` is looked for; long lines would take quadratic time."""
+
 _HEADER_FLAGS = ("-include", "--include", "--pre-include", "-imacros")
 
 
@@ -195,6 +198,7 @@ def _blank(match: re.Match[str]) -> str:
     found = match[0]
     if found.startswith("/"):
         return " " + "\n" * found.count("\n")
-    before = match.string[match.string.rfind("\n", 0, match.start()) + 1 : match.start()]
-    directive = _DIRECTIVE.fullmatch(before)
+    near = max(0, match.start() - _NEAR)
+    line = match.string.rfind("\n", near, match.start()) + 1
+    directive = _DIRECTIVE.fullmatch(match.string[line : match.start()]) if line or not near else None
     return found if directive is not None and directive[1] in ("include", "include_next", "import") else '""'

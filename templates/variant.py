@@ -32,7 +32,7 @@ HEADERS = (".h", ".hh", ".hpp", ".cuh", ".inc", ".inl")
 TEMPLATE = ".j2"
 
 ABOUT = ("name", "author", "idea")
-CONTRACT = ("requires", "defaults", "notes")
+CONTRACT = ("requires", "defaults", "notes", "reentrant")
 """Keys of an implementation that belong to the contract: a variant keeps those of the family."""
 
 DEPENDENT = ("constraints", "derived", "starts", "macros")
@@ -86,9 +86,7 @@ def read_proposal(document: Mapping[str, Any], files: Mapping[str, str], default
     for name, text in files.items():
         if name != TRITON and (fault := outside(text)) is not None:
             raise InvalidInput("files", f"{name}: {fault}")
-    for flag in table.get("flags", ()) if isinstance(table.get("flags", ()), list | tuple) else ():
-        if outside_flag(str(flag)):
-            raise InvalidInput("document.flags", f"{str(flag)!r:.80} names a path outside the family: remove it")
+    _check_flags(table.get("flags", ()))
     return Proposal(note=note, table=table, files=files)
 
 
@@ -165,7 +163,7 @@ def _main(proposal: Proposal) -> tuple[str, str]:
         raise InvalidInput("document.template", "is given together with `source`: keep one")
     if given:
         file = proposal.table[given[0]]
-        if file not in proposal.files:
+        if not isinstance(file, str) or file not in proposal.files:
             raise InvalidInput(f"document.{given[0]}", unknown(str(file)[:80], list(proposal.files), "submitted files"))
         return given[0], file
     candidates = [name for name in proposal.files if name.removesuffix(TEMPLATE).endswith((*SOURCES, TRITON))]
@@ -173,6 +171,16 @@ def _main(proposal: Proposal) -> tuple[str, str]:
         found = "none of the files is" if not candidates else f"{', '.join(candidates)} are all"
         raise InvalidInput("document.source", f'is missing, and {found} the main source: write source = "FILE"')
     return ("template" if candidates[0].endswith(TEMPLATE) else "source"), candidates[0]
+
+
+def _check_flags(flags: object) -> None:
+    """Refuse flags that do more than change the generated code; other faults are found when the document is read."""
+    if isinstance(flags, list | tuple) and (refused := outside_flag([str(each) for each in flags])) is not None:
+        raise InvalidInput(
+            "document.flags",
+            f"{refused!r:.80} is not among the flags of variants, which change the generated code only (-O, -f, -m, "
+            "-std, -W, -D, -l, -I with a folder of the variant): remove it",
+        )
 
 
 def _check_files(files: Mapping[str, str]) -> None:

@@ -128,6 +128,8 @@ def test_other_files_than_sources_are_refused(name: str) -> None:
     ("document", "files", "message"),
     [
         ({"source": "no.c"}, {"kernel.c": ""}, "no.c"),
+        ({"source": "/etc/passwd"}, {"kernel.c": ""}, "Submitted files"),
+        ({"source": ["kernel.c"]}, {"kernel.c": ""}, "Submitted files"),
         ({"source": "kernel.c", "template": "kernel.c"}, {"kernel.c": ""}, "keep one"),
         ({}, {"a.c": "", "b.c": ""}, "both|all the main|are all"),
         ({}, {"own.h": ""}, "is missing"),
@@ -191,6 +193,37 @@ def test_kernel_in_triton_is_a_variant_of_a_cuda_kernel() -> None:
         kind="cuda",
     )
     assert document_of(child)["triton"] == document["triton"]
+
+
+@pytest.mark.parametrize("text", ["x = " + "-" * 200_000 + "1\n", "x = " + "+1" * 200_000 + "\n"])
+def test_triton_source_that_python_cannot_read_is_refused(text: str) -> None:
+    proposal = read_proposal(TRITON, {"kernel.py": KERNEL + text}, "variant-1")
+    files = composed(
+        base=FILES, base_document=DOCUMENT, parent=FILES, parent_document=DOCUMENT, proposal=proposal, kind="cuda"
+    )
+    with pytest.raises(InvalidInput, match="nested too deeply"):
+        bundle.check_sources(bundle.family_of(files), files)
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({"tunables": {"N": [4]}}, "declared before"),
+        ({"tunables": {"STEP": [1]}, "derived": {"N": "4"}}, "declared before"),
+        ({"flags": ["-DN=4"]}, "problem field"),
+        ({"flags": ["-UN"]}, "problem field"),
+        ({"entry": "/etc/passwd"}, "entry"),
+    ],
+)
+def test_names_of_the_family_cannot_be_redefined(document: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        bundle.family_of(made(document, {"kernel.c": "int step = WIDTH + STEP + N;"}))
+
+
+def test_macro_of_the_family_cannot_be_redefined_in_a_source() -> None:
+    files = made({}, {"kernel.c": "#undef N\n#define N 1\nint n = N * WIDTH;"})
+    with pytest.raises(InvalidInput, match="overrides the problem field N"):
+        bundle.check_sources(bundle.family_of(files), files)
 
 
 def test_kernel_in_triton_is_refused_on_other_devices() -> None:

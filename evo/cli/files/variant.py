@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +32,20 @@ def read_variant_files(path: Path) -> VariantFiles:
 
     Raises:
         NotFound: there is no such file or folder.
-        InvalidInput: variant.toml is not TOML, a file is not text, or the files are too large.
+        InvalidInput: variant.toml is not TOML, a file is not text or a link that leads out of the folder, or the files
+            are too many or too large.
     """
     if path.is_file():
         return VariantFiles(document={"name": path.name.partition(".")[0]}, files={path.name: _text(path)})
     if not path.is_dir():
         raise NotFound(f"{path} is not there: give a folder with {DOCUMENT} and sources, or one source file")
-    found = [each for each in sorted(path.rglob("*")) if each.is_file() and _matters(each.relative_to(path))]
+    matching = (each for each in path.rglob("*") if each.is_file() and _matters(each.relative_to(path)))
+    found = sorted(islice(matching, MAX_FILES + 2))  # the folder may be large: no more is read than is needed
     if len(found) > MAX_FILES + 1:
         raise InvalidInput(str(path), f"holds more than {MAX_FILES} files: give the variant a folder of its own")
+    for each in found:
+        if not each.resolve().is_relative_to(path.resolve()):
+            raise InvalidInput(str(each), "is a link that leads out of the folder: submit a copy of the file instead")
     files = {each.relative_to(path).as_posix(): _text(each) for each in found}
     try:
         document = read_toml(files.pop(DOCUMENT, ""))

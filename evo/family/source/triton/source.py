@@ -63,12 +63,14 @@ def parsed(text: str, file: str) -> ast.Module:
     """Return the syntax tree of a source.
 
     Raises:
-        InvalidInput: it is not Python; names file and line.
+        InvalidInput: it is not Python; names file and line. Also for expressions that are nested too deeply to read.
     """
     try:
         return ast.parse(text)
     except SyntaxError as error:
         raise InvalidInput(file, f"line {error.lineno}: {error.msg}") from error
+    except (MemoryError, RecursionError) as error:
+        raise InvalidInput(file, "has an expression that is nested too deeply: split it") from error
 
 
 def kernels_of(text: str, file: str) -> tuple[Kernel, ...]:

@@ -1,0 +1,67 @@
+"""Folders of variants as the command line reads them."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from evo.cli.files.variant import DOCUMENT, read_variant_files
+from evo.errors import InvalidInput, NotFound
+from templates.variant import MAX_BYTES, MAX_FILES
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return the folder of a variant beside a file that does not belong to it."""
+    (tmp_path / "secret").write_text("key = 1\n")
+    made = tmp_path / "fast"
+    (made / "own").mkdir(parents=True)
+    (made / DOCUMENT).write_text('idea = "wider"\n')
+    (made / "kernel.c").write_text("int x;\n")
+    (made / "own" / "own.h").write_text("int y;\n")
+    return made
+
+
+def test_files_are_named_relative_to_the_folder(folder: Path) -> None:
+    (folder / "same.h").symlink_to("own/own.h")
+    (folder / "notes.md").write_text("not a source")
+    (folder / ".hidden.c").write_text("not read")
+    os.mkfifo(folder / "pipe.c")
+    found = read_variant_files(folder)
+    assert found.document == {"name": "fast", "idea": "wider"}
+    assert found.files == {"kernel.c": "int x;\n", "own/own.h": "int y;\n", "same.h": "int y;\n"}
+
+
+@pytest.mark.parametrize("target", ["../secret", "/etc/passwd"])
+def test_link_out_of_the_folder_is_refused(folder: Path, target: str) -> None:
+    (folder / "own.h").symlink_to(target)
+    with pytest.raises(InvalidInput, match="leads out of the folder"):
+        read_variant_files(folder)
+
+
+def test_linked_folder_is_not_followed(folder: Path) -> None:
+    (folder / "more").symlink_to("/etc")
+    assert set(read_variant_files(folder).files) == {"kernel.c", "own/own.h"}
+
+
+def test_large_files_and_folders_are_refused(folder: Path) -> None:
+    with (folder / "large.h").open("w") as file:
+        file.truncate(MAX_BYTES + 1)
+    with pytest.raises(InvalidInput, match="larger than 1 MiB"):
+        read_variant_files(folder)
+    for number in range(MAX_FILES + 1):
+        (folder / f"part{number}.h").touch()
+    with pytest.raises(InvalidInput, match=f"more than {MAX_FILES} files"):
+        read_variant_files(folder)
+
+
+def test_what_is_no_text_or_not_there_is_refused(folder: Path) -> None:
+    (folder / "kernel.c").write_bytes(b"\xff\xfe")
+    with pytest.raises(InvalidInput, match="UTF-8"):
+        read_variant_files(folder)
+    with pytest.raises(NotFound):
+        read_variant_files(folder / "missing")
+    (folder / "kernel.c").write_text("int x;")
+    (folder / DOCUMENT).write_text("idea = [")
+    with pytest.raises(InvalidInput, match="is not TOML"):
+        read_variant_files(folder)
