@@ -1,8 +1,8 @@
 """False refusals of honest kernels: sampled configs of every family, verified, timed and some of them confirmed.
 
 ``make bench-honest`` prints, by family, how many configs were measured and why others were not. The built-in families
-are correct, so each `wrong_answer`, `crashed` or `invalid_measurement`, and each rule of a confirmation that finds a
-cheat, is a false refusal.
+are correct and quick, so each `wrong_answer`, `crashed`, `invalid_measurement` or `timed_out`, and each rule of a
+confirmation that finds a cheat, is a false refusal.
 
 Several processes share the machine's cores (``--jobs``), each with cores of its own. Every outcome is appended to a
 file (``--file``); a later run with the same file, seed and device does the rest.
@@ -30,7 +30,7 @@ from evo.promotion import judge
 from evo.promotion.policy import Policy
 from evo.trial import Config
 from evo.trial.objective import Objective
-from evo.trial.outcome import Measured, Outcome
+from evo.trial.outcome import Measured, Outcome, TimedOut
 from evo.trial.results import ConfirmReport
 from templates.registry import find
 from workers.backends import driver
@@ -75,7 +75,7 @@ PROBLEMS_OF_GPUS = {
     "transpose": "rows=512,cols=1024",
 }
 
-FALSE = ("wrong_answer", "crashed", "invalid_measurement")
+FALSE = ("wrong_answer", "crashed", "invalid_measurement", "timed_out")
 RULES = ("correct", "answers", "work", "inputs")
 """Rules of a verdict that refuse a kernel as wrong or as a cheat."""
 
@@ -179,6 +179,8 @@ def _fault(report: ConfirmReport) -> str | None:
 
 
 def _reason(outcome: Outcome) -> str:
+    if isinstance(outcome, TimedOut):
+        return f"{outcome.stage} took more than {outcome.limit_s:g} s"
     return str(getattr(outcome, "reason", "")).partition("\n")[0]
 
 
