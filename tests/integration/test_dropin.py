@@ -237,6 +237,172 @@ def test_rotary_embedding_is_served_in_both_layouts(fast: Any, kv: int, by_token
     assert served(fast) == 2
 
 
+CALLS = {
+    "cross_entropy": lambda f: (f.cross_entropy, (drawn(6, 40), whole([3, -100, 39, 0, -100, 7]))),
+    "rotary": lambda f: (f.apply_rotary_pos_emb, rotation()),
+    "packed": lambda f: (lambda p: f.scaled_dot_product_attention(*p.permute(2, 0, 3, 1, 4).unbind(0)), (packed(),)),
+}
+
+
+def whole(numbers: list[int]) -> Any:
+    import torch
+
+    return torch.tensor(numbers)
+
+
+def packed() -> Any:
+    return drawn(2, 12, 3, 4, 8)
+
+
+def rotation() -> tuple[Any, ...]:
+    q, k = (drawn(2, 12, heads, 8, seed=heads).transpose(1, 2) for heads in (4, 2))
+    angles = drawn(1, 12, 4).repeat(1, 1, 2)
+    return q, k, angles.cos(), angles.sin()
+
+
+@pytest.mark.parametrize("name", list(CALLS))
+def test_newer_functions_trace_as_one_operator_and_take_pytorchs_gradients(fast: Any, name: str) -> None:
+    import torch
+
+    function, inputs = CALLS[name](fast)
+    graphs: list[Any] = []
+
+    def compiled(graph: Any, _: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    traced = torch.compile(function, backend=compiled, fullgraph=True)
+    expected = tupled(function(*inputs))
+    with torch.no_grad():
+        found = tupled(traced(*inputs))
+    assert [each.stride() for each in found] == [each.stride() for each in expected]
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    assert served(fast) == 2
+    (graph,) = graphs
+    assert sum("kernel_evo" in str(node.target) for node in graph.graph.nodes) == 1
+
+    first = inputs[0].clone().requires_grad_()
+    tupled(traced(first, *inputs[1:]))[0].sum().backward()
+    assert first.grad.abs().sum() > 0
+    assert not any("kernel_evo" in str(node.target) for node in graphs[-1].graph.nodes)
+    assert (len(graphs), served(fast)) == (2, 2)
+
+
+def tupled(outputs: Any) -> tuple[Any, ...]:
+    return outputs if isinstance(outputs, tuple) else (outputs,)
+
+
+def test_operators_of_newer_functions_pass_pytorchs_own_checks(fast: Any) -> None:
+    import torch
+
+    operators = importlib.import_module("fast.operators").OPERATORS
+    q, k, v = packed().permute(2, 0, 3, 1, 4).unbind(0)
+    uneven = rotation()[0], drawn(2, 2, 12, 8), *rotation()[2:]  # by PyTorch, whose strides are others
+    for name, arguments in (
+        ("cross_entropy", (drawn(6, 40), whole([3, -100, 39, 0, -100, 7]), -100)),
+        ("rotary", (*rotation(), 1)),
+        ("rotary", (*uneven, 1)),
+        ("attention", (q, k, v, False, False)),
+    ):
+        torch.library.opcheck(operators[name], arguments, test_utils=("test_schema", "test_faketensor"))
+    assert served(fast) >= 3
+
+
+ROTARY = """
+import torch
+
+class SomeRotaryEmbedding(torch.nn.Module):
+    def __init__(self, halves):
+        super().__init__()
+        self.register_buffer("inv_freq", torch.tensor([1.0, 0.5, 0.25, 0.125]))
+        self.halves = halves
+
+    def forward(self, x, position_ids):
+        freqs = position_ids[..., None].float() * self.inv_freq
+        angles = torch.cat((freqs, freqs if self.halves else 2 * freqs), dim=-1)
+        return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+
+def rotate_half(x):
+    return torch.cat((-x[..., x.shape[-1] // 2 :], x[..., : x.shape[-1] // 2]), dim=-1)
+
+def apply_rotary_pos_emb(q, k, cos, sin, unsqueeze_dim=1):
+    cos, sin = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim)
+    size = cos.shape[-1]
+    rotated = [x[..., :size] * cos + rotate_half(x[..., :size]) * sin for x in (q, k)]
+    return tuple(torch.cat((x, y[..., size:]), dim=-1) for x, y in zip(rotated, (q, k)))
+
+class Attention(torch.nn.Module):
+    def __init__(self, halves=True):
+        super().__init__()
+        self.rotary = SomeRotaryEmbedding(halves)
+
+    def forward(self, q, k):
+        cos, sin = self.rotary(q, torch.arange(q.shape[2])[None])
+        return apply_rotary_pos_emb(q, k, cos, sin)
+"""
+INTERLEAVED = ROTARY.replace(
+    "torch.cat((-x[..., x.shape[-1] // 2 :], x[..., : x.shape[-1] // 2]), dim=-1)",
+    "torch.stack((-x[..., 1::2], x[..., ::2]), dim=-1).flatten(-2)",
+)
+
+
+def test_rotary_embeddings_of_models_are_patched_and_restored(
+    fast: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    (tmp_path / "some_llama.py").write_text(ROTARY)
+    monkeypatch.syspath_prepend(tmp_path)
+    source = importlib.import_module("some_llama")
+    original, attention, (q, k, *_) = source.apply_rotary_pos_emb, source.Attention(), rotation()
+    expected = attention(q, k)
+    assert fast.patch(attention) == {"apply_rotary_pos_emb": 1}
+    assert fast.patch(attention) == {}
+    for calls in (1, 2):
+        torch.testing.assert_close(attention(q, k), expected, rtol=1e-5, atol=1e-6)
+        assert served(fast) == calls
+    wide = [torch.cat((each, each), dim=-1) for each in (q, k)]  # half of each head is rotated: by the original
+    torch.testing.assert_close(attention(*wide), original(*wide, *attention.rotary(q, torch.arange(12)[None])))
+    assert served(fast) == 2
+    assert any("of another size" in reason for reason in reasons(fast))
+    traced = torch.compile(attention, backend="eager", fullgraph=True)
+    torch.testing.assert_close(traced(q, k), expected, rtol=1e-5, atol=1e-6)
+    assert served(fast) == 3
+    fast.unpatch(attention)
+    assert source.apply_rotary_pos_emb is original
+    sys.modules.pop("some_llama")
+
+
+@pytest.mark.parametrize(("text", "halves"), [(INTERLEAVED, True), (ROTARY, False)], ids=["interleaved", "halves"])
+def test_rotary_embeddings_that_compute_something_else_are_not_patched(
+    fast: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, halves: bool
+) -> None:
+    (tmp_path / "other_llama.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    source = importlib.import_module("other_llama")
+    attention = source.Attention(halves)
+    assert fast.patch(attention) == {}
+    fast.unpatch(attention)
+    sys.modules.pop("other_llama")
+
+
+def test_llama_of_transformers_is_patched(fast: Any) -> None:
+    import torch
+
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 32, "intermediate_size": 40, "num_attention_heads": 4, "num_key_value_heads": 2}
+    config = transformers.LlamaConfig(**sizes, num_hidden_layers=1, vocab_size=40, attn_implementation="sdpa")
+    llama = transformers.LlamaForCausalLM(config).eval()
+    tokens = torch.arange(24).view(2, 12)
+    with torch.no_grad():
+        expected = llama(tokens, use_cache=False).logits
+        assert fast.patch(llama).items() >= {"apply_rotary_pos_emb": 1, "RMSNorm": 3, "SwiGLU": 1}.items()
+        found = llama(tokens, use_cache=False).logits
+        fast.unpatch(llama)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    assert any(name.startswith("rope") for name in fast.report().served)
+
+
 def test_refusals_name_the_argument(fast: Any) -> None:
     import torch
 

@@ -274,7 +274,7 @@ def cross_entropy(  # noqa: PLR0917 — the signature is PyTorch's
     terms = (size_average, ignore_index, reduce, reduction, label_smoothing)
     found: Sequence[torch.Tensor] | None = None
     if _compiling():
-        if isinstance(_cross_entropy_call(inputs, terms), Call):
+        if _unlike_classes(inputs, terms) is None:
             op = operators.traced("cross_entropy", "cross_entropy", inputs, cols=input.shape[1])
             found = None if op is None else (op(input, target, ignore_index),)
     elif not (torch.is_grad_enabled() and input.requires_grad):
@@ -290,18 +290,8 @@ def cross_entropy(  # noqa: PLR0917 — the signature is PyTorch's
 
 
 def _cross_entropy_call(inputs: tuple[torch.Tensor, ...], terms: Terms) -> Call | Unserved:
-    input, target, *weight = inputs
-    size_average, ignored, reduce, reduction, smoothing = terms
-    reason = None
-    if weight or smoothing:
-        reason = "weights of classes or label smoothing"
-    elif input.ndim != 2 or target.shape != input.shape[:1] or target.dtype != torch.int64:
-        reason = "input is no matrix, or target no class for each of its rows"
-    elif 0 <= ignored < input.shape[1]:
-        reason = "an ignore_index that is a class"
-    elif size_average is not None or reduce is not None or reduction not in {"none", "mean", "sum"}:
-        reason = "size_average or reduce, which PyTorch has deprecated, or an unknown reduction"
-    if reason is not None:
+    input = inputs[0]
+    if (reason := _unlike_classes(inputs, terms)) is not None:
         return Unserved({"input": str(tuple(input.shape))}, reason)
     return Call(
         problem=_rows(input, input.shape[1]),
@@ -309,6 +299,21 @@ def _cross_entropy_call(inputs: tuple[torch.Tensor, ...], terms: Terms) -> Call 
         convert={1: _int32},
         integers=(1,),
     )
+
+
+def _unlike_classes(inputs: tuple[torch.Tensor, ...], terms: Terms) -> str | None:
+    """Return why no kernel can serve such a cross entropy; None if one can."""
+    input, target, *weight = inputs
+    size_average, ignored, reduce, reduction, smoothing = terms
+    if weight or smoothing:
+        return "weights of classes or label smoothing"
+    if input.ndim != 2 or target.shape != input.shape[:1] or target.dtype != torch.int64:
+        return "input is no matrix, or target no class for each of its rows"
+    if 0 <= ignored < input.shape[1]:
+        return "an ignore_index that is a class"
+    if size_average is not None or reduce is not None or reduction not in {"none", "mean", "sum"}:
+        return "size_average or reduce, which PyTorch has deprecated, or an unknown reduction"
+    return None
 
 
 def _int32(numbers: torch.Tensor) -> torch.Tensor:

@@ -1,7 +1,10 @@
 """Lets the modules of a model use the functions of this package."""
 
+import functools
+import inspect
+import sys
 from collections.abc import Callable, Iterator, Mapping
-from types import MethodType
+from types import MethodType, ModuleType
 from typing import Any
 
 import torch
@@ -11,6 +14,9 @@ from . import functions
 
 _PATCHED = "_kernel_evo_forward"
 _ORIGINAL_ATTENTION = nnf.scaled_dot_product_attention
+_ROTARY = "apply_rotary_pos_emb"
+_REFUSED = (AttributeError, TypeError, RuntimeError, ValueError)
+"""What a module raises that does not take a small example."""
 
 
 def patch(model: torch.nn.Module) -> dict[str, int]:
@@ -20,8 +26,10 @@ def patch(model: torch.nn.Module) -> dict[str, int]:
     SiLU in modules with `gate_proj`, `up_proj` and `down_proj`. RMSNorms of other libraries, by the name of their
     class, and gated modules are patched if they compute the same on a small example.
     `torch.nn.functional.scaled_dot_product_attention` is replaced for the whole process, because models call it there;
-    calls without a kernel go to PyTorch's. `unpatch` undoes both. Modules keep their hooks; modules of other classes
-    are unchanged.
+    calls without a kernel go to PyTorch's. So is `apply_rotary_pos_emb` in the Python modules that define the model's
+    classes, as in transformers, if it rotates a small example as this package does and the model's rotary embedding
+    repeats the first half of its tables; calls without a kernel go to the function that was replaced. `unpatch` undoes
+    all of it. Modules keep their hooks; modules of other classes are unchanged.
     """
     counts: dict[str, int] = {}
     for module in model.modules():
@@ -31,22 +39,102 @@ def patch(model: torch.nn.Module) -> dict[str, int]:
             module.__dict__[_PATCHED] = module.__dict__.get("forward")
             module.__dict__["forward"] = MethodType(forward, module)
             counts[kind] = counts.get(kind, 0) + 1
+    for source in _sources(model):
+        original = getattr(source, _ROTARY, None)
+        if callable(original) and original not in _REPLACED and _rotates(original) and _repeats_halves(model, source):
+            replacement = _rotary(original)
+            _REPLACED[replacement] = original
+            setattr(source, _ROTARY, replacement)
+            counts[_ROTARY] = counts.get(_ROTARY, 0) + 1
     nnf.scaled_dot_product_attention = functions.scaled_dot_product_attention
     return counts
 
 
 def unpatch(model: torch.nn.Module) -> None:
-    """Undo `patch` for a model, and restore PyTorch's attention."""
+    """Undo `patch` for a model, and restore PyTorch's attention and the rotary embedding of the model's classes."""
     for module in _patched(model):
         before = module.__dict__.pop(_PATCHED)
         del module.__dict__["forward"]
         if before is not None:
             module.__dict__["forward"] = before
+    for source in _sources(model):
+        original = _REPLACED.pop(getattr(source, _ROTARY, None), None)
+        if original is not None:
+            setattr(source, _ROTARY, original)
     nnf.scaled_dot_product_attention = _ORIGINAL_ATTENTION
 
 
 def _patched(model: torch.nn.Module) -> Iterator[torch.nn.Module]:
     yield from (module for module in model.modules() if _PATCHED in module.__dict__)
+
+
+_REPLACED: dict[Any, Callable[..., Any]] = {}
+"""Functions that `patch` replaced, by their replacement."""
+
+
+def _sources(model: torch.nn.Module) -> list[ModuleType]:
+    """Return the Python modules that define the classes of a model's modules."""
+    names = dict.fromkeys(type(module).__module__ for module in model.modules())
+    return [sys.modules[name] for name in names if name in sys.modules]
+
+
+def _rotary(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that calls `original` where no kernel serves a call."""
+
+    @functools.wraps(original)
+    def apply_rotary_pos_emb(q: Any, k: Any, cos: Any, sin: Any, *others: Any, **named: Any) -> Any:
+        found = None
+        if not others and list(named) in ([], ["unsqueeze_dim"]):
+            found = functions.rotated(q, k, cos, sin, **named)
+        return original(q, k, cos, sin, *others, **named) if found is None else found
+
+    return apply_rotary_pos_emb
+
+
+def _rotates(original: Callable[..., Any]) -> bool:
+    """Return True if a function computes the same as `functions.rotated_by_torch` on a small example. Some functions of
+    this name interleave pairs, or take one tensor.
+    """
+    generator = torch.Generator().manual_seed(0)
+    q, k = (torch.randn(2, heads, 4, 8, generator=generator) for heads in (4, 2))
+    angles = torch.randn(1, 4, 4, generator=generator).repeat(1, 1, 2)
+    try:
+        takes = inspect.signature(original).parameters.get("unsqueeze_dim")
+        if takes is not None and takes.default != 1:
+            return False
+        found = [original(q, k, angles.cos(), angles.sin())]
+        expected = [functions.rotated_by_torch(q, k, angles.cos(), angles.sin())]
+        if takes is not None:
+            by_tokens = (q.transpose(1, 2), k.transpose(1, 2), angles.cos(), angles.sin())
+            found.append(original(*by_tokens, unsqueeze_dim=2))
+            expected.append(functions.rotated_by_torch(*by_tokens, unsqueeze_dim=2))
+        return all(
+            torch.allclose(a, b) for pairs in zip(found, expected, strict=True) for a, b in zip(*pairs, strict=True)
+        )
+    except _REFUSED:
+        return False
+
+
+def _repeats_halves(model: torch.nn.Module, source: ModuleType) -> bool:
+    """Return True if all rotary embeddings of a model that a Python module defines return tables of cosines and sines
+    whose second half repeats the first: kernels read the first alone.
+    """
+    found = [
+        module
+        for module in model.modules()
+        if type(module).__name__.endswith("RotaryEmbedding") and type(module).__module__ == source.__name__
+    ]
+    try:
+        with torch.no_grad():
+            return bool(found) and all(_halves_equal(each) for each in found)
+    except _REFUSED:
+        return False
+
+
+def _halves_equal(embedding: torch.nn.Module) -> bool:
+    device = next((each.device for each in embedding.buffers()), torch.device("cpu"))
+    tables = embedding(torch.zeros(1, device=device), torch.arange(4, device=device)[None])
+    return len(tables) == 2 and all(torch.equal(*each.chunk(2, dim=-1)) for each in tables)
 
 
 def _forward(module: torch.nn.Module) -> tuple[str, Callable[..., Any]] | None:
@@ -70,7 +158,7 @@ def _is_gated(module: torch.nn.Module) -> bool:
     try:
         with torch.no_grad():
             theirs, ours = module(example), _gated_by_torch(module, example)
-    except (AttributeError, TypeError, RuntimeError, ValueError):
+    except _REFUSED:
         return False
     if not isinstance(theirs, torch.Tensor) or theirs.shape != ours.shape:
         return False
@@ -91,7 +179,7 @@ def _scales_by_weight(module: torch.nn.Module) -> bool:
         with torch.no_grad():
             theirs = module(example)
             ours = nnf.rms_norm(example.float(), list(weight.shape), weight.float(), _epsilon(module))
-    except (TypeError, RuntimeError, ValueError):
+    except _REFUSED:
         return False
     if not isinstance(theirs, torch.Tensor) or theirs.dtype != example.dtype:
         return False
