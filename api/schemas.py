@@ -324,6 +324,15 @@ class Rollback(Body):
     reason: Why
 
 
+class Called(Body):
+    """Times of a champion in an exported package, in µs, and of PyTorch's own function."""
+
+    called_us: float = Field(gt=0, allow_inf_nan=False)
+    torch_us: float = Field(gt=0, allow_inf_nan=False)
+    model: str = Field(min_length=1, max_length=200, description="the device that ran both")
+    software: str = Field(min_length=1, max_length=200, description="PyTorch and its version")
+
+
 class ArtefactView(BaseModel):
     digest: str
     size: int

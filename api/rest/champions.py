@@ -11,7 +11,7 @@ from api.dependencies import ServiceDep
 from api.http.etag import IfMatch, champion_tag, require
 from api.http.paging import SORTED, PageQuery, page_of, place_of
 from api.http.routing import rest_router
-from api.schemas import Id, Restore, Rollback
+from api.schemas import Called, Id, Restore, Rollback
 from api.views import ablation_views, champion_view, search_view
 from db.queries import listing
 from db.queries.listing import CHAMPION_ORDERS, ChampionFilter, ChampionOrder
@@ -19,6 +19,7 @@ from db.repositories.archive import Archive
 from db.repositories.champions import Champions
 from evo.family.problem import split_assignments
 from evo.messages.view import AblationView, ChampionView, Page, SearchView
+from evo.messages.view.champion import CalledTime
 
 router = rest_router("/champions", tag="champions")
 
@@ -81,6 +82,15 @@ def promote_champion(champion_id: Id, body: Restore, service: ServiceDep, if_mat
         why, now = body.reason, service.conductor.clock()
         row = champions.restore(champion_id, over=body.over, reason=why, by=caller().name, now=now)
         return champion_view(row)
+
+
+@router.put("/{champion_id}/called")
+@allow("submitter")
+def store_called_times(champion_id: Id, body: Called, service: ServiceDep) -> ChampionView:
+    """Store the times of a champion as PyTorch calls it, as ``python -m`` of an exported package measures them."""
+    times = CalledTime(**body.model_dump(), at=service.conductor.clock(), by=caller().name)
+    with service.database.write() as session:
+        return champion_view(Champions(session).store_called(champion_id, times))
 
 
 ablation_router = rest_router("/searches/{search_id}/ablation", tag="searches")

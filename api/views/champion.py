@@ -33,6 +33,7 @@ def champion_view(row: ChampionRow) -> ChampionView:
         retired_reason=row.retired_reason,
         retired_by=row.retired_by,
         decisions=row.decisions or (),
+        called=row.called,
     )
 
 

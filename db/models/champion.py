@@ -10,7 +10,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from db.models.base import NUMBERED_ONCE, Base
 from db.models.columns import Document
 from evo.device import Device
-from evo.messages.view.champion import Decision
+from evo.messages.view.champion import CalledTime, Decision
 from evo.promotion import Verdict
 from evo.promotion.ablation import Change, Effect
 from evo.trial import Config, Value
@@ -65,6 +65,7 @@ class ChampionRow(Base):
     retired_by: Mapped[str | None]
     rolled_back: Mapped[bool] = mapped_column(default=False)
     decisions: Mapped[tuple[Decision, ...] | None] = mapped_column(Document(tuple[Decision, ...]))
+    called: Mapped[CalledTime | None] = mapped_column(Document(CalledTime))
 
 
 class AblationRow(Base):

@@ -11,6 +11,7 @@ from db.engine.events import Events
 from db.models import AblationRow, ChampionRow, SearchRow, TrialRow
 from evo.errors import Conflict, NotFound
 from evo.messages.view import Decision
+from evo.messages.view.champion import CalledTime
 from evo.promotion import void_reason
 from evo.promotion.ablation import Change, Effect
 from evo.trial.results import Ablated
@@ -106,6 +107,14 @@ class Champions:
             self.session.refresh(current)
         champion.rolled_back = False
         _make_current(champion, now, f"restored: {reason}", by)
+        self.session.flush()
+        Events(self.session).search_changed(champion.search_id)
+        return champion
+
+    def store_called(self, champion_id: int, times: CalledTime) -> ChampionRow:
+        """Store the times of a champion as PyTorch calls it, in place of earlier ones."""
+        champion = self.champion(champion_id)
+        champion.called = times
         self.session.flush()
         Events(self.session).search_changed(champion.search_id)
         return champion

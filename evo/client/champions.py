@@ -37,6 +37,13 @@ class Champions(Calls):
         path = f"/champions/{champion_id}/rollback"
         return parse(self._send("POST", path, {"reason": reason}, once=True, seen=seen), ChampionView)
 
+    def store_called(
+        self, champion_id: int, *, called_us: float, torch_us: float, model: str, software: str
+    ) -> ChampionView:
+        """Store the times of a champion in an exported package for PyTorch, and of PyTorch's own function."""
+        body = {"called_us": called_us, "torch_us": torch_us, "model": model, "software": software}
+        return parse(self._send("PUT", f"/champions/{champion_id}/called", body), ChampionView)
+
     def promote(self, champion_id: int, *, over: int | None, reason: str) -> ChampionView:
         """Make an earlier champion the current one again, in place of `over` (None: there is none)."""
         body = {"reason": reason, "over": over}

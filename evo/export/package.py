@@ -9,6 +9,7 @@ from pydantic_core import to_jsonable_python
 
 from evo.errors import Conflict
 from evo.export.bundle import Bundle
+from evo.export.called import SERVED
 from evo.messages.view import ChampionView
 
 TABLE = "kernels.json"
@@ -25,9 +26,6 @@ SOURCES: Mapping[str, str] = {
     "table.py": "table.py",
 }
 """Source file of each module of the package."""
-
-SERVED = ("cross_entropy", "gemm", "layernorm", "rmsnorm", "rope", "sdpa", "sdpa_decode", "softmax", "swiglu")
-"""Families that functions of the package call."""
 
 
 def package_files(bundles: Sequence[Bundle]) -> dict[str, bytes]:

@@ -1,5 +1,6 @@
 """The evidence of a champion as a Markdown report."""
 
+from evo.export.called import called_text
 from evo.export.correctness import correctness_section
 from evo.export.profile import profile_section
 from evo.export.table import table
@@ -70,7 +71,9 @@ def _times(champion: ChampionView, search: SearchView) -> str:
     rows = [_time_row(name, timing, champion, search) for name, timing in timings.items() if timing is not None]
     times = table(("", "median", "interquartile range", "samples", "champion is", "of the limit"), rows)
     note = f"In the rounds of one process; *champion is*: {BY_ROUND}." if report is not None else ""
-    return f"{times}\n\n{note}\n\n{_interval(champion)}{_limit(search)}"
+    called = called_text(champion, search.device.kind)
+    both = "" if called is None else f"\n\nKernel: {time_text(champion.time_us)}. As PyTorch calls it: {called}."
+    return f"{times}\n\n{note}\n\n{_interval(champion)}{_limit(search)}{both}"
 
 
 def _time_row(name: str, timing: Timing, champion: ChampionView, search: SearchView) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from evo.errors import Conflict
+from evo.export.called import read_measurements
 from evo.export.package import package_files
 from evo.search.suite import suite_from
 from evo.text.document import read_toml
@@ -634,7 +635,9 @@ def test_patched_model_gives_the_same_result_and_is_restored(fast: Any) -> None:
     assert served(fast) == 4
 
 
-def test_times_of_kernels_as_a_program_calls_them_are_measured(fast: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_times_of_kernels_as_a_program_calls_them_are_measured(
+    fast: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(fast.measuring, "ROUNDS", 1)
     monkeypatch.setattr(fast.measuring, "ROUND_S", 1e-4)
     found = fast.measure("cpu")
@@ -644,6 +647,15 @@ def test_times_of_kernels_as_a_program_calls_them_are_measured(fast: Any, monkey
     assert "called, µs" in text.splitlines()[0]
     assert len(text.splitlines()) == len(KERNELS) + 2
     assert (served(fast), fast.measure("cuda")) == (0, [])
+    path = tmp_path / "called.json"
+    path.write_text(fast.measuring.as_json(found))
+    stored = read_measurements(path)
+    assert stored.software.startswith("PyTorch ")
+    assert [(each.champion, each.called_us, each.torch_us) for each in stored.times] == [
+        (each.champion, each.called_us, each.torch_us) for each in found
+    ]
+    assert {each.champion for each in stored.times} == set(range(1, len(KERNELS) + 1))
+    assert all(each.machine for each in stored.times)
 
 
 def test_package_works_without_kernel_evo(fast: Any) -> None:

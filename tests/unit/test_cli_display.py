@@ -9,9 +9,10 @@ from rich.console import Console
 from evo.cli.console.display import LineScreen, LiveScreen, head, left_text, screen, share_done, speedup_text
 from evo.cli.console.output import console, facts, styled, table
 from evo.cli.console.search_result import print_report
-from evo.messages.view import ProvingView, SpaceView, WarmStartView
+from evo.messages.view import ChampionView, ProvingView, SpaceView, WarmStartView
+from evo.messages.view.champion import CalledTime
 from evo.search.search import Budget
-from tests.unit.views import CHAMPION, PROMOTED, REFUSED, ROLLED_BACK, VERDICT, finished, trial, view
+from tests.unit.views import CHAMPION, NOW, PROMOTED, REFUSED, ROLLED_BACK, VERDICT, finished, trial, view
 
 
 def shown(*parts: object, width: int = 160) -> str:
@@ -151,6 +152,18 @@ def test_report_shows_champion_verdict_and_next_steps() -> None:
         "kernel-evo trials 3 --db x.db",
     ):
         assert part in text
+
+
+def test_champion_states_its_time_as_pytorch_calls_it() -> None:
+    def shown(champion: ChampionView) -> str:
+        return " ".join(reported(finished(champion=champion), [], "", "sdpa").split())
+
+    assert "as PyTorch calls it: not measured: `kernel-evo export" in shown(CHAMPION)
+    assert "as PyTorch calls it" not in shown(replace(CHAMPION, family="saxpy")), "PyTorch has no such function"
+    called = CalledTime(called_us=900.0, torch_us=1350.0, model="NVIDIA L4", software="PyTorch 2.13.0", at=NOW)
+    text = shown(replace(CHAMPION, called=called))
+    assert "as PyTorch calls it: 900 µs, 1.50× as fast as PyTorch's own function" in text
+    assert "on NVIDIA L4, 2026-01-02" in text
 
 
 def test_champion_slower_than_every_baseline_is_labelled() -> None:

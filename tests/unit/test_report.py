@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from evo.errors import InvalidInput
+from evo.export.report import evidence_markdown
 from evo.family import Work
 from evo.messages.view import AblationView, BestView
+from evo.messages.view.champion import CalledTime
 from evo.promotion import judge
 from evo.promotion.ablation import Change, Effect
 from evo.promotion.policy import Policy
@@ -53,6 +55,16 @@ def test_goals_are_times_or_speed_ups() -> None:
 def test_decision_follows_from_the_figures(changes: dict[str, object], said: str) -> None:
     given = {"champion": None, **changes}
     assert said in written(Material(search=replace(finished(), **given), best=None))  # type: ignore[arg-type]
+
+
+def test_report_states_kernel_and_called_time() -> None:
+    text = written(Material(search=finished(champion=CHAMPION), best=None))
+    assert "kernel 810 µs; as PyTorch calls it: not measured" in text
+    called = CalledTime(called_us=900.0, torch_us=1350.0, model="AMD EPYC", software="PyTorch 2.13.0", at=NOW)
+    champion = replace(CHAMPION, called=called)
+    text = written(Material(search=finished(champion=champion), best=None))
+    assert "kernel 810 µs; as PyTorch calls it: 900 µs, 1.50× as fast" in text
+    assert "Kernel: 810 µs. As PyTorch calls it: 900 µs" in evidence_markdown(champion, finished())
 
 
 def test_importances_are_explained() -> None:

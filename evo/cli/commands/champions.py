@@ -1,4 +1,4 @@
-"""``champion show|export|rollback|restore`` and ``export``: promoted configs, and champions as packages."""
+"""``champion show|export|rollback|restore|called`` and ``export``: promoted configs, and champions as packages."""
 
 import re
 import shlex
@@ -44,6 +44,9 @@ def register(app: typer.Typer) -> None:
     )(export)
     group.command(epilog=examples('kernel-evo champion rollback 3 --reason "slower under load"'))(rollback)
     group.command(epilog=examples('kernel-evo champion restore 3 --reason "the regression was elsewhere"'))(restore)
+    group.command(epilog=examples("python -m fast --json > called.json && kernel-evo champion called called.json"))(
+        called
+    )
     app.add_typer(group, name="champion", no_args_is_help=True)
     app.command(
         "export",
@@ -229,6 +232,49 @@ def restore(
         console().print(f"Champion {retired.id} is retired: {retired.retired_reason}", markup=False)
 
 
+def called(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="What `python -m fast --json` wrote, fast being an exported package.")
+    ],
+    *,
+    url: Url = None,
+    token: Token = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """Store the times of champions as PyTorch calls them.
+
+    An exported package measures them: the time of a call of its function, and of PyTorch's own. `champion show` and
+    the reports state them beside the kernel's time.
+    """
+    from evo.cli.console.output import console, print_json
+    from evo.cli.service.connection import connect
+    from evo.export.called import called_text, check_same, read_measurements
+
+    measured = read_measurements(file)
+    with connect(Where(url=url, token=token, database=db)) as connection:
+        client = connection.client
+        for each in measured.times:
+            check_same(each, client.champion(each.champion))
+        stored = [
+            client.store_called(
+                each.champion,
+                called_us=each.called_us,
+                torch_us=each.torch_us,
+                model=each.machine,
+                software=measured.software,
+            )
+            for each in measured.times
+        ]
+        kinds = {each.id: client.search(each.search_id).device.kind for each in stored}
+    if as_json:
+        print_json(stored)
+        return
+    for champion in stored:
+        text = called_text(champion, kinds[champion.id])
+        console().print(f"Champion {champion.id} ({champion.subject} {champion.problem_key}): {text}", markup=False)
+
+
 def _why(given: str | None, done: str) -> str:
     """Return the reason, asking the user if none was given; `done` says what happens to the champion."""
     why = (_asked_why(done) if given is None else given).strip()
@@ -250,14 +296,16 @@ def _list(champions: "Iterable[ChampionView]", none: str) -> None:
     from evo.text.wording import factor_text, spaced_text, time_text
 
     rows = table(
-        ">champion", "family", "problem", "device", ">time, first process", "over the fastest baseline", "promoted"
+        *(">champion", "family", "problem", "device", ">time, first process", ">as PyTorch calls it"),
+        *("over the fastest baseline", "promoted"),
     )
     for each in champions:
         verdict, over = each.verdict, "–"
         if verdict is not None and verdict.baseline is not None and verdict.baseline_speedup is not None:
             over = f"{factor_text(verdict.baseline_speedup.estimate)} {verdict.baseline}"
             over += "; slower than every baseline" if verdict.behind_every_baseline else ""
-        cells = (each.subject, spaced_text(each.problem), each.place, time_text(each.time_us), over)
+        called = "–" if each.called is None else time_text(each.called.called_us)
+        cells = (each.subject, spaced_text(each.problem), each.place, time_text(each.time_us), called, over)
         rows.add_row(str(each.id), *(Text(cell) for cell in cells), f"{each.promoted_at:%Y-%m-%d %H:%M}")
     console().print(rows if rows.row_count else none)
 
@@ -313,7 +361,8 @@ def export_suite(
     from evo.cli.console.output import console, print_json
     from evo.cli.files.champion import fetch, write
     from evo.cli.service.connection import connect
-    from evo.export.package import SERVED, faster, package_files
+    from evo.export.called import SERVED
+    from evo.export.package import faster, package_files
     from templates.suites import find
 
     _require_name(to)

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from evo.cli.console.display import outcomes_text, twin_text
 from evo.cli.console.output import facts, table
+from evo.export.called import called_text
 from evo.messages.view import ChallengeView, ChampionView, SearchView, TrialView
 from evo.messages.view.champion import decision_text, retired_text
 from evo.messages.view.trial import same_binary
@@ -186,6 +187,8 @@ def champion_text(champion: ChampionView, view: SearchView) -> RenderableType:
         grid.add_row("time", _timed(champion, interval_text(verdict.challenger, view.policy.confidence)))
     else:
         grid.add_row("time", _timed(champion, time_text(champion.time_us)))
+    if (called := called_text(champion, view.device.kind)) is not None:
+        grid.add_row("called", Text(f"as PyTorch calls it: {called}", "" if champion.called is not None else "dim"))
     if verdict is not None and verdict.baseline is not None and verdict.baseline_speedup is not None:
         against = f"{speedup_text(verdict.baseline_speedup)} over {verdict.baseline}, the fastest baseline"
         grid.add_row(Text("speed-up", "dim"), Text(f"{against}, {processes_text(verdict.baseline_processes)}"))

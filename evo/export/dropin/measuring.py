@@ -1,9 +1,12 @@
 """Times of this package's kernels as a program calls them, and of PyTorch's own functions, on this machine."""
 
+import json
+import platform
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,19 +21,24 @@ ROUNDS, ROUND_S = 7, 0.05
 """Number of alternating rounds, and approximate duration of each kernel in a round."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Measured:
     """Times of one kernel.
 
     Attributes:
+        champion: number of the kernel's champion where it was exported.
+        model, machine: the device that confirmed it, and the one here.
         kernel_us: time of the kernel alone, as confirmed by its search on `model`.
         called_us: time of a call of this package's function here: the kernel's time, or the cost on the host if that is
             longer.
         torch_us: time of PyTorch's function, called in the same way.
     """
 
-    problem: str
+    champion: int
+    family: str
+    problem: Mapping[str, Any]
     model: str
+    machine: str
     kernel_us: float
     called_us: float
     torch_us: float
@@ -67,7 +75,28 @@ def _measured(entry: Entry) -> Iterator[Measured]:
             return
         if entry.calls > calls:
             called_us, torch_us = in_turns(ours, theirs, entry.device)
-            yield Measured(described(entry.family, entry.problem), entry.model, entry.time_us, called_us, torch_us)
+            yield Measured(
+                champion=entry.champion,
+                family=entry.family,
+                problem=entry.problem,
+                model=entry.model,
+                machine=_machine(entry.device),
+                kernel_us=entry.time_us,
+                called_us=called_us,
+                torch_us=torch_us,
+            )
+
+
+def _machine(kind: str) -> str:
+    """Return the name of this machine's device."""
+    if kind == "cuda":
+        return str(torch.cuda.get_device_name())
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.processor() or platform.machine())
 
 
 def in_turns(ours: Run, theirs: Run, kind: str) -> tuple[float, float]:
@@ -171,11 +200,18 @@ def _rotation(problem: Mapping[str, Any], drawn: Callable[..., torch.Tensor]) ->
     return q, k, angles.cos(), angles.sin()
 
 
+def as_json(found: Sequence[Measured]) -> str:
+    """Return the times as a document that ``kernel-evo champion called`` stores."""
+    document = {"software": f"PyTorch {torch.__version__}", "times": [asdict(each) for each in found]}
+    return json.dumps(document, indent=2, ensure_ascii=False)
+
+
 def report(found: Sequence[Measured]) -> str:
     """Return the times as a table."""
     lines = [f"{'kernel, µs':>12}{'called, µs':>12}{'PyTorch, µs':>13}{'ratio':>8}  problem"]
     lines += [
-        f"{each.kernel_us:>12.2f}{each.called_us:>12.2f}{each.torch_us:>13.2f}{each.ratio:>8.2f}  {each.problem}"
+        f"{each.kernel_us:>12.2f}{each.called_us:>12.2f}{each.torch_us:>13.2f}{each.ratio:>8.2f}  "
+        f"{described(each.family, each.problem)}"
         for each in found
     ]
     models = ", ".join(sorted({each.model for each in found}))

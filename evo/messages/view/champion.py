@@ -30,6 +30,26 @@ class Decision:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CalledTime:
+    """Times of a champion's kernel in an exported package for PyTorch.
+
+    Attributes:
+        called_us: time of a call of the package's function: the kernel's time, or the cost on the host if it is longer.
+        torch_us: time of PyTorch's own function, called in the same way.
+        model: the device that ran both.
+        software: PyTorch and its version.
+        by: name of the user who stored them.
+    """
+
+    called_us: float
+    torch_us: float
+    model: str
+    software: str
+    at: datetime
+    by: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class ChampionView(Deferred):
     """A promoted trial with its evidence.
 
@@ -38,6 +58,7 @@ class ChampionView(Deferred):
         place: the device that timed it and, if it is another one, the GPU whose limits its build meets; in words.
         decisions: every change of its status since its promotion, oldest first.
         retired_by: name of the user who rolled it back or restored another; None if a better one replaced it.
+        called: its latest times as PyTorch calls it; None if none were stored.
     """
 
     id: int
@@ -63,6 +84,7 @@ class ChampionView(Deferred):
     place: str = ""
     decisions: tuple[Decision, ...] = ()
     variant: str | None = None
+    called: CalledTime | None = None
 
     @property
     def subject(self) -> str:

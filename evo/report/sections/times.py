@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from evo.device.estimate.target import shown_roofline
+from evo.export.called import called_text
 from evo.promotion import Rule
 from evo.promotion.prediction import BY_ROUND, times_as_fast
 from evo.promotion.statistics import order_interval
@@ -46,6 +47,11 @@ def sample_blocks(material: Material) -> Iterator[Block]:
         if confirmed
         else "Quick samples, each in another session: not confirmed. Relative to the first: the ratio of the medians."
     )
+    if material.champion is not None:
+        called = called_text(material.champion, material.search.device.kind)
+        if called is not None:
+            kernel = time_text(material.champion.time_us)
+            yield Text(f"Champion {material.champion.id}: kernel {kernel}; as PyTorch calls it: {called}.")
     if material.saving is not None and material.saving.confirmed:
         yield Text(material.saving.sentence)
 

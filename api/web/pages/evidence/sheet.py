@@ -15,6 +15,7 @@ from db.repositories.artefacts import Artefacts
 from db.repositories.champions import Champions
 from evo.errors import Conflict, EvoError
 from evo.export.bundle import Bundle, refuse_unexportable
+from evo.export.called import called_text
 from evo.export.headers import NAME as HEADERS
 from evo.export.headers import unpack_headers
 from evo.family import Family
@@ -75,6 +76,11 @@ class EvidenceSheet:
     @property
     def far(self) -> str:
         return f"{FAR_SLOWER:g}"
+
+    @property
+    def called(self) -> str | None:
+        """The champion's time as PyTorch calls it, or how to measure it; None if no exported package can contain it."""
+        return called_text(self.champion, self.search.device.kind)
 
     def as_fast(self, name: str) -> float | None:
         """Return the champion's speed relative to another series: the median of the ratios of all rounds."""

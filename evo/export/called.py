@@ -1,0 +1,96 @@
+"""Times of champions as PyTorch calls them: the file that an exported package writes, and their description."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from evo.errors import Conflict, InvalidInput
+from evo.messages.view import ChampionView
+from evo.text.wording import factor_text, time_text
+from evo.trial import Value
+
+SERVED = ("cross_entropy", "gemm", "layernorm", "rmsnorm", "rope", "sdpa", "sdpa_decode", "softmax", "swiglu")
+"""Families that functions of an exported package call."""
+
+KINDS = ("cpu", "cuda")
+"""Kinds of devices that an exported package supports."""
+
+HOW = (
+    "not measured: `kernel-evo export --suite SUITE --to ./fast` writes a package, "
+    "`python -m fast --json > called.json` measures it, and `kernel-evo champion called called.json` stores it"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Times:
+    """Times of one kernel, as the package writes them.
+
+    Attributes:
+        champion: number of the champion in the database that it was exported from.
+        machine: the device that ran it.
+        kernel_us: its confirmed time, as its search took it.
+    """
+
+    champion: int
+    family: str
+    problem: dict[str, Value]
+    machine: str
+    kernel_us: float
+    called_us: float
+    torch_us: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurements:
+    """The file that ``python -m`` of an exported package writes with ``--json``."""
+
+    software: str
+    times: tuple[Times, ...]
+
+
+def read_measurements(path: Path) -> Measurements:
+    """Read the times that an exported package wrote.
+
+    Raises:
+        InvalidInput: the file cannot be read, or is none of these.
+    """
+    try:
+        return TypeAdapter(Measurements).validate_json(path.read_bytes())
+    except OSError as error:
+        raise InvalidInput("FILE", f"{path} cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        way_out = "write it with `python -m fast --json > called.json`, fast being an exported package"
+        raise InvalidInput("FILE", f"{path} has no times of an exported package: {way_out}") from error
+
+
+def check_same(times: Times, champion: ChampionView) -> None:
+    """Check that times are those of a champion, and not of one with this number in another database.
+
+    Raises:
+        Conflict: family, problem or confirmed time differ.
+    """
+    ours = (champion.family, dict(champion.problem), champion.time_us)
+    if ours != (times.family, times.problem, times.kernel_us):
+        raise Conflict(
+            f"champion {champion.id} here is of {champion.family} {champion.problem_key} and takes "
+            f"{time_text(champion.time_us)}; the file names {times.family}, {time_text(times.kernel_us)}: "
+            "name the database that the package was exported from"
+        )
+
+
+def called_text(champion: ChampionView, kind: str) -> str | None:
+    """Return the time of a champion as PyTorch calls it, or how to measure it; None if no package can contain it.
+
+    Args:
+        kind: kind of the champion's device.
+    """
+    found = champion.called
+    if found is None:
+        return HOW if champion.family in SERVED and kind in KINDS else None
+    where = "" if found.model == champion.device_model else f" on {found.model}"
+    faster, theirs = factor_text(found.torch_us / found.called_us), time_text(found.torch_us)
+    return (
+        f"{time_text(found.called_us)}, {faster} as fast as PyTorch's own function, {theirs} "
+        f"({found.software}{where}, {found.at:%Y-%m-%d})"
+    )
