@@ -18,6 +18,7 @@ from db.queries.listing import SEARCH_ORDERS, SearchFilter, SearchOrder
 from db.repositories.archive import Archive
 from db.repositories.leases import Leases
 from db.repositories.retention import remove_search
+from db.repositories.variants import Variants
 from evo.errors import Conflict, NotFound
 from evo.family.problem import split_assignments
 from evo.messages.view import Page, SearchView
@@ -107,9 +108,12 @@ def cancel_search(search_id: Id, service: ServiceDep, if_match: IfMatch = None) 
 @router.get("/{search_id}/binaries/{digest}")
 @allow("viewer", "worker")
 def get_binary_report(search_id: Id, digest: str, service: ServiceDep) -> EvaluateReport:
-    """Return the report of an earlier trial of this search with the same binary."""
+    """Return the report of an earlier trial with the same binary: of this search, or of another variant of it."""
     with service.database.read() as session:
-        trial = Archive(session).trial_of_binary(search_id, digest)
+        variants = Variants(session)
+        population = variants.searches_of(variants.base_id(search_id))
+        own = [search_id, *(each for each in population if each != search_id)]
+        trial = Archive(session).trial_of_binary(own, digest)
         report = Leases(session).evaluations([trial.id]).get(trial.id)
     if report is None:
         raise NotFound(f"search {search_id} has no report on a binary {digest}")

@@ -38,7 +38,8 @@ def utc_now() -> datetime:
 
 def family_ref(row: FamilyRow) -> FamilyRef:
     """Return the reference by which workers find a family."""
-    return FamilyRef(name=row.name, digest=row.digest, location=row.location)
+    variant = row.base_digest is not None
+    return FamilyRef(name=row.name, digest=row.digest, location=row.location, variant=variant)
 
 
 def beginning(space: Space, row: SearchRow) -> Context:

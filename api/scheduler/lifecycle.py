@@ -18,19 +18,22 @@ from db.repositories.champions import Ablations, Champions
 from db.repositories.leases import Leases
 from db.repositories.variants import Variants
 from evo.promotion.challenge import ChallengeLimit, Incumbent, bar, comparable_us
-from evo.search.halving import goes_on, next_rung
+from evo.search.halving import REPEATED, Standing, goes_on, next_rung, repeats, stagnates
 from evo.search.hopeless import same_error
 from evo.search.lifecycle import TERMINAL, Command, transition
 from evo.search.search import StopReason
 from evo.text.wording import outcome_text
 from evo.trial import Trial
 from evo.trial.explain import detail_text, first_lines
-from evo.trial.outcome import ReferenceFailed
+from evo.trial.outcome import Estimated, Measured, ReferenceFailed
 
 log = structlog.get_logger("conductor")
 
 OUTPERFORMED = "outperformed"
 """Reason of a variant's search that ended early, because other variants were faster after as many trials."""
+
+DUPLICATE = "duplicate"
+"""Reason of a variant's search that ended early, because its first binaries all belong to earlier variants."""
 
 STOPPED = "stopped"
 """Reason of a search that a person stopped before its budget was used up."""
@@ -43,6 +46,7 @@ def is_due(active: ActiveSearch, now: datetime) -> bool:
     if active.state == "stopping":
         return not active.search.history.pending
     stops = active.search.stop_reason(active.elapsed_s(now)) is not None or _unjudgeable(active) is not None
+    stops = stops or _may_repeat(active)
     return active.state == "running" and (stops or _may_challenge(active, now, ended=False))
 
 
@@ -65,6 +69,8 @@ def advance(turn: Turn, now: datetime) -> None:
         _used_up(turn, reason, now)
     if active.state == "running" and (fault := _unjudgeable(active)) is not None:
         change_state(turn, "fail", now, reason=fault)
+    elif active.state == "running" and _repeats(turn):
+        change_state(turn, "stop", now, reason=DUPLICATE)
     elif active.state == "running":
         challenge(turn, now, ended=False)
     elif active.state == "stopping" and not active.search.history.pending:
@@ -98,10 +104,34 @@ def _may_grow(active: ActiveSearch, variant: VariantRow) -> bool:
 def _more_trials(session: Session, variant: VariantRow) -> int | None:
     """Return how many trials a variant may have in all from now on; None if it gets no more."""
     variants = Variants(session)
-    mine = variants.times(variant.tuning_id)
-    others = [variants.times(each) for each in variants.searches_of(variant.search_id) if each != variant.tuning_id]
-    following = next_rung(len(mine), most=variant.most_trials)
-    return following if following > len(mine) and goes_on(mine, others) else None
+    standings = {each: _standing(variants, each) for each in variants.searches_of(variant.search_id)}
+    mine = standings.pop(variant.tuning_id)
+    following = next_rung(len(mine.times), most=variant.most_trials)
+    stagnating = stagnates(variants.times_of_all(variant.search_id))
+    more = following > len(mine.times) and goes_on(mine, list(standings.values()), stagnating=stagnating)
+    return following if more else None
+
+
+def _standing(variants: Variants, search_id: int) -> Standing:
+    fastest = variants.fastest(search_id)
+    outcome = None if fastest is None else fastest.outcome
+    used = outcome.mechanisms if isinstance(outcome, Measured | Estimated) else None
+    return Standing(times=variants.times(search_id), niche=used)
+
+
+def _may_repeat(active: ActiveSearch) -> bool:
+    """Return True if the first trials of a variant have just ended. Reads memory only."""
+    ended = active.search.history.finished
+    return active.terms.family.variant and len(ended) == REPEATED and ended[0].binary_digest is not None
+
+
+def _repeats(turn: Turn) -> bool:
+    """Return True if the first trials of a variant show that it is a copy of earlier variants."""
+    variants = Variants(turn.session)
+    if not _may_repeat(turn.active) or (variant := variants.tuned_by(turn.active.id)) is None:
+        return False
+    earlier = {each for each in variants.binaries(variants.earlier_searches(variant)) if each is not None}
+    return repeats([trial.binary_digest for trial in turn.active.search.history.finished], earlier)
 
 
 def _grant(turn: Turn, trials: int) -> None:

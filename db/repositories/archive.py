@@ -286,16 +286,17 @@ class Archive:
         query = self._trials(search_id, None).where(TrialRow.outcome_kind.not_in(NO_FAILURE))
         return self.session.scalars(query.order_by(TrialRow.finished_seq.desc()).limit(limit)).all()
 
-    def trial_of_binary(self, search_id: int, binary_digest: str) -> TrialRow:
-        """Return the first trial of this search that ended with this binary.
+    def trial_of_binary(self, search_ids: Sequence[int], binary_digest: str) -> TrialRow:
+        """Return the first trial with this binary that ended, of the first of some searches that has one.
 
         Raises:
             NotFound: no trial ended with it yet.
         """
-        ended = self._trials(search_id, None).where(TrialRow.binary_digest == binary_digest)
-        if (row := self.session.scalars(ended.order_by(TrialRow.number).limit(1)).first()) is None:
-            raise NotFound(f"search {search_id} has no result for a binary {binary_digest}")
-        return row
+        for search_id in search_ids:
+            ended = self._trials(search_id, None).where(TrialRow.binary_digest == binary_digest)
+            if (row := self.session.scalars(ended.order_by(TrialRow.number).limit(1)).first()) is not None:
+                return row
+        raise NotFound(f"search {search_ids[0]} has no result for a binary {binary_digest}")
 
     def counts(self, search_ids: Collection[int]) -> dict[int, dict[str | None, int]]:
         """Count trials by outcome for each search; pending trials are counted under None."""

@@ -1,6 +1,6 @@
 """Repositories of variants of searches, and of the proposals of language models."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from sqlalchemy import func, select
@@ -63,6 +63,30 @@ class Variants:
     def searches_of(self, search_id: int) -> list[int]:
         """Return a search and those that tune its variants."""
         return [search_id, *(row.tuning_id for row in self.of(search_id))]
+
+    def earlier_searches(self, variant: VariantRow) -> list[int]:
+        """Return the searches of the family's own implementation and of the variants submitted before this one."""
+        before = [row.tuning_id for row in self.of(variant.search_id) if row.number < variant.number]
+        return [variant.search_id, *before]
+
+    def times_of_all(self, search_id: int) -> list[float | None]:
+        """Return the quick times of all variants of a search, in microseconds, in the order in which they ended."""
+        time = func.coalesce(TrialRow.quick_us, TrialRow.time_us)
+        ended = TrialRow.search_id.in_(self.searches_of(search_id)) & TrialRow.finished_seq.is_not(None)
+        order = TrialRow.finished_at, TrialRow.search_id, TrialRow.finished_seq
+        return list(self.session.scalars(select(time).where(ended).order_by(*order)).all())
+
+    def fastest(self, search_id: int) -> TrialRow | None:
+        """Return the fastest measured trial of a search."""
+        measured = (TrialRow.search_id == search_id) & TrialRow.time_us.is_not(None)
+        return self.session.scalars(
+            select(TrialRow).where(measured).order_by(TrialRow.time_us, TrialRow.number).limit(1)
+        ).first()
+
+    def binaries(self, search_ids: Collection[int]) -> list[str | None]:
+        """Return the digest of the binary of each ended trial of some searches."""
+        ended = TrialRow.search_id.in_(search_ids) & TrialRow.finished_seq.is_not(None)
+        return list(self.session.scalars(select(TrialRow.binary_digest).where(ended)).all())
 
     def times(self, search_id: int) -> list[float | None]:
         """Return the quick times of a search's ended trials, in microseconds, in the order in which they ended."""

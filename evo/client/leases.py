@@ -109,7 +109,7 @@ class Work(Calls):
         self._send("POST", f"/attempts/{attempt_id}/release", body)
 
     def twin(self, search_id: int, binary_digest: str) -> EvaluateReport | None:
-        """Return the report of an earlier trial of this search with the same binary, or None."""
+        """Return the report of an earlier trial of this search or its variants with the same binary, or None."""
         try:
             return self._get(f"/searches/{search_id}/binaries/{binary_digest}", EvaluateReport)
         except NotFound:

@@ -1,7 +1,7 @@
 """Setting for service tests: a toy family, a device, a manual clock, and a fake worker."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -196,8 +196,12 @@ class Stage:
         (lease,) = self.claim(worker_id)
         return lease
 
-    def hand_in(self, lease: Lease, outcome: Outcome | None = None) -> None:
-        self.conductor.report(lease.attempt_id, lease.token, answer(lease, outcome))
+    def hand_in(self, lease: Lease, outcome: Outcome | None = None, *, binary: str | None = None) -> None:
+        """Report on a job; `binary` is the digest of a trial's binary."""
+        report = answer(lease, outcome)
+        if isinstance(report, EvaluateReport):
+            report = replace(report, binary_digest=binary)
+        self.conductor.report(lease.attempt_id, lease.token, report)
 
     def play(self, leases: int = 1000) -> Iterator[Lease]:
         """Run an honest worker with one slot until no job is left or this many leases were served."""

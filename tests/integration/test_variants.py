@@ -19,7 +19,7 @@ from db.repositories.variants import Proposals, Variants
 from evo.errors import Conflict, InvalidInput, NotFound
 from evo.messages.job import Baseline, Confirm, Evaluate, Lease
 from evo.messages.view import VariantView
-from evo.search.halving import FIRST, GROWTH
+from evo.search.halving import FIRST, GROWTH, REPEATED
 from evo.text.document import toml_text
 from evo.trial.outcome import CaseError, CompileFailed, Measured, WrongAnswer
 from templates import registry
@@ -164,6 +164,34 @@ def test_slower_variant_ends_after_its_first_rung(lab: Lab) -> None:
     lab.play(faster=0.5)
     done = lab.view(search, view.number)
     assert (done.finished, done.reason, done.state) == (FIRST, "outperformed", "finished")
+
+
+def test_copy_of_an_earlier_variant_ends_after_its_first_trials(lab: Lab) -> None:
+    search = lab.search(budget={"trials": 12})
+    lab.play()
+    first = lab.submit(search)
+    copied = lab.submit(search, document={**TABLE, "name": "copy"}, files={"fast.c": f"{SOURCE['fast.c']} // again"})
+    while leases := lab.stage.claim():
+        job = leases[0].job
+        lab.stage.hand_in(leases[0], binary=f"{job.number:064d}" if isinstance(job, Evaluate) else None)
+    done = lab.view(search, copied.number)
+    assert (done.finished, done.reason) == (REPEATED, "duplicate")
+    assert lab.view(search, first.number).finished >= FIRST
+
+
+def test_report_on_a_binary_is_found_by_other_variants(lab: Lab, tmp_path: Path) -> None:
+    search, other = lab.search(budget={"trials": 2}), lab.search(budget={"trials": 2}, seed=9)
+    lab.play()
+    view = lab.submit(search, trials=2)
+    digest = "d" * 64
+    lease = lab.stage.one()
+    assert lease.terms.family.variant
+    lab.stage.hand_in(lease, binary=digest)
+    with served(tmp_path / "evo.db") as url, httpx.Client(base_url=f"{url}/api/v1", timeout=20) as client:
+        status = [
+            client.get(f"/searches/{each}/binaries/{digest}").status_code for each in (search, view.tuning_id, other)
+        ]
+    assert status == [200, 200, 404]
 
 
 def test_granted_trials_survive_a_restart(lab: Lab) -> None:

@@ -17,7 +17,7 @@ from evo.messages.view import BestView, FailureView, ProposalView, VariantView
 from evo.variants.evolve.answer import read_idea
 from evo.variants.evolve.chat import ATTEMPTS, Chat, Message, ModelFailed, Prices
 from evo.variants.evolve.evolution import Evolution, Limits
-from evo.variants.evolve.operators import contradicted, insights, operator_of, parents_of
+from evo.variants.evolve.operators import contradicted, insights, operator_of, parents_of, stagnates
 from tests.unit.test_brief import BRIEF
 
 MODEL = Path(__file__).parents[2] / "docs" / "guides" / "examples" / "evolve" / "scripted_model.py"
@@ -272,11 +272,25 @@ def test_text_around_the_object_is_ignored() -> None:
 
 
 def test_operators_follow_the_number_of_ideas() -> None:
-    assert [operator_of(ideas, 3) for ideas in range(6)] == [
+    three = [view(number, time_us=5.0) for number in range(3)]
+    assert [operator_of(ideas, three) for ideas in range(6)] == [
         *("initialise", "mutate", "crossover-differ", "crossover-join", "mutate", "mutate-parameters")
     ]
-    assert operator_of(5, 0) == "initialise"
-    assert operator_of(3, 1) == "mutate"
+    assert operator_of(5, [view(0, time_us=None)]) == "initialise"
+    assert operator_of(3, three[:1]) == "mutate"
+
+
+def test_search_without_a_new_best_variant_asks_for_other_algorithms_and_younger_parents() -> None:
+    quiet = [view(0, time_us=10.0), *(view(number, time_us=10.0 + number) for number in range(1, 4))]
+    last = view(4, time_us=None)
+    assert not stagnates(quiet)
+    assert stagnates([*quiet, last])
+    assert not stagnates([*quiet, view(4, time_us=9.0)])
+    assert [operator_of(ideas, [*quiet, last]) for ideas in (1, 2, 4, 5)] == [
+        *("crossover-differ", "crossover-differ", "mutate", "crossover-differ")
+    ]
+    assert parents_of("mutate", [*quiet, last], 3) == (2,)
+    assert parents_of("mutate", quiet, 3) == (0,)
 
 
 def test_parents_are_elites() -> None:

@@ -2,7 +2,11 @@
 
 import pytest
 
-from evo.search.halving import FIRST, GROWTH, goes_on, next_rung
+from evo.search.halving import FIRST, GROWTH, REPEATED, STAGNATION, Standing, goes_on, next_rung, repeats, stagnates
+
+
+def standing(*times: float | None, niche: str = "scalar") -> Standing:
+    return Standing(times=times, niche=(niche,))
 
 
 def test_rungs_grow_up_to_the_limit() -> None:
@@ -17,28 +21,72 @@ def test_first_rung_is_no_larger_than_the_limit() -> None:
 
 
 def test_only_variant_continues() -> None:
-    assert goes_on([9.0, None], [])
+    assert goes_on(standing(9.0, None), [])
 
 
 def test_variant_without_measured_trials_ends() -> None:
-    assert not goes_on([None] * FIRST, [])
+    assert not goes_on(standing(*[None] * FIRST), [])
 
 
 @pytest.mark.parametrize(("mine", "expected"), [(4.0, True), (6.0, False)])
 def test_better_of_two_variants_continues(mine: float, expected: bool) -> None:
-    assert goes_on([mine] * 8, [[5.0] * 8]) is expected
+    assert goes_on(standing(*[mine] * 8), [standing(*[5.0] * 8)]) is expected
 
 
 def test_variants_are_compared_after_equally_many_trials() -> None:
     late = [9.0] * 8 + [1.0] * 8
-    assert goes_on([5.0] * 8, [late])
+    assert goes_on(standing(*[5.0] * 8), [standing(*late)])
 
 
 def test_variants_below_the_rung_do_not_count() -> None:
-    assert goes_on([5.0] * 8, [[1.0] * 7])
+    assert goes_on(standing(*[5.0] * 8), [standing(*[1.0] * 7)])
 
 
 def test_best_third_of_variants_continues() -> None:
-    field = [[float(time)] * 8 for time in range(1, 10)]
-    survivors = [mine[0] for mine in field if goes_on(mine, [each for each in field if each is not mine])]
+    field = [standing(*[float(time)] * 8) for time in range(1, 10)]
+    survivors = [mine.times[0] for mine in field if goes_on(mine, [each for each in field if each is not mine])]
     assert survivors == [1.0, 2.0, 3.0]
+
+
+def test_search_stagnates_while_no_trial_improves_the_best_time() -> None:
+    quiet: list[float | None] = [10.0, *[11.0, None] * (STAGNATION // 2)]
+    assert stagnates(quiet)
+    assert not stagnates(quiet[:-1])
+    assert not stagnates([*quiet, 9.0])
+    assert stagnates([*quiet, 9.95])  # less than 1 % is noise
+    assert not stagnates([])
+
+
+def test_trials_that_fail_count_as_stagnation() -> None:
+    assert stagnates([None] * STAGNATION)
+
+
+def test_stagnating_search_widens_to_new_niches() -> None:
+    fast = [standing(*[1.0] * 8) for _ in range(5)]
+    slow = standing(*[9.0] * 8, niche="mma")
+    assert not goes_on(slow, fast)
+    assert goes_on(slow, fast, stagnating=True)
+
+
+def test_stagnating_search_keeps_half_of_the_new_variants_of_a_niche() -> None:
+    field = [standing(*[float(time)] * FIRST) for time in range(1, 9)]
+    survivors = [
+        mine.times[0] for mine in field if goes_on(mine, [each for each in field if each is not mine], stagnating=True)
+    ]
+    assert survivors == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_stagnating_search_keeps_older_variants_only_if_they_lead_their_niche() -> None:
+    count = FIRST * GROWTH
+    leader, second, third = (standing(*[time] * count) for time in (1.0, 2.0, 3.0))
+    assert goes_on(leader, [second, third], stagnating=True)
+    assert not goes_on(second, [leader, third], stagnating=True)
+    best_of_six = [standing(*[5.0] * count) for _ in range(4)]
+    assert goes_on(second, [leader, *best_of_six])
+
+
+def test_copy_is_recognised_by_its_first_binaries() -> None:
+    assert repeats(["a"] * REPEATED, {"a", "b"})
+    assert not repeats(["a"] * (REPEATED - 1), {"a"})
+    assert not repeats([*["a"] * (REPEATED - 1), "c"], {"a"})
+    assert not repeats([*["a"] * (REPEATED - 1), None], {"a"})

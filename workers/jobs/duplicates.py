@@ -31,7 +31,10 @@ class Twins:
             self._of(lease.terms.search_id).expected.add(lease.job.number)
 
     def find(self, lease: Lease, digest: str) -> EvaluateReport | None:
-        """Return the report on an earlier trial of the same binary; None if there is none or the service fails."""
+        """Return the report on an earlier trial of the same binary, for variants also of another variant of the family.
+
+        None if there is none or the service fails.
+        """
         search_id = lease.terms.search_id
         if (known := self._of(search_id).reports.get(digest)) is not None:
             return known
@@ -51,7 +54,7 @@ class Twins:
 
     def _measured_all_before(self, lease: Lease) -> bool:
         """True if this process measured all earlier trials of the search, so the service knows no others."""
-        if not isinstance(lease.job, Evaluate):
+        if not isinstance(lease.job, Evaluate) or lease.terms.family.variant:
             return False
         mine = self._of(lease.terms.search_id).expected
         return mine.issuperset(range(lease.job.number))

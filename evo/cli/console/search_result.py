@@ -44,6 +44,7 @@ REASONS = {
     "exhausted": "every valid config was tried",
     "stagnation": "no better trial for the given number of trials",
     "outperformed": "other variants were faster after as many trials",
+    "duplicate": "its binaries are those of earlier variants",
 }
 
 ESTIMATES = (

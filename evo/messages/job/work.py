@@ -19,11 +19,13 @@ class FamilyRef:
         digest: digest over document, templates and includes; a worker refuses a lease whose digest it cannot reproduce.
         location: absolute path of the folder or recording on the submitting machine, or ``bundle:`` and the digest of
             an artefact of the service; None for a built-in family.
+        variant: True for a variant of a family, whose binaries may equal those of other variants.
     """
 
     name: str
     digest: str
     location: str | None = None
+    variant: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

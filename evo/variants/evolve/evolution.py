@@ -116,7 +116,7 @@ class Evolution:
         """Request one idea, and repair it while it fails. Return the budget that ended this, if any."""
         proposals, variants = self.client.proposals(self.search_id), self.client.variants(self.search_id)
         ideas = ideas_in(proposals)
-        operator = operator_of(ideas, sum(each.usable for each in variants))
+        operator = operator_of(ideas, variants)
         parents = parents_of(operator, variants, ideas)
         messages = idea_messages(
             self.client.variant_brief(self.search_id),
@@ -257,4 +257,4 @@ class Evolution:
         made_from = {each.variant for each in earlier}
         known = [each for each in self.client.variants(self.search_id) if each.number == 0 or each.number in made_from]
         ideas = ideas_in(earlier)
-        return parents_of(operator_of(ideas, sum(each.usable for each in known)), known, ideas)
+        return parents_of(operator_of(ideas, known), known, ideas)

@@ -24,24 +24,43 @@ ROUND: tuple[Operator, ...] = ("mutate", "crossover-differ", "crossover-join", "
 ELITES = 3
 
 
-def operator_of(ideas: int, usable: int) -> Operator:
-    """Return the operator of the next idea: a function of the numbers of ideas and of working variants.
+STALE = 4
+"""Number of successive variants without a new best one after which the models are asked for other algorithms."""
+
+
+def stagnates(variants: Sequence[VariantView]) -> bool:
+    """Return True if the last `STALE` ended variants of a search are all slower than the best before them."""
+    times = [None if each.best is None else each.best.time_us for each in variants if each.ended or each.number == 0]
+    known, last = [time for time in times[:-STALE] if time is not None], times[-STALE:]
+    return bool(known) and len(last) == STALE and all(time is None or time >= min(known) for time in last)
+
+
+def operator_of(ideas: int, variants: Sequence[VariantView]) -> Operator:
+    """Return the operator of the next idea: a function of the number of ideas and of the variants so far.
 
     Args:
         ideas: number of earlier proposals that were not repairs.
-        usable: variants with a measured config, the family's own included.
+        variants: of the search by number, the family's own included.
     """
+    usable = sum(each.usable for each in variants)
     if ideas == 0 or usable == 0:
         return "initialise"
+    if stagnates(variants) and ideas % 2:
+        return "crossover-differ"
     operator = ROUND[(ideas - 1) % len(ROUND)]
     return "mutate" if operator == "crossover-join" and usable < 2 else operator
 
 
 def parents_of(operator: Operator, variants: Sequence[VariantView], ideas: int) -> tuple[int, ...]:
-    """Return the numbers of the parents of an idea: in turn the best of each niche, then the next fastest."""
+    """Return the numbers of the parents of an idea: in turn the best of each niche, then the next fastest.
+
+    In a search that stagnates, younger ones come first.
+    """
     leaders = elites(variants)
     timed = sorted((each for each in variants if each.best is not None), key=_time)
     best = [*leaders, *(each for each in timed if each not in leaders)][:ELITES]
+    if stagnates(variants):
+        best.sort(key=lambda each: -each.number)
     if not best or operator in ("initialise", "crossover-differ"):
         return (0,)
     first = ideas % len(best)

@@ -33,6 +33,7 @@ REASONS = {
     "exhausted": "every valid config was tried",
     "stagnation": "no better trial came for long enough",
     "outperformed": "other variants were faster after as many trials",
+    "duplicate": "its binaries are those of earlier variants",
     "stopped": "it was stopped by a user",
     "cancelled": "it was cancelled by a user",
 }
