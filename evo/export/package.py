@@ -16,12 +16,17 @@ TABLE = "kernels.json"
 SOURCES: Mapping[str, str] = {
     "__init__.py": "package.py",
     "__main__.py": "command.py",
+    "attention.py": "attention.py",
     "functions.py": "functions.py",
     "kernels.py": "kernels.py",
     "measuring.py": "measuring.py",
+    "norms.py": "norms.py",
     "operators.py": "operators.py",
     "patching.py": "patching.py",
     "plans.py": "plans.py",
+    "product.py": "product.py",
+    "rotary.py": "rotary.py",
+    "rows.py": "rows.py",
     "serving.py": "serving.py",
     "table.py": "table.py",
 }

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from . import functions
+from .serving import dtype_name
 from .table import FOLDER, TABLE
 
 
@@ -103,5 +104,5 @@ def traced(name: str, family: str, inputs: Sequence[torch.Tensor], **fields: Any
     first = inputs[0]
     if torch.is_autocast_enabled(first.device.type):
         return None
-    known = TABLE.offers(family, first.device.type, dtype=functions.dtype_name(first.dtype), **fields)
+    known = TABLE.offers(family, first.device.type, dtype=dtype_name(first.dtype), **fields)
     return OPERATORS[name] if known else None

@@ -9,6 +9,7 @@ import torch
 from .plans import PLANS, Convert, Key, Plan, keep, key_of
 from .table import TABLE, Entry, Fallback
 
+compiling = torch.compiler.is_compiling
 _KINDS = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -55,6 +56,21 @@ class Unserved:
 
 Terms = tuple[Any, ...]
 """Arguments of a function other than tensors."""
+
+
+def rows_problem(input: torch.Tensor, cols: int) -> dict[str, Any]:
+    """Return the fields of a problem of rows."""
+    return {"rows": input.numel() // cols if cols else 0, "cols": cols, "dtype": dtype_name(input.dtype)}
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """Return the dtype's name in problems."""
+    return str(dtype).removeprefix("torch.")
+
+
+def lies_by_tokens(heads: torch.Tensor) -> bool:
+    """Return True if (B, H, S, D) lies in memory as (B, S, H, D)."""
+    return not heads.is_contiguous() and heads.transpose(1, 2).is_contiguous()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,88 @@
+"""Rotary position embedding."""
+
+import torch
+
+from . import operators
+from .serving import Call, Operation, Terms, Unserved, compiling, dtype_name, lies_by_tokens
+
+
+def apply_rotary_pos_emb(
+    q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, unsqueeze_dim: int = 1
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rotary position embedding of queries and keys, as models of transformers define it.
+
+    Args:
+        q, k: (B, heads, S, D), or (B, S, heads, D) where `unsqueeze_dim` is 2; contiguous, or in memory as the other.
+        cos, sin: (1, S, D) or (S, D), the same for every batch entry, whose second half repeats the first. Kernels read
+            the first half alone.
+    """
+    found = rotated(q, k, cos, sin, unsqueeze_dim)
+    return rotated_by_torch(q, k, cos, sin, unsqueeze_dim) if found is None else found
+
+
+def rotated(
+    q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, unsqueeze_dim: int = 1
+) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Return what `apply_rotary_pos_emb` does, by a kernel; None if PyTorch must serve the call, which is counted."""
+    inputs = (q, k, cos, sin)
+    if compiling():
+        if _unlike_rotation(inputs, unsqueeze_dim) is not None:
+            return None
+        op = operators.traced("rotary", "rope", inputs, D=q.shape[3])
+        return None if op is None else op(*inputs, unsqueeze_dim)
+    found = _ROTARY.outputs(inputs, (unsqueeze_dim,))
+    return None if found is None else (found[0], found[1])
+
+
+def rotated_by_torch(
+    q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, unsqueeze_dim: int = 1
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return what `apply_rotary_pos_emb` does, by PyTorch's operations."""
+    cosines, sines = (each.unsqueeze(unsqueeze_dim if each.ndim == 3 else unsqueeze_dim - 1) for each in (cos, sin))
+    return q * cosines + _half_turned(q) * sines, k * cosines + _half_turned(k) * sines
+
+
+def _half_turned(x: torch.Tensor) -> torch.Tensor:
+    """Return (-second half, first half) of the last dimension."""
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat((-second, first), dim=-1)
+
+
+def _unlike_rotation(inputs: tuple[torch.Tensor, ...], unsqueeze_dim: int) -> str | None:
+    """Return why no kernel could serve such a rotation; None if one could."""
+    q, k, cos, sin = inputs
+    if unsqueeze_dim not in (1, 2) or q.ndim != 4 or k.ndim != 4:
+        return "queries and keys of another shape than (B, heads, S, D) or (B, S, heads, D)"
+    heads_at, tokens_at = (1, 2) if unsqueeze_dim == 1 else (2, 1)
+    unlike = any(q.shape[place] != k.shape[place] for place in (0, tokens_at, 3))
+    if unlike or q.shape[3] % 2 or q.shape[heads_at] % max(1, k.shape[heads_at]) or not q.numel() or not k.numel():
+        return "queries unlike keys, or no elements"
+    table = (q.shape[tokens_at], q.shape[3])
+    if any(each.shape not in (table, (1, *table)) for each in (cos, sin)):
+        return "a table of cosines and sines for each batch entry, or of another size"
+    return None
+
+
+def _rotary_call(inputs: tuple[torch.Tensor, ...], terms: Terms) -> Call | Unserved:
+    (q, k, *_), (unsqueeze_dim,) = inputs, terms
+    if (reason := _unlike_rotation(inputs, unsqueeze_dim)) is not None:
+        return Unserved({"q": str(tuple(q.shape))}, reason)
+    by_tokens = lies_by_tokens(q)
+    heads_at, tokens_at = (1, 2) if unsqueeze_dim == 1 else (2, 1)
+    problem = {"B": q.shape[0], "S": q.shape[tokens_at], "H": q.shape[heads_at], "D": q.shape[3]}
+    problem |= {"KV": k.shape[heads_at] if k.shape[heads_at] != q.shape[heads_at] else 0, "dtype": dtype_name(q.dtype)}
+    problem["layout"] = "bshd" if (heads_at == 2) != by_tokens else "bhsd"
+    return Call(
+        problem=problem,
+        results=tuple((tuple(each.shape), each.stride() if by_tokens else None) for each in (q, k)),
+        by_tokens=by_tokens,
+    )
+
+
+_ROTARY = Operation(
+    name="apply_rotary_pos_emb",
+    arguments=("q", "k", "cos", "sin"),
+    family="rope",
+    plain=lambda terms, *inputs: rotated_by_torch(*inputs, *terms),
+    describe=_rotary_call,
+)

@@ -1,0 +1,148 @@
+"""Functions of rows: softmax, gated linear unit, cross entropy."""
+
+from collections.abc import Sequence
+
+import torch
+from torch.nn import functional as nnf
+
+from . import operators
+from .serving import Call, Operation, Terms, Unserved, compiling, rows_problem
+
+
+def softmax(
+    input: torch.Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None
+) -> torch.Tensor:
+    """Return softmax over one dimension, as `torch.nn.functional.softmax`; kernels support the last dimension."""
+    if compiling():
+        op = None
+        if not _elsewhere(input, dim) and dtype in (None, input.dtype):
+            op = operators.traced("softmax", "softmax", (input,), cols=input.shape[-1])
+        return nnf.softmax(input, dim, _stacklevel, dtype) if op is None else op(input)
+    found = _SOFTMAX.outputs((input,), (dim, dtype))
+    return nnf.softmax(input, dim, _stacklevel, dtype) if found is None else found[0]
+
+
+def _elsewhere(input: torch.Tensor, dim: int | None) -> bool:
+    """Return True if `dim` is not the last dimension."""
+    rank = input.ndim
+    return dim is None or rank == 0 or not -rank <= dim < rank or dim % rank != rank - 1
+
+
+def _softmax_call(inputs: tuple[torch.Tensor], terms: Terms) -> Call | Unserved:
+    (input,), (dim, dtype) = inputs, terms
+    if _elsewhere(input, dim) or dtype not in (None, input.dtype):
+        return Unserved({"dim": str(dim)}, "another dimension than the last, or a dtype")
+    return _row_call(input)
+
+
+_SOFTMAX = Operation(
+    name="softmax",
+    arguments=("input",),
+    family="softmax",
+    plain=lambda _, input: nnf.softmax(input, -1),
+    describe=_softmax_call,
+)
+
+
+def swiglu(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+    """Return ``torch.nn.functional.silu(gate) * up``, for tensors of the same shape."""
+    if compiling():
+        op = None
+        if gate.shape == up.shape and gate.ndim:
+            op = operators.traced("swiglu", "swiglu", (gate, up), cols=gate.shape[-1])
+        return nnf.silu(gate) * up if op is None else op(gate, up)
+    found = _SWIGLU.outputs((gate, up))
+    return nnf.silu(gate) * up if found is None else found[0]
+
+
+def _swiglu_call(inputs: tuple[torch.Tensor, torch.Tensor], _: Terms) -> Call | Unserved:
+    gate, up = inputs
+    if gate.shape != up.shape or not gate.ndim:
+        return Unserved({"shape": str(tuple(gate.shape))}, "tensors of several shapes")
+    return _row_call(gate)
+
+
+def _row_call(input: torch.Tensor) -> Call:
+    return Call(problem=rows_problem(input, input.shape[-1]), results=((tuple(input.shape), None),))
+
+
+_SWIGLU = Operation(
+    name="swiglu",
+    arguments=("gate", "up"),
+    family="swiglu",
+    plain=lambda _, gate, up: nnf.silu(gate) * up,
+    describe=_swiglu_call,
+)
+
+
+def cross_entropy(  # noqa: PLR0917 — the signature is PyTorch's
+    input: torch.Tensor,
+    target: torch.Tensor,
+    weight: torch.Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> torch.Tensor:
+    """Cross entropy of rows of logits, as `torch.nn.functional.cross_entropy`; for classes by number, and no gradients.
+
+    Gradients are PyTorch's from its own forward pass: to recompute it would cost more than the kernel saves.
+    """
+    inputs = (input, target) if weight is None else (input, target, weight)
+    terms = (size_average, ignore_index, reduce, reduction, label_smoothing)
+    found: Sequence[torch.Tensor] | None = None
+    if compiling():
+        if _unlike_classes(inputs, terms) is None:
+            op = operators.traced("cross_entropy", "cross_entropy", inputs, cols=input.shape[1])
+            found = None if op is None else (op(input, target, ignore_index),)
+    elif not (torch.is_grad_enabled() and input.requires_grad):
+        found = _CROSS_ENTROPY.outputs(inputs, terms)
+    if found is None:
+        return nnf.cross_entropy(input, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing)
+    losses = found[0]
+    if reduction == "mean":
+        losses = losses.sum() / (target != ignore_index).sum()
+    elif reduction == "sum":
+        losses = losses.sum()
+    return losses.to(input.dtype)
+
+
+def _cross_entropy_call(inputs: tuple[torch.Tensor, ...], terms: Terms) -> Call | Unserved:
+    input = inputs[0]
+    if (reason := _unlike_classes(inputs, terms)) is not None:
+        return Unserved({"input": str(tuple(input.shape))}, reason)
+    return Call(
+        problem=rows_problem(input, input.shape[1]),
+        results=(((input.shape[0],), None),) * 2,
+        convert={1: _int32},
+        integers=(1,),
+    )
+
+
+def _unlike_classes(inputs: tuple[torch.Tensor, ...], terms: Terms) -> str | None:
+    """Return why no kernel can serve such a cross entropy; None if one can."""
+    input, target, *weight = inputs
+    size_average, ignored, reduce, reduction, smoothing = terms
+    if weight or smoothing:
+        return "weights of classes or label smoothing"
+    if input.ndim != 2 or target.shape != input.shape[:1] or target.dtype != torch.int64:
+        return "input is no matrix, or target no class for each of its rows"
+    if 0 <= ignored < input.shape[1]:
+        return "an ignore_index that is a class"
+    if size_average is not None or reduce is not None or reduction not in {"none", "mean", "sum"}:
+        return "size_average or reduce, which PyTorch has deprecated, or an unknown reduction"
+    return None
+
+
+def _int32(numbers: torch.Tensor) -> torch.Tensor:
+    return numbers.to(torch.int32)
+
+
+_CROSS_ENTROPY = Operation(
+    name="cross_entropy",
+    arguments=("input", "target", "weight"),
+    family="cross_entropy",
+    plain=lambda terms, input, target: nnf.cross_entropy(input, target, ignore_index=terms[1], reduction="none"),
+    describe=_cross_entropy_call,
+)
