@@ -237,6 +237,11 @@ REFILLED: list[tuple[str, Config]] = [
     ),
 ]
 """Attention configs with mma.sync. Each was once wrong, before the copy engine waited for pending reads."""
+SPLIT_AND_STAGED = {"PRODUCTS": "mma", "KV_SPLITS": 2, "WARPS_KV": 1, "BLOCK_M": 64, "WARPS_M": 4, "BLOCK_N": 32}
+SPLIT_AND_STAGED |= {"PV": "half", "ACCUMULATE": "chained", "K_STAGES": 2, "V_STAGES": 2, "COPY_TOGETHER": False}
+SPLIT_AND_STAGED |= {"MERGE": "one", "PARTS_APART": False, "PV_BEHIND": False, "IN_TURNS": False, "QK_AHEAD": False}
+SPLIT_AND_STAGED |= {"TILE_READY": "meeting", "LAYOUT": "none", "STORE": "staged", "RESCALE": "always", "UNROLL": 1}
+SPLIT_AND_STAGED |= {"MIN_BLOCKS": 1, "MAX_REGISTERS": 0, "VECTOR": 16, "CTAS_PER_SM": 0, "PRODUCER_WARPS": 0}
 WRITTEN_IN_CUDA = ("sdpa", "sdpa_decode", "sdpa_fp8", "gemm", "gemm_fp8", "quantize_e4m3")
 """Families whose `naive` baseline is a CUDA kernel; other families use CuPy, which has no bfloat16."""
 BASELINES = [
@@ -328,6 +333,20 @@ def test_hopper_only_configs_are_correct(bench: Workbench, family: str, text: st
         pytest.skip("warpgroups multiply on sm_90 alone")
     assert not package.family.violations(config, problem, bench.gpu, TERMS)
     stand(bench, package, config, trials(package, problem, bench.folder))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{}, {"PRODUCER_WARPS": 1, "CTAS_PER_SM": 2}, {"KV_SPLITS": 4, "BLOCK_M": 96, "WARPS_M": 6}],
+    ids=["alone", "producer", "six warps"],
+)
+def test_blocks_that_share_keys_stage_the_result_of_e4m3(bench: Workbench, change: Config) -> None:
+    """Warps end in the merge unless they arrive last: the others must not wait for them."""
+    package = find("sdpa_fp8")
+    problem = package.family.problem("B=1,H=4,S=512,D=64", "cuda")
+    config = {**package.family.space(problem, bench.gpu, TERMS).default(), **SPLIT_AND_STAGED, **change}
+    assert not package.family.violations(config, problem, bench.gpu, TERMS)
+    stand(bench, package, config, trials(package, problem, bench.folder)[:1], launches=200)
 
 
 @pytest.mark.parametrize(("text", "change"), REFILLED)

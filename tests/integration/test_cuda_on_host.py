@@ -133,6 +133,11 @@ LAYOUTS = (
 sequences, some of them empty; lse."""
 
 FP8 = (
+    (
+        "B=1,H=2,S=192,D=32",
+        {"KV_SPLITS": 2, "WARPS_KV": 1, "BLOCK_M": 32, "WARPS_M": 2, "BLOCK_N": 32, "STORE": "staged", "K_STAGES": 2}
+        | {"V_STAGES": 2, "PV": "half", "ACCUMULATE": "chained", "COPY_TOGETHER": False, "MERGE": "one"},
+    ),
     ("B=1,H=1,S=139,D=32,causal=true", {"WARPS_KV": 1, "STORE": "staged", "K_STAGES": 2, "V_STAGES": 2}),
     ("B=1,H=2,S=7,D=32", {"BLOCK_N": 32, "WARPS_KV": 1, "RESCALE": "always", "ROW_SUM": "deferred"}),
     ("B=1,H=1,S=75,D=32,accuracy=fine", {"PV": "half", "ACCUMULATE": "chained", "MERGE": "spread"}),
