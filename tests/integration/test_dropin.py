@@ -686,9 +686,14 @@ def test_kernel_for_another_machine_is_not_used(fast: Any, tmp_path: Path) -> No
 
 
 class Driver:
-    """A CUDA driver that records what a launch passes, and fails on request."""
+    """A CUDA driver that records what a launch passes, and fails on request.
 
-    def __init__(self) -> None:
+    Attributes:
+        maps: number of tensor maps after the parameters.
+    """
+
+    def __init__(self, maps: int) -> None:
+        self.maps = maps
         self.launches: list[tuple[Any, ...]] = []
         self.status = 0
         pointer, number = ctypes.c_void_p, ctypes.c_uint
@@ -708,20 +713,32 @@ class Driver:
         held = ctypes.cast(parameters, ctypes.POINTER(ctypes.c_void_p))
         values = [ctypes.cast(held[place], ctypes.POINTER(ctypes.c_uint64))[0] for place in (0, 1, 3)]
         epsilon = ctypes.cast(held[2], ctypes.POINTER(ctypes.c_float))[0]
+        values += [ctypes.cast(held[4 + place], ctypes.POINTER(ctypes.c_uint64))[0] for place in range(self.maps)]
         self.launches.append((function, sizes, stream, values, epsilon))
         return self.status
 
 
-def test_launch_passes_addresses_scalars_and_the_current_stream(
-    fast: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+TENSOR_MAP = """
+import ctypes
+
+def encode(address, of, box):
+    return ctypes.c_uint64(address + box)
+"""
+
+
+@pytest.mark.parametrize("mapped", [[], ["out"], ["weight", "out"]], ids=["none", "one", "two"])
+def test_launch_passes_addresses_scalars_maps_and_the_current_stream(
+    fast: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mapped: list[str]
 ) -> None:
     import torch
 
-    kernels, driver = importlib.import_module("fast.kernels"), Driver()
+    kernels, driver = importlib.import_module("fast.kernels"), Driver(len(mapped))
     source = next((Path(fast.__file__).parent / "kernels").glob("rmsnorm*"))
     described = json.loads((source / "config.json").read_text())
     assert [each["role"] for each in described["arguments"]] == ["input", "input", "scalar", "output"]
-    launch = {"grid": [6], "block": [32, 2], "shared_memory_bytes": 64, "tensor_maps": []}
+    maps = [{"of": name, "box": 1} for name in mapped]
+    (tmp_path / "tensor_map.py").write_text(TENSOR_MAP)
+    launch = {"grid": [6], "block": [32, 2], "shared_memory_bytes": 64, "tensor_maps": maps}
     described |= {"launch": launch, "binary": "kernel.cubin"}
     (tmp_path / "config.json").write_text(json.dumps(described))
     (tmp_path / "kernel.cubin").write_bytes(b"")
@@ -733,8 +750,18 @@ def test_launch_passes_addresses_scalars_and_the_current_stream(
     kernel = kernels.Kernel(tmp_path)
     first, second = (kernel.prepare(torch.device("cpu"), {"epsilon": epsilon}) for epsilon in (0.5, 0.25))
     outputs = [run([1 << 41, number])[0] for run, number in ((first, 16), (second, 32), (first, 48))]
+
+    def encoded(weight: int, out: int) -> list[int]:
+        return [{"weight": weight, "out": out}[name] + 1 for name in mapped]
+
     expected = [
-        (1 << 40, [6, 1, 1, 32, 2, 1, 64], stream, [1 << 41, number, output.data_ptr()], epsilon)
+        (
+            1 << 40,
+            [6, 1, 1, 32, 2, 1, 64],
+            stream,
+            [1 << 41, number, output.data_ptr(), *encoded(number, output.data_ptr())],
+            epsilon,
+        )
         for stream, number, output, epsilon in zip(
             (7 << 40, 7 << 40, None), (16, 32, 48), outputs, (0.5, 0.25, 0.5), strict=True
         )

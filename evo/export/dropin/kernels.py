@@ -268,7 +268,7 @@ class _Loaded:
         }
         self._sizes = (*_three(launch["grid"]), *_three(launch["block"]), launch["shared_memory_bytes"])
         self._function, self._turn = function, threading.Lock()
-        self._encoded: dict[tuple[int, ...], tuple[Any, ...]] = {}
+        self._encoded: dict[int | tuple[int, ...], tuple[list[Any], list[int]]] = {}
         self._last_stream: int | None = None
 
     def prepare(self, scalars: Mapping[str, float]) -> Callable[[list[int]], None]:
@@ -290,8 +290,9 @@ class _Loaded:
         pointers = (ctypes.c_void_p * (len(self._arguments) + len(self._maps)))(
             *(places[each["name"]] for each in self._arguments)
         )
+        written, maps = slice(0, count), slice(len(self._arguments), len(pointers))
         mapped = [names.index(each["of"]) for each in self._maps]
-        written = slice(0, count)
+        read = itemgetter(*mapped) if mapped else None
         # integers of 32 bits, and pointers converted once, are passed faster than other objects of ctypes
         launch = partial(_driver_function("cuLaunchKernel"), _pointer(self._function.value), *self._sizes)
         passed_pointers = ctypes.byref(pointers)
@@ -305,8 +306,8 @@ class _Loaded:
                 if workspaces and current != self._last_stream:
                     self._wait(current)
                 addresses[written] = given  # type: ignore[assignment]
-                if mapped:
-                    self._point_at_maps(pointers, tuple([addresses[place] for place in mapped]))
+                if read is not None:
+                    pointers[maps] = self._encoded_maps(read(addresses))  # type: ignore[assignment]
                 if current != stream:
                     stream, handle = current, _pointer(current)
                 status = launch(handle, passed_pointers, None)
@@ -315,17 +316,17 @@ class _Loaded:
 
         return start
 
-    def _point_at_maps(self, pointers: Any, addresses: tuple[int, ...]) -> None:
-        """Encode the tensor maps of these addresses, or reuse those of an earlier launch."""
-        encoded = self._encoded.get(addresses)
-        if encoded is None:
+    def _encoded_maps(self, addresses: int | tuple[int, ...]) -> list[int]:
+        """Return where the encoded tensor maps of these addresses lie; those of an earlier launch are reused."""
+        found = self._encoded.get(addresses)
+        if found is None:
             assert self._encode is not None
             if len(self._encoded) >= KEPT_MAPS:
                 self._encoded.clear()
-            encoded = tuple(self._encode(at, **each) for at, each in zip(addresses, self._maps, strict=True))
-            self._encoded[addresses] = encoded
-        for place, each in enumerate(encoded, start=len(self._arguments)):
-            pointers[place] = ctypes.addressof(each)
+            each_address = addresses if isinstance(addresses, tuple) else (addresses,)
+            encoded = [self._encode(at, **each) for at, each in zip(each_address, self._maps, strict=True)]
+            found = self._encoded[addresses] = (encoded, [ctypes.addressof(each) for each in encoded])
+        return found[1]
 
     def _wait(self, stream: int) -> None:
         """Order a launch after those of another stream, because they share workspaces; a captured launch runs when it
