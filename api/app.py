@@ -143,7 +143,7 @@ async def _serving(app: FastAPI, settings: Settings, opened: Opened | None) -> A
     interruptions = Interruptions()
     conductor = Conductor(database, lease_s=settings.lease_s, on_work=wakeup.notify, lost_s=interruptions.lost_s)
     artefacts = Artefacts(settings.artefact_folder)
-    key = ensure_key(settings.key_beside)
+    key = ensure_key(settings.key_file)
     gate = Gate(database, key=key, local=settings.local, clock=conductor.clock)
     feed = Feed(database, conductor.clock)
     builtin = BuiltinFamilies(database, conductor.clock)

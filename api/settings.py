@@ -99,7 +99,7 @@ class Settings(BaseSettings):
         return self.artefacts or (self.db.folder or _data_folder()) / "artefacts"
 
     @property
-    def key_beside(self) -> Path:
+    def key_file(self) -> Path:
         """The file or folder next to which the local key lies (`db.engine.key`): database file or artefact folder."""
         return self.db.file or self.artefact_folder
 

@@ -16,7 +16,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.auth.authentication import Gate
-from api.auth.caller import ANYBODY, STRANGER, Caller, enter
+from api.auth.caller import ANY_LOCAL_CALLER, STRANGER, Caller, enter
 from api.auth.form_values import keep_typed
 from api.auth.permission import PUBLIC, rules
 from api.auth.throttle import Rate, Throttle
@@ -85,7 +85,7 @@ class Admission:
         gate: Gate = request.app.state.service.gate
         is_open = await _is_open(gate)
         sign = address_of(request).outside if is_open else None
-        who = ANYBODY if is_open and sign is None else await _identified(request, gate)
+        who = ANY_LOCAL_CALLER if is_open and sign is None else await _identified(request, gate)
         if (wait_s := self._wait_s(request, who, address)) > 0:
             return _too_many(request, wait_s)
         if who is None:

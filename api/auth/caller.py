@@ -42,7 +42,7 @@ class Caller:
             raise HTTPException(403, f"this token may not act for worker {worker_id!r}, it is {own}")
 
 
-ANYBODY = Caller(name="any caller on this machine", roles=effective(ROLES))
+ANY_LOCAL_CALLER = Caller(name="any caller on this machine", roles=effective(ROLES))
 """Any caller on a loopback address while no token exists."""
 
 OWNER = Caller(name="owner of the database", roles=effective(ROLES))

@@ -14,7 +14,7 @@ PAGES = "parameters of this page"
 _MARK = "__knows_its_parameters__"
 
 
-def knows_its_parameters(endpoint: F) -> F:
+def declares_parameters(endpoint: F) -> F:
     """Mark a page that calls `refuse_unknown` itself, because its parameters depend on each other."""
     setattr(endpoint, _MARK, True)
     return endpoint

@@ -47,7 +47,7 @@ class Metrics:
         self._chore_failures = Counter(
             "kernel_evo_chore_failures", "Periodic tasks that failed.", ("chore",), registry=self.registry
         )
-        self.registry.register(_Standing(database, clock))
+        self.registry.register(_StateCollector(database, clock))
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         self._requests.labels(method, route, str(status)).observe(seconds)
@@ -67,7 +67,7 @@ class Metrics:
         return generate_latest(self.registry)
 
 
-class _Standing(Collector):
+class _StateCollector(Collector):
     """Metrics read from the database, the same in every process of the service."""
 
     def __init__(self, database: Database, clock: Clock) -> None:

@@ -120,7 +120,7 @@ def choose_device(family: Family, request: SearchRequest, offered: Sequence[Devi
     if wanted not in kinds() or kinds()[wanted].runs != "nothing":
         fitting = [device for device in fitting if device.runs != "nothing"]
     if not fitting:
-        raise Unavailable("device" if uuid is None else "device_uuid", _nobody(family, wanted, uuid, offered))
+        raise Unavailable("device" if uuid is None else "device_uuid", _no_worker_text(family, wanted, uuid, offered))
     able = [device for device in fitting if request.requirements.lacking(device) is None]
     if not able:
         lacking = "; ".join(sorted({f"{device.model} {request.requirements.lacking(device)}" for device in fitting}))
@@ -211,7 +211,7 @@ def _check_work(device: Device, family: Family, problem: Problem) -> None:
         raise InvalidInput("family", f"{family.name} states no [work], from which times are estimated: {way_out}")
 
 
-def _nobody(family: Family, wanted: str, uuid: str | None, offered: Sequence[DeviceRow]) -> str:
+def _no_worker_text(family: Family, wanted: str, uuid: str | None, offered: Sequence[DeviceRow]) -> str:
     what = "device that it runs on" if wanted == "auto" else f"device {wanted!r}"
     what += "" if uuid is None else f" with uuid {uuid}"
     connected = ", ".join(sorted({f"{row.kind} ({row.model})" for row in offered})) or "none"
@@ -232,7 +232,7 @@ def warm_starts(space: Space, search: SearchRow, family: Family, champions: Sequ
     search in a poor region.
     """
     here = [champion for champion in champions if champion.device_model == search.device.model]
-    nearest = sorted(here, key=lambda champion: (_away(search, champion), -champion.id))
+    nearest = sorted(here, key=lambda champion: (_distance_to(search, champion), -champion.id))
     configs = [champion.config for champion in nearest if champion.config in space][:MAX_WARM_STARTS]
     begun = family.begin(search.problem, aimed_at(search.device, search.objective))
     starts = completed(space, begun)
@@ -271,6 +271,6 @@ def unique(space: Space, configs: Iterable[Config]) -> list[Config]:
     return list({space.key(config): config for config in configs}.values())
 
 
-def _away(search: SearchRow, champion: ChampionRow) -> float:
+def _distance_to(search: SearchRow, champion: ChampionRow) -> float:
     """Return the distance of their problems; another objective counts as one more difference."""
     return distance(search.problem, champion.problem) + (search.objective != champion.objective)

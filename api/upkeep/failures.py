@@ -13,7 +13,7 @@ Item = TypeVar("Item")
 MOST = 5
 """Consecutive failures after which an item is given up."""
 
-MOST_AWAY = 3
+MOST_UNAVAILABLE = 3
 """Consecutive items that find the database unavailable before the loop ends. Each of them has waited for it."""
 
 log = structlog.get_logger("service")
@@ -36,7 +36,7 @@ class Failures:
         """Do the work for each item.
 
         Raises:
-            StoreUnavailable: the database was unavailable for `MOST_AWAY` items in a row, or for all items.
+            StoreUnavailable: the database was unavailable for `MOST_UNAVAILABLE` items in a row, or for all items.
         """
         away, reached = 0, False
         unavailable: StoreUnavailable | None = None
@@ -45,7 +45,7 @@ class Failures:
                 work(item)
             except StoreUnavailable as error:
                 away, unavailable = away + 1, error
-                if away == MOST_AWAY:
+                if away == MOST_UNAVAILABLE:
                     raise
                 log.warning(
                     "database unavailable; the item is retried", what=self._what, key=key(item), reason=str(error)

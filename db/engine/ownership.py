@@ -18,7 +18,7 @@ from evo.errors import Conflict, EvoError
 LOCKS_FILES = sys.platform == "linux"
 """True where a lock on a whole file does not interfere with SQLite's own locks on byte ranges."""
 
-PATIENCE_S = 1.0
+TIMEOUT_S = 1.0
 """Seconds to wait for the lock: a process that only checks for a running service holds it briefly."""
 
 
@@ -53,7 +53,7 @@ class Ownership:
         """
         database = _real(database)
         lock = _open_lock(database)
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not _try_lock(lock):
             if time.monotonic() > deadline:
                 lock.close()

@@ -197,7 +197,7 @@ def checked(response: httpx.Response) -> httpx.Response:
         return response
     problem, ours = _problem(response), "problem+json" in response.headers.get("content-type", "")
     if status in _AWAY or (status >= 500 and status != 501 and not ours):
-        raise _away(response, problem)
+        raise _service_away(response, problem)
     if status == 413 and "field" not in problem:
         raise _too_large(response, problem)
     if not ours and "detail" not in problem:
@@ -223,7 +223,7 @@ def _foreign(response: httpx.Response, said: str) -> ForeignService:
     )
 
 
-def _away(response: httpx.Response, problem: Mapping[str, Any]) -> ServiceAway:
+def _service_away(response: httpx.Response, problem: Mapping[str, Any]) -> ServiceAway:
     base = str(response.request.url).partition("/api/v1")[0]
     said = problem.get("detail") or f"{response.status_code} {response.reason_phrase}".strip()
     again_s = retry_after_s(response)

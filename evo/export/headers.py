@@ -67,7 +67,7 @@ def laid_out(headers: Mapping[str, bytes], file: str) -> dict[str, bytes]:
     """
     if not headers:
         return {}
-    beside = f"{NAME}/{_beside(file)}"
+    beside = f"{NAME}/{_source_folder(file)}"
     placed = {f"{NAME}/{name}": content for name, content in headers.items()}
     if any(name.startswith(f"{beside}/") for name in placed):
         return placed
@@ -79,13 +79,13 @@ def flags_at(headers: Mapping[str, bytes], flags: Sequence[str], file: str) -> t
     if not headers:
         return tuple(flags)
     family = f"{NAME}/{FAMILY}"
-    searched = dict.fromkeys((f"{NAME}/{_beside(file)}", family, f"{family}/{SHARED}"))
+    searched = dict.fromkeys((f"{NAME}/{_source_folder(file)}", family, f"{family}/{SHARED}"))
     own = {name.partition("/")[0] for name in headers} - {FAMILY}
     carried = {number: f"{NAME}/{number}" for number in own}
     return (*(f"-I{folder}" for folder in searched), *relocated(flags, family, carried))
 
 
-def _beside(file: str) -> str:
+def _source_folder(file: str) -> str:
     """Return the folder of the source."""
     return PurePosixPath(FAMILY, file).parent.as_posix()
 

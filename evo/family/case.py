@@ -109,13 +109,13 @@ def coverage(cases: Sequence[CaseProblem], unfit: Callable[[Problem], str | None
     covered: list[tuple[str, Problem]] = []
     uncovered: dict[str, str] = {}
     for each in cases:
-        stands_in_for = each.case.instead_of
-        if stands_in_for is not None and stands_in_for not in uncovered:
+        replaced = each.case.instead_of
+        if replaced is not None and replaced not in uncovered:
             continue
         reason = each.refusal if each.problem is None else unfit(each.problem)
         if each.problem is not None and reason is None:
             covered.append((each.case.name, each.problem))
-            uncovered.pop(stands_in_for or "", None)
-        elif stands_in_for is None:
+            uncovered.pop(replaced or "", None)
+        elif replaced is None:
             uncovered[each.case.name] = str(reason)
     return Coverage(covered=covered, uncovered=uncovered)

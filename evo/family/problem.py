@@ -302,7 +302,7 @@ def _check_limits(field: Field, table: Table) -> None:
             raise InvalidInput(table.field("choices"), f"{choice!r:.100}: choices are different words without spaces")
 
 
-ELSEWHERE = "choose another problem or device"
+OTHER_CHOICE = "choose another problem or device"
 
 
 def in_problem_terms(problem: Problem, constraints: Sequence[Constraint], error: EmptySpace) -> EmptySpace:
@@ -311,7 +311,7 @@ def in_problem_terms(problem: Problem, constraints: Sequence[Constraint], error:
     A user of the search can change the problem but not the constraint; the error still names the constraint for the
     family's author.
     """
-    remedies = (*error.remedies, ELSEWHERE)
+    remedies = (*error.remedies, OTHER_CHOICE)
     asked = {name for each in constraints if each.expression.field == error.field for name in each.expression.names}
     named = {name: value for name, value in problem.items() if name in asked}
     if not named:

@@ -75,7 +75,7 @@ class Step:
         return 1 + sum(constraint.expression.size for constraint in (*self.completed, *self.watched))
 
 
-class Answers:
+class CachedFunction:
     """Cache of a function of points, by the combination of ranks on which it depends.
 
     Millions of points may share some thousand combinations. Threads may share an instance, because an answer is the
@@ -219,12 +219,12 @@ class Plan:
             return answers.of(partial)
         return self._truth(constraint, places, [partial.columns[place] for place in places])
 
-    def _remembering(self, constraint: Constraint, places: Sequence[int]) -> Answers | None:
+    def _remembering(self, constraint: Constraint, places: Sequence[int]) -> CachedFunction | None:
         """Return an empty memory of answers; None if there are too many combinations, or just one."""
         shape = tuple(len(self.steps[place].tunable.values) for place in places)
         if not shape or math.prod(shape) > MOST_REMEMBERED:
             return None
-        return Answers(places, shape, partially(self._truth, constraint, places))
+        return CachedFunction(places, shape, partially(self._truth, constraint, places))
 
     def _truth(self, constraint: Constraint, places: Sequence[int], ranks: Ranks) -> Mask:
         names = constraint.expression.names
@@ -250,7 +250,7 @@ class Plan:
         return {}
 
     @cached_property
-    def _answers(self) -> dict[tuple[int, int], Answers | None]:
+    def _answers(self) -> dict[tuple[int, int], CachedFunction | None]:
         """Memories by identity of the constraint and number of bound tunables, filled on demand."""
         return {}
 

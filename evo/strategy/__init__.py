@@ -12,7 +12,7 @@ from typing import cast
 from evo.errors import NotFound
 from evo.plugins import offered
 from evo.strategy.base import MARKED, Context, Patient, Strategy
-from evo.strategy.parts.warm_start import GivenFirst
+from evo.strategy.parts.warm_start import WarmStartsFirst
 from evo.strategy.portfolio import Portfolio
 
 __all__ = ["STRATEGIES", "Context", "Patient", "Strategy", "build"]
@@ -53,4 +53,4 @@ def build(name: str, context: Context) -> Strategy:
         raise NotFound(f"there is no strategy {name!r}; choose one of {', '.join(STRATEGIES)}") from None
     made = factory(context)
     given = context.warm_starts or context.advice
-    return GivenFirst(made, context) if given and not isinstance(made, Portfolio) else made
+    return WarmStartsFirst(made, context) if given and not isinstance(made, Portfolio) else made

@@ -6,7 +6,7 @@ import numpy as np
 
 from evo.strategy.base import Context, strategy
 from evo.strategy.parts.breeding import Breeding
-from evo.strategy.parts.initial_design import Opening, learning
+from evo.strategy.parts.initial_design import InitialDesign, learning
 from evo.strategy.parts.observations import Observations
 from evo.strategy.parts.suggestions import Suggestions
 from evo.trial import Proposal
@@ -23,18 +23,18 @@ class Evolution:
     def __init__(self, context: Context) -> None:
         self._space = context.space
         self._seen = Observations(context.space)
-        self._opening = Opening(context)
+        self._initial_design = InitialDesign(context)
         self._breeding = Breeding(context.space)
 
     def propose(self, history: History, rng: np.random.Generator) -> Proposal | None:
         self._seen.refresh(history)
         if learning(self._seen):
-            return self._opening.spread(self._seen, rng)
+            return self._initial_design.spread(self._seen, rng)
         brood = self._breeding.brood(self._seen, BROOD, rng)
         new = self._seen.fresh(brood.rows)
         if len(new):
             return brood.proposal(int(new[0]), self._space, self._seen)
-        return self._repaired(brood, rng) or self._opening.spread(self._seen, rng)
+        return self._repaired(brood, rng) or self._initial_design.spread(self._seen, rng)
 
     def _repaired(self, brood: Suggestions, rng: np.random.Generator) -> Proposal | None:
         """Return the first child, repaired to the nearest valid config; None if that was proposed before."""

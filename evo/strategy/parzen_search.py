@@ -6,7 +6,7 @@ Unlike Optuna's sampler (`evo.strategy.tpe`) it uses the constraints, and its co
 import numpy as np
 
 from evo.strategy.base import Context, strategy
-from evo.strategy.parts.initial_design import Opening, learning
+from evo.strategy.parts.initial_design import InitialDesign, learning
 from evo.strategy.parts.observations import Observations
 from evo.strategy.parts.parzen import Parzen, good_count
 from evo.trial import Proposal
@@ -24,16 +24,16 @@ class ParzenSearch:
     def __init__(self, context: Context) -> None:
         self._space = context.space
         self._seen = Observations(context.space)
-        self._opening = Opening(context)
+        self._initial_design = InitialDesign(context)
         self._parzen = Parzen(context.space)
 
     def propose(self, history: History, rng: np.random.Generator) -> Proposal | None:
         seen = self._seen
         seen.refresh(history)
         if learning(seen):
-            return self._opening.spread(seen, rng)
+            return self._initial_design.spread(seen, rng)
         drawn = self._parzen.draw(seen.rows[seen.order[: good_count(seen)]], DRAWN, rng)
         new = drawn[seen.fresh(drawn)[:COMPARED]]
         if not len(new):
-            return self._opening.spread(seen, rng)
+            return self._initial_design.spread(seen, rng)
         return Proposal(config=self._space.decode(new[self._parzen.worth(new, seen).argmax()]), origin="parzen")

@@ -7,9 +7,9 @@ from typing import TypeAlias
 import numpy as np
 
 from evo.strategy.base import Context, strategy
-from evo.strategy.parts.advice import Standpoint, Standpoints
+from evo.strategy.parts.advice import LogView, LogViews
 from evo.strategy.parts.breeding import Breeding
-from evo.strategy.parts.initial_design import Opening, learning, most_pending
+from evo.strategy.parts.initial_design import InitialDesign, learning, most_pending
 from evo.strategy.parts.neighbourhood import Neighbourhood
 from evo.strategy.parts.niches import Niches
 from evo.strategy.parts.observations import Observations
@@ -34,7 +34,7 @@ NICHE_EVERY = 3
 SUGGESTED = 100
 """Number of configs that each arm suggests per proposal."""
 
-BESIDE = 0.5
+NEIGHBOUR_SHARE = 0.5
 """Fraction of proposals near the working configs after the design, while there are too few times for the surrogate."""
 
 
@@ -57,14 +57,14 @@ class Portfolio:
         patient: bool = True,
     ) -> None:
         self._space = context.space
-        self._opening = Opening(context)
+        self._initial_design = InitialDesign(context)
         self._parzen = Parzen(context.space)
         self._breeding = Breeding(context.space)
         relinking = Relinking(context.space)
         self._neighbourhood = Neighbourhood(context.space, relinking)
         self._niches = Niches(context.space, relinking, self._neighbourhood)
         judge = surrogate or Surrogate(context.space)
-        self._standpoints = Standpoints(context.space, judge, advised=self._opening.advised)
+        self._standpoints = LogViews(context.space, judge, advised=self._initial_design.advised)
         self._patient = patient
         self._arms: list[Arm] = [getattr(self, f"_{arm}") for arm in arms]
 
@@ -74,9 +74,9 @@ class Portfolio:
     def propose(self, history: History, rng: np.random.Generator) -> Proposal | None:
         points = self._standpoints
         points.refresh(history)
-        if start := self._opening.start(points.whole.seen, advice=not points.refuted):
+        if start := self._initial_design.start(points.whole.seen, advice=not points.refuted):
             return start
-        lasting = self._opening.lasting(points.whole.seen)
+        lasting = self._initial_design.lasting(points.whole.seen)
         by = points.at(len(history.asked) - lasting)
         if learning(by.seen, lasting):
             return self._explored(by.seen, lasting, rng)
@@ -88,20 +88,20 @@ class Portfolio:
         """Return a config far from all trials; if hardly any config works, half of the time one near a working
         config.
         """
-        if len(seen.keys) >= lasting and seen.measured and rng.random() < BESIDE:
+        if len(seen.keys) >= lasting and seen.measured and rng.random() < NEIGHBOUR_SHARE:
             new = _new([self._neighbours], seen, rng)
             if len(new.rows):
                 return new.proposal(int(rng.integers(len(new.rows))), self._space, seen)
-        return self._opening.spread(self._standpoints.independent.seen, rng)
+        return self._initial_design.spread(self._standpoints.independent.seen, rng)
 
-    def _judged(self, by: Standpoint, rng: np.random.Generator) -> Proposal | None:
+    def _judged(self, by: LogView, rng: np.random.Generator) -> Proposal | None:
         """Return the most promising new suggestion of the arms, or a random config if no suggestion is new."""
         new = _new(self._arms, by.seen, rng)
         if not len(new.rows):
-            return self._opening.spread(self._standpoints.independent.seen, rng)
+            return self._initial_design.spread(self._standpoints.independent.seen, rng)
         return self._best(new, by)
 
-    def _niche(self, by: Standpoint, rng: np.random.Generator) -> Proposal | None:
+    def _niche(self, by: LogView, rng: np.random.Generator) -> Proposal | None:
         """Return the most promising new config of the niche that is due for a trial; None if there is none."""
         suggested = self._niches.due(by.seen, rng)
         if suggested is None:
@@ -109,7 +109,7 @@ class Portfolio:
         new = suggested.take(by.seen.fresh(suggested.rows))
         return self._best(new, by) if len(new.rows) else None
 
-    def _best(self, new: Suggestions, by: Standpoint) -> Proposal:
+    def _best(self, new: Suggestions, by: LogView) -> Proposal:
         with single_thread():
             worth = by.surrogate.learn(by.seen).forecast(new.rows).improvement
         proposal = new.proposal(int(worth.argmax()), self._space, by.seen)

@@ -19,7 +19,7 @@ from evo.space import EmptySpace, Space
 from evo.space.expression import Expression
 from evo.space.space import MAX_TUNABLES
 from evo.strategy import STRATEGIES, Context, build
-from evo.strategy.study.adapter import GIVEN, Told, row_values
+from evo.strategy.study.adapter import PROPOSED, StudyReader, row_values
 from evo.strategy.study.axis import Axis, Distributions, axes_of, space_of
 
 
@@ -31,8 +31,8 @@ class KernelEvoSampler(BaseSampler):
     Results are read as trials end; failed (`TrialState.FAIL`) and pruned trials are information. Parameters that the
     space does not declare are sampled independently, at random. The sampler may be shared by threads (``n_jobs``), and
     pickled. With the same seed and one job a study repeats exactly. The proposed config is stored with the trial
-    (`GIVEN`), so resumed studies and processes that share a storage read it; two processes that ask at the same moment
-    may try the same config.
+    (`PROPOSED`), so resumed studies and processes that share a storage read it; two processes that ask at the same
+    moment may try the same config.
 
     Args:
         space: the parameters that are searched together, as Optuna distributions: choices, ints and floats. Floats
@@ -125,7 +125,7 @@ class KernelEvoSampler(BaseSampler):
             if config is None:  # every config was proposed, but a sampler must return one
                 return row_values(self._axes, self._grid.encode(self._grid.sample(rng, 1)[0]))
             self._told.expect(trial.number, config)
-            study._storage.set_trial_system_attr(trial._trial_id, GIVEN, self._told.note(config))
+            study._storage.set_trial_system_attr(trial._trial_id, PROPOSED, self._told.note(config))
             return row_values(self._axes, self._grid.encode(config))
 
     def sample_independent(
@@ -163,7 +163,7 @@ class KernelEvoSampler(BaseSampler):
             return
         self._axes, self._grid = self._laid_out(search_space)
         _warn_of_unknown(self._axes, self._constraints)
-        self._told = Told(self._axes, self._grid, study.direction)
+        self._told = StudyReader(self._axes, self._grid, study.direction)
         self._strategist = build(self._strategy, Context(space=self._grid))
         self._met = key
 

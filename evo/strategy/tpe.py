@@ -3,7 +3,7 @@
 import numpy as np
 
 from evo.strategy.base import Context, strategy
-from evo.strategy.parts.initial_design import Opening, learning
+from evo.strategy.parts.initial_design import InitialDesign, learning
 from evo.strategy.parts.observations import Observations
 from evo.trial import Proposal
 from evo.trial.history import History
@@ -18,19 +18,19 @@ class Tpe:
 
         self._space = context.space
         self._seen = Observations(context.space)
-        self._opening = Opening(context)
+        self._initial_design = InitialDesign(context)
         self._study = OptunaStudy(context.space)
 
     def propose(self, history: History, rng: np.random.Generator) -> Proposal | None:
         seen = self._seen
         seen.refresh(history)
         if learning(seen):
-            return self._opening.spread(seen, rng)
+            return self._initial_design.spread(seen, rng)
         row = self._study.ask(history, int(rng.integers(2**31)))
         config = self._space.decode(row) if self._space.valid(row[None, :])[0] else self._space.repair(row, rng)
         if self._space.key(config) in seen.keys:
             new = [each for each in self._space.neighbours(config, "hamming") if self._space.key(each) not in seen.keys]
             if not new:
-                return self._opening.spread(seen, rng)
+                return self._initial_design.spread(seen, rng)
             config = new[int(rng.integers(len(new)))]
         return Proposal(config=config, origin="tpe")

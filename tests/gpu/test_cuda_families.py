@@ -22,7 +22,7 @@ from workers.build import Launch
 from workers.build.build import call_arguments
 from workers.build.cache import Cache
 from workers.measure.baselines import prepare_baselines
-from workers.measure.family.expected_output import Golden
+from workers.measure.family.expected_output import ExpectedOutput
 from workers.measure.family.reference import Reference
 from workers.measure.verify import verify
 from workers.runner.protocol import CasePlan
@@ -271,7 +271,7 @@ class Trial:
     """A case of the searched problem, or one with tails."""
 
     problem: Problem
-    golden: Golden
+    golden: ExpectedOutput
 
 
 def trials(package: Package, problem: Problem, folder: Path, *, tails: bool = False) -> list[Trial]:

@@ -22,11 +22,11 @@ from workers.backends import Session, driver
 from workers.build import Artefact, Unit
 from workers.build.kernel import Argument
 from workers.measure.checks.contents import Contents
-from workers.measure.checks.output import Scrutiny
+from workers.measure.checks.output import OutputCheck
 from workers.measure.checks.overtaken import judge_overtaken
 from workers.measure.checks.overwrite import judge_mixed
 from workers.measure.checks.two_threads import judge_two_threads
-from workers.measure.family.expected_output import Golden, Limit
+from workers.measure.family.expected_output import ExpectedOutput, Limit
 from workers.measure.proof import ProofPlan
 from workers.measure.verify import WrongAnswerError, judge, verify, verify_elsewhere
 from workers.system import machine
@@ -45,13 +45,15 @@ NEEDS_CORES |= {"THREADS": "called by two threads at once", "CHANGED": "after it
 """Tricks found only with more than one core."""
 
 
-def golden(seed: int) -> Golden:
+def golden(seed: int) -> ExpectedOutput:
     x = np.random.default_rng(seed).standard_normal(1000).astype(np.float32)
     limits = {"y": Limit(rel_l2=1e-6, max_abs=1e-5)}
-    return Golden(case="nominal", inputs={"x": x}, reference={"y": 3.0 * x.astype(np.float64) + 1.0}, limits=limits)
+    return ExpectedOutput(
+        case="nominal", inputs={"x": x}, reference={"y": 3.0 * x.astype(np.float64) + 1.0}, limits=limits
+    )
 
 
-def lone(one: Golden, place: int) -> Golden:
+def lone(one: ExpectedOutput, place: int) -> ExpectedOutput:
     """Inputs that differ from those of `one` in one element."""
     x = one.inputs["x"].copy()
     x[place] = 95.0
@@ -114,7 +116,7 @@ def climb(session: Session, path: Path, arguments: tuple[Argument, ...]) -> None
         rights[-1].rewrite(held)
     verify_elsewhere(session, kernel, held, GOLDENS[-1], plan.launches)
     judge_two_threads(session, kernel, [held, sources[0]], [rights[-1], rights[0]], [GOLDENS[-1], GOLDENS[0]])
-    timer, scrutiny = session.timer(kernel, [held]), Scrutiny(rights, GOLDENS, contents, deterministic=True)
+    timer, scrutiny = session.timer(kernel, [held]), OutputCheck(rights, GOLDENS, contents, deterministic=True)
     for _ in range(20):
         timer.sample()
         scrutiny.look_and_change(held)

@@ -373,7 +373,7 @@ def test_error_during_operation_is_named(file: Database) -> None:
 
 
 def test_only_one_owner_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("db.engine.ownership.PATIENCE_S", 0.05)
+    monkeypatch.setattr("db.engine.ownership.TIMEOUT_S", 0.05)
     path = tmp_path / "evo.db"
     assert running_service(path) is None
     owner = Ownership.take(path)

@@ -11,7 +11,7 @@ from workers.backends import Buffers, Manner, Placement, Timer
 from workers.backends.distance import POISON, Distance, distance
 from workers.build import Launch
 from workers.build.kernel import Argument
-from workers.measure.family.expected_output import Golden, Limit
+from workers.measure.family.expected_output import ExpectedOutput, Limit
 
 Kernel = Callable[[dict[str, NDArray[Any]]], None]
 
@@ -140,10 +140,10 @@ class ScriptedTimer:
         return self._samples_us[(len(self.asked) - 1) % len(self._samples_us)]
 
 
-def doubled(dtype: str = "float32", size: int = 8) -> tuple[FakeBuffers, Golden]:
+def doubled(dtype: str = "float32", size: int = 8) -> tuple[FakeBuffers, ExpectedOutput]:
     """Return buffers and expected outputs of ``y = 2 x``, with a tight tolerance."""
     x = np.arange(1, size + 1).astype(dtype)
-    golden = Golden(
+    golden = ExpectedOutput(
         case="nominal",
         inputs={"x": x},
         reference={"y": 2.0 * x.astype(np.float64)},

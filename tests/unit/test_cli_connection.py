@@ -43,7 +43,7 @@ def test_service_that_restarts_elsewhere_is_found() -> None:
 
 
 def test_lasting_outage_ends_the_command_with_the_last_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PATIENCE_S", -1.0)
+    monkeypatch.setattr(module, "TIMEOUT_S", -1.0)
     connection = Connection(lambda: "http://127.0.0.1:1", lambda: None)
     with pytest.raises(ServiceAway, match="try again in 120 s"):
         connection.ask(failing(ServiceAway("the service cannot be asked now: try again in 120 s")))

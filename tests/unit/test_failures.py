@@ -48,7 +48,7 @@ def test_unavailable_database_ends_the_loop_and_gives_up_nothing() -> None:
         asked.clear()
         with pytest.raises(StoreUnavailable):
             loop.each(range(100), away, key=int)
-        assert len(asked) == failures.MOST_AWAY
+        assert len(asked) == failures.MOST_UNAVAILABLE
 
 
 def test_item_that_waits_for_the_database_delays_no_other() -> None:

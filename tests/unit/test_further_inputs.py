@@ -8,22 +8,24 @@ import pytest
 
 from tests.unit.fake_session import FakeBuffers
 from workers.measure.checks.contents import Contents
-from workers.measure.checks.output import Scrutiny, together
-from workers.measure.family.expected_output import Golden, Limit
+from workers.measure.checks.output import OutputCheck, together
+from workers.measure.family.expected_output import ExpectedOutput, Limit
 
 
-def golden(x: float) -> Golden:
+def golden(x: float) -> ExpectedOutput:
     limits = {"y": Limit(rel_l2=1e-6, max_abs=1e-6)}
-    return Golden(case="nominal", inputs={"x": np.array([x])}, reference={"y": np.array([2 * x])}, limits=limits)
+    return ExpectedOutput(
+        case="nominal", inputs={"x": np.array([x])}, reference={"y": np.array([2 * x])}, limits=limits
+    )
 
 
 def buffers(x: float) -> FakeBuffers:
     return FakeBuffers({"x": np.array([x])}, {"y": np.array([2 * x])})
 
 
-def scrutiny(deterministic: bool = True) -> Scrutiny:
+def scrutiny(deterministic: bool = True) -> OutputCheck:
     contents = Contents([buffers(1.0)], np.random.default_rng(0), WeakKeyDictionary())
-    return Scrutiny([buffers(1.0)], [golden(1.0)], contents, deterministic=deterministic)
+    return OutputCheck([buffers(1.0)], [golden(1.0)], contents, deterministic=deterministic)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from tests.unit.fake_session import FakeBuffers
 from workers.backends import Change, Overlap
 from workers.build.kernel import Argument
 from workers.measure.checks.overtaken import LEAST_PAIRS, changing, judge_overtaken
-from workers.measure.family.expected_output import Golden, Limit
+from workers.measure.family.expected_output import ExpectedOutput, Limit
 from workers.measure.timing import Moment
 from workers.measure.verify import WrongAnswerError
 
@@ -20,10 +20,10 @@ ARGUMENTS = [
 ]
 
 
-def golden(seed: int) -> Golden:
+def golden(seed: int) -> ExpectedOutput:
     x = np.random.default_rng(seed).standard_normal(4)
     limits = {"y": Limit(rel_l2=1e-9, max_abs=1e-9)}
-    return Golden(case="nominal", inputs={"x": x}, reference={"y": 2 * x}, limits=limits)
+    return ExpectedOutput(case="nominal", inputs={"x": x}, reference={"y": 2 * x}, limits=limits)
 
 
 class Pace:

@@ -13,7 +13,7 @@ from evo.promotion.policy import Policy
 from evo.trial.objective import Objective
 from evo.trial.results import Report
 from workers.build.families import Assignment
-from workers.daemon.idle_clock import Meter
+from workers.daemon.idle_clock import IdleClock
 from workers.daemon.pipeline import Pipeline
 from workers.jobs.evaluation import Preparation
 
@@ -61,7 +61,7 @@ def pipeline(kind: DeviceKind, cores: int, monkeypatch: pytest.MonkeyPatch) -> I
     monkeypatch.setattr("workers.system.machine.cores", lambda: list(range(cores)))
     monkeypatch.setattr("workers.system.machine.leave_last_core", lambda: None)
     builds = Builds()
-    line = Pipeline(kind, builds, Meter())
+    line = Pipeline(kind, builds, IdleClock())
     yield line, builds
     for gate in builds.gates.values():
         gate.set()

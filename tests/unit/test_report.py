@@ -99,7 +99,7 @@ def test_single_pair_is_no_finding() -> None:
         for place, fast in enumerate((True, False))
     ]
     (made,) = comparisons(found, {"FAST": True}, 0.95)
-    assert (made.pairs, made.tells, made.finding(0.02)) == (1, False, None)
+    assert (made.pairs, made.is_conclusive, made.finding(0.02)) == (1, False, None)
     best = BestView(number=0, config={"FAST": True}, time_us=100.0)
     text = written(Material(search=replace(finished(), champion=None, best=best), best=None, found=found))
     assert "| FAST | false | true | 1 | 1.300× | – | 1.300× | one pair: not enough |" in text

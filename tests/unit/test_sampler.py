@@ -17,7 +17,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from evo.errors import InvalidInput
 from evo.strategy.sampler import KernelEvoSampler
-from evo.strategy.study.adapter import GIVEN
+from evo.strategy.study.adapter import PROPOSED
 from evo.strategy.study.axis import axis
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
@@ -375,9 +375,9 @@ def test_changed_proposal_is_repeated_only_once() -> None:
     for fixed in missed:
         study.enqueue_trial(fixed)
         study.optimize(objective, n_trials=1)
-        proposals.append(study.trials[-1].system_attrs[GIVEN]["ranks"])
+        proposals.append(study.trials[-1].system_attrs[PROPOSED]["ranks"])
     study.optimize(objective, n_trials=1)
-    proposals.append(study.trials[-1].system_attrs[GIVEN]["ranks"])
+    proposals.append(study.trials[-1].system_attrs[PROPOSED]["ranks"])
     chosen = [trial.params["a"] for trial in study.trials[-3:-1]]
     assert all(ranks[0] != each for ranks, each in zip(proposals, chosen, strict=False)), "the seed must change both"
     assert proposals[0] == proposals[1] != proposals[2]

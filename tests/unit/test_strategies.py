@@ -12,7 +12,7 @@ from evo.errors import NotFound
 from evo.space import Space, Tunable
 from evo.strategy import STRATEGIES, Context, build
 from evo.strategy.parts.breeding import Breeding, _crossed
-from evo.strategy.parts.initial_design import DESIGN, Opening
+from evo.strategy.parts.initial_design import DESIGN, InitialDesign
 from evo.strategy.parts.observations import HOPELESS, Observations
 from evo.strategy.parts.parzen import Parzen, RankKernel, good_count
 from evo.trial import Config, Proposal, Trial, Value
@@ -152,7 +152,7 @@ def test_design_avoids_known_configs() -> None:
     space, history = Space([Tunable(name="X", values=list(range(101)))]), History()
     for x in range(50):
         told(history, {"X": x}, KINDS["crashed"])
-    design = Opening(Context(space=space)).spread(observed(space, history), rng())
+    design = InitialDesign(Context(space=space)).spread(observed(space, history), rng())
     assert design is not None
     assert int(design.config["X"]) > 90
 
@@ -302,7 +302,7 @@ def test_design_avoids_pending_configs() -> None:
     space, history = line(101), History()
     history.ask(Proposal(config={"X": 50, "KIND": "a"}, origin="default"))
     seen = observed(space, history)
-    drawn = [Opening(Context(space=space)).spread(seen, rng(seed)) for seed in range(20)]
+    drawn = [InitialDesign(Context(space=space)).spread(seen, rng(seed)) for seed in range(20)]
     assert np.mean([abs(int(each.config["X"]) - 50) for each in drawn if each is not None]) > 35
 
 

@@ -9,7 +9,7 @@ from optuna.distributions import IntDistribution
 from optuna.study import StudyDirection
 from optuna.trial import TrialState, create_trial
 
-from evo.strategy.study.adapter import Told
+from evo.strategy.study.adapter import StudyReader
 from evo.strategy.study.axis import axes_of, space_of
 from evo.strategy.study.history import FAILED, OptunaStudy
 from evo.trial import Proposal
@@ -24,7 +24,7 @@ def told(direction: StudyDirection, *trials: tuple[TrialState, float | None]) ->
     for place, (state, value) in enumerate(trials):
         study.add_trial(create_trial(params={"X": place}, distributions=X, state=state, value=value))
     axes = axes_of(X)
-    return Told(axes, space_of(axes, ()), direction).read(study.get_trials(deepcopy=False))
+    return StudyReader(axes, space_of(axes, ()), direction).read(study.get_trials(deepcopy=False))
 
 
 def test_states_of_a_study_map_to_outcomes() -> None:
@@ -58,7 +58,7 @@ def test_failure_is_reported_to_optuna_as_slower_than_all_before() -> None:
 
 def test_value_replaces_an_earlier_failure_and_the_first_value_counts() -> None:
     study: Any = optuna.create_study()
-    told = Told(axes_of(X), space_of(axes_of(X), ()), StudyDirection.MINIMIZE)
+    told = StudyReader(axes_of(X), space_of(axes_of(X), ()), StudyDirection.MINIMIZE)
     for state, value, known in (
         (TrialState.FAIL, None, [None]),
         (TrialState.COMPLETE, 2.0, [2.0]),
@@ -75,14 +75,14 @@ def test_best_of_several_values_counts_if_a_point_represents_them() -> None:
     for value, place in ((3.0, 123_000), (1.0, 123_456), (2.0, 123_400)):
         study.add_trial(create_trial(params={"X": place}, distributions=wide, value=value))
     axes = axes_of(wide)
-    history = Told(axes, space_of(axes, ()), StudyDirection.MINIMIZE).read(study.get_trials(deepcopy=False))
+    history = StudyReader(axes, space_of(axes, ()), StudyDirection.MINIMIZE).read(study.get_trials(deepcopy=False))
     assert min(each.time_us for each in history.finished if each.time_us) == 1.0
 
 
 def test_config_that_a_trial_changed_is_reported_when_another_tries_it() -> None:
     study: Any = optuna.create_study()
     axes = axes_of(X)
-    told = Told(axes, space_of(axes, ()), StudyDirection.MINIMIZE)
+    told = StudyReader(axes, space_of(axes, ()), StudyDirection.MINIMIZE)
     told.expect(0, {"X": 3})
     for place, value in ((5, 14.0), (3, 7.0)):
         study.add_trial(create_trial(params={"X": place}, distributions=X, value=value))

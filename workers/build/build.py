@@ -121,7 +121,7 @@ class Builder:
         if judged.refusal is not None:
             return judged
         judged.discard()
-        return _timed_beside(judged, self._built(work, config, terms.device, gated=False))
+        return _with_timed_binary(judged, self._built(work, config, terms.device, gated=False))
 
     def _built(self, work: Assignment, config: Config, device: Device, *, gated: bool) -> Built:
         folder = self._scratch / f"build-{next(self._numbers)}"
@@ -138,7 +138,7 @@ class Builder:
         ).run()
 
 
-def _timed_beside(judged: Built, timed: Built) -> Built:
+def _with_timed_binary(judged: Built, timed: Built) -> Built:
     """Return the build that is run, with the figures of the judged build; its own figures are named ``native_…``."""
     digests = f"{judged.digest} {timed.digest}".encode()
     return replace(

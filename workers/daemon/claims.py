@@ -13,7 +13,7 @@ from evo.client import Client, Leases, ServiceError, ServiceUnreachable
 from evo.errors import NotFound
 from evo.messages.job import Confirm, Lease
 from workers.build.families import Assignment, Copy, Families, FamilyMismatch
-from workers.daemon.idle_clock import Meter
+from workers.daemon.idle_clock import IdleClock
 from workers.daemon.leases import Held
 from workers.delivery.outbox import Outbox
 
@@ -58,7 +58,7 @@ class Claims:
         self,
         device_uuid: str,
         office: Office,
-        meter: Meter,
+        meter: IdleClock,
         *,
         release: Callable[[Lease, str], None],
         unfit: Callable[[Lease, str], None],

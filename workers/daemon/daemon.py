@@ -32,7 +32,7 @@ from workers.jobs.estimated import Estimator
 from workers.jobs.evaluation import Ladder, Performer
 from workers.jobs.replayed import Replay
 from workers.jobs.status import Status
-from workers.system.backoff import Patience
+from workers.system.backoff import Backoff
 from workers.system.scratch import scratch, sweep_scratch
 
 BEAT_S = 5.0
@@ -161,7 +161,7 @@ class Worker:
         self._ending = Ending(
             begun_s=time.monotonic(), idle_s=settings.exit_when_idle_s, drain_after_s=settings.drain_after_s
         )
-        self._away = Patience(stopping, first_s=AWAY_S, longest_s=LONGEST_AWAY_S)
+        self._away = Backoff(stopping, first_s=AWAY_S, longest_s=LONGEST_AWAY_S)
 
     def run(self) -> None:
         """Register, run the slots, and return held leases at the end.

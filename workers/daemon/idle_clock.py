@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
-class Meter:
+class IdleClock:
     """Counts the seconds in which no thread of a slot is `working`. Thread-safe.
 
     Args:

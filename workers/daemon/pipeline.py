@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from evo.device import DeviceKind, kind_of
 from evo.messages.job import Baseline, Evaluate, Lease
 from workers.build.families import Assignment
-from workers.daemon.idle_clock import Meter
+from workers.daemon.idle_clock import IdleClock
 from workers.jobs.evaluation import Performer, Preparation
 from workers.system import machine
 
@@ -77,7 +77,7 @@ class Pipeline:
         in_order: True if each job is reported before the next is requested.
     """
 
-    def __init__(self, kind: DeviceKind, performer: Performer, meter: Meter) -> None:
+    def __init__(self, kind: DeviceKind, performer: Performer, meter: IdleClock) -> None:
         cores = len(machine.cores())
         self._performer = performer
         self._meter = meter

@@ -18,16 +18,16 @@ from evo.trial.results import EvaluateReport, Report
 from workers.build.families import Assignment
 from workers.daemon.claims import Claims, Office
 from workers.daemon.health import Health
-from workers.daemon.idle_clock import Meter
+from workers.daemon.idle_clock import IdleClock
 from workers.daemon.performed import Performed
 from workers.daemon.pipeline import Pending, Pipeline, Prepared
 from workers.delivery.report import died, doubtful, failure, job_of, refused, summary
 from workers.delivery.shipping import Shipping
-from workers.jobs.duplicates import Twins
+from workers.jobs.duplicates import Duplicates
 from workers.jobs.evaluation import Performer, Preparation
 from workers.jobs.status import Status
 from workers.runner.pool import TroubleError, UnfitError
-from workers.system.backoff import Patience
+from workers.system.backoff import Backoff
 from workers.system.device_lock import GaveUp, exclusive, log_busy
 from workers.system.exhaustion import MachineExhausted, is_exhaustion
 
@@ -64,17 +64,17 @@ class Slot:
         self._status = status or Status()
         self._performer = performer
         self._office = office
-        self._meter = Meter()
+        self._meter = IdleClock()
         self._pipeline = Pipeline(device.kind, performer, self._meter)
         self._claims = Claims(
             device.uuid, office, self._meter, release=self._release, unfit=partial(self._release, unfit=True)
         )
         self._shipping = Shipping()
-        self._twins = Twins(office.client)
+        self._duplicates = Duplicates(office.client)
         self._health = Health()
         self._breaks: Counter[str] = Counter()
-        self._away = Patience(office.stopping, first_s=AWAY_S, longest_s=LONGEST_AWAY_S)
-        self._mending = Patience(office.stopping, first_s=MEND_S, longest_s=LONGEST_MEND_S)
+        self._away = Backoff(office.stopping, first_s=AWAY_S, longest_s=LONGEST_AWAY_S)
+        self._mending = Backoff(office.stopping, first_s=MEND_S, longest_s=LONGEST_MEND_S)
         self._turn = threading.Lock()
         self._current: Lease | None = None
         self._doing: tuple[Activity, str | None] = ("idle", None)
@@ -165,7 +165,7 @@ class Slot:
 
     def _add(self, leases: Sequence[tuple[Lease, Assignment]]) -> None:
         for lease, _ in leases:
-            self._twins.expect(lease)
+            self._duplicates.expect(lease)
         self._pipeline.add(leases)
 
     def _stand_aside(self) -> None:
@@ -215,7 +215,7 @@ class Slot:
     def _perform(self, pending: Pending, prepared: Prepared) -> Report:
         lease, begun_s, still_s = pending.lease, time.monotonic(), self._meter.take()
         with self._meter.working():
-            done = self._twin(lease, prepared.built)
+            done = self._duplicate(lease, prepared.built)
             if done is None and refused(lease.job, prepared.built):
                 done = Performed(report=self._performer.perform(pending.work, lease.job, prepared.built))
             elif done is None:
@@ -241,24 +241,26 @@ class Slot:
         who = "another process" if holder is None else f"process {holder}"
         self._doing = ("waiting", f"{who} holds the device")
 
-    def _twin(self, lease: Lease, built: Preparation) -> Performed | None:
+    def _duplicate(self, lease: Lease, built: Preparation) -> Performed | None:
         """Return the report of an earlier trial with the same binary, adapted to this lease; None if there is none."""
         mine = built.get("candidate")
         if mine is None or mine.digest is None:
             return None
-        twin = self._twins.find(lease, mine.digest)
-        if twin is None:
+        duplicate = self._duplicates.find(lease, mine.digest)
+        if duplicate is None:
             return None
-        stages = replace(twin.stages, render_s=mine.render_s, compile_s=mine.compile_s, verify_s=0.0, measure_s=0.0)
-        environment = {**twin.environment, "binary": "measured with an earlier trial"}
-        return Performed(report=replace(twin, stages=stages, environment=environment))
+        stages = replace(
+            duplicate.stages, render_s=mine.render_s, compile_s=mine.compile_s, verify_s=0.0, measure_s=0.0
+        )
+        environment = {**duplicate.environment, "binary": "measured with an earlier trial"}
+        return Performed(report=replace(duplicate, stages=stages, environment=environment))
 
     def _deliver(self, lease: Lease, report: Report, built: Preparation) -> None:
         if self._unwanted(lease)() and (self._office.held.revoked(lease) or died(report)):
             self._drop(lease)
             return
         if isinstance(report, EvaluateReport):
-            self._twins.note(lease.terms.search_id, report)
+            self._duplicates.note(lease.terms.search_id, report)
             _LOG.info("trial", search=lease.terms.search_id, **summary(lease, report))
         self._office.outbox.post(self._shipping.pack(lease, report, built))
 

@@ -14,7 +14,7 @@ from evo.errors import InvalidInput
 from evo.messages.job import Answer, Delivery
 from evo.trial.results import ConfirmReport, EvaluateReport
 from workers.delivery.spool import Parcel, Spool
-from workers.system.backoff import Patience
+from workers.system.backoff import Backoff
 
 MOST_AT_ONCE = 32
 """Maximum number of parcels in one request."""
@@ -105,7 +105,7 @@ class Outbox:
             return delivered
 
     def _run(self) -> None:
-        patience = Patience(self._closing, first_s=FIRST_PAUSE_S, longest_s=LONGEST_PAUSE_S)
+        patience = Backoff(self._closing, first_s=FIRST_PAUSE_S, longest_s=LONGEST_PAUSE_S)
         while not self._closing.is_set():
             self._due.wait()
             self._due.clear()

@@ -18,7 +18,7 @@ class _Search:
     expected: set[int] = field(default_factory=set)
 
 
-class Twins:
+class Duplicates:
     """Reports by binary: from memory for this process, from the service for other workers."""
 
     def __init__(self, client: Client) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from evo.export.loader.float_control import preserved
 from evo.text.visible import one_line
 from workers.backends import Session, Timer
-from workers.measure.family.expected_output import Arrays, FamilyError, Golden
+from workers.measure.family.expected_output import Arrays, ExpectedOutput, FamilyError
 from workers.measure.family.reference import Reference
 
 _FAR_OFF = 0.05
@@ -28,7 +28,7 @@ def prepare_baselines(
     session: Session,
     reference: Reference,
     problem: Mapping[str, object],
-    golden: Golden,
+    golden: ExpectedOutput,
     *,
     function: str,
     sets: Callable[[int], int],
@@ -57,7 +57,9 @@ def prepare_baselines(
     return ready
 
 
-def _prepare(session: Session, prepare: Callable[[Arrays], Callable[[], object]], golden: Golden, sets: int) -> Timer:
+def _prepare(
+    session: Session, prepare: Callable[[Arrays], Callable[[], object]], golden: ExpectedOutput, sets: int
+) -> Timer:
     with preserved():
         calls = [prepare({name: array.copy() for name, array in golden.inputs.items()}) for _ in range(sets)]
         result = calls[0]()
@@ -65,7 +67,7 @@ def _prepare(session: Session, prepare: Callable[[Arrays], Callable[[], object]]
     return session.callable_timer(calls)
 
 
-def _check(result: Any, golden: Golden) -> None:
+def _check(result: Any, golden: ExpectedOutput) -> None:
     """Refuse a baseline with a clearly different result; results that are not a single array pass."""
     if len(golden.reference) != 1:
         return

@@ -38,7 +38,7 @@ from workers.build.cache import Cache
 from workers.build.kernel import Argument, KernelFile
 from workers.measure.baselines import Baselines, prepare_baselines
 from workers.measure.checks.contents import HELD_BACK, Contents
-from workers.measure.checks.output import Scrutiny, refusal
+from workers.measure.checks.output import OutputCheck, refusal
 from workers.measure.checks.overtaken import changing, judge_overtaken
 from workers.measure.checks.overwrite import (
     MIXED_SETS,
@@ -52,7 +52,7 @@ from workers.measure.checks.overwrite import (
 from workers.measure.checks.repetition import MOST_SETS as MOST_REPETITION_SETS
 from workers.measure.checks.repetition import repetition
 from workers.measure.checks.two_threads import judge_two_threads
-from workers.measure.family.expected_output import Arrays, Golden
+from workers.measure.family.expected_output import Arrays, ExpectedOutput
 from workers.measure.family.reference import Reference
 from workers.measure.proof import ProofPlan
 from workers.measure.rounds import fitting_rounds
@@ -112,7 +112,7 @@ class Prepared:
 
     terms: Open
     reference: Reference
-    golden: Mapping[str, tuple[Golden, ...]]
+    golden: Mapping[str, tuple[ExpectedOutput, ...]]
 
     @classmethod
     def of(cls, terms: Open) -> "Prepared":
@@ -145,8 +145,8 @@ class Bench:
     driver: Driver
     session: Session
     reference: Reference
-    golden: Mapping[str, tuple[Golden, ...]]
-    mixtures: tuple[Golden, ...] = ()
+    golden: Mapping[str, tuple[ExpectedOutput, ...]]
+    mixtures: tuple[ExpectedOutput, ...] = ()
     candidates: dict[str, Candidate] = field(default_factory=dict)
     _processes: int = 0
     _kept: dict[tuple[str, int], dict[tuple[Argument, ...], Sequence[Buffers]]] = field(default_factory=dict)
@@ -266,17 +266,17 @@ class Bench:
         return [*self.terms.cases[0].seeds[0], self.terms.process]
 
     @property
-    def _nominal(self) -> Golden:
+    def _nominal(self) -> ExpectedOutput:
         return self.golden[self.terms.cases[0].name][0]
 
     @cached_property
-    def _timed_goldens(self) -> tuple[Golden, ...]:
+    def _timed_goldens(self) -> tuple[ExpectedOutput, ...]:
         """Return the expected outputs of the contents that timed buffers hold in turn."""
         found = self.golden[self.terms.cases[0].name]
         return found[:-1] or found
 
     @cached_property
-    def _held_back(self) -> Golden:
+    def _held_back(self) -> ExpectedOutput:
         """Return the inputs that candidates receive only after timing."""
         return self.golden[self.terms.cases[0].name][-1]
 
@@ -373,8 +373,8 @@ class Bench:
         if fault := self.session.residue():
             raise WrongAnswerError(f"{where}: {fault}")
 
-    def _scrutiny(self, candidate: Candidate) -> Scrutiny:
-        return Scrutiny(
+    def _scrutiny(self, candidate: Candidate) -> OutputCheck:
+        return OutputCheck(
             candidate.rights,
             self._timed_goldens,
             self._contents(candidate.arguments),
@@ -478,7 +478,7 @@ class Bench:
         self._require_nothing_left("launches whose inputs changed meanwhile")
         return replace(found, changing=timed)
 
-    def _judge_further(self, candidate: Candidate, scrutiny: Scrutiny, most: int) -> None:
+    def _judge_further(self, candidate: Candidate, scrutiny: OutputCheck, most: int) -> None:
         """Judge one call on each further input, drawn while time remains and reference.py is fast."""
         (buffers,) = self._sets("hot", candidate.arguments)
         contents, plan = self._contents(candidate.arguments), self.terms.cases[0]
@@ -560,7 +560,7 @@ class Bench:
         return self._contents_of[hot]
 
     def _keep(
-        self, key: tuple[str, int], arguments: tuple[Argument, ...], golden: Golden, count: int
+        self, key: tuple[str, int], arguments: tuple[Argument, ...], golden: ExpectedOutput, count: int
     ) -> Sequence[Buffers]:
         """Return buffers, reused for candidates with the same arguments; workspace shapes are the usual difference."""
         shelf = self._kept.setdefault(key, {})

@@ -12,7 +12,7 @@ from evo.errors import EvoError
 from evo.trial.outcome import CaseError, WrongAnswer
 from workers.backends import Buffers, DeviceLostError, Manner, Placement, Session, TrespassError
 from workers.backends.distance import POISON, Distance
-from workers.measure.family.expected_output import Golden
+from workers.measure.family.expected_output import ExpectedOutput
 from workers.measure.proof import Launch
 
 _SECOND_POISON = 0xA5
@@ -45,7 +45,7 @@ def verify(
     session: Session,
     kernel: Any,
     buffers: Buffers,
-    golden: Golden,
+    golden: ExpectedOutput,
     *,
     launches: int,
     deterministic: bool,
@@ -89,7 +89,7 @@ def verify(
     return cases
 
 
-def judge(buffers: Buffers, golden: Golden, where: str) -> dict[str, Distance]:
+def judge(buffers: Buffers, golden: ExpectedOutput, where: str) -> dict[str, Distance]:
     """Compare outputs with the reference and return the distance of each.
 
     Raises:
@@ -111,7 +111,7 @@ def judge(buffers: Buffers, golden: Golden, where: str) -> dict[str, Distance]:
 
 
 def verify_elsewhere(
-    session: Session, kernel: Any, buffers: Buffers, golden: Golden, launches: Sequence[Launch]
+    session: Session, kernel: Any, buffers: Buffers, golden: ExpectedOutput, launches: Sequence[Launch]
 ) -> None:
     """Call a kernel on the same inputs at other placements and judge every result; placements are restored afterwards.
 
@@ -151,7 +151,7 @@ def _where(launch: Launch) -> str:
     return where + ", on another thread" * launch.manner.own_thread
 
 
-def _launch(session: Session, kernel: Any, buffers: Buffers, golden: Golden, manner: Manner = Manner()) -> None:
+def _launch(session: Session, kernel: Any, buffers: Buffers, golden: ExpectedOutput, manner: Manner = Manner()) -> None:
     try:
         session.call(kernel, buffers, manner)
     except TrespassError as error:
@@ -161,7 +161,7 @@ def _launch(session: Session, kernel: Any, buffers: Buffers, golden: Golden, man
             raise WrongAnswerError(f"case {golden.case}: {fault}")
 
 
-def _case_error(golden: Golden, name: str, far: Distance) -> CaseError:
+def _case_error(golden: ExpectedOutput, name: str, far: Distance) -> CaseError:
     limit = golden.limits[name]
     norm = max(golden.norms[name], _NEGLIGIBLE)
     return CaseError(

@@ -101,7 +101,7 @@ class Child:
             stdin.flush()
             return REPLIES.validate_json(self._line(deadline, timeout_s))
         except (BrokenPipeError, EOFError):
-            reason = self._obituary()
+            reason = self._end_of_runner()
             raise ChildDiedError(reason, killed=sent_from_outside(self._process.returncode)) from None
         except ValidationError as error:
             self.kill()
@@ -148,7 +148,7 @@ class Child:
         line, _, self._pending = self._pending.partition(b"\n")
         return line
 
-    def _obituary(self) -> str:
+    def _end_of_runner(self) -> str:
         """Describe how the runner ended, with the end of its output."""
         how = self._reap()
         self.kill()

@@ -4,7 +4,7 @@ import random
 import threading
 
 
-class Patience:
+class Backoff:
     """Growing pauses with jitter. A pause ends early when the worker ends.
 
     Args:

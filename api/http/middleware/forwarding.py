@@ -83,7 +83,7 @@ class Forwarding:
         headers = Headers(scope=scope)
         peer = scope["client"][0] if scope.get("client") else ""
         trusted = self._proxies.trusts(peer)
-        said = _said(headers) if trusted else _Said()
+        said = _said(headers) if trusted else _ForwardedHeaders()
         named = said.host or headers.get("host", "")
         host = _with_port(named, said.port)
         seen = PublicUrl(
@@ -120,7 +120,7 @@ class Forwarding:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Said:
+class _ForwardedHeaders:
     """Values of the forwarding headers."""
 
     clients: tuple[str, ...] = ()
@@ -129,7 +129,7 @@ class _Said:
     port: str = ""
 
 
-def _said(headers: Headers) -> _Said:
+def _said(headers: Headers) -> _ForwardedHeaders:
     """Parse `X-Forwarded-*`, or `Forwarded` (RFC 7239) where those are missing. Malformed values are ignored."""
     pairs = [(name.lower(), value) for name, value in PAIR.findall(",".join(headers.getlist("forwarded")))]
     clients = list(_each(headers, "x-forwarded-for")) or [value for name, value in pairs if name == "for"]
@@ -139,7 +139,7 @@ def _said(headers: Headers) -> _Said:
     ]
     host = hosts[0] if hosts and len(hosts[0]) <= LONGEST_HOST and host_name(hosts[0]) else None
     scheme = schemes[0].lower() if schemes and schemes[0].lower() in PORTS else None
-    return _Said(clients=tuple(map(_bare, clients)), host=host, scheme=scheme, port=_port(headers))
+    return _ForwardedHeaders(clients=tuple(map(_bare, clients)), host=host, scheme=scheme, port=_port(headers))
 
 
 def _port(headers: Headers) -> str:

@@ -50,7 +50,7 @@ def queued(turn: Turn, slot: Slot, now: datetime, count: int) -> list[Granted]:
         return []
     later = baselines_come_last(turn.active)
     waiting = Leases(turn.session).next_queued(turn.active.id, count, baselines=not later)
-    jobs = [job for job in waiting if not _better_elsewhere(turn, slot, job, now)]
+    jobs = [job for job in waiting if not _prefers_other_slot(turn, slot, job, now)]
     turn.active.has_queued = later or len(waiting) == count or len(jobs) < len(waiting)
     return Grants(turn.session).grant(jobs, _holder(turn, slot, now)) if jobs else []
 
@@ -115,7 +115,7 @@ def _holder(turn: Turn, slot: Slot, now: datetime) -> Holder:
     return Holder(worker_id=slot.worker_id, device_uuid=slot.device.uuid, now=now, lease_s=slot.lease_s)
 
 
-def _better_elsewhere(turn: Turn, slot: Slot, job: JobRow, now: datetime) -> bool:
+def _prefers_other_slot(turn: Turn, slot: Slot, job: JobRow, now: datetime) -> bool:
     """Return True if a confirmation should wait briefly for another unit, so that one unit's bias is not repeated."""
     if job.kind != "confirm" or job.trial_id is None or turn.active.device_uuid is not None:
         return False

@@ -15,7 +15,7 @@ from evo.trial.timing import Timing
 Range: TypeAlias = tuple[float, float]
 
 TIME_US: Range = (SHORTEST_US, LONGEST_US)
-BESIDE_US: Range = (0.0, LONGEST_US)
+DURATION_US: Range = (0.0, LONGEST_US)
 """Range of figures reported with a time: floor, threshold, anchor."""
 SPAN_S: Range = (-1.0, LONGEST_S)
 """Range of differences between clock readings, which may be slightly negative."""
@@ -65,7 +65,7 @@ def _range(said: Any, name: str) -> Range:
     by_field = _FIELDS.get((type(said), name)) or _CLASSES.get(type(said))
     if by_field is not None:
         return by_field
-    return BESIDE_US if name.endswith("_us") else SPAN_S if name.endswith("_s") else FIGURE
+    return DURATION_US if name.endswith("_us") else SPAN_S if name.endswith("_s") else FIGURE
 
 
 def _check(where: str, value: float, within: Range) -> None:

@@ -135,7 +135,7 @@ def _check_repeats(report: ConfirmReport) -> None:
 
 def _check_change(where: str, each: Ablated) -> None:
     """Require all three series, or none and the reason."""
-    timings = [timing for _, timing in _beside(where, each)]
+    timings = [timing for _, timing in _ablated_timings(where, each)]
     if timings and (len(timings) < 3 or each.failure is not None):
         raise InvalidInput(where, "either champion, champion_again and changed are given, or a failure, or same_binary")
     _check_as_many(where, timings)
@@ -175,10 +175,10 @@ def _timings(report: Report) -> Iterator[tuple[str, Timing]]:
                     yield f"report.repeats.{place}.other", repeat.other
         case AblateReport():
             for place, each in enumerate(report.changes):
-                yield from _beside(f"report.changes.{place}", each)
+                yield from _ablated_timings(f"report.changes.{place}", each)
 
 
-def _beside(where: str, each: Ablated) -> Iterator[tuple[str, Timing]]:
+def _ablated_timings(where: str, each: Ablated) -> Iterator[tuple[str, Timing]]:
     for name in ("champion", "champion_again", "changed"):
         if (timing := getattr(each, name)) is not None:
             yield f"{where}.{name}", timing

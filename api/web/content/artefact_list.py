@@ -47,7 +47,7 @@ class File:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shelf:
+class TrialFiles:
     """All files of one trial by name."""
 
     files: Mapping[str, File]
@@ -69,14 +69,14 @@ class Shelf:
         return tuple(file for name, file in self.files.items() if name not in (SOURCE, LOG))
 
 
-class Shelves:
+class ArtefactReader:
     """Reads files from the store; removed files are listed as missing."""
 
     def __init__(self, session: Session, store: Artefacts) -> None:
         self._session = session
         self._store = store
 
-    def of_trial(self, trial: TrialView, kind: DeviceKind) -> Shelf:
+    def of_trial(self, trial: TrialView, kind: DeviceKind) -> TrialFiles:
         """Return the files of its evaluation and its confirmations, the latest of each name.
 
         Args:
@@ -91,9 +91,9 @@ class Shelves:
         attempts = Leases(self._session).attempts_of_trial(trial.id)
         return [row.result for row in attempts if isinstance(row.result, EvaluateReport | ConfirmReport)]
 
-    def of(self, named: Mapping[str, str], kind: DeviceKind) -> Shelf:
+    def of(self, named: Mapping[str, str], kind: DeviceKind) -> TrialFiles:
         """Return the files of these digests, source and log first."""
-        return Shelf(files={name: self._file(name, digest, kind) for name, digest in _ordered(named)})
+        return TrialFiles(files={name: self._file(name, digest, kind) for name, digest in _ordered(named)})
 
     def _file(self, name: str, digest: str, kind: DeviceKind) -> File:
         try:

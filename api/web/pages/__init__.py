@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute, Mount
 
 from api.auth.csrf import FIELD
 from api.auth.form_values import typed_of
-from api.web.pages.error.page import apology
+from api.web.pages.error.page import error_content
 from api.web.pages.plots.gallery import Gallery
 from api.web.pages.start.kept import CHOSEN, cut_address_of
 from api.web.rendering import HERE, render
@@ -50,5 +50,5 @@ def _again(request: Request) -> str | None:
 
 def error_page(request: Request, status: int, detail: str, roles: Sequence[str] = ()) -> HTMLResponse:
     """Return the error page for a link or a button."""
-    said = apology(status, request.url.path, detail, roles, again=_again(request))
-    return render(request, "error/error.html", status=status, apology=said, code=status)
+    content = error_content(status, request.url.path, detail, roles, again=_again(request))
+    return render(request, "error/error.html", status=status, content=content, code=status)

@@ -68,9 +68,9 @@ def _reason(error: TyperException, parameter: Any) -> str:
     if not error.message:
         meaning = f": {parameter.help.rstrip('.')}" if parameter.help else ""
         return f"is missing{meaning}; see `{help_of(error)}`"
-    told_by: Any = error.__cause__
-    if not hasattr(told_by, "errors"):
+    cause: Any = error.__cause__
+    if not hasattr(cause, "errors"):
         return error.message.rstrip(".")
-    first: Mapping[str, Any] = told_by.errors()[0]
+    first: Mapping[str, Any] = cause.errors()[0]
     limits = accepted(getattr(parameter, "min", None), getattr(parameter, "max", None))
     return refused(first, limits) or str(first.get("ctx", {}).get("error", first["msg"])).rstrip(".")

@@ -277,13 +277,13 @@ def called(
 
 def _why(given: str | None, done: str) -> str:
     """Return the reason, asking the user if none was given; `done` says what happens to the champion."""
-    why = (_asked_why(done) if given is None else given).strip()
+    why = (_prompt_reason(done) if given is None else given).strip()
     if not why:
         raise InvalidInput("--reason", f"is blank: say why the champion is {done}")
     return why
 
 
-def _asked_why(done: str) -> str:
+def _prompt_reason(done: str) -> str:
     if not sys.stdin.isatty():
         raise InvalidInput("--reason", f"is missing: say why the champion is {done}")
     return str(typer.prompt(f"Why is it {done}"))

@@ -80,7 +80,7 @@ def measure(
     gates = policy_from(read_policy(policy))
     package, chosen, candidate = resolve(family, config, problem, device, objective)
     out = console()
-    _tell_shared(chosen)
+    _print_shared(chosen)
     if (trouble := cache_trouble()) is not None:
         sys.stderr.write(f"{visible(str(trouble))}\n")
     if not as_json:
@@ -97,7 +97,7 @@ def measure(
         policy=gates,
         seed=seed,
         baselines=baselines,
-        on_busy=partial(_tell_busy, chosen),
+        on_busy=partial(_print_busy, chosen),
     )
     if as_json:
         print_json({**vars(climbed.report), "baselines": climbed.baselines, "waited_s": climbed.waited_s})
@@ -107,13 +107,13 @@ def measure(
     raise typer.Exit(Exit.DONE if isinstance(climbed.report.outcome, Measured) else Exit.NOTHING_FOUND)
 
 
-def _tell_busy(device: "Device", holder: int | None) -> None:
+def _print_busy(device: "Device", holder: int | None) -> None:
     """Report on standard error that another process holds the device."""
     who = "another process" if holder is None else f"process {holder}"
     sys.stderr.write(f"Waiting for {device.model}: {who} measures on it.\n")
 
 
-def _tell_shared(device: "Device") -> None:
+def _print_shared(device: "Device") -> None:
     from workers.backends.cuda.machine import nvml
 
     if device.kind == "cuda" and (users := nvml.strangers(device.uuid)):

@@ -185,7 +185,7 @@ def _print_trials(found: "Iterable[TrialView]", place: str) -> None:
     """Print trials as a table; `place` names the device of the times."""
     from rich.text import Text
 
-    from evo.cli.console.display import twin_text
+    from evo.cli.console.display import duplicates_text
     from evo.cli.console.output import console, table
     from evo.messages.view.trial import same_binary
     from evo.text.wording import outcome_text, spaced_text, time_text
@@ -202,7 +202,7 @@ def _print_trials(found: "Iterable[TrialView]", place: str) -> None:
             time,
             "–" if trial.time is None else trial.time.source,
             trial.origin,
-            Text(f"{spaced_text(trial.config)}{twin_text(trial, twins)}"),
+            Text(f"{spaced_text(trial.config)}{duplicates_text(trial, twins)}"),
         )
     console().print(rows if rows.row_count else "No such trials.")
     console().print(Text(place, "dim"))

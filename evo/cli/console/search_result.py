@@ -7,7 +7,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from evo.cli.console.display import outcomes_text, twin_text
+from evo.cli.console.display import duplicates_text, outcomes_text
 from evo.cli.console.output import facts, table
 from evo.export.called import called_text
 from evo.messages.view import ChallengeView, ChampionView, SearchView, TrialView
@@ -101,7 +101,7 @@ def ranked(view: SearchView, ranking: Sequence[TrialView]) -> Table:
     """Return the fastest trials and the baselines by time; values that all configs share are in the title."""
     shared = _shared([trial.config for trial in ranking])
     twins = same_binary(ranking)
-    configs = [f"{_rest(each.config, shared)}{twin_text(each, twins)}" for each in ranking]
+    configs = [f"{_rest(each.config, shared)}{duplicates_text(each, twins)}" for each in ranking]
     rows = [
         (each.time_us or 0.0, str(each.number), _source(each), _over(view, each), told, "")
         for each, told in zip(ranking, configs, strict=True)

@@ -9,7 +9,7 @@ from evo.cli.service.locations import LocalDatabase, Where
 from evo.client import Client, ServiceUnreachable
 
 T = TypeVar("T")
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 """Seconds to wait for a service that stopped answering."""
 PAUSE_S = 0.5
 
@@ -40,9 +40,9 @@ class Connection:
         repeat.
 
         Raises:
-            ServiceUnreachable: the service was unavailable for `PATIENCE_S`.
+            ServiceUnreachable: the service was unavailable for `TIMEOUT_S`.
         """
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while True:
             try:
                 return question(self.client)

@@ -40,13 +40,13 @@ class Interrupts:
 
     @contextmanager
     def listen(self) -> Iterator["Interrupts"]:
-        before = signal.signal(signal.SIGINT, self._heard)
+        before = signal.signal(signal.SIGINT, self._interrupted)
         try:
             yield self
         finally:
             signal.signal(signal.SIGINT, before)
 
-    def _heard(self, _signal: int, _frame: FrameType | None) -> None:
+    def _interrupted(self, _signal: int, _frame: FrameType | None) -> None:
         self.count += 1
         if self.count > 2:
             raise KeyboardInterrupt
@@ -86,7 +86,7 @@ def follow(
             looked_at = time.monotonic()
             workers = connection.ask(lambda client: client.workers().items)
             found = view.obstacle or hindrance(workers, view.device, view.requirements)
-            if alone is not None and view.obstacle is not None and _nobody_else(workers, view, alone):
+            if alone is not None and view.obstacle is not None and _is_only_worker(workers, view, alone):
                 raise Conflict(stuck(view, where))
             if found is not None and (known is None or (view.obstacle is not None and found != known)):
                 screen.note(found)
@@ -106,7 +106,7 @@ def _present(connection: Connection, search_id: int, where: str) -> SearchView:
         raise ServiceUnreachable(f"{error}; {again}") from None
 
 
-def _nobody_else(workers: Sequence[WorkerView], view: SearchView, worker_id: str) -> bool:
+def _is_only_worker(workers: Sequence[WorkerView], view: SearchView, worker_id: str) -> bool:
     """True if no other connected worker has a device for the search."""
     others = [worker for worker in workers if worker.id != worker_id and worker.left_at is None]
     return not any(view.fits(device) for worker in others for device in worker.devices)

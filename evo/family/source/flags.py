@@ -49,7 +49,7 @@ _OUTPUT = "the output is kernel-evo's to name"
 _STAGE = "kernel-evo needs a linked binary, and this stops before it or writes something else"
 _LANGUAGE = "the language follows from the file's name: `.c` is C, `.cpp`, `.cc` and `.cxx` are C++"
 _PARTS = "this replaces parts of the compiler that a measurement's record names"
-_SAYS = "this makes the compiler print something instead of compiling"
+_PRINTS = "this makes the compiler print something instead of compiling"
 _SHARED = "kernels are linked as shared libraries that Python loads"
 _MACHINE = "a CPU kernel is compiled for the machine that runs it"
 _HIDDEN = "flags in a file are not recorded with the family: write them here"
@@ -69,7 +69,7 @@ _REFUSED: Mapping[Sources, Sequence[tuple[str, str]]] = {
         (r"-static|--static|-static-pie|-pie|--pie|-no-shared|-bundle|-dynamiclib|-nostartfiles", _SHARED),
         (r"-m(16|32|x32)|-b|-V|-arch|-target.*|--target(=.*)?", _MACHINE),
         (r"-specs.*|--specs.*|-fplugin.*|-wrapper|-B.*|--prefix.*|-ccc-.*|-cc1.*|-fuse-cxa.*", _PARTS),
-        (r"-d[A-Za-z].*|--dump.*|-?-print-.*|-?-help.*|--version|-?-target-help|-save-temps.*|--save-temps.*", _SAYS),
+        (r"-d[A-Za-z].*|--dump.*|-?-print-.*|-?-help.*|--version|-?-target-help|-save-temps.*|--save-temps.*", _PRINTS),
         (r"@.*|--config.*", _HIDDEN),
     ),
     "cuda": (

@@ -46,7 +46,7 @@ def negative_blocks(material: Material) -> Iterator[Block]:
     ablated = _ablated(material)
     compared = comparisons(material.found, winner, policy.confidence)
     lost = [each for each in compared if each.negative(policy.minimum_gain)]
-    negatives = sorted(lost, key=lambda each: not each.tells)
+    negatives = sorted(lost, key=lambda each: not each.is_conclusive)
     never = list(_never(material))
     if negatives:
         rows = tuple(_row(each, policy.minimum_gain, ablated) for each in negatives[:MOST_ROWS])
@@ -118,7 +118,7 @@ def _row(each: Comparison, least: float, ablated: Effects) -> tuple[str, ...]:
         value_text(each.instead_of),
         str(each.pairs),
         "–" if ratio is None else _ratio(ratio.estimate),
-        f"{_ratio(ratio.low)} to {_ratio(ratio.high)}" if each.tells and ratio is not None else "–",
+        f"{_ratio(ratio.low)} to {_ratio(ratio.high)}" if each.is_conclusive and ratio is not None else "–",
         "" if each.beside_winner is None else _ratio(each.beside_winner),
         _finding_text(each, least, ablated.get((each.tunable, each.value))),
     )

@@ -69,7 +69,7 @@ def decision(material: Material, terms: Terms) -> str:
     if material.reached_us is None:
         return "nothing to keep: nothing was measured. Check the failures."
     if saving is not None and not saving.faster:
-        return f"fall back to {saving.baseline}, which is faster: the kernel is {_beside(saving)}."
+        return f"fall back to {saving.baseline}, which is faster: the kernel is {_relative(saving)}."
     if champion is None:
         if search.rolled_back is not None:
             current = "" if search.champion is None else f" Champion {search.champion.id} is current."
@@ -78,13 +78,13 @@ def decision(material: Material, terms: Terms) -> str:
         return f"nothing new to keep: no trial was promoted.{before}"
     worth = "no baseline ran with it, so its value is not known"
     if saving is not None:
-        worth = f"it is {_beside(saving)}"
+        worth = f"it is {_relative(saving)}"
         if saving.saved_us > 0:
-            worth = f"it saves {time_text(saving.saved_us)} a call compared with {saving.baseline}: {_beside(saving)}"
+            worth = f"it saves {time_text(saving.saved_us)} a call compared with {saving.baseline}: {_relative(saving)}"
     return f"keep champion {champion.id}; {worth}.{_next(material, terms)}"
 
 
-def _beside(saving: Saving) -> str:
+def _relative(saving: Saving) -> str:
     return f"{saving.as_fast}; {saving.times}"
 
 

@@ -45,13 +45,13 @@ class Comparison:
     beside_winner: float | None
 
     @property
-    def tells(self) -> bool:
+    def is_conclusive(self) -> bool:
         """True if there are enough pairs for a finding."""
         return self.pairs >= LEAST
 
     def finding(self, least: float) -> Finding | None:
         """Return the finding, by the rule of an ablation; None with too few pairs."""
-        return finding(self.ratio, least=least) if self.tells and self.ratio is not None else None
+        return finding(self.ratio, least=least) if self.is_conclusive and self.ratio is not None else None
 
     def negative(self, gain: float) -> bool:
         """True if the value may have gained less than the minimum gain of a promotion."""

@@ -17,7 +17,7 @@ EVERY = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standpoint:
+class LogView:
     """The trials and the surrogate on which proposals are based.
 
     Attributes:
@@ -29,7 +29,7 @@ class Standpoint:
     origin: str | None = None
 
 
-class Standpoints:
+class LogViews:
     """A view of the search that uses all trials, and an independent one that ignores the advice and its descendants.
 
     A config that was fast elsewhere may be the best of the wrong region, yet better than all first results, so that a
@@ -42,11 +42,11 @@ class Standpoints:
     """
 
     def __init__(self, space: Space, surrogate: Surrogate, *, advised: bool) -> None:
-        self.whole = self.independent = Standpoint(seen=Observations(space), surrogate=surrogate)
+        self.whole = self.independent = LogView(seen=Observations(space), surrogate=surrogate)
         if advised:
             self.whole = replace(self.whole, origin=ADVISED)
             hidden = Observations(space, hidden=(ADVICE, ADVISED))
-            self.independent = Standpoint(seen=hidden, surrogate=copy(surrogate))
+            self.independent = LogView(seen=hidden, surrogate=copy(surrogate))
 
     def refresh(self, history: History) -> None:
         """Read the trials that were proposed or ended since the last call."""
@@ -61,7 +61,7 @@ class Standpoints:
         """
         return refuted(self.whole.seen, self.independent.seen)
 
-    def at(self, trial: int) -> Standpoint:
+    def at(self, trial: int) -> LogView:
         """Return the view that proposes this trial, counted from the end of the initial design."""
         return self.whole if _leads(self.whole.seen, self.independent.seen) and trial % EVERY == 0 else self.independent
 

@@ -33,7 +33,7 @@ end.
 """
 
 
-class Opening:
+class InitialDesign:
     """Initial design of a search: advice, warm starts, and configs that fill the space."""
 
     def __init__(self, context: Context) -> None:

@@ -24,7 +24,7 @@ STARTS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class NicheResults:
     """Trials and best trial of each niche.
 
     Attributes:
@@ -75,7 +75,7 @@ class Niches:
             self._members = np.unique(self._relinking.starts[:, self._columns], axis=0)
         return self._members
 
-    def _standing(self, seen: Observations) -> Standing:
+    def _standing(self, seen: Observations) -> NicheResults:
         ended, pending = self._members_of(seen.rows), self._members_of(seen.pending)
         best = np.full(len(self._niches), -1, dtype=np.intp)
         losses = np.full(len(self._niches), np.inf)
@@ -84,7 +84,7 @@ class Niches:
             if len(places):
                 best[niche] = places[seen.losses[places].argmin()]
                 losses[niche] = seen.losses[best[niche]]
-        return Standing(trials=ended.sum(axis=0) + pending.sum(axis=0), best=best, losses=losses)
+        return NicheResults(trials=ended.sum(axis=0) + pending.sum(axis=0), best=best, losses=losses)
 
     def _members_of(self, rows: Indices) -> Flags:
         """Return for each row and niche whether the row belongs to it."""

@@ -16,7 +16,7 @@ from evo.strategy.parts.observations import Observations, spread
 
 Scores = npt.NDArray[np.float64]
 
-ELSEWHERE = 0.1
+UNIFORM_SHARE = 0.1
 """Fraction of a kernel that is spread evenly over all values of a tunable."""
 
 BANDWIDTH = 0.02
@@ -100,4 +100,4 @@ class RankKernel:
         values.
         """
         near = self._falling[np.abs(centres - ranks)] / self._total[centres]
-        return np.asarray((1 - ELSEWHERE) * near + ELSEWHERE / self.size)
+        return np.asarray((1 - UNIFORM_SHARE) * near + UNIFORM_SHARE / self.size)

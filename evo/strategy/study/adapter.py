@@ -12,29 +12,29 @@ from optuna.trial import FrozenTrial, TrialState
 
 from evo.space import Indices, Space
 from evo.strategy.study.axis import Axis
-from evo.strategy.study.endings import ENDED, Ends
+from evo.strategy.study.endings import ENDED, PositiveTimes
 from evo.trial import Config, Proposal, Trial
 from evo.trial.history import History
 from evo.trial.outcome import Abandoned, Outcome
 
-GIVEN = "kernel_evo:given"
+PROPOSED = "kernel_evo:given"
 """System attribute of a trial: the config proposed for it. The trial may use only some of its parameters."""
 
 
-class Told:
+class StudyReader:
     """The history of one study over one space.
 
-    Values become positive times in the same order (`Ends`); all are converted again when the first non-positive value
-    arrives. A parameter that a trial does not use is assumed to have no effect: the result counts for the proposed
-    config. Trials outside the grid are left out. Of trials with the same config one counts: the first with a value, or
-    the best where one grid point represents several values.
+    Values become positive times in the same order (`PositiveTimes`); all are converted again when the first
+    non-positive value arrives. A parameter that a trial does not use is assumed to have no effect: the result counts
+    for the proposed config. Trials outside the grid are left out. Of trials with the same config one counts: the first
+    with a value, or the best where one grid point represents several values.
     """
 
     def __init__(self, axes: Sequence[Axis], space: Space, direction: StudyDirection) -> None:
         self._axes = axes
         self._space = space
         self._grid = _digest(axes)
-        self._ends = Ends(maximise=direction == StudyDirection.MAXIMIZE)
+        self._times = PositiveTimes(maximise=direction == StudyDirection.MAXIMIZE)
         self._open: list[int] = []
         self._read = 0
         self._counting: dict[str, FrozenTrial] = {}
@@ -44,8 +44,8 @@ class Told:
     def read(self, trials: Sequence[FrozenTrial]) -> History:
         """Read new trials; `trials` are all trials of the study, by number."""
         news = [*(trials[number] for number in self._open), *trials[self._read :]]
-        if self._ends.positive and any((each.value or 0) <= 0 for each in news if each.state == TrialState.COMPLETE):
-            self._ends = replace(self._ends, positive=False)
+        if self._times.positive and any((each.value or 0) <= 0 for each in news if each.state == TrialState.COMPLETE):
+            self._times = replace(self._times, positive=False)
             return self._read_again(trials)
         for trial in news:
             self._take(trial)
@@ -104,7 +104,7 @@ class Told:
         if asked is None and config is not None and self._is_new(config):
             asked = self._ask(trial.number, config)
         if asked is not None and ended:
-            self._tell(asked, self._ends.outcome(trial))
+            self._tell(asked, self._times.outcome(trial))
         if ended:
             self._pending.pop(trial.number, None)
 
@@ -119,13 +119,13 @@ class Told:
         """True if this ended trial is the one that counts among known trials with this config."""
         key = self._space.key(config)
         so_far = self._counting.setdefault(key, trial)
-        if so_far.number != trial.number and self._ends.outdoes(trial, so_far):
+        if so_far.number != trial.number and self._times.outdoes(trial, so_far):
             self._counting[key], self._outdone = trial, True
         return self._counting[key].number == trial.number
 
     def _noted(self, trial: FrozenTrial) -> Config | None:
         """Return the config that was stored with a trial by `note`, by any sampler of this space."""
-        noted = trial.system_attrs.get(GIVEN)
+        noted = trial.system_attrs.get(PROPOSED)
         if noted is None or noted.get("grid") != self._grid:
             return None
         config = self._space.decode(noted["ranks"])

@@ -13,7 +13,7 @@ LARGEST = 1e150
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ends:
+class PositiveTimes:
     """Maps objective values to positive times in the same order.
 
     Attributes:

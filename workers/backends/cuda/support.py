@@ -74,7 +74,7 @@ class SupportKernels:
             data = Argument(name="bytes", role="input", dtype="uint8", shape=(size,))
             count = Argument(name="count", role="scalar", dtype="int64", value=size)
             pointers = {"bytes": pointer, "sum": self._counters.pointer + 8 * place}
-            self._bound("checksum", self._plenty, data, count, self._counters.argument, **pointers)()
+            self._bound("checksum", self._grid, data, count, self._counters.argument, **pointers)()
         return [int(each) for each in self._counted()[: len(spans)]]
 
     def distance(self, buffer: GuardedBuffer, reference: NDArray[np.float64]) -> Distance:
@@ -85,7 +85,7 @@ class SupportKernels:
         pointers = {"found": buffer.pointer, "reference": right.pointer, "sum": self._counters.pointer}
         arguments = (found, right.argument, count, self._counters.argument)
         self._clear()
-        self._bound(f"distance_{buffer.argument.dtype}", self._plenty, *arguments, **pointers)()
+        self._bound(f"distance_{buffer.argument.dtype}", self._grid, *arguments, **pointers)()
         counted = self._counted()
         max_abs, squares = counted[2:4].view(np.float64).tolist()
         unwritten, not_finite = int(counted[0]), int(counted[1])
@@ -112,7 +112,7 @@ class SupportKernels:
         return function
 
     @property
-    def _plenty(self) -> int:
+    def _grid(self) -> int:
         """Return a number of blocks that occupies every multiprocessor."""
         return self._limits["sm_count"] * 8
 

@@ -6,11 +6,11 @@ from evo.trial.outcome import WrongAnswer
 from evo.trial.results import OutputChecks
 from workers.backends import Buffers
 from workers.measure.checks.contents import Contents
-from workers.measure.family.expected_output import Golden
+from workers.measure.family.expected_output import ExpectedOutput
 from workers.measure.verify import ANY_ORDER, WrongAnswerError, judge
 
 
-class Scrutiny:
+class OutputCheck:
     """Checks and counts outputs between samples. Identical bits pass; others are compared with the reference.
 
     Args:
@@ -21,7 +21,7 @@ class Scrutiny:
     """
 
     def __init__(
-        self, rights: Sequence[Buffers], goldens: Sequence[Golden], contents: Contents, *, deterministic: bool
+        self, rights: Sequence[Buffers], goldens: Sequence[ExpectedOutput], contents: Contents, *, deterministic: bool
     ) -> None:
         self._rights, self._goldens, self._contents, self._deterministic = rights, goldens, contents, deterministic
         self._judged = self._wrong = self._further = 0
@@ -48,7 +48,7 @@ class Scrutiny:
         self.look(outputs)
         self._contents.change(outputs)
 
-    def look_at(self, outputs: Buffers, golden: Golden) -> None:
+    def look_at(self, outputs: Buffers, golden: ExpectedOutput) -> None:
         """Check the outputs of a call on inputs that are not one of the contents."""
         self._further += 1
         self._count(self._fault(outputs, golden))
@@ -63,7 +63,7 @@ class Scrutiny:
             self._wrong += 1
             self._first = self._first or fault
 
-    def _fault(self, outputs: Buffers, golden: Golden) -> str | None:
+    def _fault(self, outputs: Buffers, golden: ExpectedOutput) -> str | None:
         try:
             judge(outputs, golden, self._where)
         except WrongAnswerError as error:

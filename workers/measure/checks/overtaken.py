@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from evo.trial.results import Changing
 from workers.backends import Buffers, Pace, Session, TrespassError
 from workers.build.kernel import Argument
-from workers.measure.family.expected_output import Arrays, Golden
+from workers.measure.family.expected_output import Arrays, ExpectedOutput
 from workers.measure.timing import Moment
 from workers.measure.verify import WrongAnswerError, judge
 
@@ -61,7 +61,7 @@ def judge_overtaken(
     kernel: Any,
     buffers: Buffers,
     arguments: Sequence[Argument],
-    goldens: Sequence[Golden],
+    goldens: Sequence[ExpectedOutput],
     *,
     call_us: float,
     rng: np.random.Generator,
@@ -120,7 +120,7 @@ def changing(
     kernel: Any,
     buffers: Buffers,
     arguments: Sequence[Argument],
-    goldens: Sequence[Golden],
+    goldens: Sequence[ExpectedOutput],
     *,
     call_us: float,
     moment: Moment,

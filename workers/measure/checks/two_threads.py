@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from workers.backends import Buffers, DeviceLostError, Session, TrespassError
-from workers.measure.family.expected_output import Golden
+from workers.measure.family.expected_output import ExpectedOutput
 from workers.measure.verify import WrongAnswerError, judge
 
 _LEAST_TURNS, _MOST_TURNS, _CALLS = 2, 24, 4
@@ -22,7 +22,7 @@ _WAY_OUT = (
 
 
 def judge_two_threads(
-    session: Session, kernel: Any, sets: Sequence[Buffers], rights: Sequence[Buffers], goldens: Sequence[Golden]
+    session: Session, kernel: Any, sets: Sequence[Buffers], rights: Sequence[Buffers], goldens: Sequence[ExpectedOutput]
 ) -> None:
     """Call a kernel from two threads, several times, and judge the outputs of the last calls of each turn.
 
@@ -58,7 +58,7 @@ def judge_two_threads(
         raise WrongAnswerError(f"{where}: {fault}")
 
 
-def _judge(buffers: Buffers, golden: Golden, where: str) -> None:
+def _judge(buffers: Buffers, golden: ExpectedOutput, where: str) -> None:
     try:
         judge(buffers, golden, where)
     except WrongAnswerError as error:

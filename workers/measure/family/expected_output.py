@@ -27,7 +27,7 @@ class Limit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Golden:
+class ExpectedOutput:
     """One set of inputs of one case with its expected outputs.
 
     Attributes:

@@ -27,7 +27,7 @@ from evo.reference.encoding import is_floating
 from workers.backends.distance import distance
 from workers.build.cache import LIMIT_BYTES, Cache, cache_key
 from workers.measure.family.contract import check_input, check_names, check_reference, on_host
-from workers.measure.family.expected_output import Arrays, FamilyError, Golden, Limit
+from workers.measure.family.expected_output import Arrays, ExpectedOutput, FamilyError, Limit
 from workers.measure.family.mixtures import Mixture, mixtures
 from workers.measure.family.verification import Verification
 from workers.runner.protocol import CasePlan
@@ -100,7 +100,7 @@ class Reference:
 
         return named
 
-    def goldens(self, plans: Sequence[CasePlan]) -> dict[str, tuple[Golden, ...]]:
+    def goldens(self, plans: Sequence[CasePlan]) -> dict[str, tuple[ExpectedOutput, ...]]:
         """Return one golden per case and seed, computed in parallel as far as cores and memory allow."""
         asked = [(plan, seed) for plan in plans for seed in plan.seeds]
         self._most_kept_bytes = LIMIT_BYTES // (_CACHE_SHARE * len(asked))
@@ -110,7 +110,9 @@ class Reference:
             made = list(pool.map(self.golden, *zip(*asked, strict=True), drawn))
         return {plan.name: tuple(golden for golden in made if golden.case == plan.name) for plan in plans}
 
-    def mixtures(self, plans: Sequence[CasePlan], goldens: Mapping[str, Sequence[Golden]]) -> tuple[Golden, ...]:
+    def mixtures(
+        self, plans: Sequence[CasePlan], goldens: Mapping[str, Sequence[ExpectedOutput]]
+    ) -> tuple[ExpectedOutput, ...]:
         """Return inputs of the first case mixed with those of the other cases of its problem, if reference.py accepts
         them.
 
@@ -122,7 +124,7 @@ class Reference:
         rng = np.random.default_rng([*first.seeds[0], _MIXED])
         distributions = ", ".join([first.distribution, *(plan.distribution for plan in rest)])
 
-        def answered(each: Mixture) -> Golden | None:
+        def answered(each: Mixture) -> ExpectedOutput | None:
             plan = replace(first, name=f"{first.name} with {each.name}", distribution=f"{each.name}: {distributions}")
             with suppress(FamilyError):
                 return self.golden(plan, first.seeds[0], each.inputs, few=each.lone)
@@ -146,7 +148,7 @@ class Reference:
 
     def golden(
         self, plan: CasePlan, seed: tuple[int, ...], inputs: Arrays | None = None, *, few: bool = False
-    ) -> Golden:
+    ) -> ExpectedOutput:
         """Return inputs drawn with `seed`, expected outputs and limits; the cache stores outputs and limits.
 
         Args:
@@ -162,12 +164,12 @@ class Reference:
             golden.verify.check_refuses()
         return golden
 
-    def further(self, plan: CasePlan, seed: tuple[int, ...]) -> Golden:
+    def further(self, plan: CasePlan, seed: tuple[int, ...]) -> ExpectedOutput:
         """Return one more set of inputs with expected outputs. It is used once, so it is not cached."""
         inputs = self.draw(plan, seed)
         return self._complete(plan, inputs, self._compute(plan, inputs))
 
-    def _complete(self, plan: CasePlan, inputs: Arrays, stored: Arrays, *, few: bool = False) -> Golden:
+    def _complete(self, plan: CasePlan, inputs: Arrays, stored: Arrays, *, few: bool = False) -> ExpectedOutput:
         golden = _golden(plan, inputs, stored, few=few)
         if not plan.verified:
             return golden
@@ -303,9 +305,9 @@ def _helpers(module: ModuleType) -> str:
     return cache_key(*(Path(str(sys.modules[name].__file__)).read_text() for name in ours))
 
 
-def _golden(plan: CasePlan, inputs: Arrays, stored: Arrays, *, few: bool) -> Golden:
+def _golden(plan: CasePlan, inputs: Arrays, stored: Arrays, *, few: bool) -> ExpectedOutput:
     names = [name.removeprefix("reference/") for name in stored if name.startswith("reference/")]
-    return Golden(
+    return ExpectedOutput(
         case=plan.name,
         inputs=inputs,
         reference={name: stored[f"reference/{name}"] for name in names},

@@ -8,7 +8,7 @@ import numpy as np
 from sqlalchemy.orm import Session
 
 from api.views import search_view, trial_view
-from api.web.content.artefact_list import File, Shelf, Shelves
+from api.web.content.artefact_list import ArtefactReader, File, TrialFiles
 from api.web.content.difference import Difference, difference
 from api.web.content.listing import beginning
 from api.web.drawings.samples import WHOLE, Drawing, drawing
@@ -27,7 +27,7 @@ class Half:
 
     trial: TrialView
     search: SearchView
-    shelf: Shelf
+    artefacts: TrialFiles
 
     @property
     def place(self) -> TrialPlace:
@@ -85,10 +85,10 @@ def compared(session: Session, store: Artefacts, trials: Sequence[int], now: dat
         right=right,
         settings=settings_of(left.trial.config, right.trial.config),
         resources=settings_of(left.resources, right.resources),
-        source=source_difference(left.shelf, right.shelf),
+        source=source_difference(left.artefacts, right.artefacts),
         drawing=drawing(known, WHOLE),
         comparison=_comparison(left, right),
-        profiles=tuple(_profiles(left.shelf, right.shelf)),
+        profiles=tuple(_profiles(left.artefacts, right.artefacts)),
         caveats=tuple(_caveats(left, right)),
     )
 
@@ -96,8 +96,8 @@ def compared(session: Session, store: Artefacts, trials: Sequence[int], now: dat
 def _half(session: Session, store: Artefacts, trial_id: int, now: datetime) -> Half:
     trial = trial_view(session, trial_id)
     search = search_view(session, trial.search_id, now)
-    shelf = Shelves(session, store).of_trial(trial, search.device.kind)
-    return Half(trial=trial, search=search, shelf=shelf)
+    artefacts = ArtefactReader(session, store).of_trial(trial, search.device.kind)
+    return Half(trial=trial, search=search, artefacts=artefacts)
 
 
 def _comparison(left: Half, right: Half) -> Comparison | None:
@@ -108,7 +108,7 @@ def _comparison(left: Half, right: Half) -> Comparison | None:
     return compare(left.timing, right.timing, left.search.policy, rng)
 
 
-def _profiles(left: Shelf, right: Shelf) -> list[tuple[str, Difference]]:
+def _profiles(left: TrialFiles, right: TrialFiles) -> list[tuple[str, Difference]]:
     theirs = {file.name: file for file in right.about("profile", "ncu")}
     pairs = [(file, theirs[file.name]) for file in left.about("profile", "ncu") if file.name in theirs]
     return [(one.name, difference(_lines(one), _lines(other))) for one, other in pairs]

@@ -32,7 +32,7 @@ TITLES: Mapping[int, str] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Apology:
+class ErrorPage:
     """An error as a page shows it.
 
     Attributes:
@@ -44,7 +44,9 @@ class Apology:
     links: tuple[tuple[str, str], ...]
 
 
-def apology(status: int, path: str, detail: str, roles: Sequence[str] = (), *, again: str | None = None) -> Apology:
+def error_content(
+    status: int, path: str, detail: str, roles: Sequence[str] = (), *, again: str | None = None
+) -> ErrorPage:
     """Return the text and the links of an error page.
 
     Args:
@@ -52,7 +54,7 @@ def apology(status: int, path: str, detail: str, roles: Sequence[str] = (), *, a
         roles: any one of these would have been enough.
         again: the address of the form with the user's input.
     """
-    return Apology(
+    return ErrorPage(
         title=TITLES.get(status, "This did not work"),
         text=_text(status, path, detail, roles, kept=again is not None),
         links=_links(status, path, detail, again),

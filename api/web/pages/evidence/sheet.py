@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from api.views import champion_view, search_view
-from api.web.content.artefact_list import Shelf, Shelves
+from api.web.content.artefact_list import ArtefactReader, TrialFiles
 from api.web.drawings.axis import Axis
 from api.web.drawings.samples import BOTTOM, RIGHT, TOP, WHOLE, Drawing, Rows, drawing
 from db.repositories.archive import Archive
@@ -70,7 +70,7 @@ class EvidenceSheet:
     slower: Drawing | None
     spans: Spans | None
     history: tuple[ChampionView, ...]
-    shelf: Shelf
+    artefacts: TrialFiles
     not_exportable: str | None
 
     @property
@@ -109,7 +109,7 @@ def evidence_sheet(session: Session, store: Artefacts, champion_id: int, now: da
         slower=drawing({name: samples[name] for name in samples if name not in drawn}, WHOLE, first=len(drawn)),
         spans=_spans(champion),
         history=tuple(map(champion_view, history)),
-        shelf=Shelves(session, store).of(champion.artefacts, search.device.kind),
+        artefacts=ArtefactReader(session, store).of(champion.artefacts, search.device.kind),
         not_exportable=_refusal(champion, search),
     )
 

@@ -98,7 +98,7 @@ def _figure(family: Mapping[int, Relative], line: Sequence[int]) -> Figure:
         "y": [height[each.number] for each in nodes],
         "customdata": [each.number for each in nodes],
         "text": [label(each.origin) for each in nodes],
-        "textposition": [_beside(each.number, family) for each in nodes],
+        "textposition": [_label_position(each.number, family) for each in nodes],
         "cliponaxis": False,
         "hovertext": [_hover(each) for each in nodes],
         "hovertemplate": "%{hovertext}<extra></extra>",
@@ -113,7 +113,7 @@ def _figure(family: Mapping[int, Relative], line: Sequence[int]) -> Figure:
     return Figure(data=(between, thick, dots), layout=layout, height=360)
 
 
-def _beside(number: int, family: Mapping[int, Relative]) -> str:
+def _label_position(number: int, family: Mapping[int, Relative]) -> str:
     """Return a label position that is not cut off at either end."""
     return (
         {min(family): "top right", max(family): "top left"}.get(number, "top center")

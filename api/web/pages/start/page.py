@@ -14,7 +14,7 @@ from api.auth.csrf import FIELD
 from api.auth.form_values import MOST_FIELDS
 from api.auth.permission import allow
 from api.dependencies import Service, ServiceDep
-from api.http.parameters import PAGES, knows_its_parameters
+from api.http.parameters import PAGES, declares_parameters
 from api.http.query import refuse_unknown
 from api.http.routing import page_router
 from api.scheduler.submission import Unavailable
@@ -42,7 +42,7 @@ async def _typed(request: Request) -> dict[str, str]:
 
 @router.get("")
 @allow("submitter")
-@knows_its_parameters
+@declares_parameters
 def start_page(request: Request, service: ServiceDep) -> HTMLResponse:
     """Show the form, filled in from the address, with its faults."""
     typed = dict(request.query_params)

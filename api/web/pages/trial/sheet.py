@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from api.views import search_view, trial_view
-from api.web.content.artefact_list import Shelf, Shelves
+from api.web.content.artefact_list import ArtefactReader, TrialFiles
 from api.web.content.difference import Difference, difference
 from api.web.content.listing import beginning
 from api.web.drawings.samples import Drawing, drawing
@@ -74,7 +74,7 @@ class Sheet:
     search: SearchView
     rank: int | None
     measured: int
-    shelf: Shelf
+    artefacts: TrialFiles
     drawings: Mapping[str, Drawing]
     confirmations: tuple[ConfirmReport, ...]
     challenges: tuple[Verdict, ...]
@@ -134,25 +134,25 @@ def sheet_of(session: Session, store: Artefacts, trial_id: int, now: datetime, *
     """
     trial = trial_view(session, trial_id)
     search = search_view(session, trial.search_id, now)
-    genealogy, shelves, kind = Genealogy(session, search.id), Shelves(session, store), search.device.kind
-    shelf = shelves.of_trial(trial, kind)
+    genealogy, reader, kind = Genealogy(session, search.id), ArtefactReader(session, store), search.device.kind
+    artefacts = reader.of_trial(trial, kind)
     reachable = tuple(_places(trial, search))
     changes, against = None, against or next(iter(reachable), None)
     if against is not None:
         other = trial_view(session, _chosen(against, trial, search).row(session))
-        changes = _changes(trial, shelf, other, shelves.of_trial(other, kind), against)
+        changes = _changes(trial, artefacts, other, reader.of_trial(other, kind), against)
     return Sheet(
         trial=trial,
         search=search,
         rank=genealogy.rank(genealogy.numbered(trial.number)),
         measured=search.counts.get("estimated" if search.estimated else "measured", 0),
-        shelf=shelf,
+        artefacts=artefacts,
         drawings={
             cache: drawn
             for cache, timing in timings_of(trial.outcome, search.objective).items()
             if (drawn := drawing({f"trial {trial.number}, {cache}": timing})) is not None
         },
-        confirmations=tuple(each for each in shelves.reports(trial) if isinstance(each, ConfirmReport)),
+        confirmations=tuple(each for each in reader.reports(trial) if isinstance(each, ConfirmReport)),
         challenges=tuple(each.verdict for each in search.challenges if each.trial == trial.number),
         reachable=reachable,
         changes=changes,
@@ -175,19 +175,19 @@ def settings_of(config: Config, other: Config) -> tuple[Setting, ...]:
     return tuple(Setting(name=name, value=config.get(name), other=other.get(name)) for name in names)
 
 
-def source_difference(left: Shelf, right: Shelf) -> Difference | None:
+def source_difference(left: TrialFiles, right: TrialFiles) -> Difference | None:
     """Return the difference from the left source to the right one; None if either is missing."""
-    texts = [None if shelf.source is None else shelf.source.text for shelf in (left, right)]
+    texts = [None if artefacts.source is None else artefacts.source.text for artefacts in (left, right)]
     lines = [beginning(text.splitlines()) for text in texts if text is not None]
     return difference(*lines) if len(lines) == 2 else None
 
 
-def _changes(trial: TrialView, shelf: Shelf, other: TrialView, theirs: Shelf, against: str) -> Changes:
+def _changes(trial: TrialView, artefacts: TrialFiles, other: TrialView, theirs: TrialFiles, against: str) -> Changes:
     return Changes(
         role=against if against in ROLES else "trial",
         other=other,
         settings=tuple(each for each in settings_of(trial.config, other.config) if each.differs),
-        source=source_difference(theirs, shelf),
+        source=source_difference(theirs, artefacts),
     )
 
 

@@ -12,7 +12,7 @@ from api.http.routing import page_router
 from api.rest import workers as rest
 from api.schemas import DeviceId, Reason, WorkerId
 from api.views import worker_view
-from api.web.pages.workers.view import MINUTES, crew_of
+from api.web.pages.workers.view import MINUTES, workers_of
 from api.web.rendering import render
 from db.queries import listing
 from db.queries.listing import WORKER_ORDERS
@@ -27,13 +27,13 @@ Cursor = Annotated[str | None, Query(max_length=500)]
 @router.get("")
 @allow("viewer")
 def workers_page(request: Request, service: ServiceDep, cursor: Cursor = None) -> HTMLResponse:
-    return render(request, "workers/workers.html", **_crew(service, cursor))
+    return render(request, "workers/workers.html", **_context(service, cursor))
 
 
 @router.get("/live")
 @allow("viewer")
 def workers_fragment(request: Request, service: ServiceDep, cursor: Cursor = None) -> HTMLResponse:
-    return render(request, "workers/_workers.html", **_crew(service, cursor))
+    return render(request, "workers/_workers.html", **_context(service, cursor))
 
 
 @router.post("/{worker_id}/drain")
@@ -97,12 +97,12 @@ def _back() -> Response:
     return RedirectResponse("/workers", 303)
 
 
-def _crew(service: Service, cursor: str | None) -> dict[str, Any]:
+def _context(service: Service, cursor: str | None) -> dict[str, Any]:
     """Return a page of workers, the latest seen first."""
     now = service.conductor.clock()
     after = place_of(cursor, SORTED["seen"])
     with service.database.read() as session:
         found = listing.list_workers(session, device=None, order="seen", after=after, limit=LISTED + 1)
         rows, following = page_of(found, LISTED, WORKER_ORDERS["seen"].place)
-        crew = crew_of(session, rows, now, connected_since=service.conductor.connected_since())
-    return {"crew": crew, "now": now, "minutes": MINUTES, "cursor": cursor, "following": following}
+        members = workers_of(session, rows, now, connected_since=service.conductor.connected_since())
+    return {"members": members, "now": now, "minutes": MINUTES, "cursor": cursor, "following": following}

@@ -16,9 +16,9 @@ from evo.messages.view import SlotView, WorkerView
 MINUTES = 5
 LOSSES = timedelta(hours=24)
 
-Standing: TypeAlias = Literal["working", "idle", "draining", "silent", "left"]
+WorkerStatus: TypeAlias = Literal["working", "idle", "draining", "silent", "left"]
 
-LAST: Mapping[Standing, int] = {"silent": 1, "left": 2}
+LAST: Mapping[WorkerStatus, int] = {"silent": 1, "left": 2}
 """Workers shown after all others."""
 
 
@@ -43,7 +43,7 @@ class Member:
     """
 
     worker: WorkerView
-    standing: Standing
+    status: WorkerStatus
     tasks: tuple[Task, ...]
     per_minute: float
     lost: int
@@ -55,7 +55,7 @@ class Member:
         return [(device, told.get(device.uuid)) for device in self.worker.devices]
 
 
-def crew_of(
+def workers_of(
     session: Session, rows: Sequence[WorkerRow], now: datetime, *, connected_since: datetime
 ) -> tuple[Member, ...]:
     """Return the workers by name, those that left last. The order is stable while the page is open."""
@@ -69,7 +69,7 @@ def crew_of(
         members.append(
             Member(
                 worker=worker,
-                standing=_standing(worker, connected_since, busy=bool(tasks)),
+                status=_status(worker, connected_since, busy=bool(tasks)),
                 tasks=tasks,
                 per_minute=finished.get(row.id, 0) / MINUTES,
                 lost=lost.get(row.id, 0),
@@ -79,10 +79,10 @@ def crew_of(
 
 
 def _place(member: Member) -> tuple[int, str, str]:
-    return LAST.get(member.standing, 0), member.worker.name, member.worker.id
+    return LAST.get(member.status, 0), member.worker.name, member.worker.id
 
 
-def _standing(worker: WorkerView, connected_since: datetime, *, busy: bool) -> Standing:
+def _status(worker: WorkerView, connected_since: datetime, *, busy: bool) -> WorkerStatus:
     if worker.left_at is not None:
         return "left"
     if worker.seen_at < connected_since:

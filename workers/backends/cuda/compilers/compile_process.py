@@ -56,8 +56,8 @@ class CompileProcesses:
         """
         deadline_s = time.monotonic() + timeout_s
         ends: list[str] = []
-        for anew in (False, True):
-            with self._process(anew=anew) as process:
+        for fresh in (False, True):
+            with self._process(fresh=fresh) as process:
                 answer = process.ask(question, deadline_s - time.monotonic())
             if answer is None:
                 before = f"; before, it ended without an answer: {ends[0]}" if ends else ""
@@ -68,10 +68,10 @@ class CompileProcesses:
         return CompileFailed(log=f"the compiler ended without an answer, and so did a second one: {', '.join(ends)}")
 
     @contextlib.contextmanager
-    def _process(self, *, anew: bool) -> Iterator["_Process"]:
+    def _process(self, *, fresh: bool) -> Iterator["_Process"]:
         """Return an idle process or a new one; broken ones are not reused."""
         try:
-            process = _Process(self._module, self._reads) if anew else self._idle.get_nowait()
+            process = _Process(self._module, self._reads) if fresh else self._idle.get_nowait()
         except queue.Empty:
             process = _Process(self._module, self._reads)
         try:

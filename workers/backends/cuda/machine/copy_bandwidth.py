@@ -21,7 +21,7 @@ from workers.system.log import log
 LEAST_SHARE = 0.5
 """Share of the datasheet's rate below which a GPU counts as busy; it is measured again next time."""
 
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 """Total seconds to wait for devices on which other processes measure; callers wait a minute for a worker to start."""
 
 _LIMIT_S = 120
@@ -33,7 +33,7 @@ def with_measured_copies(devices: Sequence[Device], folder: Path) -> list[Device
 
     A device that cannot be measured now is returned unchanged and is measured next time.
     """
-    until_s = time.monotonic() + PATIENCE_S
+    until_s = time.monotonic() + TIMEOUT_S
     return [_with_measured_copy(each, folder, until_s) for each in devices]
 
 

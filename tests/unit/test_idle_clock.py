@@ -6,7 +6,7 @@ from evo.trial.outcome import Measured
 from evo.trial.results import EvaluateReport, Stages
 from evo.trial.timing import Timing
 from tests.unit.test_pipeline import add, pipeline
-from workers.daemon.idle_clock import Meter
+from workers.daemon.idle_clock import IdleClock
 from workers.daemon.performed import Performed
 from workers.daemon.pipeline import Prepared
 
@@ -26,7 +26,7 @@ class Clock:
 
 def test_idle_seconds_count_once_and_only_while_no_thread_works() -> None:
     clock = Clock()
-    meter = Meter(clock)
+    meter = IdleClock(clock)
     clock.pass_(1)
     with meter.working():
         clock.pass_(10)
@@ -42,7 +42,7 @@ def test_idle_seconds_count_once_and_only_while_no_thread_works() -> None:
 
 def test_time_without_available_work_is_excused_up_to_its_length() -> None:
     clock = Clock()
-    meter = Meter(clock)
+    meter = IdleClock(clock)
     clock.pass_(5)
     meter.excuse(3)
     assert meter.still_s == 2
@@ -52,7 +52,7 @@ def test_time_without_available_work_is_excused_up_to_its_length() -> None:
 
 def test_cost_of_a_claim_is_shared_by_its_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A claim of two jobs took 0.5 s; of a job's 3 s between claim and end, 2.2 s were work or waiting for others."""
-    monkeypatch.setattr("workers.daemon.idle_clock.Meter.take", lambda meter: 0.5)
+    monkeypatch.setattr("workers.daemon.idle_clock.IdleClock.take", lambda meter: 0.5)
     with pipeline("cpu", 2, monkeypatch) as (line, builds):
         add(line, builds, 1, 2)
         first, second = line.empty()
