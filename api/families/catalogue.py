@@ -8,6 +8,7 @@ from db.models import FamilyRow, SearchRow
 from evo.device.estimate.target import aimed_at
 from evo.family import Family
 from evo.latest import Latest
+from evo.promotion.goal import Goal
 from evo.space import Space
 
 KEPT_FAMILIES = 256
@@ -43,6 +44,17 @@ class Catalogue:
                     del self._spaces[next(iter(self._spaces))]
                 self._spaces[key] = space
             return space
+
+
+def goal_of(search: SearchRow) -> Goal | None:
+    """Return the metric that a search optimises; None if it minimises the time. The row may still lack its id.
+
+    Raises:
+        InvalidInput: the metric is no expression.
+    """
+    work = None if search.objective.metric is None else parsed(search.family.document).work(search.problem)
+    flops, moved = (None, None) if work is None else (work.flops, work.bytes)
+    return Goal.of(search.objective, search.problem, flops=flops, moved=moved)
 
 
 def parsed(document: Mapping[str, Any]) -> Family:

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 from sqlalchemy.orm import Session
 
-from api.families.catalogue import Catalogue
-from db.models import FamilyRow, SearchRow
+from api.families.catalogue import Catalogue, goal_of
+from db.models import ChampionRow, FamilyRow, SearchRow
 from db.repositories.archive import Archive
 from db.repositories.leases import Leases
 from db.repositories.turns import LockedSearch, Turns
@@ -15,6 +15,7 @@ from evo import strategy
 from evo.device import Device
 from evo.device.requirements import Requirements
 from evo.messages.job import FamilyRef, SearchTerms
+from evo.promotion.goal import Kernel
 from evo.search.lifecycle import State
 from evo.search.search import Search
 from evo.space import Space
@@ -100,6 +101,7 @@ class ActiveSearch:
             budget=row.budget,
             policy=row.policy,
             seed=row.seed,
+            goal=goal_of(row),
         )
         search.restore(Turns(session).log(row.id), Leases(session).challenges(row.id, row.timed_baselines))
         return cls(row, search, lost_s)
@@ -133,6 +135,17 @@ class ActiveSearch:
             return self._active_s
         lost_s = self._lost_s() - self._lost_before_s
         return self._active_s + max(0.0, (now - self._active_since).total_seconds() - lost_s)
+
+    def cost_of(self, champion: ChampionRow, time_us: float) -> float:
+        """Return the cost of a champion at a time, as this search counts it.
+
+        Raises:
+            InvalidInput: the search's metric has no value for it.
+        """
+        if self.search.goal is None:
+            return time_us
+        resources = champion.evidence.report.resources.get("challenger", {})
+        return self.search.goal.cost(Kernel(config=champion.config, resources=resources), time_us)
 
     def enter(self, row: SearchRow, state: State, now: datetime) -> None:
         """Change the state, here and in the row. The clock runs while the search is running or stopping."""

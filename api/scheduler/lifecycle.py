@@ -17,6 +17,7 @@ from db.repositories.archive import Archive
 from db.repositories.champions import Ablations, Champions
 from db.repositories.leases import Leases
 from db.repositories.variants import Variants
+from evo.errors import InvalidInput
 from evo.promotion.challenge import ChallengeLimit, Incumbent, bar, comparable_us
 from evo.search.halving import REPEATED, Standing, goes_on, next_rung, repeats, stagnates
 from evo.search.hopeless import same_error
@@ -170,8 +171,8 @@ def challenge(turn: Turn, now: datetime, *, ended: bool) -> bool:
         return False
     search = Archive(turn.session).search(active.id)
     to_beat = _bar(turn, search)
-    below_us, own = (None, frozenset[str]()) if to_beat is None else (to_beat.below_us, to_beat.binaries)
-    challenger = active.search.challengers.due(below_us, ended=ended, besides=own)
+    below, own = (None, frozenset[str]()) if to_beat is None else (to_beat.below, to_beat.binaries)
+    challenger = active.search.challengers.due(below, ended=ended, besides=own)
     if challenger is None:
         active.unbeaten = _best(active)
         if ended and to_beat is not None:
@@ -191,11 +192,16 @@ def _bar(turn: Turn, search: SearchRow) -> ChallengeLimit | None:
     here_us = None
     if champion.search_id == search.id:
         here_us = comparable_us(champion.evidence.verdict, turn.active.timed_baselines)
+    try:
+        cost = turn.active.cost_of(champion, champion.time_us)
+        here = None if here_us is None else turn.active.cost_of(champion, here_us)
+    except InvalidInput:
+        return None  # the metric has no value for the champion: the first confirmed challenger replaces it
     incumbent = Incumbent(
         id=champion.id,
         config=champion.config,
-        time_us=champion.time_us,
-        here_us=here_us,
+        cost=cost,
+        here=here,
         binary_digest=digest,
         foreign=champion.family_digest != search.family_digest,
     )
@@ -205,7 +211,7 @@ def _bar(turn: Turn, search: SearchRow) -> ChallengeLimit | None:
 def _why_none(turn: Turn, to_beat: ChallengeLimit) -> str | None:
     """Return why no trial challenges; None if the best trial did, or only the champion itself was measured.
 
-    If a trial other than the best challenged, only a trial that looks faster than the champion needs a reason.
+    If a trial other than the best challenged, only a trial that looks better than the champion needs a reason.
     """
     search = turn.active.search
     _, _, challenged = search.events
@@ -213,9 +219,9 @@ def _why_none(turn: Turn, to_beat: ChallengeLimit) -> str | None:
     best = next(others, None)
     if best is None or best in search.challengers:
         return None
-    time_us = search.history.time_us(best)
-    looks_faster = time_us is not None and time_us < to_beat.incumbent.time_us
-    return to_beat.missed_by(best) if looks_faster or not challenged else None
+    cost = search.history.cost(best)
+    looks_better = cost is not None and cost < to_beat.incumbent.cost
+    return to_beat.missed_by(best, search.goal) if looks_better or not challenged else None
 
 
 def _affordable(turn: Turn, now: datetime) -> bool:

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
-from api.families.catalogue import Catalogue
+from api.families.catalogue import Catalogue, goal_of
 from api.scheduler.active import beginning
 from api.schemas import SearchRequest, WarmStart
 from db.models import ChampionRow, DeviceRow, SearchRow, SpaceSize
@@ -89,6 +89,8 @@ def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, con
     space = catalogue.space(row)
     row.space = SpaceSize(product_size=space.product_size, valid_count=space.valid_count, default=space.default())
     row.roofline = _roofline(family, row)
+    if (goal := goal_of(row)) is not None:
+        goal.check(space.names, compiled=kind_of(aimed_at(device, objective).kind).sources == "cuda")
     if request.from_default:
         row.warm_starts = [space.default()]
     else:

@@ -45,10 +45,12 @@ def search_views(session: Session, rows: Sequence[SearchRow], now: datetime) -> 
 
 
 def search_view(session: Session, search_id: int, now: datetime) -> SearchView:
-    """Return one search, with the gain that it brought."""
+    """Return one search, with the gain that it brought; gains are in time, so a search with a metric has none."""
     row = Archive(session).search(search_id)
     view = search_views(session, [row], now)[0]
-    return view if view.estimated else replace(view, gains=_gains(session, view, row.space.default))
+    if view.estimated or view.objective.metric is not None:
+        return view
+    return replace(view, gains=_gains(session, view, row.space.default))
 
 
 def _gains(session: Session, view: SearchView, default: Config | None) -> tuple[Gain, ...]:

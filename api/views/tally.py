@@ -37,7 +37,7 @@ class Tally:
         best = _best_view(archive.best(row.id), baselines)
         unconfirmed = None
         if best is not None and best.source == "confirmed":
-            unconfirmed = _best_view(archive.unconfirmed(row.id, below_us=best.time_us), baselines)
+            unconfirmed = _best_view(archive.unconfirmed(row.id, below=best.cost or best.time_us), baselines)
         speedup = None if best is None or best.speedup is None else best.speedup.value
         fastest = fastest_of(baselines)
         return cls(counts=counts, best=best, fastest_baseline=fastest, speedup=speedup, unconfirmed=unconfirmed)
@@ -73,6 +73,7 @@ def _best_view(row: TrialRow | None, baselines: Mapping[str, Timing]) -> BestVie
         number=row.number,
         config=row.proposal.config,
         time_us=time.value,
+        cost=row.cost,
         estimated=estimated,
         source=time.source,
         interval=time.interval,

@@ -36,6 +36,7 @@ def _trial_view(row: TrialRow, report: EvaluateReport | None, attempts: tuple[At
         parents=row.proposal.parents,
         outcome=row.outcome,
         time_us=row.time_us,
+        cost=row.cost,
         suspect=row.suspect,
         overhead_ms=row.overhead_ms,
         delivery_ms=row.delivery_ms,

@@ -23,6 +23,10 @@ AttemptState: TypeAlias = Literal["live", "done", "expired", "abandoned", "relea
 _CONFIRMED = text("quick_us IS NOT NULL")
 
 
+_OUTCOME_KIND = String(16).with_variant(String(32), "postgresql")
+"""SQLite does not enforce lengths, so its files keep the one they were made with."""
+
+
 class TrialRow(Base):
     """One trial of a search and its outcome.
 
@@ -30,9 +34,9 @@ class TrialRow(Base):
     among the ended trials. `overhead_ms` is the time the search lost on the trial; `delivery_ms` is the network time of
     its lease and result.
 
-    `time_us` is the time that ranks the trial and is shown: the median of the quick samples, or the confirmed time
-    after a confirmation. After a confirmation, `quick_us` holds the quick median and `confirmed` the confirmed figures;
-    before, both are None.
+    `cost` ranks the trial: its time, or the cost of the search's metric at that time. `time_us` is the time that is
+    shown: the median of the quick samples, or the confirmed time after a confirmation. After a confirmation, `quick_us`
+    holds the quick median and `confirmed` the confirmed figures; before, both are None.
     """
 
     __tablename__ = "trials"
@@ -41,9 +45,10 @@ class TrialRow(Base):
         UniqueConstraint("search_id", "config_key"),
         UniqueConstraint("search_id", "finished_seq"),
         Index(None, "search_id", "time_us", "number"),
+        Index(None, "search_id", "cost", "number"),
         Index(None, "search_id", "outcome_kind"),
         Index(None, "search_id", "binary_digest"),
-        Index("ix_trials_confirmed", "search_id", "time_us", sqlite_where=_CONFIRMED, postgresql_where=_CONFIRMED),
+        Index("ix_trials_confirmed", "search_id", "cost", sqlite_where=_CONFIRMED, postgresql_where=_CONFIRMED),
         NUMBERED_ONCE,
     )
 
@@ -55,8 +60,9 @@ class TrialRow(Base):
     told_before: Mapped[int]
     asked_at: Mapped[datetime]
     outcome: Mapped[Outcome | None] = mapped_column(Document(Outcome))
-    outcome_kind: Mapped[str | None] = mapped_column(String(16))
+    outcome_kind: Mapped[str | None] = mapped_column(_OUTCOME_KIND)
     time_us: Mapped[float | None]
+    cost: Mapped[float | None]
     quick_us: Mapped[float | None]
     confirmed: Mapped[Confirmation | None] = mapped_column(Document(Confirmation))
     finished_seq: Mapped[int | None]

@@ -35,10 +35,8 @@ class Genealogy:
 
     def rank(self, row: TrialRow) -> int | None:
         """Return the rank of a trial by time, from 1; ties go to the lower number. None if it has no time."""
-        if row.time_us is None:
+        if row.cost is None:
             return None
-        tied = (TrialRow.time_us == row.time_us) & (TrialRow.number < row.number)
-        ahead = select(func.count()).where(
-            TrialRow.search_id == self.search_id, or_(TrialRow.time_us < row.time_us, tied)
-        )
+        tied = (TrialRow.cost == row.cost) & (TrialRow.number < row.number)
+        ahead = select(func.count()).where(TrialRow.search_id == self.search_id, or_(TrialRow.cost < row.cost, tied))
         return 1 + (self.session.scalar(ahead) or 0)

@@ -99,19 +99,19 @@ class Leaderboard:
 
         Trials between two times are counted in an index; ranks of other trials are not computed.
         """
-        competing = (TrialRow.search_id.in_(searches), TrialRow.time_us.is_not(None))
-        wanted = select(TrialRow.time_us).where(*competing, TrialRow.id.in_(trials)).distinct()
-        times_us = list(self.session.scalars(wanted.order_by(TrialRow.time_us)))
-        if not times_us:
+        competing = (TrialRow.search_id.in_(searches), TrialRow.cost.is_not(None))
+        wanted = select(TrialRow.cost).where(*competing, TrialRow.id.in_(trials)).distinct()
+        costs = list(self.session.scalars(wanted.order_by(TrialRow.cost)))
+        if not costs:
             return {}
-        since = [TrialRow.time_us >= low for low in times_us[:-1]]
-        below = [TrialRow.time_us < times_us[0], *map(and_, since, (TrialRow.time_us < high for high in times_us[1:]))]
+        since = [TrialRow.cost >= low for low in costs[:-1]]
+        below = [TrialRow.cost < costs[0], *map(and_, since, (TrialRow.cost < high for high in costs[1:]))]
         steps = [select(func.count(TrialRow.number)).where(*competing, part).scalar_subquery() for part in below]
         ahead = accumulate(self.session.execute(select(*steps)).one())
-        tied = select(TrialRow.time_us, TrialRow.id).where(*competing, TrialRow.time_us.in_(times_us))
-        places: dict[float | None, list[int]] = {time_us: [] for time_us in times_us}
-        for time_us, trial_id in self.session.execute(tied.order_by(TrialRow.time_us, TrialRow.number, TrialRow.id)):
-            places[time_us].append(trial_id)
+        tied = select(TrialRow.cost, TrialRow.id).where(*competing, TrialRow.cost.in_(costs))
+        places: dict[float | None, list[int]] = {cost: [] for cost in costs}
+        for cost, trial_id in self.session.execute(tied.order_by(TrialRow.cost, TrialRow.number, TrialRow.id)):
+            places[cost].append(trial_id)
         ranked = zip(ahead, places.values(), strict=True)
         every = {trial_id: first + place for first, tie in ranked for place, trial_id in enumerate(tie, 1)}
         return {trial_id: every[trial_id] for trial_id in trials if trial_id in every}

@@ -88,7 +88,7 @@ def key_of(order: Order) -> ColumnElement[Any]:
     if order.sample is not None:
         return _setting(order.key, order.sample)
     columns: dict[str, ColumnElement[Any]] = {
-        "rank": TrialRow.time_us.expression,
+        "rank": TrialRow.cost.expression,
         "number": TrialRow.number.expression,
         "ended": TrialRow.finished_seq.expression,
         "outcome": TrialRow.outcome_kind.expression,
@@ -103,7 +103,7 @@ def conditions_of(selection: Selection) -> list[ColumnElement[bool]]:
     if len(selection.searches) == 1:
         found = [TrialRow.search_id == selection.searches[0]]
     if ranked_only(selection):
-        found.append(TrialRow.time_us.is_not(None))  # selects the same trials, from an index that is already sorted
+        found.append(TrialRow.cost.is_not(None))  # selects the same trials, from an index that is already sorted
     if selection.outcomes and not (ranked_only(selection) and set(selection.outcomes) == set(RANKED)):
         found.append(_of_outcome(selection.outcomes))
     found += [_meets(condition) for condition in selection.conditions]

@@ -15,10 +15,12 @@ from db.engine.events import Events
 from db.models import ChampionRow, FamilyRow, SearchRow, TrialRow, table
 from db.repositories.readable import readable
 from evo.errors import Conflict, NotFound
+from evo.promotion.goal import Goal
 from evo.promotion.leading import Confirmation
 from evo.search.lifecycle import State
 from evo.search.search import Logged
 from evo.text.suggestion import unknown
+from evo.trial import Trial
 from evo.trial.outcome import Cancelled
 from evo.trial.results import BaselineReport
 
@@ -203,26 +205,31 @@ class Archive:
         if row.finished_seq is not None:
             raise RuntimeError(f"trial {row.number} of search {row.search_id} already has an outcome")
         row.outcome, row.outcome_kind = trial.outcome, None if trial.outcome is None else trial.outcome.kind
-        row.time_us, row.finished_seq, row.finished_at = trial.time_us, ended.logged.position, ended.at
+        row.time_us, row.cost = trial.time_us, trial.cost
+        row.finished_seq, row.finished_at = ended.logged.position, ended.at
         row.binary_digest, row.suspect = trial.binary_digest, ended.suspect
         row.overhead_ms, row.delivery_ms = ended.overhead_ms, ended.delivery_ms
 
-    def confirm(self, trial: TrialRow, confirmation: Confirmation) -> None:
-        """Rank a trial, and the trials of its search with the same binary, by confirmed figures."""
+    def confirm(self, trial: TrialRow, confirmation: Confirmation, goal: Goal | None) -> None:
+        """Rank a trial, and the trials of its search with the same binary, by confirmed figures.
+
+        Args:
+            goal: of the search; None: the time.
+        """
         self.session.flush()
         same: ColumnElement[bool] = TrialRow.id == trial.id
         if trial.binary_digest is not None:
             same = (TrialRow.search_id == trial.search_id) & (TrialRow.binary_digest == trial.binary_digest)
         for row in self.session.scalars(select(TrialRow).where(same, TrialRow.time_us.is_not(None))):
-            _lead(row, confirmation)
+            _lead(row, confirmation, goal)
 
-    def confirm_duplicate(self, trial: TrialRow) -> None:
+    def confirm_duplicate(self, trial: TrialRow, goal: Goal | None) -> None:
         """Copy the confirmed figures of an earlier trial with the same binary to a trial, if there is one."""
         same = (TrialRow.search_id == trial.search_id) & (TrialRow.binary_digest == trial.binary_digest)
         found = select(TrialRow.confirmed).where(same, TrialRow.quick_us.is_not(None)).limit(1)
         confirmation = self.session.scalar(found)
         if confirmation is not None and trial.time_us is not None:
-            _lead(trial, confirmation)
+            _lead(trial, confirmation, goal)
 
     def cancel_pending(self, search_id: int, now: datetime) -> None:
         """End every pending trial of a search as Cancelled, in the order they were proposed."""
@@ -274,12 +281,12 @@ class Archive:
         return self.session.scalars(early.order_by(TrialRow.number)).all()
 
     def progress(self, search_id: int) -> list[tuple[int, float]]:
-        """Return (position among the ended trials, time in µs) of each measured trial, in the order they ended."""
-        query = select(TrialRow.finished_seq, TrialRow.time_us).where(
-            TrialRow.search_id == search_id, TrialRow.time_us.is_not(None)
+        """Return (position among the ended trials, cost) of each measured trial, in the order they ended."""
+        query = select(TrialRow.finished_seq, TrialRow.cost).where(
+            TrialRow.search_id == search_id, TrialRow.cost.is_not(None)
         )
         rows = self.session.execute(query.order_by(TrialRow.finished_seq))
-        return [(place, time_us) for place, time_us in rows if place is not None and time_us is not None]
+        return [(place, cost) for place, cost in rows if place is not None and cost is not None]
 
     def latest_failures(self, search_id: int, limit: int) -> Sequence[TrialRow]:
         """Return trials that failed because of their config, latest first."""
@@ -313,8 +320,8 @@ class Archive:
     def best(self, search_id: int) -> TrialRow | None:
         """Return the best trial of a search, or None if none has a time.
 
-        This is the trial of the current champion if it is of this search; else the fastest confirmed trial that was
-        not refuted; else the fastest by quick samples. Of equal times the earlier trial wins.
+        This is the trial of the current champion if it is of this search; else the best confirmed trial that was
+        not refuted; else the best by quick samples. Of equal costs the earlier trial wins.
         """
         champion = select(TrialRow).join(ChampionRow, ChampionRow.trial_id == TrialRow.id)
         own = champion.where(ChampionRow.search_id == search_id, ChampionRow.current)
@@ -328,14 +335,14 @@ class Archive:
         quick = self.session.scalars(fastest.where(TrialRow.quick_us.is_(None)).limit(1)).first()
         return quick or next(iter(confirmed), None)
 
-    def unconfirmed(self, search_id: int, *, below_us: float) -> TrialRow | None:
-        """Return the fastest unconfirmed trial whose quick time is below `below_us`, or None."""
-        query = self._fastest(search_id).where(TrialRow.time_us < below_us, TrialRow.quick_us.is_(None))
+    def unconfirmed(self, search_id: int, *, below: float) -> TrialRow | None:
+        """Return the best unconfirmed trial whose quick cost is below `below`, or None."""
+        query = self._fastest(search_id).where(TrialRow.cost < below, TrialRow.quick_us.is_(None))
         return self.session.scalars(query.limit(1)).first()
 
     def _fastest(self, search_id: int) -> Select[TrialRow]:
-        measured = self._trials(search_id, None).where(TrialRow.time_us.is_not(None))
-        return measured.order_by(TrialRow.time_us, TrialRow.number)
+        measured = self._trials(search_id, None).where(TrialRow.cost.is_not(None))
+        return measured.order_by(TrialRow.cost, TrialRow.number)
 
     def costs_ms(self, search_id: int, limit: int = 1000) -> list[tuple[float, float]]:
         """Return (overhead, delivery) in ms of the latest trials that report them."""
@@ -366,6 +373,9 @@ def latest_families(own: Mapping[str, str] | None = None) -> Select[FamilyRow]:
     return select(FamilyRow).where(eligible, tuple_(FamilyRow.name, FamilyRow.registered_at).in_(newest))
 
 
-def _lead(row: TrialRow, confirmation: Confirmation) -> None:
+def _lead(row: TrialRow, confirmation: Confirmation, goal: Goal | None) -> None:
     row.quick_us = row.time_us if row.quick_us is None else row.quick_us
     row.time_us, row.confirmed = confirmation.time.estimate, confirmation
+    row.cost = row.time_us
+    if goal is not None:
+        row.cost = goal.confirmed(Trial(number=row.number, proposal=row.proposal, outcome=row.outcome), row.time_us)

@@ -1,9 +1,10 @@
-"""Challenges of one search: the quick time that a trial must beat, past challenges and the next one due."""
+"""Challenges of one search: the quick cost that a trial must beat, past challenges and the next one due."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from evo.promotion import Verdict
+from evo.promotion.goal import Goal
 from evo.promotion.policy import Policy
 from evo.text.wording import time_text
 from evo.trial import Config, Trial
@@ -16,17 +17,17 @@ class Incumbent:
     """The current champion, as a search sees it.
 
     Attributes:
-        time_us: confirmed time, measured in another session.
-        here_us: confirmed time made comparable with this search's quick samples, if this search confirmed it; else
-            None.
+        cost: at its confirmed time, measured in another session; see `evo.promotion.goal`.
+        here: cost at the confirmed time made comparable with this search's quick samples, if this search confirmed it;
+            else None.
         binary_digest: digest of its binary; None if that is not known.
         foreign: True for a champion of another variant or version of the family, where equal configs mean nothing.
     """
 
     id: int
     config: Config
-    time_us: float
-    here_us: float | None
+    cost: float
+    here: float | None
     binary_digest: str | None = None
     foreign: bool = False
 
@@ -36,30 +37,37 @@ class ChallengeLimit:
     """The limit that a challenger must beat.
 
     Attributes:
-        below_us: a challenger's quick time must be less than this.
+        below: a challenger's quick cost must be less than this.
         binaries: binaries of the incumbent, which must not challenge itself.
         again: the trial of this search that measured the incumbent again; None: there is none.
     """
 
-    below_us: float
+    below: float
     binaries: frozenset[str]
     incumbent: Incumbent
     again: Trial | None
 
-    @property
-    def again_us(self) -> float | None:
-        return None if self.again is None else self.again.time_us
+    def missed_by(self, best: Trial, goal: Goal | None = None) -> str:
+        """Explain why the best of the other trials did not challenge.
 
-    def missed_by(self, best: Trial) -> str:
-        """Explain why the fastest of the other trials did not challenge."""
-        champion = f"champion {self.incumbent.id}"
-        known = f"{champion} took {time_text(self.incumbent.time_us)} when it was confirmed"
-        if self.incumbent.here_us is not None and self.incumbent.here_us > (self.again_us or 0.0):
-            known = f"{champion} took {time_text(self.incumbent.here_us)} in its confirmation, as this search counts it"
+        Args:
+            goal: of the search; None: the time.
+        """
+        shown = _cost_text if goal else time_text
+        champion, took = f"champion {self.incumbent.id}", "took" if goal is None else "cost"
+        known = f"{champion} {took} {shown(self.incumbent.cost)} when it was confirmed"
+        again = None if self.again is None else self.again.cost
+        if self.incumbent.here is not None and self.incumbent.here > (again or 0.0):
+            known = f"{champion} {took} {shown(self.incumbent.here)} in its confirmation, as this search counts it"
         elif self.again is not None:
-            known = f"{champion} took {time_text(self.again.time_us)} here, as trial {self.again.number}"
-        needed = f"less than {time_text(self.below_us)} was needed"
-        return f"Trial {best.number} ({time_text(best.time_us)}) did not challenge: {known}, so that {needed}."
+            known = f"{champion} {took} {shown(again)} here, as trial {self.again.number}"
+        needed = f"less than {shown(self.below)} was needed"
+        by = "" if goal is None else f" (cost: {goal.objective.goal})"
+        return f"Trial {best.number} ({shown(best.cost)}) did not challenge: {known}, so that {needed}{by}."
+
+
+def _cost_text(cost: float | None) -> str:
+    return "–" if cost is None else f"{cost:.4g}"
 
 
 def comparable_us(verdict: Verdict | None, baselines: Mapping[str, Timing]) -> float | None:
@@ -82,19 +90,17 @@ def comparable_us(verdict: Verdict | None, baselines: Mapping[str, Timing]) -> f
 def bar(incumbent: Incumbent, finished: Sequence[Trial], policy: Policy) -> ChallengeLimit:
     """Return the limit for challengers of an incumbent.
 
-    Quick times of one search are comparable with each other, but only loosely with a confirmation of another day. If
+    Quick costs of one search are comparable with each other, but only loosely with a confirmation of another day. If
     this search confirmed the incumbent, quick samples flatter it, so its confirmed time counts as well.
     """
     own = [trial for trial in finished if is_incumbent(incumbent, trial)]
-    again = next((trial for trial in own if trial.time_us is not None), None)
+    again = next((trial for trial in own if trial.cost is not None), None)
     known = (incumbent.binary_digest, *(trial.binary_digest for trial in own))
-    here_us = (None if again is None else again.time_us, incumbent.here_us)
-    needed = max((time_us for time_us in here_us if time_us is not None), default=None)
-    below_us = (
-        incumbent.time_us * (1.0 + policy.session_drift) if needed is None else needed * (1.0 - policy.minimum_gain)
-    )
+    here = (None if again is None else again.cost, incumbent.here)
+    needed = max((cost for cost in here if cost is not None), default=None)
+    below = incumbent.cost * (1.0 + policy.session_drift) if needed is None else needed * (1.0 - policy.minimum_gain)
     binaries = frozenset(digest for digest in known if digest is not None)
-    return ChallengeLimit(below_us=below_us, binaries=binaries, incumbent=incumbent, again=again)
+    return ChallengeLimit(below=below, binaries=binaries, incumbent=incumbent, again=again)
 
 
 def is_incumbent(incumbent: Incumbent, trial: Trial) -> bool:
@@ -121,9 +127,10 @@ class Challenge:
 class Challengers:
     """Challengers of one search. Reads the search's history, and corrects times that a confirmation found too low."""
 
-    def __init__(self, history: History, policy: Policy) -> None:
+    def __init__(self, history: History, policy: Policy, goal: Goal | None = None) -> None:
         self._history = history
         self._policy = policy
+        self._goal = goal
         self._seen: dict[int, int] = {}  # by number
         self._confirmed_us: dict[str, float] = {}  # by binary
 
@@ -136,14 +143,14 @@ class Challengers:
         earlier = (finished[place[number]].binary_digest for number in self._seen)
         return trial.number in self._seen or (trial.binary_digest is not None and trial.binary_digest in earlier)
 
-    def due(self, incumbent_us: float | None, *, ended: bool, besides: Collection[str] = ()) -> Trial | None:
+    def due(self, below: float | None, *, ended: bool, besides: Collection[str] = ()) -> Trial | None:
         """Return the trial that should challenge the incumbent now, or None.
 
         A challenge is due every `Policy.challenge_every` ended trials, and after the last trial. Trials with the same
         binary are one kernel, which challenges once.
 
         Args:
-            incumbent_us: the time to beat; None when there is none.
+            below: the cost to beat; None when there is none.
             besides: binaries that must not challenge, such as the incumbent's.
             ended: True if no trial is pending and none will be proposed.
         """
@@ -153,8 +160,8 @@ class Challengers:
         if ended and sum(seen == finished for seen in self._seen.values()) >= self._policy.final_challengers:
             return None
         for trial in self._history.kernels(self._policy.challengers, excluding=besides):
-            faster = incumbent_us is None or (self._history.time_us(trial) or 0.0) < incumbent_us
-            if faster and trial not in self:
+            better = below is None or (self._history.cost(trial) or 0.0) < below
+            if better and trial not in self:
                 return trial
         return None
 
@@ -193,5 +200,8 @@ class Challengers:
             self._correct(trial, self._confirmed_us[trial.binary_digest])
 
     def _correct(self, trial: Trial, time_us: float) -> None:
-        if trial.time_us is not None and time_us > trial.time_us * (1.0 + self._policy.minimum_gain):
-            self._history.correct(trial.number, time_us)
+        if trial.cost is None:
+            return
+        cost = time_us if self._goal is None else self._goal.confirmed(trial, time_us)
+        if cost > trial.cost * (1.0 + self._policy.minimum_gain):
+            self._history.correct(trial.number, cost)

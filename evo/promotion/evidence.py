@@ -8,6 +8,7 @@ import numpy as np
 
 from evo.device import DeviceKind, kind_of
 from evo.device.separation import LEVELS, Separation, level, missing
+from evo.promotion.goal import Costs
 from evo.promotion.judgement import judge
 from evo.promotion.policy import Policy
 from evo.promotion.rules.quick import Quick
@@ -53,13 +54,14 @@ def decide(
     rolled_back: str | None = None,
     before: Timing | None = None,
     quick: Quick | None = None,
+    costs: Costs | None = None,
 ) -> Verdict:
     """Return the verdict on a reported confirmation: the rules of `judge`, and the rule that all evidence is there.
 
     Args:
         kind: kind of the device that measured; see `required`. The other arguments are those of `judge`.
     """
-    verdict = judge(report, policy, challengers, rng, rolled_back=rolled_back, before=before, quick=quick)
+    verdict = judge(report, policy, challengers, rng, rolled_back=rolled_back, before=before, quick=quick, costs=costs)
     if report.failure is not None or report.challenger is None:
         return verdict
     added = [

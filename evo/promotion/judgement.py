@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from evo.errors import InvalidInput
+from evo.promotion.goal import Costs
 from evo.promotion.policy import Policy
 from evo.promotion.prediction import Prediction, fastest_baseline, predict, times_as_fast
 from evo.promotion.rules import comparison, processes, soundness
@@ -11,7 +13,7 @@ from evo.promotion.rules.quick import Quick, quick_rule
 from evo.promotion.rules.sequential import shrunk, standing
 from evo.promotion.rules.work import inputs_rule, rework_rule, work_rule
 from evo.promotion.statistics import Interval, order_interval, ratio_interval, unshared
-from evo.promotion.verdict import Rule, Verdict, change_text
+from evo.promotion.verdict import Rule, Verdict, Words, change_text
 from evo.trial.explain import detail_text, first_lines
 from evo.trial.results import ConfirmReport
 from evo.trial.timing import Timing
@@ -35,19 +37,22 @@ _ADVICE = (
 )
 
 
-def promising(report: ConfirmReport, policy: Policy) -> bool:
+def promising(report: ConfirmReport, policy: Policy, costs: Costs | None = None) -> bool:
     """True if the samples so far would lead to a promotion.
 
     After the first process, further ones, which judge further calls, are then worth their time; after the last one,
     sanitizers and a profile are.
     """
     lenient = replace(policy, require_sanitizers=False, require_profile=False, min_calls_per_error=None)
-    return judge(report, lenient, 1, np.random.default_rng(0)).promote
+    return judge(report, lenient, 1, np.random.default_rng(0), costs=costs).promote
 
 
-def undecided(report: ConfirmReport, policy: Policy) -> bool:
+def undecided(report: ConfirmReport, policy: Policy, costs: Costs | None = None) -> bool:
     """True if one more process is needed to decide on a promotion, or for a prediction if there is no incumbent."""
-    prediction = predict(report, policy)
+    try:
+        prediction = predict(report if costs is None else costs.report(report), policy)
+    except InvalidInput:
+        return False
     if prediction is None or prediction.against != "incumbent":
         return len(report.repeats) + 1 < policy.confirm_processes
     return policy.confirm_processes > 1 and standing(prediction.found, policy).decision == "open"
@@ -75,6 +80,7 @@ def judge(
     rolled_back: str | None = None,
     before: Timing | None = None,
     quick: Quick | None = None,
+    costs: Costs | None = None,
 ) -> Verdict:
     """Apply the policy's rules to one confirmation.
 
@@ -85,31 +91,38 @@ def judge(
         rolled_back: which champion that was rolled back was this very kernel, and why; None: it is another one.
         before: the incumbent in its own confirmation; None: there is no incumbent, or nothing is known of it.
         quick: what the search measured of the challenger before; None leaves out the comparison with it.
+        costs: of challenger and incumbent under the search's metric; None compares their times.
     """
     challenger = report.challenger
     if report.failure is not None or challenger is None:
         return _not_measured(report)
-    prediction = predict(report, policy)
+    words = Words() if costs is None else costs.goal.words()
+    try:
+        ranked = report if costs is None else costs.report(report)
+    except InvalidInput as error:
+        return _without_value(error)
+    prediction = predict(ranked, policy)
     alone = {name: _speedup(challenger, timing, policy, rng) for name, timing in report.baselines.items()}
     against = {name: _overall(prediction, name, speedup) for name, speedup in alone.items()}
     fastest = fastest_baseline(report)
     median, incumbent, speedup = order_interval(challenger.samples_us, policy.confidence), None, None
-    noise = comparison.noise_between(challenger, report.challenger_again, policy, rng)
-    if report.incumbent is None:
+    ours = ranked.challenger or challenger
+    noise = comparison.noise_between(ours, ranked.challenger_again, policy, rng)
+    if report.incumbent is None or ranked.incumbent is None:
         rules = comparison.first_rules(noise, policy)
     else:
         incumbent = order_interval(report.incumbent.samples_us, policy.confidence)
-        apart = unshared(challenger.samples_us, report.incumbent.samples_us)
-        alone["incumbent"] = _speedup(challenger, report.incumbent, policy, rng)
+        apart = unshared(ours.samples_us, ranked.incumbent.samples_us)
+        alone["incumbent"] = _speedup(ours, ranked.incumbent, policy, rng)
         speedup = _overall(prediction, "incumbent", alone["incumbent"])
         rules = (
             *comparison.incumbent_rule(report, before, policy),
-            comparison.intervals_rule(*apart, policy),
+            comparison.intervals_rule(*apart, policy, words),
             comparison.effect_rule(*apart, policy),
-            comparison.significance_rule(challenger, report.incumbent, policy, challengers),
-            comparison.gain_rule(_gain(speedup), policy, prediction),
+            comparison.significance_rule(ours, ranked.incumbent, policy, challengers),
+            comparison.gain_rule(_gain(speedup), policy, prediction, words),
             comparison.noise_rule(_gain(alone["incumbent"]), noise, prediction),
-            *rework_rule(report, policy, speedup),
+            *rework_rule(report, policy, speedup, costs),
         )
         if speedup.estimate > 1.0 and speedup.high >= 1.0 / (1.0 - policy.minimum_gain):
             rules = tuple(replace(rule, conclusive=rule.passed) for rule in rules)
@@ -121,8 +134,8 @@ def judge(
         *inputs_rule(report, policy),
         soundness.sanitizer_rule(report, policy),
         *rules,
-        *processes.prediction_rule(report, prediction, policy),
-        *processes.agreement_rule(prediction),
+        *processes.prediction_rule(report, prediction, policy, words),
+        *processes.agreement_rule(prediction, words),
         *soundness.profile_rule(report, policy),
         *processes.baseline_rule(fastest, against, prediction),
         *processes.alone_rule(report, policy),
@@ -132,7 +145,7 @@ def judge(
     expected = _expected(prediction, policy) if promote else None
     return Verdict(
         promote=promote,
-        summary=_summary(promote, rules, speedup, expected),
+        summary=_summary(promote, rules, speedup, expected, words),
         rules=rules,
         challenger=median,
         incumbent=incumbent,
@@ -144,6 +157,7 @@ def judge(
         first_process=None if prediction is None else alone[prediction.against],
         cannot_tell=_cannot_tell(rules),
         expected=expected,
+        metric=None if costs is None else costs.metric(challenger.median_us),
     )
 
 
@@ -186,13 +200,22 @@ def _not_measured(report: ConfirmReport) -> Verdict:
     return Verdict(promote=False, summary=f"Not promoted. {text}", rules=(rule,))
 
 
-def _summary(promote: bool, rules: tuple[Rule, ...], speedup: Interval | None, expected: float | None) -> str:
+def _without_value(error: InvalidInput) -> Verdict:
+    """Return the verdict on kernels that cannot be compared, because the metric has no value for one of them."""
+    text = f"Challenger and incumbent cannot be compared: {error}."
+    rule = Rule(name="metric", passed=False, figure=0.0, threshold=1.0, text=text)
+    return Verdict(promote=False, summary=f"Not promoted. {text}", rules=(rule,))
+
+
+def _summary(
+    promote: bool, rules: tuple[Rule, ...], speedup: Interval | None, expected: float | None, words: Words
+) -> str:
     failed = [rule for rule in rules if rule.required and not rule.passed]
     if failed and (speedup is None or failed[0].name in _WITHOUT_SPEED):
         return f"Not promoted. {failed[0].text}"
     if speedup is None:
         return "Promoted: the first champion."
-    compared = f"{change_text(_gain(speedup))} time than the incumbent"
+    compared = f"{change_text(_gain(speedup))} {words.quantity} than the incumbent"
     if promote:
         return f"Promoted: {compared}{_corrected(speedup, expected)}, and every rule is met."
     names = ", ".join(rule.name for rule in failed)

@@ -46,7 +46,8 @@ class Verdict:
     Attributes:
         promote: True if all required rules passed.
         challenger, incumbent: median in µs with its interval; None if it was not measured or does not exist.
-        speedup: incumbent time over challenger time, paired by round; above 1 the challenger is faster. If several
+        speedup: incumbent time over challenger time, paired by round; above 1 the challenger is faster. Under a metric
+            (`evo.promotion.goal`), the ratio of their costs; above 1 the challenger is better. If several
             processes compared the two, the speed-up over all of them, with its interval over processes.
         baseline: the fastest baseline of this session; `baseline_speedup` is over it, in the same sense.
         first_process: the speed-up in the first process alone, with the interval of its rounds; None if only one ran.
@@ -55,6 +56,7 @@ class Verdict:
         cannot_tell: True if only noise prevents the promotion; the challenger may be fast enough.
         expected: for a promotion over several processes, the speed-up that another measurement is expected to find. It
             is less than `speedup`, which is biased because only good results are promoted.
+        metric: value of the search's metric for the challenger, at its median; None if the objective is the time.
     """
 
     promote: bool
@@ -70,6 +72,7 @@ class Verdict:
     first_process: Interval | None = None
     cannot_tell: bool = False
     expected: float | None = None
+    metric: float | None = None
 
     @property
     def unmet(self) -> tuple[Rule, ...]:
@@ -101,3 +104,14 @@ class Verdict:
 def change_text(gain: float) -> str:
     """A relative gain in time in words, e.g. ``5.0% less`` or ``1.2% more``."""
     return f"{gain:.1%} less" if gain >= 0 else f"{-gain:.1%} more"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Words:
+    """Words for what a search minimises, in the texts of rules."""
+
+    quantity: str = "time"
+    unit: str = " µs"
+    takes: str = "takes"
+    ratio: str = "times as fast"
+    ran: str = "ran"

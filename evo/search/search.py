@@ -9,6 +9,7 @@ import numpy as np
 
 from evo.errors import Conflict, EvoError, InvalidInput
 from evo.promotion.challenge import Challenge, Challengers
+from evo.promotion.goal import Goal
 from evo.promotion.policy import Policy
 from evo.space import Space
 from evo.strategy.base import Patient, Strategy
@@ -73,17 +74,30 @@ class Search:
     The generator of trial *n* is seeded with (seed, n), and a strategy is a pure function of the history. A `Search`
     that is rebuilt from its log therefore continues with the same trials as one that was never interrupted. Not
     thread-safe.
+
+    Args:
+        goal: the metric that ranks trials; None: their time.
     """
 
-    def __init__(self, *, space: Space, strategy: Strategy, budget: Budget, policy: Policy, seed: int) -> None:
+    def __init__(
+        self,
+        *,
+        space: Space,
+        strategy: Strategy,
+        budget: Budget,
+        policy: Policy,
+        seed: int,
+        goal: Goal | None = None,
+    ) -> None:
         self.space = space
         self.budget = budget
         self.policy = policy
         self.seed = seed
+        self.goal = goal
         self.history = History()
         self._strategy = strategy
         self._exhausted = False
-        self.challengers = Challengers(self.history, policy)
+        self.challengers = Challengers(self.history, policy, goal)
 
     def ask(self) -> Trial | None:
         """Propose the next trial, or return None when every config of the space was proposed.
@@ -109,7 +123,7 @@ class Search:
         return most is not None and len(self.history.pending) >= most
 
     def tell(self, trial: Trial) -> Logged:
-        """Record how a trial ended, and return the entry to store.
+        """Record how a trial ended, and return the entry to store, whose outcome has the cost of the search's goal.
 
         Raises:
             Conflict: the trial is not pending: it was never proposed, or has ended already.
@@ -118,6 +132,7 @@ class Search:
             raise EvoError(f"trial {trial.number} has no outcome to record")
         if trial.number not in self.history.pending:
             raise Conflict(f"trial {trial.number} is not pending: it was never asked, or has ended before")
+        trial = trial if self.goal is None else self.goal.judged(trial)
         self._end(trial)
         return Logged(trial=trial, seen=self.history.seen[trial.number], position=self.history.position[trial.number])
 
@@ -208,15 +223,20 @@ class Search:
 
     @property
     def best(self) -> Trial | None:
-        """Fastest measured trial so far."""
+        """Best measured trial so far."""
         return next(iter(self.history.elites(1)), None)
 
     def bars(self) -> Bars:
-        """Return the times above which sampling stops early; no limits until enough kernels are known."""
+        """Return the times above which sampling stops early; no limits until enough kernels are known.
+
+        Under a metric there are none: a slow kernel may still be the best.
+        """
+        if self.goal is not None:
+            return Bars()
         elites = self.history.kernels(ELITES)
         if len(elites) < ELITES:
             return Bars()
-        slowest_us, policy = self.history.time_us(elites[-1]) or 0.0, self.policy
+        slowest_us, policy = self.history.cost(elites[-1]) or 0.0, self.policy
         return Bars(
             prune_us=None if policy.prune_ratio is None else policy.prune_ratio * slowest_us,
             shorten_us=None if policy.shorten_ratio is None else policy.shorten_ratio * slowest_us,

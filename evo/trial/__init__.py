@@ -45,12 +45,18 @@ class Trial:
 
     @property
     def time_us(self) -> float | None:
-        """Time that ranks the trial, in µs: the measured median, or the estimate in a search of estimates; None
-        otherwise.
-        """
+        """Time in µs: the measured median, or the estimate in a search of estimates; None otherwise."""
         match self.outcome:
             case Measured(timing=timing):
                 return timing.median_us
             case Estimated(time_us=time_us):
                 return time_us
         return None
+
+    @property
+    def cost(self) -> float | None:
+        """The figure that ranks the trial, the least first: the cost of the search's metric if it has one, else the
+        time in µs; None if the trial has no time.
+        """
+        cost = self.outcome.cost if isinstance(self.outcome, Measured | Estimated) else None
+        return self.time_us if cost is None else cost

@@ -24,8 +24,8 @@ class History:
         seen: for each proposed trial, how many trials had ended when it was proposed. Together with `finished` this
             gives the complete interleaving.
         position: number of an ended trial → its index in `finished`.
-        corrected: number of an ended trial → its time in µs from a repeated, longer measurement, for trials that proved
-            slower than first measured; in order of discovery. The trials' outcomes are not changed.
+        corrected: number of an ended trial → its cost (`Trial.cost`) from a repeated, longer measurement, for trials
+            that proved worse than first measured; in order of discovery. The trials' outcomes are not changed.
     """
 
     def __init__(self) -> None:
@@ -54,30 +54,28 @@ class History:
         del self.pending[trial.number]
         self.position[trial.number] = len(self.finished)
         self.finished.append(trial)
-        if trial.time_us is not None:
-            insort(self._ranked, (trial.time_us, trial.number, trial))
+        if trial.cost is not None:
+            insort(self._ranked, (trial.cost, trial.number, trial))
 
-    def correct(self, number: int, time_us: float) -> None:
-        """Replace the time that ranks a trial by that of a longer measurement. Only the first correction counts."""
+    def correct(self, number: int, cost: float) -> None:
+        """Replace the cost that ranks a trial by that of a longer measurement. Only the first correction counts."""
         if number in self.corrected:
             return
         trial = self.finished[self.position[number]]
-        del self._ranked[bisect_left(self._ranked, (trial.time_us, number))]
-        insort(self._ranked, (time_us, number, trial))
-        self.corrected[number] = time_us
+        del self._ranked[bisect_left(self._ranked, (trial.cost, number))]
+        insort(self._ranked, (cost, number, trial))
+        self.corrected[number] = cost
 
-    def time_us(self, trial: Trial) -> float | None:
-        """Return the best known time of an ended trial in µs: the corrected one if there is one; None if it has no
-        time.
-        """
-        return self.corrected.get(trial.number, trial.time_us)
+    def cost(self, trial: Trial) -> float | None:
+        """Return the best known cost of an ended trial: the corrected one if there is one; None if it has no time."""
+        return self.corrected.get(trial.number, trial.cost)
 
     def elites(self, count: int) -> list[Trial]:
-        """Return the `count` fastest measured trials by corrected time, fastest first; the earlier trial wins a tie."""
+        """Return the `count` measured trials of least corrected cost, best first; the earlier trial wins a tie."""
         return [trial for _, _, trial in self._ranked[:count]]
 
     def kernels(self, count: int, *, excluding: Collection[str] = ()) -> list[Trial]:
-        """Return the fastest trial of each of the `count` fastest distinct kernels, without binaries in `excluding`."""
+        """Return the best trial of each of the `count` best distinct kernels, without binaries in `excluding`."""
         seen, found = set(excluding), list[Trial]()
         for _, _, trial in self._ranked:
             if len(found) == count:

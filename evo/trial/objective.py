@@ -1,9 +1,9 @@
-"""The terms under which times are compared. They are part of a search and of a champion's key."""
+"""What a search minimises or maximises, and the terms under which kernels are compared. Part of a champion's key."""
 
 from dataclasses import dataclass
 from typing import Literal
 
-from evo.text.wording import count_text
+from evo.text.wording import count_text, significant
 
 PROTOCOL_VERSION = 3
 """Version of the timing protocol. It is raised whenever sampling changes; times of different versions are not compared.
@@ -24,6 +24,8 @@ class Objective:
             resource gates judge the build for it. In a search of estimates, the GPU whose time is estimated.
         deterministic: True refuses a kernel whose output differs between runs on the same input.
         protocol: version of the timing protocol.
+        metric: the expression that is minimised or maximised (`evo.promotion.goal`); None: the time is minimised.
+        direction: of the metric.
     """
 
     cache: Literal["hot", "cold"] = "hot"
@@ -33,13 +35,30 @@ class Objective:
     deterministic: bool = True
     protocol: int = PROTOCOL_VERSION
     target: str | None = None
+    metric: str | None = None
+    direction: Literal["minimise", "maximise"] = "minimise"
 
     @property
     def key(self) -> str:
         """Stable, readable identity, e.g. ``hot,threads=1,plain,float32,deterministic,v2``."""
         order = "deterministic" if self.deterministic else "any-order"
         aim = "" if self.target is None else f",for={self.target}"
-        return f"{self.cache},threads={self.threads},{self.launch},{self.accumulate},{order},v{self.protocol}{aim}"
+        goal = "" if self.metric is None else f",{self.direction}={self.metric}"
+        terms = f"{self.cache},threads={self.threads},{self.launch},{self.accumulate},{order},v{self.protocol}"
+        return f"{terms}{aim}{goal}"
+
+    @property
+    def goal(self) -> str:
+        """The objective as the command line takes it: ``time``, or e.g. ``maximise: gflop_s``."""
+        return "time" if self.metric is None else f"{self.direction}: {self.metric}"
+
+    def metric_text(self, cost: float | None) -> str:
+        """Return the metric that has a cost as text; a dash where there is none."""
+        return "–" if cost is None else significant(self.value(cost))
+
+    def value(self, cost: float) -> float:
+        """Return the metric, or the time in µs, that has a cost: the reciprocal where the metric is maximised."""
+        return 1.0 / cost if self.direction == "maximise" else cost
 
 
 def objective_text(objective: Objective) -> str:
@@ -47,10 +66,13 @@ def objective_text(objective: Objective) -> str:
 
     ``least median time of a call, in µs: cache hot, 1 thread, launch plain, accumulator float32, …``.
     """
+    quantity = "least median time of a call, in µs"
+    if objective.metric is not None:
+        quantity = f"{'most' if objective.direction == 'maximise' else 'least'} `{objective.metric}`"
     order = "same output in each run" if objective.deterministic else "output may differ between runs"
     target = "" if objective.target is None else f", for {objective.target}"
     return (
-        f"least median time of a call, in µs: cache {objective.cache}, {count_text(objective.threads, 'thread')}, "
+        f"{quantity}: cache {objective.cache}, {count_text(objective.threads, 'thread')}, "
         f"launch {objective.launch}, accumulator {objective.accumulate}, {order}, timing protocol "
         f"{objective.protocol}{target}"
     )

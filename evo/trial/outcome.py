@@ -6,6 +6,9 @@ from typing import Literal, TypeAlias
 
 from evo.trial.timing import Timing
 
+RESOURCES = ("registers", "shared_memory_bytes", "stack_bytes", "spill_bytes", "occupancy")
+"""Names of the resources of a build that CUDA compilers report."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class CaseError:
@@ -40,6 +43,7 @@ class Measured:
 
     Attributes:
         mechanisms: that the binary uses, by its instructions: ``mma``, ``SIMD 512`` …; empty if they cannot be read.
+        cost: ranks the trial where the search has a metric (`evo.promotion.goal`); None: the time ranks it.
     """
 
     timing: Timing
@@ -47,6 +51,7 @@ class Measured:
     other: Timing | None = None
     resources: Mapping[str, float] = field(default_factory=dict)
     mechanisms: tuple[str, ...] = ()
+    cost: float | None = None
     kind: Literal["measured"] = "measured"
 
 
@@ -58,13 +63,14 @@ class Estimated:
         time_us: estimated by `evo.device.estimate`; comparable only with estimates of the same problem and target.
         resources: registers, shared memory and so on of the build, as the compiler reports them.
         parts: the quantities the estimate was computed from, by name.
-        mechanisms: as in `Measured`.
+        mechanisms, cost: as in `Measured`.
     """
 
     time_us: float
     resources: Mapping[str, float] = field(default_factory=dict)
     parts: Mapping[str, float] = field(default_factory=dict)
     mechanisms: tuple[str, ...] = ()
+    cost: float | None = None
     kind: Literal["estimated"] = "estimated"
 
 
@@ -164,7 +170,7 @@ class Impossible:
 
 @dataclass(frozen=True, kw_only=True)
 class InvalidMeasurement:
-    """The times contradict another clock, or each other: `reason` says which."""
+    """The times contradict another clock or each other, or the search's metric has no value: `reason` says which."""
 
     reason: str
     kind: Literal["invalid_measurement"] = "invalid_measurement"

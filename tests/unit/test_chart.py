@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.web.drawings.axis import margin
-from api.web.drawings.chart import BOTTOM, HEIGHT, MAX_DOTS, NARROW, RIGHT, TOP, WIDTH, best_so_far
+from api.web.drawings.chart import BOTTOM, HEIGHT, MAX_DOTS, NARROW, RIGHT, TOP, WIDTH, best_so_far, scale_of
 from api.web.drawings.spark import spark_of
+from evo.trial.objective import Objective
 
 TIMES = st.lists(st.floats(0.01, 1e7) | st.floats(5e-324, 1.7e308), min_size=1, max_size=40)
 """Includes times that reports may no longer contain but a database may hold."""
@@ -27,9 +28,17 @@ def test_line_descends_in_steps() -> None:
     assert chart.summary == "Best time by ended trials: from 100 µs to 10 µs in 5 trials."
 
 
+def test_maximised_metric_is_labelled_by_its_value_and_the_best_is_the_lowest_line() -> None:
+    objective = Objective(metric="gb_s", direction="maximise")
+    chart = best_so_far([(0, 0.5), (1, 0.01)], 2, {}, scale=scale_of(objective, estimated=False))
+    assert chart is not None
+    assert chart.summary == "Best gb_s by ended trials: from 2 to 100 in 2 trials."
+    assert {tick.label for tick in chart.y_ticks} >= {"10", "100"}
+
+
 def test_estimates_are_labelled() -> None:
-    chart = best_so_far([(0, 100.0), (1, 10.0)], 2, {}, estimated=True)
-    spark = spark_of([(0, 100.0), (1, 10.0)], estimated=True)
+    chart = best_so_far([(0, 100.0), (1, 10.0)], 2, {}, scale=scale_of(Objective(), estimated=True))
+    spark = spark_of([(0, 100.0), (1, 10.0)], scale_of(Objective(), estimated=True))
     assert chart is not None
     assert spark is not None
     assert chart.summary == "Best estimate by ended trials: from ≈ 100 µs to ≈ 10 µs in 2 trials."

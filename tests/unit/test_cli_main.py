@@ -216,7 +216,7 @@ def test_search_needs_a_family(capsys: pytest.CaptureFixture[str]) -> None:
         ("searches --state runing", "--state: 'runing' is not one of 'running', 'paused'"),
         (
             "search a.json --objective score",
-            "--objective: 'score' is no time, and a search looks for the shortest: give",
+            "--objective: 'score' is no time, and no direction with a metric; accepted: time, minimise: EXPRESSION",
         ),
         ("searches --limt 3", "No such option: --limt (Possible options: --limit): see `kernel-evo searches --help`"),
         ("serch", "No such command 'serch'. Did you mean 'search'"),

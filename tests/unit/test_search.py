@@ -303,18 +303,18 @@ def test_remeasured_champion_sets_the_bar_and_an_old_time_only_loosely(space: Sp
     search = start(space)
     run(search, [120, 117])
     own, other = search.history.finished
-    old = Incumbent(id=3, config=own.config, time_us=100.0, here_us=None)
+    old = Incumbent(id=3, config=own.config, cost=100.0, here=None)
     again = bar(old, search.history.finished, Policy(minimum_gain=0.02))
-    assert again.below_us == pytest.approx(117.6), "the machine is slower today, for both"
+    assert again.below == pytest.approx(117.6), "the machine is slower today, for both"
     assert again.missed_by(other).startswith(
         "Trial 1 (117 µs) did not challenge: champion 3 took 120 µs here, as trial 0"
     )
-    assert bar(old, [other], Policy()).below_us == pytest.approx(110.0)
-    assert bar(replace(old, here_us=100.0), [other], Policy(minimum_gain=0.02)).below_us == pytest.approx(98.0)
+    assert bar(old, [other], Policy()).below == pytest.approx(110.0)
+    assert bar(replace(old, here=100.0), [other], Policy(minimum_gain=0.02)).below == pytest.approx(98.0)
     lucky = replace(own, outcome=lasting(90))
-    confirmed = bar(replace(old, here_us=100.0), [lucky], Policy(minimum_gain=0.02))
+    confirmed = bar(replace(old, here=100.0), [lucky], Policy(minimum_gain=0.02))
     assert "champion 3 took 100 µs in its confirmation, as this search counts it" in confirmed.missed_by(other)
-    assert bar(replace(old, here_us=100.0), [lucky], Policy(minimum_gain=0.02)).below_us == pytest.approx(98.0)
+    assert bar(replace(old, here=100.0), [lucky], Policy(minimum_gain=0.02)).below == pytest.approx(98.0)
 
 
 @pytest.mark.parametrize(

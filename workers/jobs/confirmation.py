@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 from evo.device import DeviceKind, kind_of
 from evo.messages.job import Confirm
 from evo.promotion import looks, promising, so_far, undecided
+from evo.promotion.goal import Costs, Goal
 from evo.promotion.prediction import fastest_baseline
 from evo.trial.outcome import CaseError
 from evo.trial.results import ConfirmReport, OutputChecks, Profiled, Repeat, Sanitized
@@ -105,7 +106,8 @@ class Confirmation:
         with self._fresh(1) as child:
             cases = {side: self._verify(child, side, launches=3) for side in self._sides}
             self._say(1, "timing")
-            return _report(cases["challenger"], self._compare(child, request), self._built["challenger"].uncovered)
+            report = _report(cases["challenger"], self._compare(child, request), self._built["challenger"].uncovered)
+        return replace(report, resources={side: dict(self._built[side].resources) for side in self._sides})
 
     def _repeated(self, report: ConfirmReport) -> ConfirmReport:
         """Repeat the comparison of a leading challenger in further processes until the promotion is decided.
@@ -113,22 +115,31 @@ class Confirmation:
         The challenger was verified on every case; each process verifies it again on its own timed inputs.
         """
         policy, given = self._terms.policy, [report.answers]
-        if policy.confirm_processes == 1 or not promising(report, policy):
+        if policy.confirm_processes == 1 or not promising(report, policy, self._costs(report)):
             return report
         against = "incumbent" if report.incumbent is not None else fastest_baseline(report)
         report = replace(report, repeated_against=against)
-        while undecided(report, policy):
+        while undecided(report, policy, self._costs(report)):
             self._so_far = so_far(report, policy)
             repeat, answers = self._repeat(against, len(report.repeats) + 2)
             report, given = replace(report, repeats=(*report.repeats, repeat)), [*given, answers]
         self._so_far = so_far(report, policy)
         return replace(report, answers=together([each for each in given if each is not None]))
 
+    def _costs(self, report: ConfirmReport) -> Costs | None:
+        """Return what turns times into costs if the search has a metric."""
+        work = self._work.copy.family.work(self._terms.problem)
+        flops, moved = (None, None) if work is None else (work.flops, work.bytes)
+        goal = Goal.of(self._terms.objective, self._terms.problem, flops=flops, moved=moved)
+        if goal is None:
+            return None
+        return Costs.of(goal, report, self._job.challenger, self._job.incumbent)
+
     def _examined(self, report: ConfirmReport) -> ConfirmReport:
         """Sanitize and profile a challenger that the measurements of all processes would promote."""
         self._instruments.runners.discard()  # processes prepared for further comparisons
         sanitizer, profiler = self._instruments.sanitizer, self._instruments.profiler
-        if not promising(report, self._terms.policy):
+        if not promising(report, self._terms.policy, self._costs(report)):
             return replace(report, sanitizers=_not_sanitized(NOT_WON if sanitizer else NO_SANITIZER))
         with self._watch.stage("verify_s"), self._drawn() as child:
             if sanitizer is None:

@@ -8,6 +8,7 @@ import numpy as np
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
+from api.families.catalogue import goal_of
 from api.scheduler import ablation
 from api.scheduler.active import ActiveSearch, family_ref
 from api.scheduler.leasing.transaction import Turn
@@ -25,9 +26,10 @@ from evo.messages.job import Ablate, Confirm, Evaluate, FamilyRef
 from evo.promotion import Quick, Verdict
 from evo.promotion.ablation import Effect
 from evo.promotion.challenge import comparable_us
+from evo.promotion.goal import Costs
 from evo.promotion.leading import confirmation_of
 from evo.trial import Trial
-from evo.trial.outcome import Crashed, Impossible, Measured, Outcome, TimedOut
+from evo.trial.outcome import Crashed, Estimated, Impossible, Measured, Outcome, TimedOut
 from evo.trial.results import AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Report
 
 Ruling: TypeAlias = Verdict | tuple[Effect | None, ...] | None
@@ -114,14 +116,19 @@ def end_trial(
     archive = Archive(turn.session)
     archive.end_trial(row, ended)
     if search.challengers.has_confirmed(trial.binary_digest):
-        archive.confirm_duplicate(row)
+        archive.confirm_duplicate(row, search.goal)
     turn.ended.append(row.id)
     if full and search.most_pending != most_pending:
         announce(turn.session, WORK)
 
 
 def _possible(active: ActiveSearch, outcome: Outcome) -> Outcome:
-    """Return the outcome, or `Impossible` for a time below the physical limit of the device."""
+    """Return the outcome, or `Impossible` for a time below the physical limit of the device.
+
+    A cost in the report is removed: only the service sets costs.
+    """
+    if isinstance(outcome, Measured | Estimated):
+        outcome = replace(outcome, cost=None)
     if isinstance(outcome, Measured) and active.roofline and active.roofline.impossible(outcome.timing.median_us):
         return Impossible(timing=outcome.timing, floor_us=active.roofline.least_us)
     return outcome
@@ -170,7 +177,11 @@ def judged(database: Database, search_id: int, attempt_id: int, report: ConfirmR
         fallen = None if job.trial is None else Champions(session).rolled_back_kernel(search, job.trial)
         incumbent = None if job.incumbent_id is None else Champions(session).champion(job.incumbent_id)
         before = None if incumbent is None else incumbent.evidence.report.challenger
-    seed = job.payload.seed if isinstance(job.payload, Confirm) else 0
+        goal = goal_of(search)
+    seed, costs = 0, None
+    if isinstance(job.payload, Confirm):
+        seed = job.payload.seed
+        costs = None if goal is None else Costs.of(goal, report, job.payload.challenger, job.payload.incumbent)
     rolled_back = None if fallen is None else f"champion {fallen.id}, which was {fallen.retired_reason}"
     return promotion.decide(
         report,
@@ -181,6 +192,7 @@ def judged(database: Database, search_id: int, attempt_id: int, report: ConfirmR
         rolled_back=rolled_back,
         before=before,
         quick=_quick(search, job.trial),
+        costs=costs,
     )
 
 
@@ -198,7 +210,7 @@ def _confirmed(turn: Turn, attempt: AttemptRow, evidence: Evidence) -> None:
     if job.trial is not None and time_us is not None:
         turn.active.search.challengers.confirmed(job.trial.number, time_us)
     if job.trial is not None and (confirmation := confirmation_of(verdict)) is not None:
-        Archive(session).confirm(job.trial, confirmation)
+        Archive(session).confirm(job.trial, confirmation, turn.active.search.goal)
     confirmed(turn)
     Events(session).search_changed(turn.active.id)
     if not verdict.promote:
@@ -227,7 +239,7 @@ def queue_confirmation(turn: Turn, trial: TrialRow, seen: int, now: datetime) ->
     search = Archive(session).search(active.id)
     incumbent = Champions(session).incumbent(search)
     family = None if incumbent is None else _other_variant(session, search, incumbent)
-    config = None if incumbent is None else incumbent.config
+    config = None if incumbent is None or not _comparable(active, incumbent) else incumbent.config
     payload = Confirm(
         challenger=trial.proposal.config,
         incumbent=config if config is not None and (family or config in active.search.space) else None,
@@ -238,6 +250,14 @@ def queue_confirmation(turn: Turn, trial: TrialRow, seen: int, now: datetime) ->
     Leases(session).queue(search.id, payload, now=now, trial=trial, incumbent_id=incumbent_id, seen=seen)
     active.confirming = True
     turn.queued()
+
+
+def _comparable(active: ActiveSearch, incumbent: ChampionRow) -> bool:
+    try:
+        active.cost_of(incumbent, incumbent.time_us)
+    except InvalidInput:
+        return False
+    return True
 
 
 def _other_variant(session: Session, search: SearchRow, incumbent: ChampionRow) -> FamilyRef | None:

@@ -61,6 +61,7 @@ class Row:
     """One row: a trial, or a baseline (`trial` is None) at its rank.
 
     Attributes:
+        metric: value of the search's metric, as text; empty if the objective is the time.
         same: an earlier trial of the search with the same binary, if any.
         figures: registers, shared memory and occupancy, if known.
         detail: why it was not measured, in one line.
@@ -69,6 +70,7 @@ class Row:
     name: str
     rank: int | None = None
     time_us: float | None = None
+    metric: str = ""
     interval: Interval | None = None
     standing: RelativeTime
     chips: tuple[Chip, ...] = ()
@@ -85,6 +87,7 @@ class Listing:
 
     Attributes:
         device: the model on which all of them are measured.
+        metric: the search's metric; None if the objective is the time.
         found: number of matching trials, counted up to `COUNTED` unless `exact`.
         shared: settings common to all rows, which the rows need not repeat.
         wrong: invalid filters of the reader, by field; there are no rows then.
@@ -93,6 +96,7 @@ class Listing:
     address: Address
     tunables: tuple[Tunable, ...]
     device: str
+    metric: str | None = None
     rows: tuple[Row, ...] = ()
     shared: tuple[Chip, ...] = ()
     found: int = 0
@@ -186,12 +190,13 @@ def listing_of(
         )
         for trial in trials
     ]
-    if selection.plain:
+    if selection.plain and search.objective.metric is None:
         rows = _among_baselines(search, rows, whole=len(rows) < PAGE, first=offset == 0)
     return Listing(
         address=address,
         tunables=tunables,
         device=search.device.model,
+        metric=search.objective.metric,
         rows=tuple(rows),
         shared=tuple(Chip(name=name, value=value_text(value)) for name, value in shared.items()),
         found=counted if known is None else known,
@@ -228,6 +233,7 @@ def _row(search: SearchView, trial: TrialView, shared: Config) -> Row:
     return Row(
         name=f"trial {trial.number}",
         time_us=trial.time_us,
+        metric="" if search.objective.metric is None else search.objective.metric_text(trial.cost),
         interval=_interval(trial, timing),
         standing=RelativeTime.of(search, trial.time_us, trial.confirmed),
         chips=tuple(chips),

@@ -1,12 +1,14 @@
 """The best-so-far chart as SVG coordinates; the template only draws them."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from api.web.drawings.axis import margin
 from evo.text.limits import LONGEST_US, SHORTEST_US
 from evo.text.wording import time_text
+from evo.trial.objective import Objective
 
 WIDTH, HEIGHT = 760.0, 330.0
 NARROW = 340.0
@@ -18,6 +20,28 @@ LABEL_WIDTH = 180.0
 
 MAX_DOTS = 500
 """Maximum number of dots. Of a longer search every n-th trial is drawn; the best line uses all of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """The figures of a drawing: how they are written, and the range that can be drawn.
+
+    Attributes:
+        what: names the best figure in summaries, e.g. ``time``.
+    """
+
+    text: Callable[[float], str]
+    what: str
+    least: float
+    most: float
+
+
+def scale_of(objective: Objective, *, estimated: bool) -> Scale:
+    """Return the scale of a search's costs: times, or its metric."""
+    if objective.metric is not None:
+        return Scale(text=objective.metric_text, what=objective.metric, least=1e-300, most=1e300)
+    text = partial(time_text, estimated=estimated)
+    return Scale(text=text, what="estimate" if estimated else "time", least=SHORTEST_US, most=LONGEST_US)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,26 +84,27 @@ def best_so_far(
     levels_us: Mapping[tuple[str, str], float],
     *,
     width: float = WIDTH,
-    estimated: bool = False,
+    scale: Scale | None = None,
 ) -> Chart | None:
     """Return the chart of a search, or None before the first measurement or estimate.
 
     Args:
-        progress: (index among the ended trials, time in µs) of each measured trial, in order.
+        progress: (index among the ended trials, cost) of each measured trial, in order.
         ended: number of ended trials, measured or not: the length of the axis.
         levels_us: (kind, label) of each horizontal line → its time; times of 0 µs are left out.
         width: of the drawing; a narrow one has fewer dots and ticks.
-        estimated: True if the times are estimates; the summary then says so.
+        scale: of the costs; None: measured times.
     """
     if not progress:
         return None
+    scale = scale or scale_of(Objective(), estimated=False)
     lines = {key: time_us for key, time_us in levels_us.items() if time_us > 0}
-    y = _Logarithmic([time_us for _, time_us in progress] + list(lines.values()))
+    y = _Logarithmic([cost for _, cost in progress] + list(lines.values()), scale)
     y_ticks = y.ticks()
     left = margin(tick.label for tick in y_ticks)
     x = _Linear(0, max(ended - 1, 1), left, width - RIGHT)
     best = _running_best(progress)
-    first, last = (time_text(time_us, estimated=estimated) for time_us in (progress[0][1], best[-1][1]))
+    first, last = (scale.text(cost) for cost in (progress[0][1], best[-1][1]))
     last_x = f" H{x.at(max(ended - 1, 1)):.1f}"
     steps = [f"{'M' if place == 0 else 'H'}{x.at(seq):.1f}" for place, (seq, _) in enumerate(best)]
     drops = [f"{',' if place == 0 else ' V'}{y.at(time_us):.1f} " for place, (_, time_us) in enumerate(best)]
@@ -92,8 +117,7 @@ def best_so_far(
         left=left,
         right=width - RIGHT,
         width=width,
-        summary=f"Best {'estimate' if estimated else 'time'} by ended trials: "
-        f"from {first} to {last} in {ended} trials.",
+        summary=f"Best {scale.what} by ended trials: from {first} to {last} in {ended} trials.",
     )
 
 
@@ -141,29 +165,29 @@ class _Linear:
         return tuple(Tick(at=self.at(place * step), label=f"{place * step:,}") for place in range(count + 1))
 
 
-def _drawable(time_us: float) -> float:
-    """Clamp an impossible time to the valid range."""
-    return min(max(time_us, SHORTEST_US), LONGEST_US)
-
-
 def _round_step(least: float) -> int:
     magnitude = 10 ** math.floor(math.log10(max(least, 1)))
     return int(next(factor * magnitude for factor in (1, 2, 5, 10) if factor * magnitude >= least))
 
 
 class _Logarithmic:
-    """Maps times to vertical positions on a logarithmic scale with some margin."""
+    """Maps costs to vertical positions on a logarithmic scale with some margin."""
 
-    def __init__(self, times_us: Sequence[float]) -> None:
-        least, most = _drawable(min(times_us)), _drawable(max(times_us))
+    def __init__(self, costs: Sequence[float], scale: Scale) -> None:
+        self._scale = scale
+        least, most = self._drawable(min(costs)), self._drawable(max(costs))
         self.low, self.high = math.log10(least * 0.92), math.log10(most * 1.08)
 
-    def at(self, time_us: float) -> float:
-        share = (math.log10(_drawable(time_us)) - self.low) / (self.high - self.low)
+    def _drawable(self, cost: float) -> float:
+        """Clamp an impossible figure to the range that can be drawn."""
+        return min(max(cost, self._scale.least), self._scale.most)
+
+    def at(self, cost: float) -> float:
+        share = (math.log10(self._drawable(cost)) - self.low) / (self.high - self.low)
         return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * share
 
     def ticks(self) -> tuple[Tick, ...]:
-        """Return round times: 1, 2 and 5 of each power of ten, and finer ones in a narrow range."""
+        """Return round costs: 1, 2 and 5 of each power of ten, and finer ones in a narrow range."""
         powers = range(math.floor(self.low), math.ceil(self.high) + 1)
         for mantissas in ((1,), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8), [place / 10 for place in range(10, 100)]):
             times = [mantissa * 10.0**power for power in powers for mantissa in mantissas]
@@ -171,4 +195,4 @@ class _Logarithmic:
             if len(inside) >= 3:
                 break
         inside = inside[:: math.ceil(len(inside) / 8)]
-        return tuple(Tick(at=self.at(time_us), label=time_text(time_us)) for time_us in inside)
+        return tuple(Tick(at=self.at(time_us), label=self._scale.text(time_us)) for time_us in inside)

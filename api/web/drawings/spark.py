@@ -4,7 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evo.text.wording import time_text
+from api.web.drawings.chart import Scale, scale_of
+from evo.trial.objective import Objective
 
 SPARK_POINTS = 48
 WIDTH, HEIGHT, MARGIN = 120.0, 28.0, 2.0
@@ -20,11 +21,11 @@ class Spark:
     height: float = HEIGHT
 
 
-def spark_of(lows: Sequence[tuple[int, float]], *, estimated: bool = False) -> Spark | None:
-    """Return the line through the running minimum of (number, time in µs); None without points.
+def spark_of(lows: Sequence[tuple[int, float]], scale: Scale | None = None) -> Spark | None:
+    """Return the line through the running minimum of (number, cost); None without points.
 
     Args:
-        estimated: True if the times are estimates; the summary then says so.
+        scale: of the costs; None: measured times.
     """
     if not lows:
         return None
@@ -46,6 +47,6 @@ def spark_of(lows: Sequence[tuple[int, float]], *, estimated: bool = False) -> S
         steps += [f"H{x:.1f}"] + ([f"V{new_y:.1f}"] if new_y != y else [])
         y = new_y
     steps.append(f"H{WIDTH - MARGIN:.1f}")
-    span_words = " to ".join(time_text(time_us, estimated=estimated) for time_us in (first, last))
-    best_words = "Best estimate so far" if estimated else "Best time so far"
-    return Spark(path=" ".join(steps), summary=f"{best_words}: from {span_words}")
+    scale = scale or scale_of(Objective(), estimated=False)
+    span_words = " to ".join(scale.text(cost) for cost in (first, last))
+    return Spark(path=" ".join(steps), summary=f"Best {scale.what} so far: from {span_words}")

@@ -24,6 +24,8 @@ _TYPED: Mapping[str, str] = {
     "from_default": "--from-default",
     "grace_s": "--grace",
     "name": "NAME",
+    "objective.direction": "--objective",
+    "objective.metric": "--objective",
     "policy": "--policy",
     "problem": "--problem",
     "requirements.memory_gb": "--device-memory",

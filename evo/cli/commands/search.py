@@ -194,6 +194,14 @@ def search(
         int | None,
         typer.Option(min=1, metavar="SEARCH", help="Continue this search instead of starting one."),
     ] = None,
+    objective: Annotated[
+        str,
+        typer.Option(
+            metavar="OBJECTIVE",
+            help="What to look for: `time` (the shortest), or a metric of your own as `minimise: EXPRESSION` or "
+            "`maximise: EXPRESSION` over time_us, gflop_s, gb_s, registers …, tunables and problem fields.",
+        ),
+    ] = "time",
     ablate: Annotated[
         bool,
         typer.Option(
@@ -202,7 +210,6 @@ def search(
     ] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Search in the background and return at once.")] = False,
     announce: Annotated[Path | None, typer.Option(hidden=True)] = None,
-    objective: Annotated[str, typer.Option(hidden=True)] = "time",
     url: Url = None,
     token: Token = None,
     db: Db = None,
@@ -224,7 +231,6 @@ def search(
     from evo.cli.session.warm_start import read_warm_start
     from evo.family.problem import split_shapes
 
-    _refuse_other_objective(objective)
     if resume is not None and suite is None:
         refuse_with_resume(context, {"--ablate", "--detach", "--announce"})
     if webhook is None and webhook_secret is not None and "--webhook-secret" in typed_options(context):
@@ -252,7 +258,8 @@ def search(
         raise InvalidInput("--problem", "names several shapes, whose searches wait for each other: leave out --detach")
     terms: dict[str, Any] = dict(
         device=_estimating(device, target, threads=threads, ablate=ablate) if compile_only else device,
-        objective=_objective(cache=cache, threads=threads, launch=launch, any_order=any_order, target=target),
+        objective=_objective(cache=cache, threads=threads, launch=launch, any_order=any_order, target=target)
+        | _goal(objective),
         strategy=strategy,
         seed=seed,
         policy=policy,
@@ -273,6 +280,7 @@ def search(
             "--max-cost": max_cost is not None,
             "--webhook": webhook is not None,
             "--compile-only": compile_only,
+            "--objective": objective != "time",
         }
         _refuse_for_suites([option for option, given in refused.items() if given])
         budget = {"trials": trials, "minutes": minutes, "stagnation": stagnation}
@@ -319,11 +327,20 @@ def _search_suite(
     return found.exit
 
 
-def _refuse_other_objective(objective: str) -> None:
-    """Explain how to search for another quantity than time, which recordings of other tools may hold."""
-    if objective != "time":
-        way_out = "give each entry of the recording a time in milliseconds that falls as that figure gets better"
-        raise InvalidInput("--objective", f"{objective!r} is no time, and a search looks for the shortest: {way_out}")
+def _goal(objective: str) -> dict[str, object]:
+    """Return the fields of the objective that the option names: none for the time."""
+    if objective.strip() == "time":
+        return {}
+    direction, colon, metric = objective.partition(":")
+    direction = {"minimize": "minimise", "maximize": "maximise"}.get(direction.strip(), direction.strip())
+    if direction not in ("minimise", "maximise") or not colon or not metric.strip():
+        way_out = "accepted: time, minimise: EXPRESSION, maximise: EXPRESSION, e.g. `maximise: gflop_s`"
+        reason = f"{objective!r} is no time, and no direction with a metric; {way_out}. A recording has times only"
+        raise InvalidInput(
+            "--objective",
+            f"{reason}: give each of its entries a time in milliseconds that falls as another figure gets better",
+        )
+    return {"metric": metric.strip(), "direction": direction}
 
 
 def _estimating(device: str, target: str | None, *, threads: int, ablate: bool) -> str:

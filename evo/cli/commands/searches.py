@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from evo.messages.view import SearchView, TrialView
     from evo.messages.view.metric import Weighed
+    from evo.trial.objective import Objective
 
 ROWS = 20
 """Default number of rows of a table."""
@@ -140,11 +141,11 @@ def trials(
             return
         most = limit if as_json else limit or ROWS
         found = list(islice(connection.client.every_trial(search_id, sort=sort, outcome=outcome), most))
-        place = connection.client.search(search_id).place
+        view = connection.client.search(search_id)
     if as_json:
         print_json(found)
     else:
-        _print_trials(found, place)
+        _print_trials(found, view.place, view.objective)
 
 
 def _print_searches(views: "Iterable[SearchView]") -> None:
@@ -181,8 +182,13 @@ def _print_weighed(found: "Iterable[Weighed]", metric: str, place: str) -> None:
     console().print(Text(place, "dim"))
 
 
-def _print_trials(found: "Iterable[TrialView]", place: str) -> None:
-    """Print trials as a table; `place` names the device of the times."""
+def _print_trials(found: "Iterable[TrialView]", place: str, objective: "Objective") -> None:
+    """Print trials as a table.
+
+    Args:
+        place: names the device of the times.
+        objective: of their search; its metric has a column.
+    """
     from rich.text import Text
 
     from evo.cli.console.display import duplicates_text
@@ -190,7 +196,8 @@ def _print_trials(found: "Iterable[TrialView]", place: str) -> None:
     from evo.messages.view.trial import same_binary
     from evo.text.wording import outcome_text, spaced_text, time_text
 
-    rows = table(">trial", "outcome", ">time", "source", "origin", "config")
+    metric = () if objective.metric is None else (f">{objective.metric}",)
+    rows = table(">trial", "outcome", *metric, ">time", "source", "origin", "config")
     found = list(found)
     twins = same_binary(found)
     for trial in found:
@@ -199,6 +206,7 @@ def _print_trials(found: "Iterable[TrialView]", place: str) -> None:
         rows.add_row(
             str(trial.number),
             outcome,
+            *(objective.metric_text(trial.cost) for _ in metric),
             time,
             "–" if trial.time is None else trial.time.source,
             trial.origin,

@@ -118,8 +118,15 @@ def best_text(view: SearchView) -> str:
 
 
 def best_time_text(view: SearchView) -> str:
-    """Return the leading time with its source: ``10.8 µs (confirmed)``, ``10.8 µs (quick)``, or ``≈ 10.8 µs``."""
-    return "–" if view.best is None else figure_text(view.best.time)
+    """Return the leading time with its source: ``10.8 µs (confirmed)``, ``10.8 µs (quick)``, or ``≈ 10.8 µs``.
+
+    Under a metric, its value comes first: ``812 at 10.8 µs (quick)``.
+    """
+    if view.best is None:
+        return "–"
+    if view.objective.metric is not None:
+        return f"{view.objective.metric_text(view.best.cost)} at {figure_text(view.best.time)}"
+    return figure_text(view.best.time)
 
 
 def figure_text(figure: Figure | None) -> str:

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from math import inf, isinf
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -58,7 +59,7 @@ def print_report(out: Console, view: SearchView, ranking: Sequence[TrialView], w
     """Print the result of a search.
 
     Args:
-        ranking: its fastest trials, fastest first.
+        ranking: its best trials, best first.
         family: its name, or the path under which it was searched.
         where: options with which further commands reach the same service, e.g. `` --db x.db``.
     """
@@ -98,30 +99,40 @@ def print_failures(out: Console, trials: Sequence[TrialView]) -> None:
 
 
 def ranked(view: SearchView, ranking: Sequence[TrialView]) -> Table:
-    """Return the fastest trials and the baselines by time; values that all configs share are in the title."""
+    """Return the best trials and the baselines; values that all configs share are in the title.
+
+    They are sorted by time, or by the search's metric, which baselines lack.
+    """
+    metric = view.objective.metric
     shared = _shared([trial.config for trial in ranking])
     twins = same_binary(ranking)
     configs = [f"{_rest(each.config, shared)}{duplicates_text(each, twins)}" for each in ranking]
     rows = [
-        (each.time_us or 0.0, str(each.number), _source(each), _over(view, each), told, "")
+        (each.cost or 0.0, each.time_us or 0.0, str(each.number), _source(each), _over(view, each), told, "")
         for each, told in zip(ranking, configs, strict=True)
     ]
     rows += [
-        (timing.median_us, "", "quick", _against(view, timing.median_us), f"baseline {name}", "yellow")
+        (
+            timing.median_us if metric is None else inf,
+            timing.median_us,
+            *("", "quick", _against(view, timing.median_us), f"baseline {name}", "yellow"),
+        )
         for name, timing in view.baselines.items()
     ]
     against = view.fastest_baseline or "baseline"
     heads = (">estimate",) if view.estimated else (">time", "source")
+    heads = heads if metric is None else (f">{metric}", *heads)
     made = table(">rank", ">trial", *heads, f">vs {against}", ">of limit", "config")
     made.title = f"All of these: {spaced_text(shared)}" if shared else None
     made.title_style = "dim"
     rows.sort()
-    times = [time_us for time_us, *_ in rows]
-    for time_us, number, source, over, what, style in rows:
+    costs = [cost for cost, *_ in rows]
+    for cost, time_us, number, source, over, what, style in rows:
         shown = time_text(time_us, estimated=view.estimated)
         told = (shown,) if view.estimated else (shown, source)
-        rank = 1 + bisect_left(times, time_us)  # equal estimates share a rank
-        made.add_row(str(rank), number, *told, over, _share(view, time_us), Text(what), style=style)
+        told = told if metric is None else (view.objective.metric_text(None if isinf(cost) else cost), *told)
+        rank = "" if isinf(cost) else str(1 + bisect_left(costs, cost))  # equal estimates share a rank
+        made.add_row(rank, number, *told, over, _share(view, time_us), Text(what), style=style)
     return made
 
 
@@ -184,6 +195,8 @@ def champion_text(champion: ChampionView, view: SearchView) -> RenderableType:
     grid.add_row("problem", Text(spaced_text(champion.problem) or "the recorded one"))
     grid.add_row("objective", Text(objective_text(champion.objective)))
     grid.add_row("config", Text(spaced_text(champion.config)))
+    if verdict is not None and verdict.metric is not None:
+        grid.add_row("metric", Text(significant(verdict.metric), "bold green"))
     if verdict is not None and verdict.challenger is not None:
         grid.add_row("time", _timed(champion, interval_text(verdict.challenger, view.policy.confidence)))
     else:

@@ -33,10 +33,11 @@ class SpaceView:
 
 @dataclass(frozen=True, kw_only=True)
 class BestView:
-    """The trial whose time represents a search.
+    """The trial that represents a search.
 
     Attributes:
         time_us: its leading time, from `source`: confirmed if a confirmation timed it.
+        cost: of the search's metric, which ranks it (`Objective.value` gives the metric); the time without a metric.
         estimated: True if its time was modelled and nothing ran.
         interval: of a confirmed time, in µs.
         quick_us: median of its quick samples, if `time_us` is confirmed.
@@ -46,6 +47,7 @@ class BestView:
     number: int
     config: Config
     time_us: float
+    cost: float | None = None
     estimated: bool = False
     source: Source = "quick"
     interval: Interval | None = None

@@ -39,6 +39,7 @@ class TrialView(Deferred):
         time_us: the leading time, from `source`: confirmed if a confirmation timed this trial or its binary, else the
             median of the quick samples in `outcome`, or an estimate.
         source: None if there is no time.
+        cost: the figure that ranks it, the least first: its time, or the cost of the search's metric.
         quick_us: median of the quick samples, if `time_us` is confirmed.
         confirmed: result of the confirmation; None if there was none.
         suspect: True if it is so much faster than every baseline that a person should check it.
@@ -56,6 +57,7 @@ class TrialView(Deferred):
     parents: tuple[int, ...]
     outcome: Outcome | None
     time_us: float | None
+    cost: float | None = None
     suspect: bool = False
     overhead_ms: float | None = None
     delivery_ms: float | None = None

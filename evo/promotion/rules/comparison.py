@@ -8,18 +8,18 @@ from evo.promotion.policy import Policy
 from evo.promotion.prediction import Prediction
 from evo.promotion.rules.processes import over_processes
 from evo.promotion.statistics import Interval, Samples, hedges_g, order_interval, paired_p_value, ratio_interval
-from evo.promotion.verdict import Rule, change_text
+from evo.promotion.verdict import Rule, Words, change_text
 from evo.text.wording import time_text
 from evo.trial.results import ConfirmReport
 from evo.trial.timing import Timing
 
 
-def intervals_rule(ours: Samples, theirs: Samples, policy: Policy) -> Rule:
+def intervals_rule(ours: Samples, theirs: Samples, policy: Policy, words: Words) -> Rule:
     challenger, incumbent = (order_interval(series, policy.confidence) for series in (ours, theirs))
     passed = challenger.high < incumbent.low
     apart = "lie apart" if passed else "lie apart, but the incumbent is ahead"
     relation = "overlap" if challenger.overlaps(incumbent) else apart
-    spans = f"challenger {_span(challenger)}, incumbent {_span(incumbent)}"
+    spans = f"challenger {_span(challenger, words)}, incumbent {_span(incumbent, words)}"
     text = f"After removing variation that both share, the {policy.confidence:.0%} intervals {relation}: {spans}."
     return Rule(name="intervals", passed=passed, figure=challenger.high, threshold=incumbent.low, text=text)
 
@@ -47,9 +47,9 @@ def significance_rule(challenger: Timing, incumbent: Timing, policy: Policy, cha
     return Rule(name="significance", passed=passed, figure=p_value, threshold=policy.significance, text=text)
 
 
-def gain_rule(gain: float, policy: Policy, prediction: Prediction | None) -> Rule:
+def gain_rule(gain: float, policy: Policy, prediction: Prediction | None, words: Words) -> Rule:
     needed = f"at least {policy.minimum_gain:.1%} less is needed"
-    text = f"The challenger takes {change_text(gain)} time{over_processes(prediction)}; {needed}."
+    text = f"The challenger {words.takes} {change_text(gain)} {words.quantity}{over_processes(prediction)}; {needed}."
     passed = gain >= policy.minimum_gain
     return Rule(name="gain", passed=passed, figure=gain, threshold=policy.minimum_gain, text=text)
 
@@ -125,5 +125,5 @@ def first_rules(noise: Noise | None, policy: Policy) -> tuple[Rule, ...]:
     return first, Rule(name="noise", passed=differ <= least, figure=differ, threshold=least, text=text, required=False)
 
 
-def _span(interval: Interval) -> str:
-    return f"{interval.estimate:.4g} µs ({interval.low:.4g} to {interval.high:.4g})"
+def _span(interval: Interval, words: Words) -> str:
+    return f"{interval.estimate:.4g}{words.unit} ({interval.low:.4g} to {interval.high:.4g})"

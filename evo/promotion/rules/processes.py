@@ -4,12 +4,14 @@ from evo.promotion.policy import Policy
 from evo.promotion.prediction import Prediction, predict_us
 from evo.promotion.rules.sequential import Standing, looks, standing
 from evo.promotion.statistics import Interval
-from evo.promotion.verdict import Rule
+from evo.promotion.verdict import Rule, Words
 from evo.text.wording import time_text
 from evo.trial.results import ConfirmReport
 
 
-def prediction_rule(report: ConfirmReport, prediction: Prediction | None, policy: Policy) -> tuple[Rule, ...]:
+def prediction_rule(
+    report: ConfirmReport, prediction: Prediction | None, policy: Policy, words: Words
+) -> tuple[Rule, ...]:
     """Require that the challenger is certainly faster on average over fresh processes."""
     if report.incumbent is not None and report.repeats and (prediction is None or prediction.against != "incumbent"):
         text = "Further processes did not compare the challenger with the incumbent."
@@ -17,56 +19,59 @@ def prediction_rule(report: ConfirmReport, prediction: Prediction | None, policy
     if prediction is None:
         return ()
     speedup, found = prediction.speedup, prediction.found
-    slower = f"; a single process may take up to {1.0 / speedup.low - 1.0:.1%} more time" if speedup.low < 1.0 else ""
+    words = words if prediction.against == "incumbent" else Words()
+    more = f"{1.0 / speedup.low - 1.0:.1%} more {words.quantity}" if speedup.low < 1.0 else ""
+    slower = f"; a single process may take up to {more}" if more else ""
     text = (
-        f"In {len(found)} fresh processes the challenger ran {min(found):.3g} to {max(found):.3g} times as fast as "
-        f"{_named(prediction.against)}, {speedup.estimate:.3g} times on average; one more will find "
+        f"In {len(found)} fresh processes the challenger {words.ran} {min(found):.3g} to {max(found):.3g} "
+        f"{words.ratio} as {_named(prediction.against)}, {speedup.estimate:.3g} times on average; one more will find "
         f"{speedup.low:.3g} to {speedup.high:.3g} ({prediction.confidence:.0%} prediction interval){slower}"
     )
     if prediction.against == "incumbent":
-        return (_decided(standing(found, policy), policy, text),)
+        return (_decided(standing(found, policy), policy, text, words),)
     passed, figure = speedup.estimate > 1.0, speedup.estimate
     return (Rule(name="processes", passed=passed, figure=figure, threshold=1.0, text=f"{text}.", required=False),)
 
 
-def _decided(at: Standing, policy: Policy, found: str) -> Rule:
+def _decided(at: Standing, policy: Policy, found: str, words: Words) -> Rule:
     """Return the rule that the sequential test decides."""
     figure, threshold = at.low or at.mean, 1.0
     if at.decision == "too little":
         figure, threshold = at.high or at.mean, at.needed
-        words = f"on average it is at most {figure:.4g} times as fast, and {threshold:.4g} times is needed"
+        said = f"on average it is at most {figure:.4g} {words.ratio}, and {threshold:.4g} times is needed"
     elif at.low is None:
-        words = f"a promotion is decided after {_numbers(looks(policy))} processes, not after {at.processes}"
+        said = f"a promotion is decided after {_numbers(looks(policy))} processes, not after {at.processes}"
     else:
-        risk = f"a kernel that is no faster gets so far in {policy.false_promotion:.2g} of all confirmations"
-        words = f"on average it is at least {at.low:.4g} times as fast; {risk}"
+        risk = f"a kernel that is no better gets so far in {policy.false_promotion:.2g} of all confirmations"
+        said = f"on average it is at least {at.low:.4g} {words.ratio}; {risk}"
         if at.decision != "faster":
-            words = (
-                f"on average it may be {at.low:.4g} to {at.high:.4g} times as fast, which leaves open whether it is "
-                f"faster: processes differ by {at.spread:.1%} (standard deviation)"
+            said = (
+                f"on average it may be {at.low:.4g} to {at.high:.4g} {words.ratio}, which leaves open whether it is "
+                f"better: processes differ by {at.spread:.1%} (standard deviation)"
             )
     return Rule(
         name="processes",
         passed=at.decision == "faster",
         figure=figure,
         threshold=threshold,
-        text=f"{found}; {words}.",
+        text=f"{found}; {said}.",
         conclusive=at.decision in ("faster", "too little") or at.mean <= 1.0,
     )
 
 
-def agreement_rule(prediction: Prediction | None) -> tuple[Rule, ...]:
+def agreement_rule(prediction: Prediction | None, words: Words) -> tuple[Rule, ...]:
     """Warn if the first process disagrees with the others. Sound challengers do so in one of twenty cases (decision
     51).
     """
     if prediction is None or prediction.others is None:
         return ()
+    words = words if prediction.against == "incumbent" else Words()
     first, others, count = prediction.found[0], prediction.others, len(prediction.found) - 1
     expected = f"the {others.low:.3g} to {others.high:.3g} that the other {count} predict"
-    text = f"The first process found {first:.3g} times as fast, within {expected}."
+    text = f"The first process found {first:.3g} {words.ratio}, within {expected}."
     if not prediction.agrees:
         text = (
-            f"The first process and the others disagree: it found {first:.3g} times as fast, outside {expected}, so "
+            f"The first process and the others disagree: it found {first:.3g} {words.ratio}, outside {expected}, so "
             "rules about its own samples say less here than the figures over all processes."
         )
     bound = others.low if first < others.estimate else others.high

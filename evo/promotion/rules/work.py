@@ -1,8 +1,9 @@
 """The rule that every timed call must do all its work, whatever its outputs hold."""
 
+from evo.promotion.goal import Costs
 from evo.promotion.policy import Policy
 from evo.promotion.statistics import CONFIDENCE, Interval, order_interval, rounds_ratio
-from evo.promotion.verdict import Rule, change_text
+from evo.promotion.verdict import Rule, Words, change_text
 from evo.trial.results import ConfirmReport, Witness
 from evo.trial.timing import Timing
 
@@ -45,15 +46,19 @@ def work_rule(report: ConfirmReport, policy: Policy) -> tuple[Rule, ...]:
     )
 
 
-def rework_rule(report: ConfirmReport, policy: Policy, speedup: Interval) -> tuple[Rule, ...]:
+def rework_rule(
+    report: ConfirmReport, policy: Policy, speedup: Interval, costs: Costs | None = None
+) -> tuple[Rule, ...]:
     """Require that the gain over the incumbent remains without the work that calls may skip."""
-    if report.witness is None:
+    if report.witness is None or report.challenger is None:
         return ()
     again = max(1.0, rework(report.witness, policy.confidence).estimate)
-    left, needed = 1.0 - again / speedup.estimate, policy.minimum_gain
+    grown = again if costs is None else costs.grown(report.challenger.median_us, again)
+    left, needed = 1.0 - grown / speedup.estimate, policy.minimum_gain
+    words = Words() if costs is None else costs.goal.words()
     text = (
-        f"Calls take {again:.3g} times as long on outputs that hold nothing yet, which leaves {change_text(left)} time "
-        f"without skipped work; at least {needed:.1%} less is needed."
+        f"Calls take {again:.3g} times as long on outputs that hold nothing yet, which leaves {change_text(left)} "
+        f"{words.quantity} without skipped work; at least {needed:.1%} less is needed."
     )
     return (Rule(name="rework", passed=left >= needed, figure=left, threshold=needed, text=text),)
 

@@ -40,6 +40,8 @@ def subject_blocks(material: Material) -> Iterator[Block]:
     }
     if search.best is not None and not search.estimated:
         rows["its time"] = _time(search.best)
+    if search.best is not None and search.objective.metric is not None:
+        rows["its metric"] = f"{search.objective.metric_text(search.best.cost)} ({search.objective.goal})"
     if search.warm_start is not None:
         rows["begun with"] = f"{search.warm_start.used} recorded configs of {search.warm_start.source}"
     if search.notes:
@@ -115,6 +117,7 @@ def command_text(material: Material) -> str:
         words += ["--cost-per-hour", value_text(search.budget.cost_per_hour)]
     words += ["--cache", search.objective.cache]
     words += [] if search.estimated else ["--threads", str(search.objective.threads)]
+    words += [] if search.objective.metric is None else ["--objective", search.objective.goal]
     words += [] if search.objective.target is None else ["--target", search.objective.target]
     words += ["--policy", search.policy.name if _named(search.policy) else "policy.json"]
     return shlex.join(words)

@@ -31,7 +31,7 @@ class Observations:
     Attributes:
         keys: keys of every config that was proposed.
         rows: ranks of the configs of informative ended trials, in the order they ended, shape (n, tunables).
-        losses: time in µs (corrected if there is a correction), `HOPELESS` if pruned, infinite if failed; shape (n,).
+        losses: cost (corrected if there is a correction), `HOPELESS` if pruned, infinite if failed; shape (n,).
         numbers: numbers of those trials.
         order: positions in `rows` by loss, best first; the earlier trial wins a tie.
         log: the same object as long as the history is the same and no trial was corrected.
@@ -60,8 +60,8 @@ class Observations:
         informed = [trial for trial in news if informative(trial) and self._shown(trial)]
         if informed:
             self._append(informed)
-        for number, time_us in islice(history.corrected.items(), self._corrected, None):
-            self._correct(number, time_us)
+        for number, cost in islice(history.corrected.items(), self._corrected, None):
+            self._correct(number, cost)
         self._corrected = len(history.corrected)
         pending = [number for number, trial in history.pending.items() if self._shown(trial)]
         self.pending = self._rows([self._asked[number] for number in pending])
@@ -115,17 +115,17 @@ class Observations:
         self.losses = np.concatenate([self.losses, [_loss(trial) for trial in trials]])
         self.rows = np.concatenate([self.rows, self._rows([self._asked[trial.number] for trial in trials])])
 
-    def _correct(self, number: int, time_us: float) -> None:
+    def _correct(self, number: int, cost: float) -> None:
         if number not in self.numbers:
             return  # not shown
         place = self.numbers.index(number)
         before = bisect_left(self._ranked, (self.losses[place], number))
         del self._ranked[before]
-        now = bisect(self._ranked, (time_us, number))
-        self._ranked.insert(now, (time_us, number))
+        now = bisect(self._ranked, (cost, number))
+        self._ranked.insert(now, (cost, number))
         self.order = np.insert(np.delete(self.order, before), now, place)
         self.losses = self.losses.copy()
-        self.losses[place] = time_us
+        self.losses[place] = cost
         self.log = object()
 
     def _rows(self, rows: list[Indices]) -> Indices:
@@ -143,7 +143,7 @@ def spread(ranked: Places, count: int) -> Places:
 def _loss(trial: Trial) -> float:
     if isinstance(trial.outcome, Pruned):
         return HOPELESS
-    return float("inf") if trial.time_us is None else trial.time_us
+    return float("inf") if trial.cost is None else trial.cost
 
 
 def _codes(rows: Indices) -> list[bytes]:

@@ -40,7 +40,7 @@ class OptunaStudy:
             optuna.logging.disable_default_handler()  # its messages about studies mean nothing to users
             self._study, self._source = optuna.create_study(), ref(history)
             self._numbers: list[int] = []
-            self._ended, self._slowest_us = 0, 1.0
+            self._ended, self._worst = 0, 1.0
         for trial in history.asked[len(self._numbers) :]:
             self._study.add_trial(self._running(self._space.encode(trial.config)))
             self._numbers.append(self._study.get_trials(deepcopy=False)[-1].number)
@@ -58,9 +58,9 @@ class OptunaStudy:
         if not informative(trial):
             self._study.tell(number, state=TrialState.FAIL)
             return
-        if trial.time_us is not None:
-            self._slowest_us = max(self._slowest_us, trial.time_us)
-        self._study.tell(number, FAILED * self._slowest_us if trial.time_us is None else trial.time_us)
+        if trial.cost is not None:
+            self._worst = max(self._worst, trial.cost)
+        self._study.tell(number, FAILED * self._worst if trial.cost is None else trial.cost)
 
 
 def _distribution(tunable: Tunable) -> BaseDistribution:

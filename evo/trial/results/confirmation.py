@@ -135,6 +135,7 @@ class ConfirmReport:
         failed: which of the two failed.
         sanitizers: tools the challenger ran under; empty if this kind of device has none.
         steps: where the time went, in order; empty in older reports.
+        resources: of the builds, by ``challenger`` and ``incumbent``; empty in older reports.
     """
 
     challenger: Timing | None = None
@@ -155,4 +156,5 @@ class ConfirmReport:
     steps: tuple[Step, ...] = ()
     artefacts: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+    resources: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     kind: Literal["confirm"] = "confirm"

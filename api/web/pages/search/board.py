@@ -7,10 +7,10 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from api.views import champion_view, search_view, search_views, trial_views
-from api.web.drawings.chart import NARROW, WIDTH, Chart, best_so_far
+from api.web.drawings.chart import NARROW, WIDTH, Chart, best_so_far, scale_of
 from api.web.drawings.spark import SPARK_POINTS, Spark, spark_of
 from db.models import SearchRow
-from db.queries.trend import Trends
+from db.queries.trend import Points, Trends
 from db.repositories.archive import Archive
 from db.repositories.champions import Champions, Retired
 from db.repositories.fleet import Fleet
@@ -97,7 +97,11 @@ def boards_of(session: Session, rows: Sequence[SearchRow], now: datetime) -> tup
     """Return the boards of searches, each with its sparkline."""
     views = search_views(session, rows, now)
     lows = Trends(session).lows([view.id for view in views], SPARK_POINTS)
-    return tuple(Board(search=view, spark=spark_of(lows[view.id], estimated=view.estimated)) for view in views)
+    return tuple(Board(search=view, spark=_spark(view, lows[view.id])) for view in views)
+
+
+def _spark(search: SearchView, lows: Points) -> Spark | None:
+    return spark_of(lows, scale_of(search.objective, estimated=search.estimated))
 
 
 def board_of(session: Session, search_id: int, now: datetime, *, connected_since: datetime | None = None) -> Board:
@@ -123,9 +127,9 @@ def board_of(session: Session, search_id: int, now: datetime, *, connected_since
 
 def _charts(search: SearchView, progress: Sequence[tuple[int, float]]) -> tuple[Chart, ...]:
     """Return the chart for wide windows and for phones; none before the first measurement."""
+    scale = scale_of(search.objective, estimated=search.estimated)
     drawn = [
-        best_so_far(progress, search.finished, _levels(search), width=width, estimated=search.estimated)
-        for width in (WIDTH, NARROW)
+        best_so_far(progress, search.finished, _levels(search), width=width, scale=scale) for width in (WIDTH, NARROW)
     ]
     return tuple(chart for chart in drawn if chart is not None)
 
@@ -147,6 +151,9 @@ def _failure(trial: TrialView) -> Failure:
 
 
 def _levels(search: SearchView) -> dict[tuple[str, str], float]:
+    """Return times to compare with; under a metric there are none, because baselines and limits have times only."""
+    if search.objective.metric is not None:
+        return {}
     levels = {("baseline", name): timing.median_us for name, timing in search.baselines.items()}
     champion, roofline, best = search.champion, search.roofline, search.best
     if champion is not None and champion.search_id != search.id:

@@ -1,0 +1,208 @@
+"""The metric that a search optimises in place of the time, and the cost by which it ranks kernels.
+
+The cost is what every rule compares: the metric itself where it is minimised, its reciprocal where it is maximised. A
+metric must therefore be positive. Without a metric, the cost of a kernel is its time in µs.
+"""
+
+import math
+import sys
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from evo.errors import InvalidInput
+from evo.promotion.verdict import Words
+from evo.space.expression import Expression
+from evo.trial import Config, Trial, Value
+from evo.trial.objective import Objective
+from evo.trial.outcome import RESOURCES, Estimated, InvalidMeasurement, Measured
+from evo.trial.results import ConfirmReport, Repeat
+from evo.trial.timing import Timing
+
+FIELD = "objective.metric"
+
+WORST = sys.float_info.max
+"""Cost of a kernel whose metric has no value at its confirmed time."""
+
+RATES = ("gflop_s", "gb_s", "flops", "bytes")
+"""Names that the family's ``[work]`` provides: rates of a call in GFLOP/s and GB/s, and the work of a call."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernel:
+    """What a metric may depend on besides the time.
+
+    Attributes:
+        resources: of its build, by the names of `RESOURCES`; empty where the compiler reports none.
+    """
+
+    config: Config
+    resources: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Goal:
+    """A metric over ``time_us``, rates, resources of the build, tunables and problem fields.
+
+    Attributes:
+        work: ``flops`` and ``bytes`` of a call; empty if the family states none.
+    """
+
+    objective: Objective
+    expression: Expression
+    problem: Mapping[str, Value]
+    work: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, objective: Objective, problem: Mapping[str, Value], *, flops: float | None, moved: float | None
+    ) -> "Goal | None":
+        """Return the goal of an objective; None if it is the time.
+
+        Args:
+            flops: operations of a call; None if the family states none.
+            moved: bytes of a call, likewise.
+
+        Raises:
+            InvalidInput: the metric is no expression, or there is a direction without a metric.
+        """
+        if objective.metric is None:
+            if objective.direction != "minimise":
+                raise InvalidInput("objective.direction", "is for a metric, and there is none: give objective.metric")
+            return None
+        work = {name: value for name, value in (("flops", flops), ("bytes", moved)) if value is not None}
+        expression = Expression.parse(objective.metric, FIELD)
+        return cls(objective=objective, expression=expression, problem=problem, work=work)
+
+    def check(self, tunables: Collection[str], *, compiled: bool) -> None:
+        """Check that the metric's names are known and that it can differ between configs.
+
+        Args:
+            compiled: True if the device's compiler reports the resources of a build.
+
+        Raises:
+            InvalidInput: names the unknown name and those there are.
+        """
+        rates = RATES if self.work else ()
+        varying = {"time_us", *rates[:2], *(RESOURCES if compiled else ()), *tunables}
+        self.expression.check_names(sorted({*varying, *rates, *self.problem}), "figures of a trial here")
+        if not self.expression.names & varying:
+            way_out = f"use one of: {', '.join(sorted(varying))}"
+            raise InvalidInput(FIELD, f"`{self.expression.text}` is the same for every config: {way_out}")
+
+    def metric(self, kernel: Kernel, time_us: float) -> float:
+        """Return the value of the metric.
+
+        Raises:
+            InvalidInput: a figure is missing, or the value is no positive finite number.
+        """
+        figures: dict[str, Value] = {**kernel.resources, **self.work}
+        if "flops" in self.work:
+            figures["gflop_s"] = self.work["flops"] / time_us / 1e3
+        if "bytes" in self.work:
+            figures["gb_s"] = self.work["bytes"] / time_us / 1e3
+        figures |= {**self.problem, **kernel.config, "time_us": time_us}
+        if not self.expression.names <= figures.keys():
+            self.expression.check_names(sorted(figures), "figures of this trial")
+        value = float(self.expression.number(figures))
+        if not (math.isfinite(value) and value > 0.0):
+            reason = f"`{self.expression.text}` is {value:g} here, and costs are compared by their ratio"
+            raise InvalidInput(FIELD, f"{reason}: write a metric that is positive, e.g. `1 + spill_bytes`")
+        return value
+
+    def cost(self, kernel: Kernel, time_us: float) -> float:
+        """Return the figure that ranks a kernel, the least first; raises the errors of `metric`."""
+        value = self.metric(kernel, time_us)
+        return 1.0 / value if self.objective.direction == "maximise" else value
+
+    def confirmed(self, trial: Trial, time_us: float) -> float:
+        """Return the cost of a trial at its confirmed time; `WORST` if the metric has no value there."""
+        resources = trial.outcome.resources if isinstance(trial.outcome, Measured | Estimated) else {}
+        try:
+            return self.cost(Kernel(config=trial.config, resources=resources), time_us)
+        except InvalidInput:
+            return WORST
+
+    def judged(self, trial: Trial) -> Trial:
+        """Return an ended trial with its cost, or as an invalid measurement if the metric has no value."""
+        outcome = trial.outcome
+        if not isinstance(outcome, Measured | Estimated) or trial.time_us is None:
+            return trial
+        try:
+            cost = self.cost(Kernel(config=trial.config, resources=outcome.resources), trial.time_us)
+        except InvalidInput as error:
+            return replace(trial, outcome=InvalidMeasurement(reason=str(error)))
+        return replace(trial, outcome=replace(outcome, cost=cost))
+
+    def words(self) -> Words:
+        """Return the words in which rules report this goal."""
+        return Words(quantity=f"cost ({self.objective.goal})", unit="", takes="has", ratio="times as good", ran="was")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Costs:
+    """Turns the times of a confirmation's two kernels into costs.
+
+    Attributes:
+        incumbent: None if there is none to compare with.
+    """
+
+    goal: Goal
+    challenger: Kernel
+    incumbent: Kernel | None = None
+
+    @classmethod
+    def of(cls, goal: Goal, report: ConfirmReport, challenger: Config, incumbent: Config | None) -> "Costs":
+        """Return the costs of two configs with the resources that a report states."""
+        built = report.resources
+        return cls(
+            goal=goal,
+            challenger=Kernel(config=challenger, resources=built.get("challenger", {})),
+            incumbent=None if incumbent is None else Kernel(config=incumbent, resources=built.get("incumbent", {})),
+        )
+
+    def report(self, report: ConfirmReport) -> ConfirmReport:
+        """Return a report whose samples of challenger and incumbent are costs; unchanged without an incumbent.
+
+        Raises:
+            InvalidInput: the metric has no value for one of the two.
+        """
+        if report.incumbent is None or report.challenger is None or self.incumbent is None:
+            return report
+        ours, theirs = self.challenger, self.incumbent
+        repeats = report.repeats
+        if report.repeated_against == "incumbent":
+            repeats = tuple(
+                Repeat(
+                    challenger=self._series(ours, each.challenger),
+                    other=None if each.other is None else self._series(theirs, each.other),
+                )
+                for each in repeats
+            )
+        return replace(
+            report,
+            challenger=self._series(ours, report.challenger),
+            challenger_again=report.challenger_again and self._series(ours, report.challenger_again),
+            incumbent=self._series(theirs, report.incumbent),
+            repeats=repeats,
+        )
+
+    def metric(self, time_us: float) -> float | None:
+        """Return the metric of the challenger at a time; None if it has no value."""
+        try:
+            return self.goal.metric(self.challenger, time_us)
+        except InvalidInput:
+            return None
+
+    def grown(self, time_us: float, factor: float) -> float:
+        """Return the factor by which the challenger's cost grows where its time grows by `factor`.
+
+        Infinite if the metric has no value at the longer time.
+        """
+        try:
+            longer = self.goal.cost(self.challenger, factor * time_us)
+        except InvalidInput:
+            return math.inf
+        return longer / self.goal.cost(self.challenger, time_us)
+
+    def _series(self, kernel: Kernel, timing: Timing) -> Timing:
+        return replace(timing, samples_us=tuple(self.goal.cost(kernel, each) for each in timing.samples_us))

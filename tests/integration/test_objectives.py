@@ -1,0 +1,123 @@
+"""Searches that optimise a metric of the user: ranking, champions, restarts, older files."""
+
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from db.engine.session import Database
+from db.repositories.archive import Archive
+from evo.errors import InvalidInput
+from evo.messages.job import Confirm
+from evo.trial.outcome import Measured
+from tests.integration.stage import VALID, Stage, measured, toy_time_us
+from tests.integration.test_db import migrate, played
+
+BY_BLOCK = {"metric": "time_us * BLOCK"}
+"""The toy's least time is at BLOCK=8, UNROLL=2; the least of this at BLOCK=1, UNROLL=2."""
+
+
+def test_champion_is_best_by_the_metric_and_competes_only_with_its_like(stage: Stage) -> None:
+    search = stage.submit(objective=BY_BLOCK)
+    list(stage.play())
+    stage.submit()
+    list(stage.play())
+    by_time, by_metric = stage.champions()
+    assert by_metric.config == {"BLOCK": 1, "UNROLL": 2}
+    assert by_time.config == {"BLOCK": 8, "UNROLL": 2}
+    assert (by_time.current, by_metric.current) == (True, True)
+    best = stage.view(search).best
+    assert best is not None
+    assert best.cost == pytest.approx(17.0)
+    assert stage.view(search).objective.metric_text(best.cost) == "17"
+    assert stage.view(search).gains == ()
+
+
+def test_later_search_challenges_by_cost(stage: Stage) -> None:
+    stage.submit(objective=BY_BLOCK, budget={"trials": 1})
+    list(stage.play())
+    (first,) = stage.champions()
+    search = stage.submit(objective=BY_BLOCK, seed=1)
+    stage.restart()
+    stage.register_worker()
+    confirmed = [lease.job for lease in stage.play() if isinstance(lease.job, Confirm)]
+    assert confirmed[-1].incumbent == first.config
+    newest, _ = stage.champions()
+    assert newest.config == {"BLOCK": 1, "UNROLL": 2}
+    verdict = newest.evidence.verdict
+    gain = toy_time_us(first.config) * int(first.config["BLOCK"]) / 17.0
+    assert verdict.speedup is not None
+    assert verdict.speedup.estimate == pytest.approx(gain)
+    assert verdict.metric == pytest.approx(17.0)
+    assert "less cost (minimise: time_us * BLOCK)" in stage.view(search).challenges[-1].verdict.summary
+
+
+def test_maximised_rate_finds_the_fastest(stage: Stage) -> None:
+    search = stage.submit(objective={"metric": "gb_s", "direction": "maximise"})
+    list(stage.play())
+    (champion,) = stage.champions()
+    assert champion.config == {"BLOCK": 8, "UNROLL": 2}
+    assert champion.evidence.verdict.metric == pytest.approx(8 * 64 / 10.0 / 1e3)
+    assert all(trial.cost == pytest.approx(1e3 * (trial.time_us or 0) / 512) for trial in stage.trials(search))
+
+
+def test_metric_without_value_is_an_invalid_measurement_of_that_trial_only(stage: Stage) -> None:
+    search = stage.submit(objective={"metric": "BLOCK - 1"})
+    list(stage.play())
+    kinds = {(trial.config["BLOCK"], trial.outcome.kind) for trial in stage.trials(search) if trial.outcome}
+    assert kinds == {(1, "invalid_measurement"), *((block, "measured") for block in (2, 4, 8, 16))}
+    assert stage.champions()[0].config["BLOCK"] == 2
+
+
+def test_costs_are_set_by_the_service(stage: Stage) -> None:
+    search = stage.submit(budget={"trials": 1})
+    stage.hand_in(stage.one())  # the baselines
+    lease = stage.one()
+    outcome = measured({"BLOCK": 4, "UNROLL": 1})
+    assert isinstance(outcome, Measured)
+    stage.hand_in(lease, replace(outcome, cost=1e-9))
+    (trial,) = stage.trials(search)
+    assert trial.cost == trial.time_us
+
+
+@pytest.mark.parametrize(
+    ("objective", "text"),
+    [
+        ({"metric": "registers"}, "there is no `registers`. Figures of a trial here: BLOCK, N, UNROLL, bytes"),
+        ({"metric": "N * 2"}, "is the same for every config"),
+        ({"metric": "time_us +"}, "not an expression"),
+        ({"direction": "maximise"}, "is for a metric"),
+    ],
+)
+def test_objectives_that_cannot_rank_are_refused(stage: Stage, objective: dict[str, str], text: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        stage.submit(objective=objective)
+    assert refused.value.field.startswith("objective.")
+    assert text in str(refused.value)
+
+
+def test_trials_of_older_files_are_ranked_by_their_time(tmp_path: Path) -> None:
+    path = tmp_path / "evo.db"
+    with played(path) as (search, _):
+        pass
+    migrate(path, "0022")
+    with closing(sqlite3.connect(path)) as connection:
+        assert "cost" not in {row[1] for row in connection.execute("PRAGMA table_info(trials)")}
+    database = Database.open(path)
+    with database.read() as session:
+        timed = [row for row in Archive(session).trials(search) if row.time_us is not None]
+        assert timed
+        assert all(row.cost == row.time_us for row in timed)
+        best = Archive(session).best(search)
+        assert best is not None
+    database.close()
+
+
+def test_every_config_is_tried_although_slow_ones_are_never_stopped_early(stage: Stage) -> None:
+    search = stage.submit(objective=BY_BLOCK, policy={"prune_ratio": 1.01, "quick_samples": 5, "confirm_processes": 1})
+    bars = [lease.job.bars for lease in stage.play() if lease.job.kind == "evaluate"]
+    assert len(bars) == VALID
+    assert all(each.prune_us is None and each.shorten_us is None for each in bars)
+    assert stage.view(search).state == "finished"
