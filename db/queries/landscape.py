@@ -119,6 +119,15 @@ class Landscape:
         """Return the fastest trials, fastest first."""
         return self._points(self._read().order_by(TrialRow.time_us, TrialRow.number).limit(most))
 
+    def weighed(self, most: int) -> list[tuple[int, float, float]]:
+        """Return (number, time in µs, cost) of the `most` fastest trials and of the `most` of least cost, by number."""
+        query = select(TrialRow.number, TrialRow.time_us, TrialRow.cost).where(*self._measured())
+        found: dict[int, tuple[int, float, float]] = {}
+        for key in (TrialRow.time_us, TrialRow.cost):
+            for number, time_us, cost in self.session.execute(query.order_by(key, TrialRow.number).limit(most)):
+                found[number] = (number, time_us or 0.0, cost or 0.0)
+        return [found[number] for number in sorted(found)]
+
     def ended(self, most: int) -> list[End]:
         """Return ended trials by number: all, or if there are more than `most`, the fastest and an even sample."""
         columns = (

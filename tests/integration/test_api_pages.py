@@ -244,3 +244,17 @@ def test_browsers_get_errors_as_pages(page: httpx.Client) -> None:
         assert response.status_code == status
         assert response.headers["content-type"].startswith("text/html")
         assert words in text_of(response.text)
+
+
+def test_metric_of_a_search_is_on_its_page_with_a_table_beside_the_drawing(stage: Stage, page: httpx.Client) -> None:
+    metric = "BLOCK * 2 if UNROLL < 2 else BLOCK"
+    search = stage.submit(objective={"metric": metric})
+    list(stage.play())
+    html = page.get(f"/searches/{search}").text
+    outline = Outline(html)
+    assert "UNROLL < 2" not in html, "not escaped"
+    assert "Least <code>BLOCK * 2 if UNROLL &lt; 2 else BLOCK</code>" in html
+    drawn = [attrs for tag, attrs in outline.tags if tag == "svg" and "Pareto front" in (attrs.get("aria-label") or "")]
+    assert [attrs.get("role") for attrs in drawn] == ["img", "img"]
+    assert "Trials of the Pareto front, the fastest first" in html
+    assert html.count("&lt; 2 else BLOCK</th>") == 2, "the front's table and the leaderboard"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from api.web.pages.search.board import board_of
 from db.engine.session import Database
 from db.repositories.archive import Archive
 from evo.errors import InvalidInput
@@ -121,3 +122,25 @@ def test_every_config_is_tried_although_slow_ones_are_never_stopped_early(stage:
     assert len(bars) == VALID
     assert all(each.prune_us is None and each.shorten_us is None for each in bars)
     assert stage.view(search).state == "finished"
+
+
+def test_page_of_a_search_shows_the_metric_and_its_pareto_front(stage: Stage) -> None:
+    search = stage.submit(objective={"metric": "BLOCK * UNROLL"})
+    list(stage.play())
+    timed = stage.submit()
+    list(stage.play())
+    with stage.database.read() as session:
+        board = board_of(session, search, stage.now)
+        assert board_of(session, timed, stage.now).trade_off is None
+    assert board.trade_off is not None
+    trials = [(trial.time_us or 0.0, trial.cost or 0.0, trial.number) for trial in stage.trials(search)]
+    expected = [
+        number
+        for time_us, cost, number in sorted(trials)
+        if not any(a <= time_us and b <= cost and (a, b) != (time_us, cost) for a, b, _ in trials)
+    ]
+    assert [each.number for each, _ in board.trade_off.front] == expected
+    assert len(expected) > 3
+    assert len(board.trade_off.drawings) == 2
+    assert board.charts[0].summary.startswith("Best BLOCK * UNROLL by ended trials: ")
+    assert not board.charts[0].levels, "baselines have no metric"

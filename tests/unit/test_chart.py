@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.web.drawings.axis import margin
-from api.web.drawings.chart import BOTTOM, HEIGHT, MAX_DOTS, NARROW, RIGHT, TOP, WIDTH, best_so_far, scale_of
+from api.web.drawings.chart import BOTTOM, HEIGHT, MAX_DOTS, NARROW, RIGHT, TOP, WIDTH, best_so_far
+from api.web.drawings.scale import scale_of
 from api.web.drawings.spark import spark_of
 from evo.trial.objective import Objective
 

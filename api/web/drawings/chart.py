@@ -1,13 +1,11 @@
 """The best-so-far chart as SVG coordinates; the template only draws them."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from api.web.drawings.axis import margin
-from evo.text.limits import LONGEST_US, SHORTEST_US
-from evo.text.wording import time_text
+from api.web.drawings.scale import Logarithmic, Scale, Tick, scale_of
 from evo.trial.objective import Objective
 
 WIDTH, HEIGHT = 760.0, 330.0
@@ -20,34 +18,6 @@ LABEL_WIDTH = 180.0
 
 MAX_DOTS = 500
 """Maximum number of dots. Of a longer search every n-th trial is drawn; the best line uses all of them."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scale:
-    """The figures of a drawing: how they are written, and the range that can be drawn.
-
-    Attributes:
-        what: names the best figure in summaries, e.g. ``time``.
-    """
-
-    text: Callable[[float], str]
-    what: str
-    least: float
-    most: float
-
-
-def scale_of(objective: Objective, *, estimated: bool) -> Scale:
-    """Return the scale of a search's costs: times, or its metric."""
-    if objective.metric is not None:
-        return Scale(text=objective.metric_text, what=objective.metric, least=1e-300, most=1e300)
-    text = partial(time_text, estimated=estimated)
-    return Scale(text=text, what="estimate" if estimated else "time", least=SHORTEST_US, most=LONGEST_US)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tick:
-    at: float
-    label: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +69,7 @@ def best_so_far(
         return None
     scale = scale or scale_of(Objective(), estimated=False)
     lines = {key: time_us for key, time_us in levels_us.items() if time_us > 0}
-    y = _Logarithmic([cost for _, cost in progress] + list(lines.values()), scale)
+    y = Logarithmic([cost for _, cost in progress] + list(lines.values()), scale, HEIGHT - BOTTOM, TOP)
     y_ticks = y.ticks()
     left = margin(tick.label for tick in y_ticks)
     x = _Linear(0, max(ended - 1, 1), left, width - RIGHT)
@@ -131,7 +101,7 @@ def _levels(heights: Mapping[tuple[str, str], float], drawn: tuple[float, float]
     return tuple(levels)
 
 
-def _beside_labels(best: Sequence[tuple[int, float]], x: "_Linear", y: "_Logarithmic") -> tuple[float, float]:
+def _beside_labels(best: Sequence[tuple[int, float]], x: "_Linear", y: Logarithmic) -> tuple[float, float]:
     """Return the vertical range of the best line in the area of the labels."""
     before = [time_us for seq, time_us in best if x.at(seq) < x.right - LABEL_WIDTH]
     heights = [y.at(time_us) for _, time_us in best[max(0, len(before) - 1) :]]
@@ -168,31 +138,3 @@ class _Linear:
 def _round_step(least: float) -> int:
     magnitude = 10 ** math.floor(math.log10(max(least, 1)))
     return int(next(factor * magnitude for factor in (1, 2, 5, 10) if factor * magnitude >= least))
-
-
-class _Logarithmic:
-    """Maps costs to vertical positions on a logarithmic scale with some margin."""
-
-    def __init__(self, costs: Sequence[float], scale: Scale) -> None:
-        self._scale = scale
-        least, most = self._drawable(min(costs)), self._drawable(max(costs))
-        self.low, self.high = math.log10(least * 0.92), math.log10(most * 1.08)
-
-    def _drawable(self, cost: float) -> float:
-        """Clamp an impossible figure to the range that can be drawn."""
-        return min(max(cost, self._scale.least), self._scale.most)
-
-    def at(self, cost: float) -> float:
-        share = (math.log10(self._drawable(cost)) - self.low) / (self.high - self.low)
-        return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * share
-
-    def ticks(self) -> tuple[Tick, ...]:
-        """Return round costs: 1, 2 and 5 of each power of ten, and finer ones in a narrow range."""
-        powers = range(math.floor(self.low), math.ceil(self.high) + 1)
-        for mantissas in ((1,), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8), [place / 10 for place in range(10, 100)]):
-            times = [mantissa * 10.0**power for power in powers for mantissa in mantissas]
-            inside = [time_us for time_us in times if self.low <= math.log10(time_us) <= self.high]
-            if len(inside) >= 3:
-                break
-        inside = inside[:: math.ceil(len(inside) / 8)]
-        return tuple(Tick(at=self.at(time_us), label=self._scale.text(time_us)) for time_us in inside)

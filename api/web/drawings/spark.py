@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from api.web.drawings.chart import Scale, scale_of
+from api.web.drawings.scale import Scale, scale_of
 from evo.trial.objective import Objective
 
 SPARK_POINTS = 48

@@ -7,9 +7,13 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from api.views import champion_view, search_view, search_views, trial_views
-from api.web.drawings.chart import NARROW, WIDTH, Chart, best_so_far, scale_of
+from api.web.drawings.chart import NARROW, WIDTH, Chart, best_so_far
+from api.web.drawings.scale import scale_of
 from api.web.drawings.spark import SPARK_POINTS, Spark, spark_of
+from api.web.drawings.trade_off import TradeOff, Weighed, front_of, trade_off
 from db.models import SearchRow
+from db.queries.genealogy import Genealogy
+from db.queries.landscape import Landscape
 from db.queries.trend import Points, Trends
 from db.repositories.archive import Archive
 from db.repositories.champions import Champions, Retired
@@ -17,9 +21,13 @@ from db.repositories.fleet import Fleet
 from evo.messages.view import ChampionView, SearchView, TrialView
 from evo.search.lifecycle import TERMINAL
 from evo.text.wording import bound_text, outcome_text
+from evo.trial import Config
 from evo.trial.explain import detail_text, first_lines
 
 FAILURES = 4
+WEIGHED = 1_000
+FRONT = 20
+"""Trials of the Pareto front in its table."""
 DRAWN = 500
 """Points of the chart. A longer search is divided into this many parts, and the fastest trial of each is drawn."""
 
@@ -49,6 +57,22 @@ class Failure:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Weighing:
+    """Time and metric of a search's trials.
+
+    Attributes:
+        drawings: for wide windows and for phones.
+        front: trials of the Pareto front with their configs, the fastest first; `further` ones are left out.
+        most: trials that are drawn, of the fastest and of the best each.
+    """
+
+    drawings: tuple[TradeOff, ...]
+    front: tuple[tuple[Weighed, Config], ...]
+    further: int
+    most: int = WEIGHED
+
+
+@dataclass(frozen=True, kw_only=True)
 class Board:
     """One search as its page shows it, without its leaderboard.
 
@@ -58,6 +82,7 @@ class Board:
         since: outcome of its former promotions by trial: ``rolled back``, ``retired``.
         charts: the best time so far, drawn for wide windows and for phones.
         attended: True if a connected worker has a device for it.
+        trade_off: time and metric; None if the objective is the time.
     """
 
     search: SearchView
@@ -67,6 +92,7 @@ class Board:
     fallen: ChampionView | None = None
     since: Mapping[int, str] = field(default_factory=dict)
     attended: bool = True
+    trade_off: Weighing | None = None
 
     @property
     def live(self) -> bool:
@@ -119,6 +145,7 @@ def board_of(session: Session, search_id: int, now: datetime, *, connected_since
         search=search,
         failures=tuple(map(_failure, failed)),
         charts=_charts(search, progress),
+        trade_off=_weighing(session, search),
         fallen=_fallen(session, search, retired),
         since={each.trial: "rolled back" if each.rolled_back else "retired" for each in reversed(retired)},
         attended=connected_since is None or search.state in TERMINAL or _attended(session, search, connected_since),
@@ -132,6 +159,19 @@ def _charts(search: SearchView, progress: Sequence[tuple[int, float]]) -> tuple[
         best_so_far(progress, search.finished, _levels(search), width=width, scale=scale) for width in (WIDTH, NARROW)
     ]
     return tuple(chart for chart in drawn if chart is not None)
+
+
+def _weighing(session: Session, search: SearchView) -> Weighing | None:
+    if search.objective.metric is None:
+        return None
+    found = Landscape(session, search.id).weighed(WEIGHED)
+    trials = [Weighed(number=number, time_us=time_us, cost=cost) for number, time_us, cost in found]
+    drawn = [trade_off(trials, search.objective, width=width, estimated=search.estimated) for width in (WIDTH, NARROW)]
+    best = front_of(trials)
+    rows = Genealogy(session, search.id).every([each.number for each in best[:FRONT]])
+    drawings = tuple(each for each in drawn if each is not None)
+    front = tuple((each, rows[each.number].proposal.config) for each in best[:FRONT])
+    return Weighing(drawings=drawings, front=front, further=len(best) - len(front)) if drawings else None
 
 
 def _fallen(session: Session, search: SearchView, retired: Sequence[Retired]) -> ChampionView | None:

@@ -1,0 +1,108 @@
+"""Trials by time and metric as SVG coordinates, with the Pareto front; the template only draws them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from api.web.drawings.axis import margin
+from api.web.drawings.scale import Logarithmic, Tick, scale_of
+from evo.messages.view.metric import front
+from evo.text.wording import count_text
+from evo.trial.objective import Objective
+
+HEIGHT, TOP, RIGHT, BOTTOM = 330.0, 16.0, 28.0, 44.0
+CLOSE = 14.0
+"""Front trials that are drawn closer together than this share one label."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weighed:
+    """A trial with its time and the cost of the search's metric; less is better in both."""
+
+    number: int
+    time_us: float
+    cost: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spot:
+    """A trial of the front in the drawing; `label` is empty where there is no room."""
+
+    x: float
+    y: float
+    label: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TradeOff:
+    """Coordinates of a drawing; `summary` describes it in words.
+
+    Attributes:
+        dots: trials that another one beats in both.
+        line: the front as a path of steps.
+    """
+
+    dots: tuple[tuple[float, float], ...]
+    spots: tuple[Spot, ...]
+    line: str
+    x_ticks: tuple[Tick, ...]
+    y_ticks: tuple[Tick, ...]
+    summary: str
+    left: float
+    right: float
+    width: float
+    height: float = HEIGHT
+    top: float = TOP
+    bottom: float = HEIGHT - BOTTOM
+
+
+def front_of(trials: Sequence[Weighed]) -> tuple[Weighed, ...]:
+    """Return the trials that no other beats in both time and metric, the fastest first."""
+    best = front([(each.time_us, each.cost) for each in trials])
+    chosen = (each for place, each in enumerate(trials) if place in best)
+    return tuple(sorted(chosen, key=lambda each: (each.time_us, each.number)))
+
+
+def trade_off(trials: Sequence[Weighed], objective: Objective, *, width: float, estimated: bool) -> TradeOff | None:
+    """Return the drawing of a search with a metric; None for less than two trials.
+
+    The better a trial, the further left (time) and down (metric) it is.
+    """
+    if len(trials) < 2:
+        return None
+    cost_scale, time_scale = scale_of(objective, estimated=estimated), scale_of(Objective(), estimated=estimated)
+    y = Logarithmic([each.cost for each in trials], cost_scale, HEIGHT - BOTTOM, TOP)
+    y_ticks = y.ticks()
+    left, right = margin(tick.label for tick in y_ticks), width - RIGHT
+    x = Logarithmic([each.time_us for each in trials], time_scale, left, right)
+    best = front_of(trials)
+    spots = _spots([(x.at(each.time_us), y.at(each.cost), str(each.number)) for each in best])
+    members = {each.number for each in best}
+    steps = [f"M{spots[0].x},{spots[0].y}", *(f"H{spot.x} V{spot.y}" for spot in spots[1:])]
+    return TradeOff(
+        dots=tuple(
+            (round(x.at(each.time_us), 1), round(y.at(each.cost), 1)) for each in trials if each.number not in members
+        ),
+        spots=spots,
+        line=" ".join(steps),
+        x_ticks=x.ticks(5 if width > WIDE else 3),
+        y_ticks=y_ticks,
+        left=left,
+        right=right,
+        width=width,
+        summary=f"{count_text(len(trials), 'trial')} by time and {objective.metric}; "
+        f"{count_text(len(best), 'trial')} on the Pareto front, from trial {best[0].number} to {best[-1].number}.",
+    )
+
+
+WIDE = 500.0
+"""Drawings that are narrower have fewer ticks."""
+
+
+def _spots(places: Sequence[tuple[float, float, str]]) -> tuple[Spot, ...]:
+    spots: list[Spot] = []
+    labelled = (float("-inf"), float("-inf"))
+    for x, y, number in places:
+        room = max(abs(x - labelled[0]), abs(y - labelled[1])) >= CLOSE
+        spots.append(Spot(x=round(x, 1), y=round(y, 1), label=number if room else ""))
+        labelled = (x, y) if room else labelled
+    return tuple(spots)

@@ -1,0 +1,56 @@
+"""Drawing of trials by time and metric, and its Pareto front."""
+
+import pytest
+
+from api.web.drawings.trade_off import TradeOff, Weighed, front_of, trade_off
+from evo.trial.objective import Objective
+
+OBJECTIVE = Objective(metric="registers")
+TRIALS = [
+    Weighed(number=0, time_us=10.0, cost=64.0),
+    Weighed(number=1, time_us=20.0, cost=32.0),
+    Weighed(number=2, time_us=20.0, cost=48.0),
+    Weighed(number=3, time_us=80.0, cost=16.0),
+    Weighed(number=4, time_us=90.0, cost=16.0),
+]
+
+
+def drawn(trials: list[Weighed], width: float = 760.0, objective: Objective = OBJECTIVE) -> TradeOff:
+    found = trade_off(trials, objective, width=width, estimated=False)
+    assert found is not None
+    return found
+
+
+def test_front_holds_trials_that_no_other_beats_in_both() -> None:
+    assert [each.number for each in front_of(TRIALS)] == [0, 1, 3]
+    assert [each.number for each in front_of([*TRIALS, Weighed(number=5, time_us=20.0, cost=32.0)])] == [0, 1, 5, 3]
+
+
+@pytest.mark.parametrize("width", [760.0, 340.0])
+def test_front_descends_to_the_right_inside_the_drawing(width: float) -> None:
+    chart = drawn(TRIALS, width)
+    assert [spot.label for spot in chart.spots] == ["0", "1", "3"]
+    assert len(chart.dots) == 2
+    xs, ys = [spot.x for spot in chart.spots], [spot.y for spot in chart.spots]
+    assert xs == sorted(xs)
+    assert ys == sorted(ys), "less of the metric is further down"
+    for x, y in [*chart.dots, *zip(xs, ys, strict=True)]:
+        assert chart.left <= x <= chart.right
+        assert chart.top <= y <= chart.bottom
+    assert chart.summary == "5 trials by time and registers; 3 trials on the Pareto front, from trial 0 to 3."
+
+
+def test_labels_of_close_trials_are_left_out() -> None:
+    close = [Weighed(number=number, time_us=10.0 + number / 100, cost=64.0 - number / 10) for number in range(3)]
+    far = Weighed(number=9, time_us=1000.0, cost=1.0)
+    assert [spot.label for spot in drawn([*close, far]).spots] == ["0", "", "", "9"]
+
+
+def test_maximised_metric_is_labelled_by_its_value() -> None:
+    objective = Objective(metric="gb_s", direction="maximise")
+    trials = [Weighed(number=0, time_us=1.0, cost=1 / 100), Weighed(number=1, time_us=2.0, cost=1 / 10)]
+    assert {tick.label for tick in drawn(trials, objective=objective).y_ticks} >= {"10", "100"}
+
+
+def test_single_trial_is_not_drawn() -> None:
+    assert trade_off(TRIALS[:1], OBJECTIVE, width=760.0, estimated=False) is None
