@@ -143,6 +143,7 @@ class Family:
             deterministic=table.flag("deterministic", default=True),
             variant=read_variant(table.table("variant")) if "variant" in table else None,
         )
+        _refuse_unknown_kinds(table, document)
         table.done()
         if not implementations:
             raise InvalidInput(
@@ -341,6 +342,15 @@ def _keeping(tunables: Sequence[Tunable], kept: Mapping[str, Sequence[Value]]) -
         if name not in names:
             raise InvalidInput(f"kept.{name}", unknown(name, names, "tunables"))
     return tuple(each.keeping(kept[each.name], f"kept.{each.name}") if each.name in kept else each for each in tunables)
+
+
+def _refuse_unknown_kinds(table: Table, document: Mapping[str, Any]) -> None:
+    """Name the missing package if a table holds kernels of a device kind that is not installed here."""
+    for key in table.unread():
+        if isinstance(document[key], Mapping) and "template" in document[key]:
+            known = ("triton", *implemented_kinds())
+            way_out = "install the package that adds the kind, here and where the service and the workers run"
+            raise InvalidInput(table.field(key), f"{unknown(key, known, 'tables with kernels')}; {way_out}")
 
 
 def _recording(name: str, table: Table, document: Mapping[str, Any]) -> Family:

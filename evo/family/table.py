@@ -55,9 +55,12 @@ class Table:
 
     def done(self) -> None:
         """Refuse keys that no reader asked for."""
-        for key in self._content:
-            if key not in self._asked:
-                raise InvalidInput(self.field(key), unknown(key, self._asked, "keys here"))
+        for key in self.unread():
+            raise InvalidInput(self.field(key), unknown(key, self._asked, "keys here"))
+
+    def unread(self) -> list[str]:
+        """Return the keys that no reader asked for."""
+        return [key for key in self._content if key not in self._asked]
 
     def raw(self, key: str, what: str = "a value") -> Any:
         """Return the value of a required key."""

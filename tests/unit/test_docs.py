@@ -119,6 +119,26 @@ def test_files_named_in_the_documentation_exist(path: Path) -> None:
     assert [file for file in sorted(named) if not (ROOT / file).exists()] == []
 
 
+def test_stops_of_a_trial_are_at_most_twelve_and_name_what_exists() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    path = text[text.index("## The path of a trial") : text.index("## Packages")]
+    stops = [line.strip("|").split("|") for line in path.splitlines() if re.match(r"\| \d+\. ", line)]
+    assert [int(cells[0].partition(".")[0]) for cells in stops] == list(range(1, len(stops) + 1))
+    assert 0 < len(stops) <= 12
+    defined = {
+        name
+        for folder in ("evo", "api", "workers", "db")
+        for file in (ROOT / folder).rglob("*.py")
+        for name in re.findall(r"^\s*(?:class|def) (\w+)", file.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    for _, module, does, message in stops:
+        (file,) = re.findall(r"`([^`]+)`", module)
+        assert (ROOT / file).is_file(), file
+        for mentioned in re.findall(r"`(\w[\w.]*)(?:\([^`]*\))?`", does + message):
+            owner, _, name = mentioned.rpartition(".")
+            assert name == "py" or {name, *owner.split()} <= defined, f"{file}: {mentioned}"
+
+
 def test_every_page_is_reached_from_the_index() -> None:
     index = ROOT / "docs" / "index.md"
     reached, pending = set[Path](), [index]
