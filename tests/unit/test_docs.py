@@ -129,7 +129,7 @@ def test_stops_of_a_trial_are_at_most_twelve_and_name_what_exists() -> None:
         name
         for folder in ("evo", "api", "workers", "db")
         for file in (ROOT / folder).rglob("*.py")
-        for name in re.findall(r"^\s*(?:class|def) (\w+)", file.read_text(encoding="utf-8"), re.MULTILINE)
+        for name in re.findall(r"^(?:\s*(?:class|def) )?(\w+)(?=[(:])", file.read_text(encoding="utf-8"), re.MULTILINE)
     }
     for _, module, does, message in stops:
         (file,) = re.findall(r"`([^`]+)`", module)
