@@ -72,7 +72,8 @@ def on_gpu(array: Any, dtype: str) -> Any:
 def _flash_attention(module: Any, problem: Problem, tensors: Tensors) -> Timed:
     q, k, v = _by_tokens(problem, tensors)
     window = problem.get("window", 0)
-    terms = {"window_size": (window - 1, 0)} if window else {}
+    terms: dict[str, Any] = {"window_size": (window - 1, 0)} if window else {}
+    terms |= {"softcap": problem["softcap"]} if problem.get("softcap") else {}
     return partial(module.flash_attn_func, q, k, v, causal=bool(problem["causal"]), **terms)
 
 
@@ -94,6 +95,7 @@ def _flashinfer_attention(module: Any, problem: Problem, tensors: Tensors) -> Ti
         head_dim_qk=q.shape[3],
         causal=bool(problem["causal"]),
         window_left=problem.get("window", 0) - 1,
+        logits_soft_cap=problem.get("softcap") or None,
         q_data_type=q.dtype,
     )
     return partial(wrapper.run, *(each.reshape(-1, *each.shape[2:]) for each in (q, k, v)))
@@ -198,7 +200,7 @@ def _by_tokens(problem: Problem, tensors: Tensors) -> tuple[Any, Any, Any]:
         raise ValueError("takes 16 bits")
     layout = problem.get("layout", "bhsd")
     if layout not in ("bhsd", "bshd") or not {"q", "k", "v"} == tensors.keys():
-        raise ValueError("not compared for packed or ragged inputs")
+        raise ValueError("not compared for packed or ragged inputs, or with slopes")
     q, k, v = (tensors[name] for name in ("q", "k", "v"))
     if layout == "bshd":
         return q, k, v

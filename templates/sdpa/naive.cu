@@ -1,5 +1,6 @@
 // Attention as one writes it down first: a block for each query row, its scores in shared memory, no tensor cores.
-// The yardstick that is always there. S, KEYS, D, HEADS, HEADS_PER_KV, CAUSAL, WINDOW, SCALE and BFLOATS are macros.
+// The yardstick that is always there. S, KEYS, D, HEADS, HEADS_PER_KV, CAUSAL, WINDOW, SCALE, SOFTCAP (0: none) and
+// BFLOATS are macros. `slopes`: of ALiBi, for each head.
 #if BFLOATS
 #include <cuda_bf16.h>
 typedef __nv_bfloat16 Number;
@@ -23,7 +24,8 @@ __device__ float over_block(float x, float* place, bool maximum) {
     return result;
 }
 
-extern "C" __global__ void attention(const Number* q, const Number* k, const Number* v, const int* lengths, Number* out) {
+extern "C" __global__ void attention(const Number* q, const Number* k, const Number* v, const int* lengths, const float* slopes,
+                                     Number* out) {
     extern __shared__ float scores[];  // KEYS of them
     __shared__ float place[128];
     const int row = blockIdx.x % S, length = lengths[blockIdx.x / S / HEADS];
@@ -34,7 +36,9 @@ extern "C" __global__ void attention(const Number* q, const Number* k, const Num
         float score = 0;
         for (int d = 0; d < D; ++d)
             score += float(q[head + row * D + d]) * float(k[cache + (long long)key * D + d]);
-        scores[key] = score * SCALE;
+        score *= SCALE;
+        if (SOFTCAP > 0) score = SOFTCAP * tanhf(score / SOFTCAP);
+        scores[key] = score - slopes[blockIdx.x / S % HEADS] * abs(row + KEYS - S - key);
         largest = fmaxf(largest, scores[key]);
     }
     largest = over_block(largest, place, true);

@@ -28,7 +28,8 @@ LEAST_HALF_DEVIATION = 0.05
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw q, k and v as `draw_heads` describes, and lengths if they are ragged; see `_laid_out` for their shapes.
+    """Draw q, k and v as `draw_heads` describes, lengths if they are ragged, and slopes of ALiBi; see `_laid_out` for
+    their shapes.
 
     Packed sequences are drawn as if each had S tokens, of which only its own remain.
     """
@@ -45,7 +46,7 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
         lengths["cu_seqlens"] = _draw_starts(problem, rng)
         drawn = {name: _packed_rows(array, lengths["cu_seqlens"]) for name, array in drawn.items()}
     heads = {name: encoded(array, problem["dtype"]) for name, array in drawn.items()}
-    return _laid_out(problem, heads) | lengths
+    return _laid_out(problem, heads) | lengths | _draw_slopes(problem, rng)
 
 
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
@@ -79,10 +80,11 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
         heads, hidden = _decoded_heads(problem, inputs), _hidden_keys(problem, inputs)
         q = heads["q"]
         scale = q.dtype.type(problem["D"] ** -0.5)
+        adjust = _adjustment(problem, inputs, np.float32)
 
         def call() -> object:
             k, v = (heads[name] if group == 1 else np.repeat(heads[name], group, axis=1) for name in ("k", "v"))
-            scores = q @ k.swapaxes(-1, -2) * scale
+            scores = adjust(q @ k.swapaxes(-1, -2) * scale)
             if hidden is not None:
                 scores = np.where(hidden, -np.inf, scores)
             weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
@@ -95,9 +97,14 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
         q = heads["q"] * heads["q"].dtype.type(problem["D"] ** -0.5)
         k, v = (heads[name] if group == 1 else np.repeat(heads[name], group, axis=1) for name in ("k", "v"))
         scores, out = np.empty((*q.shape[:-1], _keys(problem)), q.dtype), np.empty(q.shape, q.dtype)
+        cap, bias = problem.get("softcap", 0.0), _bias(problem, inputs, np.float32)
 
         def call() -> object:
             np.matmul(q, k.swapaxes(-1, -2), out=scores)
+            if cap:
+                np.multiply(np.tanh(np.divide(scores, cap, out=scores), out=scores), cap, out=scores)
+            if bias is not None:
+                np.subtract(scores, bias, out=scores)
             if hidden is not None:
                 np.copyto(scores, -np.inf, where=hidden)
             np.subtract(scores, scores.max(axis=-1, keepdims=True), out=scores)
@@ -143,7 +150,8 @@ def _on_torch(problem: Mapping[str, Any], backend: str, inputs: Arrays) -> Calla
     q, k, v = _torch_heads(problem, inputs, "cuda")
 
     terms = _torch_terms(problem, inputs, "cuda")
-    if backend in ("flash", "cudnn") and "attn_mask" in terms and not problem.get("window") and not _ragged(problem):
+    masked = problem.get("window") or problem.get("alibi") or _ragged(problem)
+    if backend in ("flash", "cudnn") and "attn_mask" in terms and not masked:
         terms["attn_mask"] = causal_lower_right(problem["S"], _keys(problem))
     if backend == "efficient" and terms.pop("enable_gqa", False):
         k, v = (each.repeat_interleave(problem["H"] // _kv_heads(problem), dim=1) for each in (k, v))
@@ -159,7 +167,9 @@ def _torch_heads(problem: Mapping[str, Any], inputs: Arrays, device: str) -> lis
     """Return q, k and v as PyTorch takes them, (B, H, S, D), without a copy of what lies in another layout."""
     import torch
 
-    of = {name: torch.from_numpy(array).to(device) for name, array in inputs.items() if name != "lengths"}
+    of = {
+        name: torch.from_numpy(array).to(device) for name, array in inputs.items() if name not in ("lengths", "slopes")
+    }
     heads = _heads(problem, of)
     tensors = [heads[name] for name in ("q", "k", "v")]
     return [each.view(torch.bfloat16) for each in tensors] if problem["dtype"] == "bfloat16" else tensors
@@ -176,17 +186,19 @@ def _naive(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
     }
     macros |= {"CAUSAL": int(problem["causal"]), "SCALE": f"{problem['D'] ** -0.5}f"}
     macros |= {"BFLOATS": int(problem["dtype"] == "bfloat16"), "HEADS": problem["H"]}
+    macros |= {"SOFTCAP": f"{problem.get('softcap', 0.0)}f"}
     heads = _heads(problem, inputs)
     source = Path(__file__).with_name("naive.cu").read_text()
     kernel = cupy.RawKernel(source, "attention", tuple(f"-D{name}={value}" for name, value in macros.items()))
     q, k, v = (cupy.asarray(np.ascontiguousarray(heads[name])) for name in ("q", "k", "v"))
     lengths = cupy.asarray(inputs.get("lengths", np.full(problem["B"], _keys(problem), np.int32)))
+    slopes = cupy.asarray(inputs.get("slopes", np.zeros(problem["H"], np.float32)))
     out = cupy.empty_like(q)
     blocks, scores_bytes = problem["B"] * problem["H"] * problem["S"], 4 * _keys(problem)
     kernel.max_dynamic_shared_size_bytes = scores_bytes
 
     def call() -> object:
-        kernel((blocks,), (128,), (q, k, v, lengths, out), shared_mem=scores_bytes)
+        kernel((blocks,), (128,), (q, k, v, lengths, slopes, out), shared_mem=scores_bytes)
         return out
 
     return call
@@ -210,6 +222,8 @@ def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: 
     library = np if problem["dtype"] == "float32" else array_library(flops)
     unseen = _hidden_keys(problem, inputs)
     hidden = None if unseen is None else library.asarray(unseen)
+    cap = out.dtype.type(problem.get("softcap", 0.0))
+    distances = library.asarray(_distances(problem).astype(dtype)) if problem.get("alibi") else None
 
     def kept(values: Array) -> Array:
         return values if rounded is None else rounded_to(values, rounded)
@@ -220,6 +234,10 @@ def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: 
         numbers = (decoded(heads[name][place], problem["dtype"]) for name, place in places.items())
         q, k, v = (library.asarray(each).astype(dtype) for each in numbers)
         scores = kept(q @ k.T * out.dtype.type(problem["D"] ** -0.5))
+        if cap:
+            scores = kept(library.tanh(scores / cap) * cap)
+        if distances is not None:
+            scores = kept(scores - out.dtype.type(inputs["slopes"][head[1]]) * distances)
         if hidden is not None:
             scores[hidden[head[0] % len(hidden), 0]] = -np.inf
         top = scores.max(axis=-1, keepdims=True)
@@ -276,6 +294,39 @@ def _draw_lengths(problem: Mapping[str, Any], rng: np.random.Generator) -> Array
     return rng.permutation(lengths)
 
 
+def _draw_slopes(problem: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Array]:
+    """Return a slope of ALiBi for each head, from 1/64 to 0.7, in no order."""
+    if not problem.get("alibi"):
+        return {}
+    return {"slopes": np.exp2(-rng.uniform(0.5, 6.0, problem["H"])).astype(np.float32)}
+
+
+def _distances(problem: Mapping[str, Any]) -> Array:
+    """Return the keys between each query's own place and each key, (S, S_KV); the last query's is the last key."""
+    keys = _keys(problem)
+    distances: Array = np.abs(np.arange(problem["S"])[:, None] + keys - problem["S"] - np.arange(keys))
+    return distances
+
+
+def _bias(problem: Mapping[str, Any], inputs: Arrays, dtype: Any) -> Array | None:
+    """Return what ALiBi takes from the scores, (H, S, S_KV); None if nothing."""
+    if not problem.get("alibi"):
+        return None
+    bias: Array = inputs["slopes"][:, None, None].astype(dtype) * _distances(problem).astype(dtype)
+    return bias
+
+
+def _adjustment(problem: Mapping[str, Any], inputs: Arrays, dtype: Any) -> Callable[[Array], Array]:
+    """Return the function of the scores whose softmax is taken."""
+    cap, bias = problem.get("softcap", 0.0), _bias(problem, inputs, dtype)
+
+    def adjust(scores: Array) -> Array:
+        capped = np.tanh(scores / dtype(cap)) * dtype(cap) if cap else scores
+        return capped if bias is None else capped - bias
+
+    return adjust
+
+
 def _draw_starts(problem: Mapping[str, Any], rng: np.random.Generator) -> Array:
     """Return where each packed sequence begins and the last ends.
 
@@ -311,7 +362,8 @@ def _padded_inputs(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Arra
         padded[name] = np.zeros((problem["B"], packed.shape[1], problem["S"], packed.shape[3]), packed.dtype)
         for entry, rows in enumerate(np.diff(starts)):
             padded[name][entry, :, :rows] = packed[0, :, starts[entry] : starts[entry + 1]]
-    return padded | {"lengths": np.maximum(np.diff(starts), 1)}
+    slopes = {"slopes": inputs["slopes"]} if problem.get("alibi") else {}
+    return padded | slopes | {"lengths": np.maximum(np.diff(starts), 1)}
 
 
 def _on_padded(
@@ -341,11 +393,23 @@ def _keys(problem: Mapping[str, Any]) -> int:
 
 
 def _torch_terms(problem: Mapping[str, Any], inputs: Arrays, device: str) -> dict[str, Any]:
-    """Return the arguments of PyTorch's function beside q, k and v. Its own causal mask begins at the first key."""
+    """Return the arguments of PyTorch's function beside q, k and v. Its own causal mask begins at the first key.
+
+    Raises:
+        ValueError: it does not cap scores.
+    """
     import torch
+
+    if problem.get("softcap"):
+        raise ValueError("does not cap scores")
 
     terms: dict[str, Any] = {} if _kv_heads(problem) == problem["H"] else {"enable_gqa": True}
     hidden = _hidden_keys(problem, inputs)
+    bias = _bias(problem, inputs, np.float32)
+    if bias is not None:
+        mask = -bias[None] if hidden is None else np.where(hidden, -np.inf, -bias)
+        like = torch.float32 if problem["dtype"] == "float32" else getattr(torch, problem["dtype"])
+        return {**terms, "attn_mask": torch.from_numpy(mask).to(device, like)}
     plain = _keys(problem) == problem["S"] and not problem.get("window") and not _ragged(problem)
     if hidden is None or plain:
         return {**terms, "is_causal": problem["causal"]}

@@ -51,6 +51,9 @@ SHAPES = [
     ("sdpa", "B=5,H=4,S=387,D=128,lengths=ragged,causal=true,lse=true,dtype=bfloat16"),
     ("sdpa", "B=7,H=4,S=387,D=64,lengths=packed,tokens=1201,layout=bshd,lse=true"),
     ("sdpa", "B=7,H=4,KV=2,S=387,D=128,lengths=packed,tokens=1201,layout=qkv,causal=true,window=100,dtype=bfloat16"),
+    ("sdpa", "B=2,H=8,KV=4,S=515,D=128,causal=true,window=300,softcap=50,dtype=bfloat16"),
+    ("sdpa", "B=1,H=4,S=300,S_KV=515,D=64,alibi=true"),
+    ("sdpa", "B=5,H=4,S=387,D=64,lengths=ragged,causal=true,alibi=true,softcap=20,lse=true"),
     ("sdpa_decode", "B=2,H=32,KV=8,S=1024,D=128"),
     ("sdpa_decode", "B=5,H=32,KV=8,S=1001,D=128,page=16,dtype=bfloat16"),
     ("sdpa_decode", "B=3,H=8,KV=2,S=515,Q=2,D=64,page=64,causal=true"),
@@ -175,6 +178,8 @@ LAYOUTS: list[tuple[str, Config]] = [
     ("B=8,H=20,S=387,D=64,lengths=ragged,layout=bshd", {**AHEAD, "BLOCK_N": 96}),
     ("B=8,H=20,S=387,D=64,lengths=packed,tokens=1601,layout=bshd", {**AHEAD, "BLOCK_N": 96}),
     ("B=8,H=4,S=387,D=64,lengths=packed,tokens=1601,layout=bshd,lse=true", {**BOXES, "BLOCK_N": 64, "PV_BEHIND": True}),
+    ("B=1,H=4,S=387,D=64,causal=true,softcap=50,alibi=true", {**BOXES, "BLOCK_N": 64, "PV_BEHIND": True}),
+    ("B=4,H=10,S=515,D=128,softcap=50", {**AHEAD, "BLOCK_N": 96}),
 ]
 """Heads side by side, brought by the copy engine; keys that end at a length of their own."""
 MATRICES = [

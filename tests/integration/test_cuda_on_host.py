@@ -5,6 +5,7 @@ addresses that are out of bounds or misaligned, and assumptions about the layout
 """
 
 import importlib.util
+import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -18,6 +19,7 @@ from evo.family.problem import Problem
 from evo.trial import Config
 from evo.trial.objective import Objective
 from templates.registry import Package, find
+from templates.render import render
 from tests.bench.steps import steps
 from tests.simt.host import ORDERS, HostKernel, build, compiler, error
 
@@ -378,6 +380,76 @@ def test_attention_in_every_layout_is_correct(text: str, change: Config, tmp_pat
     assert not package.family.violations(config, problem, DEVICE, Objective())
     kernel = build(package, config, problem, DEVICE, tmp_path)
     assert max(errors(kernel, package, problem, "normal")) < LIMITS[str(problem["dtype"])]
+
+
+SCORES = (
+    ("B=1,H=3,S=139,D=64,softcap=20", {}),
+    ("B=1,H=2,KV=1,S=75,S_KV=139,D=64,alibi=true,dtype=bfloat16", {"QK_AHEAD": True, "STORE": "stmatrix"}),
+    (
+        "B=3,H=2,S=139,D=64,lengths=ragged,causal=true,alibi=true,softcap=50,lse=true",
+        {**ALL_KEYS, "KV_SPLITS": 3, "WARPS_KV": 1, "RESCALE": "always", "BLOCK_N": 48},
+    ),
+    (
+        "B=2,H=3,S=203,D=64,causal=true,window=40,alibi=true,softcap=30",
+        {**BOXES_OF_KEYS, "BLOCK_M": 128, "WARPS_M": 8, "BLOCK_N": 32, "PV_BEHIND": True, "IN_TURNS": True},
+    ),
+    ("B=2,H=2,S=139,D=64,layout=qkv_heads,alibi=true", {**BOXES_OF_KEYS, "CLUSTER": 2}),
+    (
+        "B=4,H=4,KV=2,S=75,D=64,lengths=packed,tokens=130,layout=qkv,causal=true,alibi=true,softcap=5,dtype=bfloat16",
+        {**BOXES_OF_KEYS, **ALL_KEYS},
+    ),
+)
+"""Scores that are capped, and that are less with each key between a query and a key."""
+
+
+@pytest.mark.parametrize(("text", "change"), SCORES)
+@pytest.mark.parametrize("drawn", ["normal", "large"])
+def test_attention_with_adjusted_scores_is_correct(text: str, change: Config, drawn: str, tmp_path: Path) -> None:
+    package = find("sdpa")
+    problem = package.family.problem(text, "cuda")
+    config = {**declared(package), **SDPA, "UNROLL": 1, **change}
+    assert not package.family.violations(config, problem, DEVICE, Objective())
+    kernel = build(package, config, problem, DEVICE, tmp_path)
+    assert max(errors(kernel, package, problem, drawn)) < LIMITS[str(problem["dtype"])]
+
+
+SCORE_TWINS = (
+    ("softcap=50", "large", '{{ "capped(x)" if softcap else "x * SCORE_SCALE" }}', "x * 0.25503f"),
+    ("alibi=true", "normal", "x = fmaf(-slope,", "x = fmaf(-0.f,"),
+    ("alibi=true", "normal", "slopes[item.head % HEADS_PER_ENTRY]", "slopes[0]"),
+    ("alibi=true", "normal", "static_cast<float>(row + LATER - key);", "static_cast<float>(row - key);"),
+    ("alibi=true", "normal", "fabsf(distance", "(distance"),
+    ("alibi=true,softcap=5", "large", "x = fmaf(-slope,", "x = fmaf(-slope / 1.4426950408889634f,"),
+)
+
+
+@pytest.mark.parametrize(
+    ("terms", "drawn", "text", "instead"),
+    SCORE_TWINS,
+    ids=["no cap", "no slopes", "one slope", "aligned at the first key", "later keys weigh more", "another base"],
+)
+def test_kernels_that_mistake_scores_are_wrong(terms: str, drawn: str, text: str, instead: str, tmp_path: Path) -> None:
+    package = find("sdpa")
+    [file] = [name for name, content in package.files.items() if name.endswith(".j2") and text.encode() in content]
+    broken = replace(
+        package, files={**package.files, file: package.files[file].decode().replace(text, instead).encode()}
+    )
+    problem = package.family.problem(f"B=1,H=2,S=40,S_KV=75,D=32,{terms}", "cuda")
+    config = {**declared(package), **SDPA, "UNROLL": 1, "BLOCK_N": 32}
+    inputs = reference(package).inputs(problem, drawn, np.random.default_rng(5))
+    exact = reference(package).reference(problem, inputs)
+    assert error(build(package, config, problem, DEVICE, tmp_path)(inputs), exact) < TOLERANCE
+    assert error(build(broken, config, problem, DEVICE, tmp_path)(inputs), exact) > 2 * TOLERANCE
+
+
+def test_scores_that_are_not_adjusted_cost_no_instruction() -> None:
+    """The source then has no code for it, so neither does it take a register."""
+    package = find("sdpa")
+    for text in ("D=64", "D=64,causal=true"):
+        problem = package.family.problem(text, "cuda")
+        candidate = package.family.candidate(declared(package), problem, DEVICE, Objective())
+        source = render(package, "cuda", declared(package), problem, candidate.derived)
+        assert not {"slope", "adjust", "CAP"} & set(re.findall(r"\w+", source))
 
 
 PACKED_TWINS = (

@@ -47,6 +47,12 @@ PROBLEMS = (
         "B=8,H=32,KV=8,S=2048,D=128,lengths=packed,tokens=9000,layout=qkv,causal=true,lse=true",
         ("sm_80", "sm_90"),
     ),
+    (
+        "sdpa",
+        "B=2,H=8,KV=4,S=2048,D=128,causal=true,window=1024,softcap=50,dtype=bfloat16",
+        ("sm_80", "sm_89", "sm_90"),
+    ),
+    ("sdpa", "B=2,H=16,S=1024,D=64,causal=true,alibi=true", ("sm_80", "sm_89", "sm_90")),
     ("sdpa_decode", "B=16,H=32,KV=8,S=2048,D=128,dtype=bfloat16", ("sm_80", "sm_90")),
     ("sdpa_decode", "B=1,H=14,KV=2,S=1001,Q=2,D=64,causal=true", ("sm_80", "sm_89")),
     ("sdpa_decode", "B=64,H=32,KV=8,S=1024,D=128,page=16,dtype=bfloat16", ("sm_80", "sm_89", "sm_90")),

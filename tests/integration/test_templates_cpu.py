@@ -50,6 +50,9 @@ SHAPES = {
         "B=5,H=4,KV=2,S=75,D=16,layout=bshd,lengths=packed,tokens=140,lse=true",
         "B=3,H=2,S=75,D=16,layout=qkv,lengths=packed,tokens=203,causal=true,window=9,dtype=bfloat16",
         "B=1,H=2,S=37,D=16,layout=qkv_heads,lengths=packed,tokens=37",
+        "B=2,H=3,S=75,D=16,softcap=20",
+        "B=1,H=4,KV=2,S=37,S_KV=70,D=16,alibi=true,softcap=256,dtype=bfloat16",
+        "B=3,H=2,S=75,D=16,layout=bshd,lengths=packed,tokens=140,causal=true,alibi=true,softcap=50,lse=true",
     ),
     "sdpa_decode": (
         "B=3,H=4,KV=2,S=131,D=32,page=16",

@@ -47,6 +47,32 @@ WRONG = {
         *("sdpa", "B=3,H=2,S=64,D=16,lengths=ragged", {}, ATTENTION),
         *("all_keys = tensors->lengths[head / HEADS_PER_ENTRY],", "all_keys = ALL_KEYS,"),
     ),
+    "scores are not capped": (
+        *("sdpa", "B=1,H=2,S=64,D=16,softcap=50", {}, ATTENTION),
+        *("score[n][v] = tanh_of(score[n][v]", "score[n][v] = (score[n][v]"),
+    ),
+    "scores are capped at another value": (
+        *("sdpa", "B=1,H=2,S=64,D=16,softcap=50", {}, ATTENTION),
+        *("f) * {{ softcap * 1.4426950408889634 }}f;", "f) * {{ softcap * 1.4 }}f;"),
+    ),
+    "slopes are ignored": (
+        *(
+            "sdpa",
+            "B=1,H=2,S=64,D=16,alibi=true",
+            {},
+            ATTENTION,
+            "score[n][v] -= slope *",
+            "score[n][v] -= 0 * slope *",
+        ),
+    ),
+    "every head has the first slope": (
+        *("sdpa", "B=1,H=2,S=64,D=16,alibi=true", {}, ATTENTION),
+        *("tensors->slopes[head % HEADS_PER_ENTRY]", "tensors->slopes[0]"),
+    ),
+    "distances begin at the first key": (
+        *("sdpa", "B=1,H=2,S=64,S_KV=128,D=16,alibi=true", {}, ATTENTION),
+        *("(float)(row + v * WIDTH + LATER - key - n)", "(float)(row + v * WIDTH - key - n)"),
+    ),
     "a key of the next packed sequence leaks": (
         *("sdpa", "B=3,H=2,S=64,D=16,lengths=packed,tokens=100,layout=bshd", {}, ATTENTION),
         *("seen &= lane * 0 + n < keys_there;", "seen &= lane * 0 + n <= keys_there;"),
