@@ -200,10 +200,12 @@ class Lab:
         return now()
 
     def refusal(self, name: str) -> str:
-        """Return why a variant was refused; empty if it was measured."""
+        """Return why a variant was refused, when it was measured or when it was confirmed; empty if it was not."""
         view = self.ended(name)
-        assert not view.champion
-        return "" if view.best is not None else "\n".join(each.detail for each in view.failures)
+        if view.best is None:
+            return "\n".join(each.detail for each in view.failures)
+        challenges = self.client.search(view.tuning_id).challenges
+        return "\n".join(each.verdict.summary for each in challenges if not each.verdict.promoted)
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,6 @@ from evo.trial import Config
 from evo.trial.outcome import CompileFailed, InvalidConfig, Outcome, OverResources
 from templates.errors import RenderError
 from templates.outside import outside
-from templates.render import render
 from workers.build import Artefact, Compiler, Launch, Resources, Unit
 from workers.build.advice import Macros, advised, redefinition
 from workers.build.cache import Cache
@@ -32,6 +31,7 @@ from workers.build.kernel import Argument, KernelFile, Step, steps
 from workers.build.launch_checks import launch_refusal
 from workers.build.mechanisms import mechanisms
 from workers.build.own_headers import own_headers
+from workers.build.rendering import RENDERER
 
 NO_SANDBOX = (
     "the policy demands that proposed code is compiled in a sandbox (untrusted), and this machine has none; "
@@ -276,7 +276,7 @@ class _Build:
         with self._clock("render"):
             try:
                 candidate = self.copy.family.candidate(self.config, problem, terms.device, terms.objective)
-                source = render(self.copy.package, terms.device.kind, self.config, problem, candidate.derived)
+                source = RENDERER.render(self.copy.package, terms.device.kind, self.config, problem, candidate.derived)
             except (RenderError, InvalidInput) as error:
                 raise _Refused(InvalidConfig(reason=str(error))) from None
         if self.copy.family.variant is not None and (fault := outside(source)) is not None:

@@ -24,13 +24,14 @@ from evo.text.wording import count_text
 from evo.trial import Config
 from evo.trial.outcome import CompileFailed
 from templates.registry import Package
-from templates.render import render, used_names
+from templates.render import used_names
 from workers.build import Artefact, Compiler, Unit
 from workers.build.advice import REDEFINED
 from workers.build.build import call_arguments
 from workers.build.cache import Cache
 from workers.build.cached import compile_cached
 from workers.build.families import Assignment
+from workers.build.rendering import RENDERER
 
 VALUES = 3
 """Number of other values of a tunable that are compared with its default."""
@@ -174,7 +175,7 @@ class _Kernels:
         """Return the unit, without flags that would put the text itself into the binary, and its launch."""
         terms, copy = self.work.terms, self.work.copy
         candidate = copy.family.candidate(config, terms.problem, terms.device, terms.objective)
-        source = render(copy.package, terms.device.kind, config, terms.problem, candidate.derived)
+        source = RENDERER.render(copy.package, terms.device.kind, config, terms.problem, candidate.derived)
         unit = copy.unit(terms.device.kind, source, candidate.target(terms.device.architecture))
         flags = tuple(flag for flag in unit.flags if not _DEBUG.fullmatch(flag))
         return replace(unit, flags=flags), repr((candidate.launch, call_arguments(candidate)))

@@ -1,0 +1,46 @@
+"""Templates of variants in the process that renders them: equal texts, and limits of time and memory."""
+
+import psutil
+import pytest
+
+from templates.errors import RenderError
+from templates.render import render
+from tests.unit.test_variant_builds import family
+from workers.build.rendering import Renderer
+
+ENDLESS = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+LARGE = {
+    "product": "{{ 'a' * 9000000000 }}",
+    "doubling": "{% set n = namespace(s='ab') %}{% for i in range(40) %}{% set n.s = n.s ~ n.s %}{% endfor %}",
+    "padding": "{{ '%09999999999d' % 1 }}",
+}
+
+
+def rendered(renderer: Renderer, text: str) -> str:
+    return renderer.render(family({"kernel.c.j2": text}), "cpu", {"WIDTH": 1}, {"N": 8}, {})
+
+
+def test_template_of_a_variant_renders_as_any_other() -> None:
+    renderer, text = Renderer(), "int w = {{ WIDTH }}; /* snow ☃ */ int n = {{ N }};\n"
+    package = family({"kernel.c.j2": text})
+    plain = render(package, "cpu", {"WIDTH": 1}, {"N": 8}, {})
+    assert [rendered(renderer, text) for _ in range(2)] == [plain, plain]
+    with pytest.raises(RenderError, match=r"variant/kernel\.c\.j2:1"):
+        rendered(renderer, "{{ ''.__class__ }}")
+    with pytest.raises(RenderError, match="no file"):
+        rendered(renderer, "{% include '/etc/passwd' %}")
+
+
+def test_template_without_end_is_stopped() -> None:
+    renderer = Renderer(longest_s=3.0)
+    with pytest.raises(RenderError, match="takes more than 3 s"):
+        rendered(renderer, ENDLESS)
+    assert rendered(renderer, "{{ WIDTH }}") == "1"
+
+
+@pytest.mark.parametrize("text", LARGE.values(), ids=LARGE)
+def test_template_that_fills_the_memory_is_refused(text: str) -> None:
+    before = psutil.Process().memory_info().rss
+    with pytest.raises(RenderError, match=r"memory|more than"):
+        rendered(Renderer(), text + "{{ WIDTH }}")
+    assert psutil.Process().memory_info().rss - before < 1 << 30

@@ -1,0 +1,105 @@
+"""A process that answers requests line by line, e.g. a compiler's library or the renderer of templates."""
+
+import contextlib
+import json
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import IO, cast
+
+from workers.system.exit_status import ended
+from workers.system.sandbox import environment, sandboxed
+from workers.system.scratch import scratch
+
+_END_S = 2.0
+"""Seconds for a process that has closed its output to end."""
+
+
+class LineProcess:
+    """A process of one module that answers a line of JSON with a line of JSON.
+
+    It ends with its owner, because that closes its input.
+
+    Args:
+        module: run by ``python -m``.
+        reads: the process is confined, and reads these files and folders besides its own; None: it is not.
+    """
+
+    def __init__(self, module: str, reads: Sequence[str] | None) -> None:
+        command, surroundings, place = _command(module), None, contextlib.ExitStack()
+        if reads is not None:
+            folder = place.enter_context(scratch())
+            command = tuple(sandboxed(command, reads=reads, writes=[folder]))
+            surroundings = {**environment(), "TMPDIR": str(folder), "HOME": str(folder)}
+        self._popen = subprocess.Popen(
+            command,
+            env=surroundings,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+        self.works = True
+        self._end = weakref.finalize(self, _end, self._popen, place)  # at the interpreter's end as well
+
+    def ask(self, question: Mapping[str, object], timeout_s: float) -> Mapping[str, object] | str | None:
+        """Return the answer, or how the process ended. Return None if no answer came in time; it was then killed."""
+        late = threading.Event()
+        watchdog = threading.Timer(timeout_s, self._stop, (late,))
+        watchdog.start()
+        try:
+            self._pipe("stdin").write(json.dumps(question) + "\n")
+            self._pipe("stdin").flush()
+            line = self._pipe("stdout").readline()
+        except BrokenPipeError:
+            line = ""
+        finally:
+            watchdog.cancel()
+            watchdog.join()  # it may still be working
+        whole = line.endswith("\n")
+        how = None if whole or late.is_set() else self._how_it_ended()
+        if late.is_set() or not whole:
+            self.close()
+        return self._answered(line) if whole else how
+
+    def _answered(self, line: str) -> Mapping[str, object] | str:
+        try:
+            return cast(Mapping[str, object], json.loads(line))
+        except json.JSONDecodeError:
+            self.close()  # the writer of this line may have written more
+            return f"wrote {line.strip()[:80]!r} where an answer was due"
+
+    def _stop(self, late: threading.Event) -> None:
+        late.set()
+        self._popen.kill()
+
+    def _how_it_ended(self) -> str:
+        try:
+            return ended(self._popen.wait(_END_S))
+        except subprocess.TimeoutExpired:
+            return "closed its pipes"
+
+    def close(self) -> None:
+        """End the process."""
+        self.works = False
+        self._end()
+
+    def _pipe(self, name: str) -> IO[str]:
+        return cast(IO[str], getattr(self._popen, name))
+
+
+def _command(module: str) -> tuple[str, ...]:
+    return sys.executable, "-m", module
+
+
+def _end(popen: "subprocess.Popen[str]", place: contextlib.ExitStack) -> None:
+    popen.kill()
+    popen.wait()
+    place.close()
+    for pipe in (popen.stdin, popen.stdout):
+        with contextlib.suppress(BrokenPipeError):
+            if pipe is not None:
+                pipe.close()
