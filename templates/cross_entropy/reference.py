@@ -1,4 +1,4 @@
-"""Cross entropy: reference, attainable accuracy, and baselines. Runs only in a disposable child process."""
+"""Cross entropy of rows of logits: reference, attainable accuracy and baselines. Runs in a runner only."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -19,9 +19,10 @@ IGNORED = -100
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw x, (rows, cols), and target, (rows,): any column, the first and the last among them; some are ignored.
+    """Draw logits x, (rows, cols), and target columns, (rows,).
 
-    `logit_rows` says what a distribution is. Masked columns are no targets.
+    The targets include the first and the last column and ignored rows, but no masked column. `logit_rows` describes
+    the distributions.
     """
     rows, columns = problem["rows"], problem["cols"]
     x = logit_rows(rng, (rows, columns), distribution)
@@ -34,20 +35,19 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
 
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return loss and lse, (rows,), in float64, from the same inputs."""
+    """Return loss and lse, the logsumexp, (rows,) each, in float64."""
     return _losses(problem, inputs, np.float64)
 
 
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Compute in float32; kernels are judged relative to its error."""
+    """Compute the results in float32; a kernel's error is compared with their error."""
     return _losses(problem, inputs, np.float32)
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """CPU baselines by name: each takes the inputs and returns the call that is timed.
+    """Return CPU baselines by name. Each prepares its inputs and returns the zero-argument call that is timed.
 
-    ``numpy`` is the formula as one writes it down, ``torch`` takes as many threads as ``OMP_NUM_THREADS`` says (1 if
-    unset).
+    ``numpy`` is the plain formula. ``torch`` uses ``OMP_NUM_THREADS`` threads (1 if unset).
     """
 
     def with_torch(inputs: Arrays) -> Callable[[], object]:
@@ -60,7 +60,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
 
 
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """GPU baselines: PyTorch's cross entropy, eager and compiled, of targets that are int64, as it demands."""
+    """Return GPU baselines: PyTorch's cross entropy, eager and compiled, with int64 targets."""
 
     def on_gpu(inputs: Arrays, *, compiled: bool) -> Callable[[], object]:
         import torch

@@ -1,4 +1,4 @@
-"""Matrix products: reference, attainable accuracy, and baselines. Runs only in a disposable child process."""
+"""Matrix products: reference, attainable accuracy and baselines. Runs in a runner only."""
 
 import math
 import os
@@ -23,14 +23,15 @@ BETWEEN_ROWS = 1000.0
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw a, (M, K), b, (K, N) or (N, K), and bias, (N) or a single unused number.
+    """Draw a, (M, K), b, (K, N) or (N, K), and bias, (N,) or one unused element.
 
-    Several products' matrices lie one after the other, (batch M, K). What lies between rows that are apart is large: a
-    kernel that reads it shows.
+    The matrices of a batch are stacked, (batch M, K). Padding between rows is filled with large numbers, so that a
+    kernel that reads it gives a wrong answer.
 
     Args:
-        distribution: ``normal``: N(0, 1). ``offset``: with means, so that results grow with K. ``large``: N(0, 16).
-            ``unit``: results of N(0, 1). The bias deviates as much as the products do, so that one forgotten shows.
+        distribution: ``normal``: N(0, 1). ``offset``: means other than 0, so that results grow with K. ``large``:
+            N(0, 16). ``unit``: results of N(0, 1). The bias has the standard deviation of the products, so that a
+            missing bias is noticed.
     """
     deviation = {"normal": 1.0, "offset": 1.0, "large": 4.0, "unit": problem["K"] ** -0.25}[distribution]
     means = {"a": 0.25, "b": 0.5} if distribution == "offset" else {"a": 0.0, "b": 0.0}
@@ -51,21 +52,21 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
 
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return the result in float64, from the same inputs."""
+    """Return the result in float64."""
     return {"c": _product(problem, inputs, np.float64)}
 
 
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Compute in float32 and round to the inputs' precision; a kernel's error is judged relative to this error."""
+    """Compute in float32 and round to the inputs' dtype; a kernel's error is compared with this error."""
     dtype = problem["dtype"]
     return {"c": decoded(encoded(_product(problem, inputs, np.float32), dtype), dtype)}
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """CPU baselines by name: each takes the inputs and returns the call that is timed.
+    """Return CPU baselines by name. Each prepares its inputs and returns the zero-argument call that is timed.
 
-    ``numpy`` is the product as one writes it down, ``numpy-in-place`` spares every temporary array; both call the BLAS
-    that NumPy was built with. ``torch`` takes as many threads as ``OMP_NUM_THREADS`` says (1 if unset).
+    ``numpy`` is the plain formula. ``numpy-in-place`` allocates no temporary arrays. Both use NumPy's BLAS.
+    ``torch`` uses ``OMP_NUM_THREADS`` threads (1 if unset).
     """
 
     def with_numpy(inputs: Arrays) -> Callable[[], object]:
@@ -88,7 +89,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
 
 
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """GPU baselines: PyTorch, that is cuBLAS, and ``naive``, the kernel of ``naive.cu``."""
+    """Return GPU baselines: PyTorch (cuBLAS), and ``naive``, the kernel of ``naive.cu``."""
 
     def with_torch(inputs: Arrays) -> Callable[[], object]:
         import torch
@@ -108,7 +109,7 @@ def _tensor(problem: Mapping[str, Any], array: Array) -> Any:
 
 
 def _with_torch(problem: Mapping[str, Any], tensors: Mapping[str, Any]) -> Callable[[], object]:
-    """``matmul``; with a bias ``addmm`` or ``baddbmm``, which adds it within the product."""
+    """Return the call of ``matmul``; with a bias ``addmm`` or ``baddbmm``."""
     import torch
 
     each = _matrices(problem, tensors)
@@ -167,7 +168,7 @@ def _normal(rng: np.random.Generator, shape: tuple[int, ...], mean: float, devia
 
 
 def _matrices(problem: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """Return views of a, (M, K), b, (K, N), and the residual, (M, N); of several products, with the batch first."""
+    """Return views of a, (M, K), b, (K, N), and the residual, (M, N); a batch adds a leading axis."""
     batch, upright = problem.get("batch", 1), problem["b_layout"] == "kn"
     columns = {"a": problem["K"], "b": problem["N"] if upright else problem["K"], "residual": problem["N"]}
     views = dict(tensors)
@@ -179,7 +180,7 @@ def _matrices(problem: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[st
 
 
 def _as_one(problem: Mapping[str, Any], product: Any) -> Any:
-    """Return the results of several products one below the other."""
+    """Return the results of a batch, stacked along the rows."""
     return product.reshape(-1, problem["N"])
 
 
@@ -194,7 +195,7 @@ def _product(problem: Mapping[str, Any], inputs: Arrays, dtype: Any) -> Array:
 
 
 def _epilogue(library: Any, problem: Mapping[str, Any], product: Any, terms: Mapping[str, Any]) -> Any:
-    """Add the bias, apply the activation and add the residual to `product` in place, by NumPy or CuPy."""
+    """Add the bias, apply the activation and add the residual, in place, with NumPy or CuPy."""
     epilogue = problem["epilogue"]
     if epilogue != "none":
         product += terms["bias"]

@@ -1,4 +1,4 @@
-"""Products of E4M3 numbers: reference, attainable accuracy, and baselines. Runs only in a disposable child."""
+"""Products of E4M3 matrices: reference, attainable accuracy and baselines. Runs in a runner only."""
 
 import math
 import os
@@ -23,12 +23,14 @@ HEADROOM = 2**13
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw a, (M, K), and b, (N, K), and quantise them: codes, and scales that make the largest number 448.
+    """Draw a, (M, K), and b, (N, K), and quantise them to E4M3 codes with scales.
+
+    A scale maps the largest number to 448.
 
     Args:
-        distribution: ``normal``: N(0, 1). ``offset``: with means, so that results grow with K. ``large``: N(0, 16) and
-            N(0, 1/16); a has scales with headroom, as those are that were not made for these numbers alone, and codes
-            that are subnormal. ``unit``: results of N(0, 1). The bias deviates as much as the products do.
+        distribution: ``normal``: N(0, 1). ``offset``: means other than 0. ``large``: N(0, 16) and N(0, 1/16); a has
+            larger scales than needed, as in static quantisation, and subnormal codes. ``unit``: results of N(0, 1).
+            The bias has the standard deviation of the products.
     """
     unit = problem["K"] ** -0.25
     deviations = {"normal": (1.0, 1.0), "offset": (1.0, 1.0), "large": (4.0, 0.25), "unit": (unit, unit)}[distribution]
@@ -48,25 +50,25 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
 
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return the result in float64, from the same codes and scales."""
+    """Return the result in float64, computed from the same codes and scales."""
     return {"c": _product(problem, inputs, np.float64)}
 
 
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Compute the result in float32, rounded to its dtype."""
+    """Compute the result in float32 and round it to its dtype."""
     rounded = encoded(_product(problem, inputs, np.float32), problem["out"])
     return {"c": decoded(rounded, problem["out"])}
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """CPU baselines by name: each takes the inputs and returns the call that is timed, dequantisation included."""
+    """Return CPU baselines by name. Each prepares its inputs and returns the timed call, which dequantises them."""
     return {"numpy": partial(_with_numpy, problem), "torch": partial(_with_torch, problem)}
 
 
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """GPU baselines: ``torch._scaled_mm``, that is cuBLASLt, and ``naive``, the kernel of ``naive.cu``.
+    """Return GPU baselines: ``torch._scaled_mm`` (cuBLASLt), and ``naive``, the kernel of ``naive.cu``.
 
-    ``torch-fast`` lets the tensor cores accumulate everything, ``torch`` asks for sums in float32.
+    ``torch-fast`` accumulates in the tensor cores; ``torch`` accumulates in float32.
     """
     return {
         "torch": partial(_on_torch, problem, False),
@@ -98,7 +100,7 @@ def _with_torch(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], obje
 
 
 def _activation(problem: Mapping[str, Any]) -> Callable[[Any], Any] | None:
-    """The product by PyTorch."""
+    """Return PyTorch's activation of the problem's epilogue; None for others."""
     import torch
 
     return {"bias_relu": torch.relu, "bias_gelu": torch.nn.functional.gelu}.get(problem["epilogue"])

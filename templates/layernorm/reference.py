@@ -1,4 +1,4 @@
-"""LayerNorm, with or without a residual: reference, attainable accuracy, baselines. For a disposable child process."""
+"""LayerNorm with an optional residual: reference, attainable accuracy and baselines. Runs in a runner only."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -29,8 +29,8 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
     """Draw x and, if the problem has one, residual, (rows, cols), weights around 1 and biases around 0, (cols,).
 
     Args:
-        distribution: ``normal``: N(0, 1). ``offset``: a mean that must cancel. ``peaked``: a few columns hold most
-            of the variance. ``large``: a square overflows float16. ``small``: EPSILON counts.
+        distribution: ``normal``: N(0, 1). ``offset``: a large mean, which must cancel. ``peaked``: a few columns
+            have most of the variance. ``large``: squares overflow float16. ``small``: EPSILON affects the result.
     """
     mean, deviation = MEAN_AND_DEVIATION[distribution]
     shape, dtype = (problem["rows"], problem["cols"]), problem["dtype"]
@@ -43,7 +43,7 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
 @by_rows
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return the results in float64. With a residual, the stored, rounded sum is normalised."""
+    """Return the results in float64. With a residual, the stored sum is rounded before it is normalised."""
     dtype = problem["dtype"]
     wide = {name: decoded(values, dtype).astype(np.float64) for name, values in inputs.items()}
     if not problem["residual"]:
@@ -55,7 +55,7 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 @by_rows
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Compute statistics in float32; scale, weight and shift elements in their own precision."""
+    """Compute statistics in float32, and scale, weight and shift elements in their own dtype."""
     dtype = problem["dtype"]
 
     def rounded(values: Array) -> Array:
@@ -67,10 +67,10 @@ def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """CPU baselines by name: each takes the inputs and returns the call that is timed.
+    """Return CPU baselines by name. Each prepares its inputs and returns the zero-argument call that is timed.
 
-    ``numpy`` is the formula as one writes it down, ``numpy-in-place`` writes into memory it already has; ``torch``
-    takes as many threads as ``OMP_NUM_THREADS`` says (1 if unset).
+    ``numpy`` is the plain formula. ``numpy-in-place`` writes to preallocated arrays. ``torch`` uses
+    ``OMP_NUM_THREADS`` threads (1 if unset).
     """
 
     def with_numpy(inputs: Arrays) -> Callable[[], object]:
@@ -104,7 +104,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
 
 
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """GPU baselines: PyTorch's sum and LayerNorm, compiled as well, and ``naive`` in CuPy (no bfloat16)."""
+    """Return GPU baselines: PyTorch's, eager and compiled, and ``naive``, CuPy (no bfloat16)."""
 
     def naive(inputs: Arrays) -> Callable[[], object]:
         import cupy
@@ -150,7 +150,7 @@ def _layernorm(total: Array, weight: Array, bias: Array) -> Array:
 
 
 def _scaled(total: Array) -> Array:
-    """In float32 at least."""
+    """Return rows with mean 0 and variance 1, in float64 for float64 and in float32 otherwise."""
     wide: Array = total.astype(np.float64 if total.dtype == np.float64 else np.float32)
     wide -= wide.mean(axis=-1, keepdims=True)
     wide *= 1 / np.sqrt(np.square(wide).mean(axis=-1, keepdims=True) + wide.dtype.type(EPSILON))

@@ -1,4 +1,4 @@
-"""Quantisation to E4M3: reference, accuracy of rounding, and baselines. Runs only in a disposable child."""
+"""Quantisation to E4M3: reference, rounding error and baselines. Runs in a runner only."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -27,11 +27,11 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
     """Draw x, (B, H, S, D).
 
     Args:
-        distribution: ``normal``: N(0, 1). ``offset``: with a mean of 3. ``outlier``: one element of each head, the last
-            one, is the largest by so far that nearly all others lie among the subnormal codes; ``outlier-8000``,
-            ``outlier-1000``: by so far that they lie below 1/4, or below 2. ``everywhere``: the largest of each head
-            stands further on than that of the head before. ``zeros``: the last head is zero, of the others the first
-            element is the largest. ``large``, ``small``: scales that are far from 1.
+        distribution: ``normal``: N(0, 1). ``offset``: mean 3. ``outlier``: the last element of each head is so
+            large that nearly all other codes are subnormal; with ``outlier-8000`` they are below 1/4, with
+            ``outlier-1000`` below 2. ``everywhere``: the position of the largest element moves from head to head.
+            ``zeros``: the last head is zero, and in the others the first element is the largest. ``large``,
+            ``small``: scales far from 1.
     """
     shape = tuple(problem[name] for name in ("B", "H", "S", "D"))
     x = normals(rng, shape) * np.float32(STANDARD_DEVIATION.get(distribution, 1.0))
@@ -49,25 +49,25 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
 
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """The scales, and what they turn x into before it is rounded."""
+    """Return the scales, and x divided by them before rounding, in float64."""
     x = decoded(inputs["x"], problem["dtype"]).astype(np.float64)
     scale = np.abs(x).max(axis=(2, 3)) / LARGEST
     return {"codes": _laid_out(problem, x / _divisor(scale)), "scale": scale}
 
 
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """The nearest E4M3 number of each, by float32."""
+    """Return the nearest E4M3 number to each element, computed in float32."""
     codes, scale = _quantised(problem, inputs)
     return {"codes": decoded(codes, E4M3), "scale": scale}
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Timed]:
-    """CPU baselines by name: each takes the inputs and returns the call that is timed."""
+    """Return CPU baselines by name. Each prepares its inputs and returns the zero-argument call that is timed."""
     return {"numpy": partial(_with_numpy, problem), "torch": partial(_with_torch, problem)}
 
 
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Timed]:
-    """GPU baselines: ``torch`` as one writes it, ``torch-compile``, and ``naive``, the kernel of naive.cu."""
+    """Return GPU baselines: PyTorch, eager and compiled, and ``naive``, the kernel of ``naive.cu``."""
     return {
         **torch_baselines(partial(_quantised_by_torch, problem), ("x",), dtype=problem["dtype"]),
         "naive": partial(_naive, problem),

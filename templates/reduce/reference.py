@@ -1,4 +1,4 @@
-"""Sums and maxima of rows: reference and baselines. Runs only in a disposable child process."""
+"""Sums and maxima of rows: reference and baselines. Runs in a runner only."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -28,14 +28,14 @@ NEAR_LOWEST = 0.98
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw x, (rows, cols); no sum of it is near zero, where a relative error would say nothing.
+    """Draw x, (rows, cols). No row's sum is near zero, where a relative error would be meaningless.
 
     Args:
-        distribution: ``normal``: N(1, 1). ``negative``: no largest element may begin with zero or thereabouts, and it
-            is the first; a maximum's elements lie near the lowest number there is. ``peaked``: a few columns tower
-            above the others, the last one most. ``everywhere``: each row has one such element, a little further than
-            the row before, so that with enough rows no column is without. ``large``: partial sums leave float16.
-            ``small``: N(0.001, 0.001).
+        distribution: ``normal``: N(1, 1). ``negative``: the first element is the largest, and no maximum may start
+            at zero; for maxima the elements are near the lowest number of the dtype. ``peaked``: a few columns are
+            far larger than the others, the last one most. ``everywhere``: each row has one such element, one step
+            further than the previous row, so that enough rows cover every column. ``large``: partial sums overflow
+            float16. ``small``: N(0.001, 0.001).
     """
     mean, deviation = MEAN_AND_DEVIATION[distribution]
     x = normal_rows(rng, (problem["rows"], problem["cols"]), mean, deviation)
@@ -55,7 +55,7 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
 
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return the result in float64, from the same inputs."""
+    """Return the result in float64."""
     x = decoded(inputs["x"], problem["dtype"])
     if problem["op"] == "max":
         return {"out": x.max(axis=-1).astype(np.float64)}
@@ -71,10 +71,10 @@ def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """CPU baselines by name: each takes the inputs and returns the call that is timed.
+    """Return CPU baselines by name. Each prepares its inputs and returns the zero-argument call that is timed.
 
-    ``numpy`` is the reduction as one writes it down, ``numpy-in-place`` by way of a product with ones (sums only) and
-    into memory it already has; ``torch`` takes as many threads as ``OMP_NUM_THREADS`` says (1 if unset).
+    ``numpy`` is the plain reduction. ``numpy-in-place`` writes to preallocated arrays, and computes sums as a
+    product with ones. ``torch`` uses ``OMP_NUM_THREADS`` threads (1 if unset).
     """
 
     def with_numpy(inputs: Arrays) -> Callable[[], object]:
@@ -100,7 +100,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
 
 
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """GPU baselines: PyTorch's reduction, the same compiled, and CuPy's, ``naive`` (no bfloat16)."""
+    """Return GPU baselines: PyTorch's reduction, eager and compiled, and ``naive``, CuPy's (no bfloat16)."""
 
     def naive(inputs: Arrays) -> Callable[[], object]:
         import cupy
@@ -124,5 +124,5 @@ def _summed(x: Any) -> object:
 
 
 def _reduced(library: Any, problem: Mapping[str, Any], x: Any) -> Any:
-    """In float32, whatever the elements are, by NumPy or CuPy."""
+    """Reduce in float32, with NumPy or CuPy."""
     return x.max(axis=-1) if problem["op"] == "max" else x.sum(axis=-1, dtype=library.float32)

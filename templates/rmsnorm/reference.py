@@ -1,4 +1,4 @@
-"""RMSNorm: reference, attainable accuracy, and baselines. Runs only in a disposable child process."""
+"""RMSNorm with an optional residual: reference, attainable accuracy and baselines. Runs in a runner only."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -29,8 +29,9 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
     """Draw x and, if the problem has one, residual, (rows, cols), and weights around 1, (cols,).
 
     Args:
-        distribution: ``normal``: N(0, 1). ``offset``: a mean that shall stay. ``peaked``: a few columns hold most of
-            the row's sum. ``large``: squares overflow float16 by far. ``small``: EPSILON counts.
+        distribution: ``normal``: N(0, 1). ``offset``: a mean, which must not be subtracted. ``peaked``: a few
+            columns have most of the sum of squares. ``large``: squares overflow float16. ``small``: EPSILON affects
+            the result.
     """
     mean, deviation = MEAN_AND_DEVIATION[distribution]
     shape = (problem["rows"], problem["cols"])
@@ -45,7 +46,7 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
 @by_rows
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return the results in float64, from the same inputs. With a residual, the stored, rounded sum is normalised."""
+    """Return the results in float64. With a residual, the stored sum is rounded before it is normalised."""
     dtype = problem["dtype"]
     x, weight = (decoded(inputs[name], dtype).astype(np.float64) for name in ("x", "weight"))
     sums = {}
@@ -59,7 +60,7 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 @by_rows
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Compute sums in float32; scale and weight elements in their own precision."""
+    """Compute sums in float32, and scale and weight elements in their own dtype."""
     dtype = problem["dtype"]
 
     def rounded(values: Array) -> Array:
@@ -73,10 +74,10 @@ def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """CPU baselines by name: each takes the inputs and returns the call that is timed.
+    """Return CPU baselines by name. Each prepares its inputs and returns the zero-argument call that is timed.
 
-    ``numpy`` is the formula as one writes it down, ``numpy-in-place`` writes into memory it already has; ``torch``
-    takes as many threads as ``OMP_NUM_THREADS`` says (1 if unset).
+    ``numpy`` is the plain formula. ``numpy-in-place`` writes to preallocated arrays. ``torch`` uses
+    ``OMP_NUM_THREADS`` threads (1 if unset).
     """
 
     def with_numpy(inputs: Arrays) -> Callable[[], object]:
@@ -108,7 +109,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
 
 
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """GPU baselines: PyTorch's RMSNorm, compiled as well, and ``naive`` in CuPy (no bfloat16)."""
+    """Return GPU baselines: PyTorch's RMSNorm, eager and compiled, and ``naive``, CuPy (no bfloat16)."""
 
     def naive(inputs: Arrays) -> Callable[[], object]:
         import cupy
@@ -148,7 +149,7 @@ def _added(x: Any, residual: Any, weight: Any) -> object:
 
 
 def _scaled(x: Array) -> Array:
-    """In float32."""
+    """Return rows divided by their root mean square, in float32."""
     wide = x.astype(np.float32)
     result: Array = wide * (1 / np.sqrt(np.mean(wide * wide, axis=-1, keepdims=True) + np.float32(EPSILON)))
     return result

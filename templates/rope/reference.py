@@ -1,4 +1,4 @@
-"""Rotary position embedding: reference, attainable accuracy, and baselines. Runs only in a disposable child process."""
+"""Rotary position embedding: reference, attainable accuracy and baselines. Runs in a runner only."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -23,10 +23,10 @@ NAMES = ("q", "k", "cos", "sin")
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw q and k in the problem's layout, and cos and sin, (S, D), of positions that are drawn as well.
+    """Draw q and k in the problem's layout, and tables cos and sin, (S, D), of random positions.
 
     Args:
-        distribution: ``normal``: N(0, 1). ``offset``: with a mean. ``small``: a hundredth of it.
+        distribution: ``normal``: N(0, 1). ``offset``: a mean other than 0. ``small``: N(0, 1) divided by 100.
     """
     mean, deviation = MEAN_AND_DEVIATION[distribution]
     positions = np.sort(rng.integers(0, POSITIONS, size=problem["S"]))
@@ -38,22 +38,22 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
 
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return q_out and k_out in float64, from the same inputs."""
+    """Return q_out and k_out in float64."""
     return _turned(problem, {name: decoded(each, problem["dtype"]).astype(np.float64) for name, each in inputs.items()})
 
 
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Compute in float32, and round products and results to the inputs' precision."""
+    """Compute in float32, with products and results rounded to the inputs' dtype."""
     dtype = problem["dtype"]
     numbers = {name: decoded(each, dtype).astype(np.float32) for name, each in inputs.items()}
     return _turned(problem, numbers, lambda values: decoded(encoded(values, dtype), dtype))
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """CPU baselines by name: each takes the inputs and returns the call that is timed.
+    """Return CPU baselines by name. Each prepares its inputs and returns the zero-argument call that is timed.
 
-    ``numpy`` is the formula as one writes it down, ``torch`` what transformers computes, on as many threads as
-    ``OMP_NUM_THREADS`` says (1 if unset).
+    ``numpy`` is the plain formula. ``torch`` computes as transformers does, on ``OMP_NUM_THREADS`` threads (1 if
+    unset).
     """
 
     def with_torch(inputs: Arrays) -> Callable[[], object]:
@@ -66,7 +66,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
 
 
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """GPU baselines: what transformers computes, eager and compiled."""
+    """Return GPU baselines: the computation of transformers in PyTorch, eager and compiled."""
     return torch_baselines(_of_torch(problem), NAMES, dtype=problem["dtype"])
 
 

@@ -1,4 +1,4 @@
-"""SwiGLU: reference, attainable accuracy, and baselines. Runs only in a disposable child process."""
+"""SwiGLU, SiLU(gate) times up: reference, attainable accuracy and baselines. Runs in a runner only."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -22,8 +22,8 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
     """Draw gate and up, (rows, cols).
 
     Args:
-        distribution: ``normal``: N(0, 1). ``offset``: gates that are nearly open. ``large``: gates that are open or
-            closed, and exp of some of which overflows float16. ``small``: gates that are half open.
+        distribution: ``normal``: N(0, 1). ``offset``: sigmoids near 1. ``large``: sigmoids near 0 or 1, with
+            exponentials that overflow float16. ``small``: sigmoids near 1/2.
     """
     mean, deviation = MEAN_AND_DEVIATION[distribution]
     shape = (problem["rows"], problem["cols"])
@@ -32,14 +32,14 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
 @by_rows
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return the result in float64, from the same inputs."""
+    """Return the result in float64."""
     gate, up = (decoded(inputs[name], problem["dtype"]).astype(np.float64) for name in ("gate", "up"))
     return {"out": _silu(gate) * up}
 
 
 @by_rows
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Compute in float32, and round the gate's value and the product to the inputs' precision."""
+    """Compute in float32, and round SiLU(gate) and the product to the inputs' dtype."""
     dtype = problem["dtype"]
 
     def rounded(values: Array) -> Array:
@@ -50,10 +50,10 @@ def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """CPU baselines by name: each takes the inputs and returns the call that is timed.
+    """Return CPU baselines by name. Each prepares its inputs and returns the zero-argument call that is timed.
 
-    ``numpy`` is the formula as one writes it down, ``numpy-in-place`` writes into memory it already has; ``torch``
-    takes as many threads as ``OMP_NUM_THREADS`` says (1 if unset).
+    ``numpy`` is the plain formula. ``numpy-in-place`` writes to preallocated arrays. ``torch`` uses
+    ``OMP_NUM_THREADS`` threads (1 if unset).
     """
 
     def with_numpy(inputs: Arrays) -> Callable[[], object]:
@@ -83,7 +83,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
 
 
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """GPU baselines: PyTorch's SiLU and product, compiled as well, and ``naive`` in CuPy (no bfloat16)."""
+    """Return GPU baselines: PyTorch's SiLU and product, eager and compiled, and ``naive``, CuPy (no bfloat16)."""
 
     def naive(inputs: Arrays) -> Callable[[], object]:
         import cupy
@@ -103,7 +103,7 @@ def _gated(gate: Any, up: Any) -> object:
 
 
 def _silu(gate: Array) -> Array:
-    """By way of exp(-|gate|), which does not overflow."""
+    """Return gate / (1 + exp(-gate)), computed from exp(-|gate|), which does not overflow."""
     decay = np.exp(-np.abs(gate))
     result: Array = gate * np.where(gate < 0, decay, 1) / (1 + decay)
     return result

@@ -1,4 +1,4 @@
-"""Transpose: reference and baselines. Runs only in a disposable child process."""
+"""Transpose: reference and baselines. Runs in a runner only."""
 
 import math
 import os
@@ -20,8 +20,8 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
     """Draw x, (rows, cols).
 
     Args:
-        distribution: ``normal``: N(0, 1). ``bits``: any finite number there is, for numbers are moved, not computed
-            (the sign of a zero is not looked at).
+        distribution: ``normal``: N(0, 1). ``bits``: any finite numbers, because numbers are copied, not computed.
+            The sign of a zero is not compared.
     """
     shape, dtype = (problem["rows"], problem["cols"]), problem["dtype"]
     if distribution == "normal":
@@ -31,7 +31,7 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
 
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return the transpose; moving numbers is exact, so the tolerance is zero."""
+    """Return the transpose, (cols, rows). Copies are exact, so the tolerance is zero."""
     return _exact(problem, {"x": inputs["x"].T})
 
 
@@ -41,10 +41,10 @@ def _exact(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """CPU baselines by name: each takes the inputs and returns the call that is timed.
+    """Return CPU baselines by name. Each prepares its inputs and returns the zero-argument call that is timed.
 
-    ``numpy`` copies a transposed view, ``numpy-in-place`` into memory it already has; ``torch`` likewise, on as many
-    threads as ``OMP_NUM_THREADS`` says (1 if unset).
+    ``numpy`` copies a transposed view. ``numpy-in-place`` and ``torch`` copy it to preallocated arrays. ``torch``
+    uses ``OMP_NUM_THREADS`` threads (1 if unset).
     """
 
     def with_numpy(inputs: Arrays) -> Callable[[], object]:
@@ -72,7 +72,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
 
 
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """GPU baselines: PyTorch's copy of a transposed view, the same compiled, and CuPy's, ``naive``."""
+    """Return GPU baselines: PyTorch's copy, eager and compiled, and ``naive``, CuPy's copy."""
 
     def naive(inputs: Arrays) -> Callable[[], object]:
         import cupy
