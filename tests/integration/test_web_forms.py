@@ -14,6 +14,8 @@ from tests.integration.inside import BROWSER
 from tests.integration.serving import served
 from tests.integration.stage import TOY, Stage
 
+METRIC = {"objective__metric": "gb_s / BLOCK", "objective__direction": "maximise"}
+
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
@@ -54,12 +56,15 @@ def test_form_starts_the_same_search_as_rest(page: httpx.Client) -> None:
     offered = page.get("/start", params={"family": "toy"}).text
     assert value_of(offered, "problem.N") == "64"
     assert "Toy CPU (cpu)" in offered
-    answer = page.post("/start", data=typed(policy="l4-notes", strategy="random", seed="7", objective__threads="2"))
+    answer = page.post(
+        "/start", data=typed(policy="l4-notes", strategy="random", seed="7", objective__threads="2", **METRIC)
+    )
     assert answer.status_code == 303, wrong(answer.text)
     view = page.get(f"/api/v1{answer.headers['location']}").json()
     assert (view["problem"], view["budget"]["trials"], view["budget"]["minutes"]) == ({"N": 32}, 4, None)
     assert (view["strategy"], view["seed"], view["policy"]["name"]) == ("random", 7, "l4-notes")
     assert view["objective"]["threads"] == 2
+    assert (view["objective"]["metric"], view["objective"]["direction"]) == ("gb_s / BLOCK", "maximise")
 
 
 @pytest.mark.parametrize(
@@ -72,6 +77,8 @@ def test_form_starts_the_same_search_as_rest(page: httpx.Client) -> None:
         ({"device_uuid": "cpu-9"}, {"device_uuid": "with uuid cpu-9"}),
         ({"requirements__memory_gb": "22"}, {"requirements.memory_gb": "does not say how much memory it has"}),
         ({"requirements__toolkit": "gcc>=99"}, {"requirements.toolkit": "has gcc 13, not 99"}),
+        ({"objective__metric": "registers"}, {"objective.metric": "there is no `registers`"}),
+        ({"objective__direction": "maximise"}, {"objective.direction": "is for a metric"}),
         ({"objective__target": "NVIDIA L4"}, {"objective.target": "is for GPUs"}),
         ({"objective__launch": "pdl"}, {"objective.launch": "accepted: plain"}),
         ({"budget__cost": "3"}, {"budget.cost_per_hour": "is needed for a budget in money"}),

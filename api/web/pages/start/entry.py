@@ -8,6 +8,7 @@ from api.schemas import MAX_INTEGER
 from api.web.pages.start.reading import Reading, above_zero, one_of, toolkit, whole, words
 from evo.device.estimate.target import ATTRIBUTES_BY_MODEL, known
 from evo.promotion.policy import POLICIES
+from evo.space.expression import MAX_TEXT
 from evo.strategy import STRATEGIES
 from evo.text.limits import MOST
 
@@ -81,6 +82,13 @@ GROUPS: Mapping[str, tuple[Entry, ...]] = {
     "Method": (
         _choice("policy", "Policy", _itself(*POLICIES), "gates and thresholds for a promotion"),
         _choice("strategy", "Strategy", _itself(*STRATEGIES)),
+        Entry(
+            name="objective.metric",
+            label="Metric",
+            read=words("a metric", MAX_TEXT),
+            hint="optimised in place of the time, e.g. gflop_s / registers; empty for the time",
+        ),
+        _choice("objective.direction", "Direction", _itself("minimise", "maximise"), "of the metric"),
         _choice("objective.cache", "Cache", _CACHES),
         _choice("objective.launch", "Launch", _LAUNCHES, "CUDA only; pdl needs sm_90 or newer"),
         Entry(
