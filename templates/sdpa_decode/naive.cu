@@ -1,6 +1,7 @@
 // Attention of few queries as one writes it down first: a block for each query row, its scores in device memory, no
 // sharing of keys between heads. The yardstick that is always there. S, D, GROUP (query rows of a head of the cache),
-// QUERIES (of a query head, the first of which does not see the last QUERIES - 1 keys) SCALE and BFLOATS are macros.
+// QUERIES (of a query head, the first of which does not see the last QUERIES - 1 keys), ENTRY (query rows of a batch
+// entry), SCALE and BFLOATS are macros. `lengths`: keys of each batch entry.
 #if BFLOATS
 #include <cuda_bf16.h>
 typedef __nv_bfloat16 Number;
@@ -24,11 +25,12 @@ __device__ float over_block(float x, float* place, bool maximum) {
     return result;
 }
 
-extern "C" __global__ void attention(const Number* q, const Number* k, const Number* v, float* weights, Number* out) {
+extern "C" __global__ void attention(const Number* q, const Number* k, const Number* v, const int* lengths, float* weights,
+                                     Number* out) {
     __shared__ float place[128];
     const long long row = blockIdx.x, cache = row / GROUP * S * D;
     float* scores = weights + row * S;
-    const int seen = S - (QUERIES - 1) + row % QUERIES;
+    const int seen = lengths[row / ENTRY] - (QUERIES - 1) + row % QUERIES;
     float largest = -3e38f, total = 0;
     for (int key = threadIdx.x; key < seen; key += blockDim.x) {
         float score = 0;

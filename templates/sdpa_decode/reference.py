@@ -22,20 +22,28 @@ LARGE_FLOPS = 5e9
 """Operations from which a GPU computes float16 references: a second or less instead of a minute."""
 
 BEYOND = 64.0
-"""What a last page holds beyond the cache's end: a key of it that leaks into a result shows."""
+"""What a last page holds beyond the cache's end, and is added to v beyond a batch entry's length: a key of it that
+leaks into a result shows."""
 
 LEAST_HALF_DEVIATION = 0.05
 """Least deviation of float16 inputs: smaller means are subnormal, and their rounding exceeds the tolerance."""
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw q, (B, H, Q, D), and the cache as `draw_heads` describes; see `_laid_out` for its shape."""
+    """Draw q, (B, H, Q, D), and the cache as `draw_heads` describes, and lengths if they are ragged; see `_laid_out`
+    for the shape of the cache.
+    """
     fields = {"q": ("B", "H", "Q", "D"), "k": ("B", "KV", "S", "D"), "v": ("B", "KV", "S", "D")}
     shapes = {name: tuple(problem[field] for field in shape) for name, shape in fields.items()}
     least = LEAST_HALF_DEVIATION if problem["dtype"] == "float16" else 0.0
     drawn = draw_heads(rng, shapes, distribution, least_deviation=least)
+    lengths = {}
+    if _ragged(problem):
+        lengths["lengths"] = _draw_lengths(problem, rng)
+        for entry, length in enumerate(lengths["lengths"]):
+            drawn["v"][entry, :, length:] += BEYOND
     heads = {name: encoded(array, problem["dtype"]) for name, array in drawn.items()}
-    return {"q": heads["q"], **_laid_out(problem, heads, rng)}
+    return {"q": heads["q"], **_laid_out(problem, heads, rng)} | lengths
 
 
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
@@ -65,13 +73,13 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
 
     def with_numpy(inputs: Arrays) -> Callable[[], object]:
         q, k, v = (decoded(each, problem["dtype"]) for each in (inputs["q"], *_cache(problem, inputs)))
-        hidden = ~_seen(problem, problem["Q"])
+        hidden = ~_seen(problem, inputs, problem["Q"])
 
         def call() -> object:
             keys, values = np.repeat(k, heads, axis=1), np.repeat(v, heads, axis=1)
             scores = q @ keys.swapaxes(-1, -2) * q.dtype.type(scale)
-            if problem["causal"]:
-                scores[..., hidden] = -np.inf
+            if problem["causal"] or _ragged(problem):
+                scores = np.where(hidden, -np.inf, scores)
             weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
             return weights / weights.sum(axis=-1, keepdims=True) @ values
 
@@ -81,12 +89,12 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
         k, v = (decoded(each, problem["dtype"]) for each in _cache(problem, inputs))
         q = _grouped(problem, decoded(inputs["q"], problem["dtype"])) * np.float32(scale)
         scores, out = np.empty((*q.shape[:-1], problem["S"]), q.dtype), np.empty_like(q)
-        hidden = ~_seen(problem, q.shape[2])
+        hidden = ~_seen(problem, inputs, q.shape[2])
 
         def call() -> object:
             np.matmul(q, k.swapaxes(-1, -2), out=scores)
-            if problem["causal"]:
-                scores[..., hidden] = -np.inf
+            if problem["causal"] or _ragged(problem):
+                np.copyto(scores, -np.inf, where=hidden)
             np.subtract(scores, scores.max(axis=-1, keepdims=True), out=scores)
             np.exp(scores, out=scores)
             np.matmul(scores, v, out=out)
@@ -101,7 +109,8 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
         q, k, v = (tensor_of(each, problem["dtype"]) for each in (inputs["q"], *_cache(problem, inputs)))
         attention = torch.nn.functional.scaled_dot_product_attention
-        mask = torch.from_numpy(_seen(problem, problem["Q"])) if problem["causal"] else None
+        masked = problem["causal"] or _ragged(problem)
+        mask = torch.from_numpy(_seen(problem, inputs, problem["Q"])) if masked else None
         return lambda: attention(q, k, v, attn_mask=mask, enable_gqa=heads > 1)
 
     return {"numpy": with_numpy, "numpy-in-place": with_numpy_in_place, "torch": with_torch}
@@ -130,9 +139,10 @@ def _on_torch(problem: Mapping[str, Any], backend: str, inputs: Arrays) -> Calla
     rows = inputs["q"] if shared else _grouped(problem, inputs["q"])
     q, k, v = (tensor_of(each, problem["dtype"]).cuda() for each in (rows, *_cache(problem, inputs)))
     mask: Any = None
-    if problem["causal"] and problem["Q"] > 1:
-        seen = torch.from_numpy(_seen(problem, q.shape[2])).cuda()
-        mask = causal_lower_right(problem["Q"], problem["S"]) if backend == "flash" else seen
+    if _ragged(problem) or (problem["causal"] and problem["Q"] > 1):
+        seen = torch.from_numpy(_seen(problem, inputs, q.shape[2])).cuda()
+        lower_right = backend == "flash" and not _ragged(problem)
+        mask = causal_lower_right(problem["Q"], problem["S"]) if lower_right else seen
 
     def call() -> object:
         with sdpa_kernel(chosen):
@@ -147,15 +157,17 @@ def _naive(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
     group = problem["H"] // problem["KV"] * problem["Q"]
     queries = problem["Q"] if problem["causal"] else 1
     macros = {"S": problem["S"], "D": problem["D"], "GROUP": group, "QUERIES": queries}
+    macros |= {"ENTRY": problem["H"] * problem["Q"]}
     macros |= {"SCALE": f"{problem['D'] ** -0.5}f", "BFLOATS": int(problem["dtype"] == "bfloat16")}
     source = Path(__file__).with_name("naive.cu").read_text()
     kernel = cupy.RawKernel(source, "attention", tuple(f"-D{name}={value}" for name, value in macros.items()))
     q, k, v = (cupy.asarray(np.ascontiguousarray(each)) for each in (inputs["q"], *_cache(problem, inputs)))
+    lengths = cupy.asarray(inputs.get("lengths", np.full(problem["B"], problem["S"], np.int32)))
     rows = problem["B"] * problem["H"] * problem["Q"]
     weights, out = cupy.empty((rows, problem["S"]), cupy.float32), cupy.empty_like(q)
 
     def call() -> object:
-        kernel((rows,), (128,), (q, k, v, weights, out))
+        kernel((rows,), (128,), (q, k, v, lengths, weights, out))
         return out
 
     return call
@@ -198,10 +210,31 @@ def _grouped(problem: Mapping[str, Any], q: Array) -> Array:
     return q.reshape(problem["B"], problem["KV"], -1, problem["D"])
 
 
-def _seen(problem: Mapping[str, Any], rows: int) -> Array:
-    """Return the keys that each query row sees, (rows, S); rows may belong to several query heads in turn."""
+def _ragged(problem: Mapping[str, Any]) -> bool:
+    return bool(problem.get("lengths", "full") == "ragged")
+
+
+def _draw_lengths(problem: Mapping[str, Any], rng: np.random.Generator) -> Array:
+    """Draw lengths that are spread evenly from a key to nearly all, the longest one whole, in random order.
+
+    Where attention is causal a batch entry has at least the keys of its own queries.
+    """
+    shares = (2 * np.arange(problem["B"]) + 1) * problem["S"] // (2 * problem["B"])
+    lengths = np.maximum(shares, problem["Q"] if problem["causal"] else 1).astype(np.int32)
+    lengths[-1] = problem["S"] if problem["B"] > 1 else lengths[-1]
+    return rng.permutation(lengths)
+
+
+def _seen(problem: Mapping[str, Any], inputs: Arrays, rows: int) -> Array:
+    """Return the keys that each query row sees, (rows, S), or (B, 1, rows, S) if lengths are ragged.
+
+    Rows may belong to several query heads in turn.
+    """
     behind = problem["Q"] - 1 - np.arange(rows)[:, None] % problem["Q"] if problem["causal"] else 0
-    return np.broadcast_to(np.arange(problem["S"]) < problem["S"] - behind, (rows, problem["S"]))
+    keys, shape = np.arange(problem["S"]), (rows, problem["S"])
+    if _ragged(problem):
+        return np.broadcast_to(keys < inputs["lengths"][:, None, None, None] - behind, (problem["B"], 1, *shape))
+    return np.broadcast_to(keys < problem["S"] - behind, shape)
 
 
 def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: Any = None) -> Array:
@@ -214,7 +247,7 @@ def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: 
     out = np.empty(queries.shape, dtype)
     flops = 4.0 * problem["B"] * problem["H"] * problem["Q"] * problem["S"] * problem["D"]
     library = np if problem["dtype"] == "float32" else array_library(flops, large=LARGE_FLOPS)  # float32: on CPUs only
-    hidden = library.asarray(~_seen(problem, queries.shape[2]))
+    hidden = library.asarray(~_seen(problem, inputs, queries.shape[2]))
 
     def kept(values: Array) -> Array:
         return values if rounded is None else rounded_to(values, rounded)
@@ -223,7 +256,7 @@ def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: 
         numbers = (decoded(each[head], problem["dtype"]) for each in (queries, keys, values))
         q, k, v = (library.asarray(each).astype(dtype) for each in numbers)
         scores = kept(q @ k.T * out.dtype.type(problem["D"] ** -0.5))
-        scores[hidden] = -np.inf
+        scores[hidden[head[0], 0] if _ragged(problem) else hidden] = -np.inf
         weights = kept(library.exp(scores - scores.max(axis=-1, keepdims=True)))
         result = weights @ v / weights.sum(axis=-1, keepdims=True)
         out[head] = result if library is np else result.get()

@@ -58,6 +58,8 @@ SHAPES = [
     ("sdpa_decode", "B=5,H=32,KV=8,S=1001,D=128,page=16,dtype=bfloat16"),
     ("sdpa_decode", "B=3,H=8,KV=2,S=515,Q=2,D=64,page=64,causal=true"),
     ("sdpa_decode", "B=3,H=8,KV=2,S=515,D=64,layout=bshd"),
+    ("sdpa_decode", "B=9,H=32,KV=8,S=1001,D=128,lengths=ragged,dtype=bfloat16"),
+    ("sdpa_decode", "B=5,H=8,KV=2,S=515,Q=3,D=64,page=16,causal=true,lengths=ragged"),
     ("sdpa_decode", "B=1,H=18,KV=2,S=1001,D=64"),
     ("sdpa_decode", "B=2,H=28,KV=4,S=1001,D=128,dtype=bfloat16"),
     ("sdpa_decode", "B=1,H=4,KV=4,S=130,Q=3,D=64,causal=true,dtype=bfloat16"),

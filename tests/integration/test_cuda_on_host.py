@@ -232,6 +232,14 @@ MEMORY_BOUND = (
         {**DECODE, "COPY": "async", "KEY_TILES": 2, "WARPS": 2},
     ),
     ("sdpa_decode", "B=2,H=4,KV=2,S=130,Q=2,D=64,layout=bshd,causal=true", {**DECODE, "COPY": "async"}),
+    ("sdpa_decode", "B=4,H=4,KV=2,S=211,D=64,lengths=ragged", {**DECODE, **EVENLY, "COPY": "async", "STAGES": 3}),
+    ("sdpa_decode", "B=4,H=6,KV=2,S=147,D=64,page=16,lengths=ragged,dtype=bfloat16", {**DECODE, "WARPS": 2}),
+    (
+        "sdpa_decode",
+        "B=3,H=4,KV=2,S=147,Q=2,D=64,lengths=ragged,causal=true",
+        {**DECODE, "WARPS": 2, "MERGE": "cluster"},
+    ),
+    ("sdpa_decode", "B=3,H=2,KV=1,S=129,D=64,lengths=ragged", {**DECODE, "PRODUCTS": "fma", "ROWS": 2}),
     ("sdpa_decode", "B=1,H=1,KV=1,S=129,Q=3,D=64,causal=true", {**DECODE, "PRODUCTS": "fma", "ROWS": 2}),
     ("layernorm", "rows=1070,cols=84", {**ROWS, "AHEAD": True, "KEEP_WEIGHTS": True, "STATISTICS": "two_pass"}),
     ("reduce", "rows=140,cols=1024", {**ROWS, "SPLIT": 4, "UNROLL": 1}),
@@ -450,6 +458,28 @@ def test_scores_that_are_not_adjusted_cost_no_instruction() -> None:
         candidate = package.family.candidate(declared(package), problem, DEVICE, Objective())
         source = render(package, "cuda", declared(package), problem, candidate.derived)
         assert not {"slope", "adjust", "CAP"} & set(re.findall(r"\w+", source))
+
+
+DECODE_TWINS = (
+    ("return keys - (QUERIES - 1) + row % QUERIES;", "return keys + 1 - (QUERIES - 1) + row % QUERIES;"),
+    ("lengths[stretch.head / KV_HEADS]", "lengths[0]"),
+    ("lengths[stretch.head / KV_HEADS]", "S"),
+)
+
+
+@pytest.mark.parametrize("page", [0, 16])
+def test_decoding_beyond_a_length_is_wrong(page: int, tmp_path: Path) -> None:
+    package = find("sdpa_decode")
+    problem = package.family.problem(f"B=3,H=4,KV=2,S=147,D=64,page={page},lengths=ragged", "cuda")
+    config = {**package.family.space(problem, DEVICE, Objective()).default(), **DECODE, "WARPS": 2}
+    inputs = reference(package).inputs(problem, "normal", np.random.default_rng(5))
+    exact = reference(package).reference(problem, inputs)
+    sound = package.files["kernel.cu.j2"].decode()
+    assert error(build(package, config, problem, DEVICE, tmp_path)(inputs), exact) < TOLERANCE
+    for text, instead in DECODE_TWINS:
+        assert sound.count(text) == 1
+        broken = replace(package, files={**package.files, "kernel.cu.j2": sound.replace(text, instead).encode()})
+        assert error(build(broken, config, problem, DEVICE, tmp_path)(inputs), exact) > 10 * TOLERANCE
 
 
 PACKED_TWINS = (

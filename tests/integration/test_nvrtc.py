@@ -57,6 +57,7 @@ PROBLEMS = (
     ("sdpa_decode", "B=1,H=14,KV=2,S=1001,Q=2,D=64,causal=true", ("sm_80", "sm_89")),
     ("sdpa_decode", "B=64,H=32,KV=8,S=1024,D=128,page=16,dtype=bfloat16", ("sm_80", "sm_89", "sm_90")),
     ("sdpa_decode", "B=4,H=32,KV=8,S=1024,D=64,layout=bshd", ("sm_90",)),
+    ("sdpa_decode", "B=64,H=32,KV=8,S=1024,D=128,page=16,lengths=ragged,dtype=bfloat16", ("sm_80", "sm_89", "sm_90")),
     ("sdpa_fp8", "B=2,H=8,S=512,D=64", ("sm_89",)),
     ("sdpa_fp8", "B=1,H=8,S=256,D=32,v_layout=columns", ("sm_90",)),
     ("quantize_e4m3", "B=2,H=8,S=512,D=64", ("sm_89",)),

@@ -190,9 +190,21 @@ WRONG = {
         *("const int32_t found = tensors->block_table[head / KV_HEADS * PAGES + key / PAGE];",),
         "const int32_t found = head / KV_HEADS * PAGES + key / PAGE;",
     ),
+    "a key beyond a batch entry's length leaks": (
+        *("sdpa_decode", "B=3,H=4,KV=2,S=123,D=32,lengths=ragged", {}, "kernel.c.j2"),
+        *("tensors->lengths[at / KV_HEADS]", "least(S, 1 + tensors->lengths[at / KV_HEADS])"),
+    ),
+    "a key beyond the length of pages leaks": (
+        *("sdpa_decode", "B=3,H=4,KV=2,S=123,D=32,page=16,lengths=ragged", {}, "kernel.c.j2"),
+        *("tensors->lengths[at / KV_HEADS]", "least(S, 1 + tensors->lengths[at / KV_HEADS])"),
+    ),
+    "every batch entry has the first length": (
+        *("sdpa_decode", "B=3,H=4,KV=2,S=123,D=32,lengths=ragged", {}, "kernel.c.j2"),
+        *("tensors->lengths[at / KV_HEADS]", "tensors->lengths[0]"),
+    ),
     "the last page is read whole": (
         *("sdpa_decode", "B=2,H=4,KV=2,S=123,D=32,page=32", {}, "kernel.c.j2"),
-        *("end = S * (split + 1) / SPLITS;", "end = (S + PAGE - 1) / PAGE * PAGE;"),
+        *("end = length * (split + 1) / SPLITS;", "end = (S + PAGE - 1) / PAGE * PAGE;"),
     ),
     "the residual of a product is not added": (
         *("gemm", "M=50,N=90,K=70,residual=true", {}, "kernel.c.j2"),
