@@ -24,12 +24,13 @@ from evo.trial.objective import Objective
 from evo.trial.outcome import CompileFailed
 from templates.registry import builtin, find
 from templates.render import render
-from workers.backends.cuda.compilers import compile_process, nvrtc_library
+from workers.backends.cuda.compilers import nvrtc_library
 from workers.backends.cuda.compilers.nvrtc import NoNvrtcError, NvrtcCompiler, default_flags, failures, figures
 from workers.backends.cuda.compilers.occupancy import blocks_per_sm, occupancy
 from workers.build import Artefact, Launch, Unit, toolkit
 from workers.build.cache import Cache
 from workers.build.cached import compile_cached
+from workers.system import line_process
 
 PROBLEMS = (
     ("sdpa", "B=2,H=8,S=512,D=64", ("sm_80",)),
@@ -251,7 +252,7 @@ def test_end_of_a_compiler_is_explained(
     compiler: NvrtcCompiler, monkeypatch: pytest.MonkeyPatch, program: str, told: str
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(compile_process, "_command", lambda _: (sys.executable, "-c", program))
+        patch.setattr(line_process, "_command", lambda _: (sys.executable, "-c", program))
         broken = NvrtcCompiler()
         failed = broken.compile(QUICK, timeout_s=2)
         assert isinstance(failed, CompileFailed)
@@ -263,8 +264,8 @@ def test_end_of_a_compiler_is_explained(
 def test_last_answer_of_a_killed_compiler_counts(compiler: NvrtcCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = json.dumps({"binary": None, "log": "told", "ptx": ""})
     program = f"input(); print({answer!r}, flush=True)"
-    monkeypatch.setattr(compile_process, "_command", lambda _: (sys.executable, "-c", program))
-    monkeypatch.setattr(compile_process.threading, "Timer", Belated)
+    monkeypatch.setattr(line_process, "_command", lambda _: (sys.executable, "-c", program))
+    monkeypatch.setattr(line_process.threading, "Timer", Belated)
     quick = NvrtcCompiler()
     assert quick.compile(QUICK, timeout_s=1) == CompileFailed(log="told")
     assert quick._processes._idle.empty(), "it is dead"
