@@ -69,10 +69,10 @@ def search_events(
 ) -> list[ServerEvent]:
     """Return one event per search with its current state."""
     read, unreadable = _readable(search_ids, lambda ids: search_summaries(session, ids, now))
-    standing = {event.id: event for event in read}
+    events_now = {event.id: event for event in read}
     return [
-        ServerEvent(place=place, name="search", data=_json(SearchEvent, standing[search_id]), search_id=search_id)
-        if search_id in standing
+        ServerEvent(place=place, name="search", data=_json(SearchEvent, events_now[search_id]), search_id=search_id)
+        if search_id in events_now
         else ServerEvent(place=place, name="deleted", data=f'{{"id":{search_id}}}', search_id=search_id)
         for search_id in search_ids
         if search_id not in unreadable
@@ -99,11 +99,11 @@ def _readable(ids: Sequence[Id], read: Callable[[Sequence[Id]], Iterable[Found]]
 def _trials(session: Session, rows: Sequence[EventRow]) -> list[ServerEvent]:
     ended = [row for row in rows if row.trial_id is not None]
     archive = Archive(session)
-    told, _ = _readable(
+    changes, _ = _readable(
         [cast(int, row.trial_id) for row in ended],
         lambda ids: [(trial_id, _trial(row)) for trial_id, row in archive.trials_of(ids).items()],
     )
-    trials = dict(told)
+    trials = dict(changes)
     return [
         ServerEvent(place=place_of(row), name="trial", data=trials[row.trial_id], search_id=row.search_id)
         for row in ended

@@ -81,24 +81,24 @@ class _StateCollector(Collector):
     def collect(self) -> Iterable[GaugeMetricFamily]:
         """Yield the database's metrics; only `up` while the database is unavailable."""
         try:
-            standing = self._standing()
+            census = self._census()
         except StoreUnavailable as error:
             log.warning("the database cannot be counted", reason=str(error))
             yield GaugeMetricFamily("kernel_evo_database_up", _UP, value=0)
             return
         yield GaugeMetricFamily("kernel_evo_database_up", _UP, value=1)
-        yield _gauge("searches", "Searches by state.", "state", standing.searches)
-        yield _gauge("trials", "Trials by outcome.", "outcome", standing.trials)
-        yield _gauge("queued_jobs", "Jobs that wait for a worker.", "kind", standing.queued)
+        yield _gauge("searches", "Searches by state.", "state", census.searches)
+        yield _gauge("trials", "Trials by outcome.", "outcome", census.trials)
+        yield _gauge("queued_jobs", "Jobs that wait for a worker.", "kind", census.queued)
         for name, text, value in (
-            ("live_leases", "Leases that have not expired.", standing.live_leases),
-            ("workers", "Workers seen in the last three minutes.", standing.workers),
-            ("artefact_bytes", "Size of the artefact store.", standing.artefact_bytes),
-            ("pending_messages", "Webhook messages not delivered yet.", standing.pending_messages),
+            ("live_leases", "Leases that have not expired.", census.live_leases),
+            ("workers", "Workers seen in the last three minutes.", census.workers),
+            ("artefact_bytes", "Size of the artefact store.", census.artefact_bytes),
+            ("pending_messages", "Webhook messages not delivered yet.", census.pending_messages),
         ):
             yield GaugeMetricFamily(f"kernel_evo_{name}", text, value=value)
 
-    def _standing(self) -> Census:
+    def _census(self) -> Census:
         if self._known is None or time.monotonic() - self._known[0] > KEPT_S:
             with self._database.read() as session:
                 self._known = time.monotonic(), census(session, self._clock() - SEEN)

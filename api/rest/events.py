@@ -88,11 +88,11 @@ async def _stream(
 async def _events(
     service: Service, place: EventPosition | None, search_id: int | None
 ) -> AsyncIterator[ServerSentEvent]:
-    start, lost, standing = await run_in_threadpool(_begin, service, place, search_id)
+    start, lost, current = await run_in_threadpool(_begin, service, place, search_id)
     yield ServerSentEvent(comment="stream of events", id=str(start), retry=RETRY_MS)
     if lost:
         yield ServerSentEvent(event="reset", raw_data="{}", id=str(start))
-    for event in standing:
+    for event in current:
         yield _sent(event)
     deadline = time.monotonic() + LONGEST_S
     async for batch in service.feed.follow(start, search_id=search_id):

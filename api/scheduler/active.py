@@ -106,20 +106,20 @@ class ActiveSearch:
         search.restore(Turns(session).log(row.id), Leases(session).challenges(row.id, row.timed_baselines))
         return cls(row, search, lost_s)
 
-    def follow(self, session: Session, standing: LockedSearch) -> None:
+    def follow(self, session: Session, locked: LockedSearch) -> None:
         """Apply the changes that other processes made to this search since the last update of this copy."""
         asked, ended, _ = self.search.events
         news = Turns(session).news(self.id, asked=asked, ended=ended)
-        if standing.milestone > self.revision:
+        if locked.milestone > self.revision:
             self.baselines = self.baselines or Archive(session).baselines(self.id)
             self.search.budget = Archive(session).search(self.id).budget
             self.search.follow(news, Leases(session).challenges(self.id, self.timed_baselines))
             self.has_queued, self.confirming = True, False
         else:
             self.search.follow(news)
-        self.state, self.started = standing.state, standing.started_at is not None
-        self._run_on(standing.active_s, standing.active_since)
-        self.revision = standing.revision
+        self.state, self.started = locked.state, locked.started_at is not None
+        self._run_on(locked.active_s, locked.active_since)
+        self.revision = locked.revision
 
     def fits(self, device: Device) -> bool:
         """Return True if a device may work for this search: times compare only within one device model."""

@@ -179,9 +179,9 @@ class Conductor:
             worker = fleet.worker(worker_id)
             check_incarnation(worker_id, worker.host, worker.incarnation, incarnation)
             worker.seen_at, worker.note = now, note
-            standing = Leases(session).renew(worker_id, attempts, now=now, lease_s=self.lease_s)
+            renewed = Leases(session).renew(worker_id, attempts, now=now, lease_s=self.lease_s)
             return HeartbeatReply(
-                cancel=tuple(sorted(set(attempts) - standing)),
+                cancel=tuple(sorted(set(attempts) - renewed)),
                 drain=worker.drain,
                 quarantined=fleet.update_slots(worker_id, slots, now),
             )
@@ -306,8 +306,8 @@ class Conductor:
             raise
 
     def _take(self, deliveries: Sequence[Delivery]) -> list[Taken]:
-        taken, told = self._receiver.take(deliveries)
-        self._failures.each(told, self._advance_one, key=lambda search_id: search_id)
+        taken, changed = self._receiver.take(deliveries)
+        self._failures.each(changed, self._advance_one, key=lambda search_id: search_id)
         return taken
 
     def _lose_all(self, leases: Iterable[tuple[int, int]], how: AttemptState) -> None:

@@ -68,16 +68,16 @@ class Registry:
                 try:
                     with ExitStack() as stack:
                         turn = Turn(self._database, active, stack)
-                        standing = not self._database.shared or turn.lock()
-                        yield turn if standing else None
-                        if standing:
+                        locked = not self._database.shared or turn.lock()
+                        yield turn if locked else None
+                        if locked:
                             turn.end()
                 except (InvalidInput, StaleLease):
                     raise  # refused before anything was changed
                 except BaseException:
                     self._drop(active)
                     raise
-                if not standing or active.state in TERMINAL:
+                if not locked or active.state in TERMINAL:
                     self._drop(active)
                 return
 
@@ -91,15 +91,15 @@ class Registry:
         now = self._clock()
         with self._database.write() as session:
             turns = Turns(session)
-            standing = turns.lock(search_id)
-            if standing is None:
+            locked = turns.lock(search_id)
+            if locked is None:
                 return
-            ended_before = standing.state == "ablating"
-            state = transition(standing.state, "fail")
+            ended_before = locked.state == "ablating"
+            state = transition(locked.state, "fail")
             if ended_before:
                 turns.end(search_id, state)
             else:
-                turns.end(search_id, state, ended=Ended(reason=reason, at=now, active_s=standing.elapsed_s(now)))
+                turns.end(search_id, state, ended=Ended(reason=reason, at=now, active_s=locked.elapsed_s(now)))
             drop_open(session, search_id, now)
             Events(session).search_changed(search_id)
         with self._loading:

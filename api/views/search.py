@@ -40,8 +40,8 @@ EARLY = 128
 
 def search_views(session: Session, rows: Sequence[SearchRow], now: datetime) -> tuple[SearchView, ...]:
     counts = Archive(session).counts([row.id for row in rows])
-    told = Deliveries(session).of([row.id for row in rows if row.webhook is not None])
-    return tuple(_search_view(session, row, counts[row.id], now, told.get(row.id)) for row in rows)
+    deliveries = Deliveries(session).of([row.id for row in rows if row.webhook is not None])
+    return tuple(_search_view(session, row, counts[row.id], now, deliveries.get(row.id)) for row in rows)
 
 
 def search_view(session: Session, search_id: int, now: datetime) -> SearchView:
@@ -78,7 +78,7 @@ def _timing(row: TrialRow) -> Timing | None:
 
 
 def _search_view(
-    session: Session, row: SearchRow, counts: dict[str | None, int], now: datetime, told: DeliveryRow | None
+    session: Session, row: SearchRow, counts: dict[str | None, int], now: datetime, delivery: DeliveryRow | None
 ) -> SearchView:
     tally, champion = Tally.of(session, row, counts), Champions(session).incumbent(row)
     costs_ms = Archive(session).costs_ms(row.id)
@@ -120,7 +120,7 @@ def _search_view(
         archived=row.archived_at is not None,
         cost=row.budget.spent(elapsed_s(row, now)),
         warm_start=row.warm_start,
-        webhook=None if row.webhook is None else _webhook_view(row.webhook, told),
+        webhook=None if row.webhook is None else _webhook_view(row.webhook, delivery),
         requirements=row.requirements or Requirements(),
         device_uuid=row.device_uuid,
         proving=None if row.state in TERMINAL else _proving(session, row.id, now),
@@ -172,15 +172,15 @@ def _challenges(confirmations: Sequence[JobRow]) -> Iterator[ChallengeView]:
             yield ChallengeView(trial=job.trial.number, verdict=job.verdict)
 
 
-def _webhook_view(webhook: Webhook, told: DeliveryRow | None) -> WebhookView:
+def _webhook_view(webhook: Webhook, delivery: DeliveryRow | None) -> WebhookView:
     """Show only the host: the path of a webhook URL is often a secret."""
     parts = urlsplit(webhook.url)
     url = f"{parts.scheme}://{parts.netloc}/…"
-    if told is None:
+    if delivery is None:
         return WebhookView(url=url)
-    given_up = told.next_at is None and told.delivered_at is None
+    given_up = delivery.next_at is None and delivery.delivered_at is None
     return WebhookView(
-        url=url, attempts=told.attempts, delivered_at=told.delivered_at, error=told.error, given_up=given_up
+        url=url, attempts=delivery.attempts, delivered_at=delivery.delivered_at, error=delivery.error, given_up=given_up
     )
 
 

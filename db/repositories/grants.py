@@ -25,7 +25,7 @@ _TRIALS, _JOBS, _ATTEMPTS = _adding(TrialRow), _adding(JobRow), _adding(AttemptR
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class ProposedTrial:
     """A newly proposed trial with its evaluation job; `told_before` as in `db.models.TrialRow`."""
 
     trial: Trial
@@ -60,7 +60,7 @@ class Grants:
     def __init__(self, session: Session) -> None:
         self.session = session
 
-    def begin(self, search_id: int, asked: Sequence[Asked], holder: Holder) -> list[Granted]:
+    def begin(self, search_id: int, asked: Sequence[ProposedTrial], holder: Holder) -> list[Granted]:
         """Store new trials, their evaluation jobs, and a lease on each job."""
         if not asked:
             return []
@@ -93,7 +93,7 @@ class Grants:
         return self.session.scalars(statement, rows).all()
 
 
-def _trial(search_id: int, asked: Asked) -> dict[str, Any]:
+def _trial(search_id: int, asked: ProposedTrial) -> dict[str, Any]:
     return {
         "search_id": search_id,
         "number": asked.trial.number,

@@ -33,7 +33,7 @@ from evo.cli.commands import (
 )
 from evo.cli.commands.fleet import services, tokens, workers
 from evo.cli.console.output import console
-from evo.cli.console.wording import said, typed
+from evo.cli.console.wording import typed, user_text
 from evo.cli.exits import Exit, code_of
 from evo.errors import EvoError, InvalidInput
 from evo.text.masking import masked
@@ -126,7 +126,7 @@ def _refused(message: str, code: Exit, arguments: list[str]) -> int:
     if "--debug" in arguments:
         traceback.print_exc()
     if "--json" in arguments:
-        sys.stderr.write(json.dumps({"error": said(message), "code": int(code)}) + "\n")
+        sys.stderr.write(json.dumps({"error": user_text(message), "code": int(code)}) + "\n")
     else:
         complain(message)
     return code
@@ -196,7 +196,7 @@ def complain(message: str) -> None:
     """Print one red line on standard error, without colour if colours are disabled."""
     from rich.text import Text
 
-    console(stderr=True).print(Text.assemble(("Error: ", "bold red"), visible(said(message))), soft_wrap=True)
+    console(stderr=True).print(Text.assemble(("Error: ", "bold red"), visible(user_text(message))), soft_wrap=True)
 
 
 def _keep(error: BaseException) -> Path:

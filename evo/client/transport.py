@@ -215,20 +215,20 @@ def checked(response: httpx.Response) -> httpx.Response:
     raise ServiceError(f"{response.request.method} {response.request.url.path} answered {status}: {detail}")
 
 
-def _foreign(response: httpx.Response, said: str) -> ForeignService:
+def _foreign(response: httpx.Response, detail: str) -> ForeignService:
     asked, base = response.request, str(response.request.url).partition("/api/v1")[0]
     return ForeignService(
-        f"what answers at {masked(base)} is not a kernel-evo service ({asked.method} {asked.url.path}: {said}): "
+        f"what answers at {masked(base)} is not a kernel-evo service ({asked.method} {asked.url.path}: {detail}): "
         "is --url right?"
     )
 
 
 def _service_away(response: httpx.Response, problem: Mapping[str, Any]) -> ServiceAway:
     base = str(response.request.url).partition("/api/v1")[0]
-    said = problem.get("detail") or f"{response.status_code} {response.reason_phrase}".strip()
+    detail = problem.get("detail") or f"{response.status_code} {response.reason_phrase}".strip()
     again_s = retry_after_s(response)
     when = f"in {again_s:.0f} s" if again_s >= 1 else "in a while"
-    reason = f"the service at {masked(base)} cannot be asked now ({said}): try again {when}"
+    reason = f"the service at {masked(base)} cannot be asked now ({detail}): try again {when}"
     return ServiceAway(reason, again_s=again_s)
 
 
@@ -236,10 +236,10 @@ def _too_large(response: httpx.Response, problem: Mapping[str, Any]) -> TooLarge
     """Return advice that depends on whether the service or a proxy refused; a proxy sends only a status."""
     asked = response.request
     size = f"{int(asked.headers.get('content-length', 0)):,} bytes"
-    said = (
+    detail = (
         problem.get("detail") or "a proxy in front of it takes less: let it take 64 MiB (nginx: client_max_body_size)"
     )
-    return TooLarge(f"{asked.method} {asked.url.path} with {size} is too large for the service: {said}")
+    return TooLarge(f"{asked.method} {asked.url.path} with {size} is too large for the service: {detail}")
 
 
 def _passing(response: httpx.Response) -> bool:

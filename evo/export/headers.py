@@ -67,11 +67,11 @@ def laid_out(headers: Mapping[str, bytes], file: str) -> dict[str, bytes]:
     """
     if not headers:
         return {}
-    beside = f"{NAME}/{_source_folder(file)}"
+    folder = f"{NAME}/{_source_folder(file)}"
     placed = {f"{NAME}/{name}": content for name, content in headers.items()}
-    if any(name.startswith(f"{beside}/") for name in placed):
+    if any(name.startswith(f"{folder}/") for name in placed):
         return placed
-    return {**placed, f"{beside}/{_PLACEHOLDER}": b""}
+    return {**placed, f"{folder}/{_PLACEHOLDER}": b""}
 
 
 def flags_at(headers: Mapping[str, bytes], flags: Sequence[str], file: str) -> tuple[str, ...]:

@@ -90,7 +90,7 @@ class Recorder:
         for fault, tools in FAULTS.items():
             with self.subject(str(FAULTY), "N=256", {"FAULT": fault, "REPEAT": 1}) as subject:
                 for tool in tools:
-                    status, log = CudaSanitizer.here().said(tool, subject, timeout_s=LIMIT_S)
+                    status, log = CudaSanitizer.here().run_tool(tool, subject, timeout_s=LIMIT_S)
                     self._keep(f"{tool}-{fault}.log", f"{log}\n[status {status}]\n")
                     print(fault, read_log(tool, log), flush=True)
 
@@ -98,7 +98,7 @@ class Recorder:
         for place, config in enumerate(self._attention()):
             with self.subject("sdpa", ATTENTION, config) as subject:
                 for cold in (False, True):
-                    status, log = NcuProfiler.here().said(subject, cold=cold, timeout_s=LIMIT_S)
+                    status, log = NcuProfiler.here().run_tool(subject, cold=cold, timeout_s=LIMIT_S)
                     self._keep(f"ncu-{place}-{'cold' if cold else 'hot'}.csv", f"{log}\n[status {status}]\n")
                     print(config, read_page(log), flush=True)
 

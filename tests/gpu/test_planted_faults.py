@@ -148,7 +148,7 @@ def test_read_beyond_a_buffer_that_fills_its_granule_is_found(gpu: Device, tmp_p
         pytest.skip("compute-sanitizer is not installed here")
     recorder = Recorder(gpu, tmp_path, tmp_path)
     with recorder.subject(str(FAMILY), "N=256", {"FAULT": "out_of_bounds_read", "REPEAT": 1}) as subject:
-        _, log = CudaSanitizer.here().said("memcheck", subject, timeout_s=60)
+        _, log = CudaSanitizer.here().run_tool("memcheck", subject, timeout_s=60)
     assert "Invalid __global__ read of size 4 bytes" in " ".join(read("memcheck", log).findings)
 
 

@@ -184,12 +184,12 @@ def test_missing_or_slow_tool_is_reported(subject: Subject, tmp_path: Path) -> N
         tool=profiler.TOOL, skipped="ncu is not installed here"
     )
     slow = CudaSanitizer(pretender(tmp_path, "import time; time.sleep(30)"))
-    assert slow.said("memcheck", subject, timeout_s=0.5)[0] is None
+    assert slow.run_tool("memcheck", subject, timeout_s=0.5)[0] is None
 
 
 def test_program_reports_a_missing_driver(subject: Subject) -> None:
     """Runs the program that tools start, without a tool."""
-    status, log = CudaSanitizer((sys.executable, "-c", RUN)).said("memcheck", subject, timeout_s=60)
+    status, log = CudaSanitizer((sys.executable, "-c", RUN)).run_tool("memcheck", subject, timeout_s=60)
     if status == 0:
         pytest.skip("there is a driver here")
     assert "kernel-evo: " in log

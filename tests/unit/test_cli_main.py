@@ -16,7 +16,7 @@ import pytest
 from typer.main import get_command
 
 from evo.cli import main as entry
-from evo.cli.console.wording import said, typed
+from evo.cli.console.wording import typed, user_text
 from evo.cli.exits import MEANING, Exit
 from evo.cli.reference import DOCUMENT, reference
 from evo.errors import Conflict, EvoError, InvalidInput, NotFound
@@ -101,9 +101,9 @@ def test_unexpected_error_is_a_bug_with_a_stored_traceback(
     monkeypatch.setattr(entry, "app", fail)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert entry.main([]) == Exit.BUG
-    said = capsys.readouterr().err
+    shown_error = capsys.readouterr().err
     (log,) = tmp_path.glob("kernel-evo-*.log")
-    assert said == (
+    assert shown_error == (
         f"Error: this is a bug of kernel-evo, not yours: ZeroDivisionError: division by zero\n  details: {log}\n"
     )
     assert "Traceback" in log.read_text()
@@ -127,7 +127,7 @@ def test_unexpected_error_is_a_bug_with_a_stored_traceback(
     ],
 )
 def test_errors_name_commands_without_passwords(message: str, shown: str) -> None:
-    assert said(message) == shown
+    assert user_text(message) == shown
 
 
 def test_stored_command_line_contains_no_secret() -> None:
@@ -137,9 +137,9 @@ def test_stored_command_line_contains_no_secret() -> None:
 
 def test_scripts_get_errors_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.main(["families", "sdpb", "--json"]) == Exit.WRONG_INPUT
-    said = json.loads(capsys.readouterr().err)
-    assert said["code"] == Exit.WRONG_INPUT
-    assert "did you mean `sdpa`" in said["error"]
+    shown_error = json.loads(capsys.readouterr().err)
+    assert shown_error["code"] == Exit.WRONG_INPUT
+    assert "did you mean `sdpa`" in shown_error["error"]
 
 
 def test_file_system_error_is_not_a_bug(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -201,7 +201,7 @@ def test_search_needs_a_family(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "shown_error"),
     [
         (f"search sdpa --minutes {wrong}", f"--minutes: {wrong} is out of its limits; accepted: 0.01 … 1,000,000,000")
         for wrong in ("0", "-1", "inf", "nan", "1e10")
@@ -232,14 +232,14 @@ def test_search_needs_a_family(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_invalid_input_is_one_line_with_option_and_remedy(
-    line: str, said: str, capsys: pytest.CaptureFixture[str]
+    line: str, shown_error: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert entry.main(line.split()) == Exit.WRONG_INPUT
     printed = capsys.readouterr()
-    assert printed.out == "" and printed.err.startswith(f"Error: {said}") and printed.err.count("\n") == 1
+    assert printed.out == "" and printed.err.startswith(f"Error: {shown_error}") and printed.err.count("\n") == 1
     assert entry.main([*line.split(), "--json"]) == Exit.WRONG_INPUT
     told = json.loads(capsys.readouterr().err)
-    assert told["error"].startswith(said) and told["code"] == 2
+    assert told["error"].startswith(shown_error) and told["code"] == 2
 
 
 @pytest.mark.parametrize(
@@ -331,9 +331,9 @@ def test_several_shapes_give_one_json_document_even_if_one_fails(
     monkeypatch.setattr("evo.cli.session.session.run", searched)
     monkeypatch.setattr("evo.cli.session.session.reached", lambda *_, **__: nullcontext())
     assert entry.main(["search", "softmax", "--problem", "rows=64,128,256", "--json"]) == Exit.UNAVAILABLE
-    said = capsys.readouterr()
-    assert [each["id"] for each in json.loads(said.out)] == [1, 2]
-    assert json.loads(said.err)["error"] == "the service went away"
+    shown_error = capsys.readouterr()
+    assert [each["id"] for each in json.loads(shown_error.out)] == [1, 2]
+    assert json.loads(shown_error.err)["error"] == "the service went away"
 
 
 def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -75,7 +75,7 @@ class Service:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(daemon, "AWAY_S", 0.01)
+    monkeypatch.setattr(daemon, "PAUSE_S", 0.01)
     monkeypatch.setattr(daemon, "BEAT_S", 0.01)
     monkeypatch.setattr(daemon, "_TICK_S", 0.01)
 

@@ -141,7 +141,7 @@ class Scene:
         digest: str | None = None,
         families: Known | None = None,
     ) -> None:
-        for pause in ("AWAY_S", "MEND_S"):
+        for pause in ("PAUSE_S", "MEND_S"):
             monkeypatch.setattr(f"workers.daemon.slot.{pause}", 0.0)
         self.stopping = threading.Event()
         self.service = Service(leases=list(leases), stopping=self.stopping)

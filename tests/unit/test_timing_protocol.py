@@ -18,7 +18,7 @@ from workers.build.kernel import Argument
 from workers.measure.baselines import Baselines
 from workers.measure.checks.overwrite import MIXED_SETS, MOST_ROUNDS, USUAL_ROUNDS, mixed_sets, ring_sets, witness
 from workers.measure.rounds import fitting_rounds
-from workers.measure.timing import ROUND_US, WARM_US, Beside, Taken, interleave, repeats, take, undisturbed
+from workers.measure.timing import ROUND_US, WARM_US, ReferenceTimers, Taken, interleave, repeats, take, undisturbed
 from workers.runner.protocol import Compare
 
 RNG = np.random.default_rng
@@ -165,7 +165,7 @@ def test_ring_is_filled_before_each_sample_and_measured_until_the_ratio_is_known
     sources = {"answered": Telling(2 * ROUND_US), "poisoned": Telling(6 * ROUND_US)}
     seen: list[Buffers] = []
     undecided = partial(straddles, policy=Policy())
-    now = Beside(FakeSession()).now()
+    now = ReferenceTimers(FakeSession()).now()
     found = witness(Turn(sets, noise), sets, sources, look=seen.append, moment=now, budget_s=60.0, undecided=undecided)
     assert len(found.answered.samples_us) == len(found.poisoned.samples_us) == rounds
     assert found.answered.calls_per_sample == 3
@@ -184,7 +184,7 @@ def test_ring_has_one_set_per_call_within_limits() -> None:
 
 
 def test_anchor_and_floor_are_reported_with_the_samples() -> None:
-    timing = Beside(FakeSession()).now().timing([3.0, 1.0], calls=7)
+    timing = ReferenceTimers(FakeSession()).now().timing([3.0, 1.0], calls=7)
     assert (timing.anchor_us, timing.floor_us, timing.calls_per_sample, timing.median_us) == (20.0, 0.1, 7, 2.0)
 
 

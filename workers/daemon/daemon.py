@@ -26,7 +26,7 @@ from workers.daemon.claims import Office
 from workers.daemon.identity import claim_identity
 from workers.daemon.idle_end import Ending
 from workers.daemon.leases import Held
-from workers.daemon.slot import AWAY_S, LONGEST_AWAY_S, Slot
+from workers.daemon.slot import LONGEST_PAUSE_S, PAUSE_S, Slot
 from workers.delivery.outbox import Outbox
 from workers.jobs.estimated import Estimator
 from workers.jobs.evaluation import Ladder, Performer
@@ -109,7 +109,7 @@ def _admitted(settings: Settings, worker_id: str, stopping: threading.Event) -> 
                 token = own_token(settings.token, kept, lambda: first.join(worker_id, name=settings.name))
                 return Client(settings.url, token=token, sleep=pause)  # the pause ends when the worker stops
             except ServiceUnreachable as error:
-                if stopping.wait(AWAY_S):
+                if stopping.wait(PAUSE_S):
                     raise
                 _LOG.warning("service.away", reason=str(error))
 
@@ -161,7 +161,7 @@ class Worker:
         self._ending = Ending(
             begun_s=time.monotonic(), idle_s=settings.exit_when_idle_s, drain_after_s=settings.drain_after_s
         )
-        self._away = Backoff(stopping, first_s=AWAY_S, longest_s=LONGEST_AWAY_S)
+        self._away = Backoff(stopping, first_s=PAUSE_S, longest_s=LONGEST_PAUSE_S)
 
     def run(self) -> None:
         """Register, run the slots, and return held leases at the end.

@@ -31,7 +31,7 @@ from workers.system.backoff import Backoff
 from workers.system.device_lock import GaveUp, exclusive, log_busy
 from workers.system.exhaustion import MachineExhausted, is_exhaustion
 
-AWAY_S, LONGEST_AWAY_S = 1.0, 10.0
+PAUSE_S, LONGEST_PAUSE_S = 1.0, 10.0
 """Shortest and longest pause in seconds while the service is unavailable, or after a lease failed here."""
 
 MEND_S, LONGEST_MEND_S = 5.0, 60.0
@@ -73,7 +73,7 @@ class Slot:
         self._duplicates = Duplicates(office.client)
         self._health = Health()
         self._breaks: Counter[str] = Counter()
-        self._away = Backoff(office.stopping, first_s=AWAY_S, longest_s=LONGEST_AWAY_S)
+        self._away = Backoff(office.stopping, first_s=PAUSE_S, longest_s=LONGEST_PAUSE_S)
         self._mending = Backoff(office.stopping, first_s=MEND_S, longest_s=LONGEST_MEND_S)
         self._turn = threading.Lock()
         self._current: Lease | None = None
@@ -143,7 +143,7 @@ class Slot:
                 self._doing = ("idle", None)
                 self._ask()
         elif not self._pipeline:
-            self._office.stopping.wait(AWAY_S)
+            self._office.stopping.wait(PAUSE_S)
             self._meter.take()
         if self._pipeline and (pending := self._pipeline.next(self._office.stopping.is_set)) is not None:
             self._finish(pending)
@@ -177,7 +177,7 @@ class Slot:
             self._release(lease, "the device is set aside")
         self._give_back("the device is set aside")
         self._health.forget()
-        self._office.stopping.wait(AWAY_S)
+        self._office.stopping.wait(PAUSE_S)
         self._meter.take()
 
     def _finish(self, pending: Pending) -> None:
@@ -306,7 +306,7 @@ class Slot:
         _LOG.warning("job.given_back", attempt=lease.attempt_id, reason=reason)
         if self._breaks[job] < MAX_BREAKS:
             self._release(lease, reason)
-            self._office.stopping.wait(AWAY_S)
+            self._office.stopping.wait(PAUSE_S)
         else:
             self._office.outbox.post(self._shipping.pack(lease, failure(lease.job, reason), {}))
             self._office.held.drop(lease)

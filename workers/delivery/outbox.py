@@ -54,7 +54,7 @@ class Outbox:
         self._delivering = threading.Lock()
         self._due = threading.Event()
         self._closing = threading.Event()
-        self._courier: threading.Thread | None = None
+        self._thread: threading.Thread | None = None
         self._most_enclosed_bytes = MOST_ENCLOSED_BYTES
         self.stuck = False
 
@@ -71,15 +71,15 @@ class Outbox:
 
     def start(self) -> None:
         """Start the background delivery."""
-        self._courier = threading.Thread(target=self._run, name="courier")
-        self._courier.start()
+        self._thread = threading.Thread(target=self._run, name="courier")
+        self._thread.start()
 
     def close(self) -> None:
         """Stop the background delivery; undelivered results stay on disk for the next process."""
         self._closing.set()
         self._due.set()
-        if self._courier is not None:
-            self._courier.join()
+        if self._thread is not None:
+            self._thread.join()
 
     def post(self, parcel: Parcel) -> None:
         """Store a result and queue it for delivery; does not wait for the delivery."""

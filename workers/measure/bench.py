@@ -56,7 +56,7 @@ from workers.measure.family.expected_output import Arrays, ExpectedOutput
 from workers.measure.family.reference import Reference
 from workers.measure.proof import ProofPlan
 from workers.measure.rounds import fitting_rounds
-from workers.measure.timing import Beside, Moment, Taken, interleave, take
+from workers.measure.timing import Moment, ReferenceTimers, Taken, interleave, take
 from workers.measure.verify import WrongAnswerError, judge, verify, verify_elsewhere
 from workers.runner import confinement
 from workers.runner.protocol import (
@@ -189,17 +189,17 @@ class Bench:
         fastest.
         """
         candidate = self.candidates[request.candidate]
-        ranking, moment = self.terms.objective.cache, self._beside.now()
+        ranking, moment = self.terms.objective.cache, self._reference_timers.now()
         taken, calls = self._take(candidate, ranking, request.samples, request.bars)
         timing, environment = moment.timing(taken.samples_us, calls), {**self.session.environment(), **self._proofs}
         if taken.pruned:
             return Sampled(timing=timing, pruned=True, environment=environment)
         if len(taken.samples_us) < request.samples:
-            self._judge_once_more(candidate)
+            self._judge_again(candidate)
             return Sampled(timing=timing, environment=environment)
         beside, calls = self._take(candidate, "cold" if ranking == "hot" else "hot", request.other_samples)
         other = moment.timing(beside.samples_us, calls)
-        self._judge_once_more(candidate)
+        self._judge_again(candidate)
         sets = self._sets("cold", candidate.arguments)
         environment["cold"] = f"{len(sets)} buffer sets of {sets[0].bytes_held} bytes"
         return Sampled(timing=timing, other=other, environment=environment)
@@ -218,7 +218,7 @@ class Bench:
             self.session.settle()  # threads and helper processes of a library do not belong to the candidates
         with seconds.of("rounds"):
             rounds = fitting_rounds(timers, baselines, request)
-            scrutinies = {name: self._scrutiny(self.candidates[name]) for name in set(request.series.values())}
+            scrutinies = {name: self._output_check(self.candidates[name]) for name in set(request.series.values())}
 
             def look(name: str) -> None:
                 if name in timers:
@@ -235,7 +235,7 @@ class Bench:
                 enough=partial(_precise, request),
             )
             self._require_nothing_left("the timed launches")
-            moment = self._beside.now()
+            moment = self._reference_timers.now()
         found = None
         if (name := request.witness) is not None:
             look_on = scrutinies[request.series[name]].look
@@ -247,9 +247,9 @@ class Bench:
         with seconds.of("further inputs"):
             if (name := request.series.get("challenger")) is not None and request.inputs:
                 self._judge_further(self.candidates[name], scrutinies[name], request.inputs)
-            answers = {name: scrutiny.found for name, scrutiny in scrutinies.items()}
+            answers = {name: output_check.found for name, output_check in scrutinies.items()}
             for candidate in (self.candidates[name] for name, each in answers.items() if not each.wrong):
-                self._judge_once_more(candidate)
+                self._judge_again(candidate)
         return Compared(
             series={name: moment.timing(samples[name], timer.calls) for name, timer in timers.items()},
             baselines={name: moment.timing(samples[name], timer.calls) for name, timer in baselines.timers.items()},
@@ -281,8 +281,8 @@ class Bench:
         return self.golden[self.terms.cases[0].name][-1]
 
     @cached_property
-    def _beside(self) -> Beside:
-        return Beside(self.session)
+    def _reference_timers(self) -> ReferenceTimers:
+        return ReferenceTimers(self.session)
 
     @cached_property
     def _proofs(self) -> dict[str, str]:
@@ -352,17 +352,17 @@ class Bench:
         timer = self.session.timer(candidate.kernel, sets)
         # all hot calls write the same outputs, so the last timed call can be checked
         before_last = sets[0].poison if mode == "hot" else None
-        scrutiny = self._scrutiny(candidate)
+        output_check = self._output_check(candidate)
         taken = take(
             timer,
             samples,
             bars=bars,
             before_last=before_last,
-            after=lambda: scrutiny.look_and_change(sets[timer.last]),
+            after=lambda: output_check.look_and_change(sets[timer.last]),
             warm=mode == "hot",
         )
         self._require_nothing_left("the timed launches")
-        if (wrong := refusal(scrutiny.found)) is not None:
+        if (wrong := refusal(output_check.found)) is not None:
             raise WrongAnswerError(wrong.reason)
         if mode == "hot":
             self._require_undamaged(sets[0], "the timed launches")
@@ -373,7 +373,7 @@ class Bench:
         if fault := self.session.residue():
             raise WrongAnswerError(f"{where}: {fault}")
 
-    def _scrutiny(self, candidate: Candidate) -> OutputCheck:
+    def _output_check(self, candidate: Candidate) -> OutputCheck:
         return OutputCheck(
             candidate.rights,
             self._timed_goldens,
@@ -478,7 +478,7 @@ class Bench:
         self._require_nothing_left("launches whose inputs changed meanwhile")
         return replace(found, changing=timed)
 
-    def _judge_further(self, candidate: Candidate, scrutiny: OutputCheck, most: int) -> None:
+    def _judge_further(self, candidate: Candidate, output_check: OutputCheck, most: int) -> None:
         """Judge one call on each further input, drawn while time remains and reference.py is fast."""
         (buffers,) = self._sets("hot", candidate.arguments)
         contents, plan = self._contents(candidate.arguments), self.terms.cases[0]
@@ -494,7 +494,7 @@ class Bench:
                 self.session.call(candidate.kernel, buffers)
             except TrespassError as error:
                 raise WrongAnswerError(f"a launch on further inputs: {error}") from None
-            scrutiny.look_at(buffers, golden)
+            output_check.look_at(buffers, golden)
         contents.put(buffers, before)
 
     def _require_alike(self, candidate: Candidate, found: Witness, policy: Policy) -> None:
@@ -509,7 +509,7 @@ class Bench:
         if fault:
             raise WrongAnswerError(fault)
 
-    def _judge_once_more(self, candidate: Candidate) -> None:
+    def _judge_again(self, candidate: Candidate) -> None:
         """Judge the candidate on unseen inputs at the addresses of the timed inputs."""
         (buffers,) = self._sets("hot", candidate.arguments)
         contents = self._contents(candidate.arguments)

@@ -15,7 +15,7 @@ import numpy as np
 from evo.trial.timing import Bars, Timing
 from workers.backends import Session, Timer
 
-_BESIDE_SAMPLES = 5
+_REFERENCE_SAMPLES = 5
 _EARLY_SHARE = 5
 WARM_US = 10_000.0
 """Warm-up before a sample. A kernel of 0.5 ms is 4-8 % slower right after another program ran, and within 1 % of its
@@ -29,7 +29,7 @@ cores are active, single samples spread several times as widely (docs/results).
 _MOST_REPEATS = 10
 
 
-class Beside:
+class ReferenceTimers:
     """Times of the anchor and the empty call of one session, taken again with every measurement."""
 
     def __init__(self, session: Session) -> None:
@@ -179,4 +179,4 @@ def undisturbed() -> Iterator[None]:
 
 
 def _median_of(timer: Timer) -> float:
-    return float(np.median([timer.sample() for _ in range(_BESIDE_SAMPLES)]))
+    return float(np.median([timer.sample() for _ in range(_REFERENCE_SAMPLES)]))

@@ -152,13 +152,13 @@ class Child:
         """Describe how the runner ended, with the end of its output."""
         how = self._reap()
         self.kill()
-        said, found, peak_bytes = self._stderr.text().rpartition(PEAK)
+        output, found, peak_bytes = self._stderr.text().rpartition(PEAK)
         if not found:  # the guardian was killed as well
-            said = peak_bytes
+            output = peak_bytes
         elif peak_bytes.isdecimal():
             how += f" (peak memory {int(peak_bytes) >> 20} MiB)"
-        said = _shortened(said.strip())
-        return f"{how}; it said: {said}" if said else how
+        output = _shortened(output.strip())
+        return f"{how}; it said: {output}" if output else how
 
     def _reap(self) -> str:
         """Wait for the end; the guardian ended as its runner did."""

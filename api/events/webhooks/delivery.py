@@ -129,16 +129,16 @@ class WebhookDelivery:
         except Exception as failure:  # a bug here must not stop the other messages
             log.exception("webhook failed", search=delivery.search_id)
             error = f"{type(failure).__name__}: {failure}"
-        told = {"search": delivery.search_id, "attempts": delivery.attempts}
+        fields = {"search": delivery.search_id, "attempts": delivery.attempts}
         try:
             self._store(delivery.id, error)
         except StoreUnavailable as failure:  # the message is sent again once this attempt's claim ends
-            log.warning("database unavailable; the message is sent again", **told, reason=str(failure))
+            log.warning("database unavailable; the message is sent again", **fields, reason=str(failure))
             return
         if error is None:
-            log.info("webhook delivered", **told)
+            log.info("webhook delivered", **fields)
         else:
-            log.warning("webhook not delivered", **told, error=error)
+            log.warning("webhook not delivered", **fields, error=error)
 
     def _store(self, delivery_id: int, error: str | None) -> None:
         now = self._clock()

@@ -78,8 +78,8 @@ def target_of(url: str, *, private: bool, resolve: Resolve = resolved) -> Target
     path = parts.path or "/"
     query = f"?{parts.query}" if parts.query else ""
     host = f"[{name}]" if ":" in name else name
-    told = host if parts.port is None else f"{host}:{parts.port}"
-    return Target(url=f"{parts.scheme}://{literal}:{port}{path}{query}", host=told, name=name)
+    host_text = host if parts.port is None else f"{host}:{parts.port}"
+    return Target(url=f"{parts.scheme}://{literal}:{port}{path}{query}", host=host_text, name=name)
 
 
 def _example(url: str) -> str:
@@ -123,11 +123,11 @@ def post(target: Target, content: bytes, headers: Mapping[str, str]) -> int:
 
 
 async def _post(target: Target, content: bytes, headers: Mapping[str, str]) -> int:
-    told = {"Host": target.host, **headers}
+    sent_headers = {"Host": target.host, **headers}
     named = {"sni_hostname": target.name}  # the certificate is checked against the name, not the address
     with anyio.fail_after(LONGEST_S):
         async with (
             httpx.AsyncClient(timeout=TIMEOUT_S, follow_redirects=False, trust_env=False) as client,
-            client.stream("POST", target.url, content=content, headers=told, extensions=named) as answer,
+            client.stream("POST", target.url, content=content, headers=sent_headers, extensions=named) as answer,
         ):
             return answer.status_code

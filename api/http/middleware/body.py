@@ -42,8 +42,8 @@ class BodyLimit:
             await refusal(scope, receive, send)
             return
         most = min(self.most_bytes, _most_bytes(scope))
-        told = Headers(scope=scope).get("content-length", "")
-        if told.isdecimal() and int(told) > most:
+        declared = Headers(scope=scope).get("content-length", "")
+        if declared.isdecimal() and int(declared) > most:
             if "expect" not in Headers(scope=scope):  # a client that sent Expect has not sent the body yet
                 await _drain(receive, DRAINED * most)
             await answer(Request(scope), 413, too_large(most))(scope, receive, send)

@@ -83,11 +83,11 @@ class Forwarding:
         headers = Headers(scope=scope)
         peer = scope["client"][0] if scope.get("client") else ""
         trusted = self._proxies.trusts(peer)
-        said = _said(headers) if trusted else _ForwardedHeaders()
-        named = said.host or headers.get("host", "")
-        host = _with_port(named, said.port)
+        forwarded = _read_forwarded(headers) if trusted else _ForwardedHeaders()
+        named = forwarded.host or headers.get("host", "")
+        host = _with_port(named, forwarded.port)
         seen = PublicUrl(
-            scheme=said.scheme or scope["scheme"],
+            scheme=forwarded.scheme or scope["scheme"],
             authority=host,
             prefix=_prefix(headers) if trusted or is_loopback(peer) else "",
         )
@@ -98,7 +98,7 @@ class Forwarding:
         if host != headers.get("host", ""):
             kept = [(name, value) for name, value in scope["headers"] if name != b"host"]
             changed["headers"] = [(b"host", host.encode("latin-1")), *kept]
-        if (client := self._client(peer, said.clients)) != peer:
+        if (client := self._client(peer, forwarded.clients)) != peer:
             changed["client"] = (client, 0)
         return changed
 
@@ -129,7 +129,7 @@ class _ForwardedHeaders:
     port: str = ""
 
 
-def _said(headers: Headers) -> _ForwardedHeaders:
+def _read_forwarded(headers: Headers) -> _ForwardedHeaders:
     """Parse `X-Forwarded-*`, or `Forwarded` (RFC 7239) where those are missing. Malformed values are ignored."""
     pairs = [(name.lower(), value) for name, value in PAIR.findall(",".join(headers.getlist("forwarded")))]
     clients = list(_each(headers, "x-forwarded-for")) or [value for name, value in pairs if name == "for"]

@@ -56,14 +56,14 @@ class Dispatch:
     ) -> LeaseReply:
         """See `api.scheduler.conductor.Conductor.claim`."""
         with self._database.look() as session:
-            standing = Fleet(session).slot(worker_id, device_uuid, incarnation)
-            if standing.drain or standing.quarantined:
-                return LeaseReply(leases=[], drain=standing.drain)
-            same = standing.incarnation in (None, incarnation)  # another process of this worker may hold the jobs
+            slot_row = Fleet(session).slot(worker_id, device_uuid, incarnation)
+            if slot_row.drain or slot_row.quarantined:
+                return LeaseReply(leases=[], drain=slot_row.drain)
+            same = slot_row.incarnation in (None, incarnation)  # another process of this worker may hold the jobs
             unheard = Leases(session).unheard(worker_id, device_uuid, holding) if same and holding is not None else []
             searches = Archive(session).at_work()
         slot = Slot(
-            worker_id=worker_id, device=standing.device, lease_s=self._lease_s, connected_since=self._connected_since()
+            worker_id=worker_id, device=slot_row.device, lease_s=self._lease_s, connected_since=self._connected_since()
         )
         leases: list[Lease] = []
         self._failures.each(

@@ -9,7 +9,7 @@ from api.scheduler.leasing.transaction import Turn
 from db.models import JobRow
 from db.repositories.archive import Archive
 from db.repositories.fleet import Fleet
-from db.repositories.grants import Asked, Granted, Grants, Holder
+from db.repositories.grants import Granted, Grants, Holder, ProposedTrial
 from db.repositories.leases import Leases
 from evo.device import Device
 from evo.errors import EvoError
@@ -61,11 +61,11 @@ def baselines_come_last(active: ActiveSearch) -> bool:
     return active.state == "running" and minutes is not None and minutes < SHORT_MINUTES
 
 
-def proposed(turn: Turn, clock: Clock, count: int) -> list[Asked]:
+def proposed(turn: Turn, clock: Clock, count: int) -> list[ProposedTrial]:
     """Propose up to `count` new trials, within the budget. A strategy may propose fewer."""
     active = turn.active
     bars = active.search.bars()
-    proposals: list[Asked] = []
+    proposals: list[ProposedTrial] = []
     while len(proposals) < count and _wants_more(active, clock()):
         if (trial := _ask(active)) is None:
             break
@@ -80,7 +80,7 @@ def _wants_more(active: ActiveSearch, now: datetime) -> bool:
     return not waits and active.search.stop_reason(elapsed_s) is None
 
 
-def begun(turn: Turn, slot: Slot, now: datetime, asked: Sequence[Asked]) -> list[Granted]:
+def begun(turn: Turn, slot: Slot, now: datetime, asked: Sequence[ProposedTrial]) -> list[Granted]:
     """Lease the jobs of new trials."""
     return Grants(turn.session).begin(turn.active.id, asked, _holder(turn, slot, now)) if asked else []
 
@@ -127,9 +127,11 @@ def _prefers_other_slot(turn: Turn, slot: Slot, job: JobRow, now: datetime) -> b
     return any(turn.active.fits(other) for other in others)
 
 
-def _asked(active: ActiveSearch, trial: Trial, job: Evaluate, now: datetime) -> Asked:
+def _asked(active: ActiveSearch, trial: Trial, job: Evaluate, now: datetime) -> ProposedTrial:
     key = active.search.space.key(trial.config)
-    return Asked(trial=trial, config_key=key, told_before=active.search.history.seen[trial.number], at=now, job=job)
+    return ProposedTrial(
+        trial=trial, config_key=key, told_before=active.search.history.seen[trial.number], at=now, job=job
+    )
 
 
 def _ask(active: ActiveSearch) -> Trial | None:

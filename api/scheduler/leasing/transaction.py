@@ -40,11 +40,11 @@ class Turn:
 
     def lock(self) -> bool:
         """Lock out other processes and read their changes; False if they ended the search."""
-        standing = Turns(self.session).lock(self.active.id)
-        if standing is None:
+        locked = Turns(self.session).lock(self.active.id)
+        if locked is None:
             return False
-        if standing.revision != self.active.revision:
-            self.active.follow(self.session, standing)
+        if locked.revision != self.active.revision:
+            self.active.follow(self.session, locked)
         return True
 
     def queued(self) -> None:

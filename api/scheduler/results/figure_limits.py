@@ -35,7 +35,7 @@ _FIELDS: Mapping[tuple[type, str], Range] = {
 _CLASSES: Mapping[type, Range] = {OutputChecks: COUNT, Ceilings: RATE, CaseError: ERROR}
 
 
-def check_figures(where: str, said: Any, within: Range = FIGURE) -> None:
+def check_figures(where: str, content: Any, within: Range = FIGURE) -> None:
     """Check all figures of a message, or a part of it, by the units in its field names.
 
     The error of a wrong output may be any finite number, because it may come from uninitialised memory.
@@ -43,26 +43,26 @@ def check_figures(where: str, said: Any, within: Range = FIGURE) -> None:
     Raises:
         InvalidInput: names the first figure out of its range.
     """
-    match said:
+    match content:
         case None | bool() | str():
             return
         case int() | float():
-            _check(where, said, within)
+            _check(where, content, within)
         case Mapping():
-            for name, value in said.items():
+            for name, value in content.items():
                 check_figures(f"{where}.{name}", value, within)
         case list() | tuple():
-            for place, value in enumerate(said):
+            for place, value in enumerate(content):
                 check_figures(f"{where}.{place}", value, within)
-        case _ if is_dataclass(said):
-            for field in fields(said):
-                value = getattr(said, field.name)
+        case _ if is_dataclass(content):
+            for field in fields(content):
+                value = getattr(content, field.name)
                 if value is not None and not isinstance(value, str):
-                    check_figures(f"{where}.{field.name}", value, _range(said, field.name))
+                    check_figures(f"{where}.{field.name}", value, _range(content, field.name))
 
 
-def _range(said: Any, name: str) -> Range:
-    by_field = _FIELDS.get((type(said), name)) or _CLASSES.get(type(said))
+def _range(content: Any, name: str) -> Range:
+    by_field = _FIELDS.get((type(content), name)) or _CLASSES.get(type(content))
     if by_field is not None:
         return by_field
     return DURATION_US if name.endswith("_us") else SPAN_S if name.endswith("_s") else FIGURE

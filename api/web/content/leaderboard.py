@@ -72,7 +72,7 @@ class Row:
     time_us: float | None = None
     metric: str = ""
     interval: Interval | None = None
-    standing: RelativeTime
+    relative: RelativeTime
     chips: tuple[Chip, ...] = ()
     figures: tuple[str, ...] = ()
     detail: str = ""
@@ -118,12 +118,12 @@ class Listing:
     @property
     def compared(self) -> bool:
         """True if there is a baseline to compare with."""
-        return any(row.standing.speedup for row in self.rows)
+        return any(row.relative.speedup for row in self.rows)
 
     @property
     def bounded(self) -> bool:
         """True if the device's limit is known."""
-        return any(row.standing.share for row in self.rows)
+        return any(row.relative.share for row in self.rows)
 
     @property
     def resourced(self) -> bool:
@@ -235,7 +235,7 @@ def _row(search: SearchView, trial: TrialView, shared: Config) -> Row:
         time_us=trial.time_us,
         metric="" if search.objective.metric is None else search.objective.metric_text(trial.cost),
         interval=_interval(trial, timing),
-        standing=RelativeTime.of(search, trial.time_us, trial.confirmed),
+        relative=RelativeTime.of(search, trial.time_us, trial.confirmed),
         chips=tuple(chips),
         figures=_figures(outcome.resources) if isinstance(outcome, Measured | Estimated) else (),
         detail="" if outcome is None or isinstance(outcome, Measured) else _one_line(detail_text(outcome)),
@@ -280,4 +280,4 @@ def _among_baselines(search: SearchView, rows: Sequence[Row], *, whole: bool, fi
 def _baseline_row(search: SearchView, name: str, timing: Timing) -> Row:
     time_us = timing.median_us
     interval = order_interval(timing.samples_us, CONFIDENCE)
-    return Row(name=name, time_us=time_us, interval=interval, standing=RelativeTime.of(search, time_us))
+    return Row(name=name, time_us=time_us, interval=interval, relative=RelativeTime.of(search, time_us))

@@ -144,7 +144,7 @@ def evolve(
             limits=limits,
             information=information,
             wait=lambda variant: _waited(connection, variant),
-            report=lambda proposal, variant: _say(out, proposal, variant),
+            report=lambda proposal, variant: _print_proposal(out, proposal, variant),
         )
         end = evolution.run()
         found, spent = connection.client.variants(view.id), connection.client.proposals(view.id)
@@ -206,7 +206,7 @@ def _waited(connection: "Connection", variant: "VariantView") -> "VariantView":
     return waited(connection, variant)
 
 
-def _say(out: "Console", proposal: "ProposalView", variant: "VariantView | None") -> None:
+def _print_proposal(out: "Console", proposal: "ProposalView", variant: "VariantView | None") -> None:
     from evo.text.visible import visible
     from evo.text.wording import time_text
 

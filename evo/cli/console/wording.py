@@ -13,7 +13,7 @@ _COMMANDS = (
 """Requests that the service's messages name, and the commands that replace them."""
 
 
-def said(message: str) -> str:
+def user_text(message: str) -> str:
     """Return a message of the service as the command line prints it."""
     for request, command in _COMMANDS:
         message = re.sub(request, command, message)

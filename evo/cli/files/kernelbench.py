@@ -78,9 +78,9 @@ def _run(file: Path) -> dict[str, Any]:
     try:
         answer = json.loads(done.stdout.strip().splitlines()[-1])
     except (ValueError, IndexError):
-        said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        last_line = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
         raise InvalidInput(
-            str(file), f"ended the process that runs it (status {done.returncode}): {said:.300}"
+            str(file), f"ended the process that runs it (status {done.returncode}): {last_line:.300}"
         ) from None
     if not isinstance(answer, dict) or "error" in answer:
         raise InvalidInput(str(file), str(answer["error"]) if isinstance(answer, dict) else "printed no description")

@@ -67,8 +67,10 @@ class Child:
         """Return the last line of its output, and the path of its log."""
         written = self._log.read_bytes()[self._log_start :].decode(errors="replace")
         lines = [line.strip() for line in written.splitlines() if line.strip()]
-        said = next((line for line in reversed(lines) if line.startswith("Error: ")), lines[-1] if lines else "nothing")
-        return f"{said.removeprefix('Error: ')} (log: {self._log})"
+        last_line = next(
+            (line for line in reversed(lines) if line.startswith("Error: ")), lines[-1] if lines else "nothing"
+        )
+        return f"{last_line.removeprefix('Error: ')} (log: {self._log})"
 
 
 class Deaths:

@@ -54,10 +54,10 @@ class FolderProposer:
             while not view.ended:
                 yield
                 view = client().variant(search_id, view.number)
-            self.say(f"{problem}: {_told(view)}")
+            self.say(f"{problem}: {_result_text(view)}")
 
 
-def _told(view: VariantView) -> str:
+def _result_text(view: VariantView) -> str:
     if view.best is None:
         detail = view.failures[0].detail.strip().splitlines()[0] if view.failures else view.reason or ""
         return f"{view.name} does not work: {detail[:200]}"

@@ -44,7 +44,7 @@ def goal_blocks(material: Material, terms: Terms) -> Iterator[Block]:
         yield Text(f"Gain of the search over the {_REFERENCES[gain.over]}: {gain.words}")
 
 
-def standing(goal: Goal, material: Material) -> GoalResult | None:
+def judged(goal: Goal, material: Material) -> GoalResult | None:
     """Return the status of a target; None if nothing was measured, or the needed baseline did not run."""
     reached_us, saving = material.reached_us, material.saving
     if reached_us is None:
@@ -90,7 +90,7 @@ def _relative(saving: Saving) -> str:
 
 def _next(material: Material, terms: Terms) -> str:
     """Return the open targets, and whether the device can reach them."""
-    known = [each for goal in terms.goals if (each := standing(goal, material)) is not None]
+    known = [each for goal in terms.goals if (each := judged(goal, material)) is not None]
     if not known:
         return ""
     missed = sorted((each for each in known if each.missing > 1.0), key=lambda each: each.missing)
@@ -123,7 +123,7 @@ def _try(material: Material) -> str:
 
 
 def _row(goal: Goal, material: Material) -> tuple[str, ...]:
-    held = standing(goal, material)
+    held = judged(goal, material)
     wanted = f"{significant(goal.factor)}× the fastest baseline" if goal.factor is not None else time_text(goal.time_us)
     if held is None:
         nothing = "nothing was estimated" if material.search.estimated else "nothing was measured"

@@ -55,16 +55,16 @@ class Niches:
         """
         if not len(self._columns) or len(self._niches) < 2:
             return None
-        standing = self._standing(seen)
+        results = self._results(seen)
         for share, trials in RUNGS:
-            ranked = np.argsort(standing.losses, kind="stable")[: -(-len(self._niches) // share)]
-            waiting = ranked[standing.trials[ranked] < trials]
+            ranked = np.argsort(results.losses, kind="stable")[: -(-len(self._niches) // share)]
+            waiting = ranked[results.trials[ranked] < trials]
             if len(waiting):
-                niche = int(waiting[standing.trials[waiting].argmin()])
+                niche = int(waiting[results.trials[waiting].argmin()])
                 return (
                     self._begun(niche, seen, rng)
-                    if standing.best[niche] < 0
-                    else self._near(niche, int(standing.best[niche]), seen, rng)
+                    if results.best[niche] < 0
+                    else self._near(niche, int(results.best[niche]), seen, rng)
                 )
         return None
 
@@ -75,7 +75,7 @@ class Niches:
             self._members = np.unique(self._relinking.starts[:, self._columns], axis=0)
         return self._members
 
-    def _standing(self, seen: Observations) -> NicheResults:
+    def _results(self, seen: Observations) -> NicheResults:
         ended, pending = self._members_of(seen.rows), self._members_of(seen.pending)
         best = np.full(len(self._niches), -1, dtype=np.intp)
         losses = np.full(len(self._niches), np.inf)

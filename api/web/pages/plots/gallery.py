@@ -34,7 +34,7 @@ Key: TypeAlias = tuple[Any, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class PlotRequest:
     """Input of a plot.
 
     Attributes:
@@ -51,23 +51,27 @@ class Exhibit:
     """One plot of the gallery, and the function that draws it."""
 
     title: str
-    draw: Callable[[Asked], Plot | Parallel]
+    draw: Callable[[PlotRequest], Plot | Parallel]
 
 
 EXHIBITS: Mapping[str, Exhibit] = {
-    "best": Exhibit(title="Best so far", draw=lambda asked: best_so_far(asked.landscape, asked.search)),
-    "parallel": Exhibit(title="Parallel coordinates", draw=lambda asked: parallel_coordinates(asked.landscape)),
+    "best": Exhibit(title="Best so far", draw=lambda request: best_so_far(request.landscape, request.search)),
+    "parallel": Exhibit(title="Parallel coordinates", draw=lambda request: parallel_coordinates(request.landscape)),
     "importances": Exhibit(
-        title="Importances", draw=lambda asked: importances(asked.landscape, estimated=asked.search.estimated)
+        title="Importances", draw=lambda request: importances(request.landscape, estimated=request.search.estimated)
     ),
     "outcomes": Exhibit(
-        title="Outcomes over time", draw=lambda asked: outcomes_over_time(asked.landscape, asked.search)
+        title="Outcomes over time", draw=lambda request: outcomes_over_time(request.landscape, request.search)
     ),
-    "slices": Exhibit(title="Slices", draw=lambda asked: slices(asked.landscape)),
-    "contour": Exhibit(title="Contour", draw=lambda asked: contour(asked.landscape, *asked.pair)),
-    "resources": Exhibit(title="Resources against time", draw=lambda asked: resources_against_time(asked.landscape)),
-    "lineage": Exhibit(title="Lineage of the champion", draw=lambda asked: lineage(asked.landscape, asked.search)),
-    "timeline": Exhibit(title="Device timeline", draw=lambda asked: timeline(asked.landscape)),
+    "slices": Exhibit(title="Slices", draw=lambda request: slices(request.landscape)),
+    "contour": Exhibit(title="Contour", draw=lambda request: contour(request.landscape, *request.pair)),
+    "resources": Exhibit(
+        title="Resources against time", draw=lambda request: resources_against_time(request.landscape)
+    ),
+    "lineage": Exhibit(
+        title="Lineage of the champion", draw=lambda request: lineage(request.landscape, request.search)
+    ),
+    "timeline": Exhibit(title="Device timeline", draw=lambda request: timeline(request.landscape)),
 }
 
 
@@ -109,8 +113,8 @@ class Gallery:
                 self._drawn.move_to_end(key)
                 return self._drawn[key]
         search = search_view(session, search_id, now)
-        asked = Asked(landscape=Landscape(session, search_id), search=search, pair=pair)
-        made = JSON.dump_json(_told(EXHIBITS[name].draw(asked), search))
+        request = PlotRequest(landscape=Landscape(session, search_id), search=search, pair=pair)
+        made = JSON.dump_json(_captioned(EXHIBITS[name].draw(request), search))
         with self._turn:
             self._drawn[key] = made
             while len(self._drawn) > REMEMBERED:
@@ -118,6 +122,6 @@ class Gallery:
         return made
 
 
-def _told(plot: Plot | Parallel, search: SearchView) -> Plot | Parallel:
+def _captioned(plot: Plot | Parallel, search: SearchView) -> Plot | Parallel:
     """Mark plots of estimates as such."""
     return replace(plot, summary=f"{ESTIMATES} {plot.summary}") if search.estimated else plot

@@ -51,8 +51,8 @@ class Member:
     @property
     def slots(self) -> Sequence[tuple[Device, SlotView | None]]:
         """Each device with the activity of its slot."""
-        told = {slot.device_uuid: slot for slot in self.worker.slots}
-        return [(device, told.get(device.uuid)) for device in self.worker.devices]
+        by_device = {slot.device_uuid: slot for slot in self.worker.slots}
+        return [(device, by_device.get(device.uuid)) for device in self.worker.devices]
 
 
 def workers_of(

@@ -38,12 +38,12 @@ class NcuProfiler:
     def profile(self, subject: Subject, *, cold: bool, timeout_s: float) -> Profiled:
         if self._command is None:
             return Profiled(tool=TOOL, skipped="ncu is not installed here")
-        status, log = self.said(subject, cold=cold, timeout_s=timeout_s)
+        status, log = self.run_tool(subject, cold=cold, timeout_s=timeout_s)
         if status is None:
             return Profiled(tool=TOOL, skipped=f"it did not end within {timeout_s:g} s")
         return read(log)
 
-    def said(self, subject: Subject, *, cold: bool, timeout_s: float) -> tuple[int | None, str]:
+    def run_tool(self, subject: Subject, *, cold: bool, timeout_s: float) -> tuple[int | None, str]:
         """Return the status (None: it was stopped) and the raw page, unparsed. Metrics that this GPU lacks are
         requested only once.
         """

@@ -55,12 +55,12 @@ class CudaSanitizer:
             return tuple(pool.map(lambda tool: self._examined(tool, subject, timeout_s), TOOLS))
 
     def _examined(self, tool: str, subject: Subject, timeout_s: float) -> Sanitized:
-        status, log = self.said(tool, subject, timeout_s=timeout_s)
+        status, log = self.run_tool(tool, subject, timeout_s=timeout_s)
         if status is None:
             return Sanitized(tool=tool, skipped=f"it did not end within {timeout_s:g} s")
         return read(tool, log)
 
-    def said(self, tool: str, subject: Subject, *, timeout_s: float) -> tuple[int | None, str]:
+    def run_tool(self, tool: str, subject: Subject, *, timeout_s: float) -> tuple[int | None, str]:
         """Return the status (None: it was stopped) and the log of one tool, unparsed."""
         command = [*(self._command or ()), "--tool", tool, "--print-limit", str(MAX_FINDINGS), *OPTIONS.get(tool, ())]
         with scratch() as folder:
@@ -74,8 +74,10 @@ def read(tool: str, log: str) -> Sanitized:
         return Sanitized(tool=tool, skipped=own)
     found = tuple(dict.fromkeys(_findings(texts)))[:MAX_FINDINGS]
     if not found and DONE not in log:
-        said = [line for line in log.splitlines() if line.strip() and not line.startswith("=========")]
-        return Sanitized(tool=tool, skipped=f"the kernel was not launched: {said[-1] if said else 'nothing was said'}")
+        printed = [line for line in log.splitlines() if line.strip() and not line.startswith("=========")]
+        return Sanitized(
+            tool=tool, skipped=f"the kernel was not launched: {printed[-1] if printed else 'nothing was said'}"
+        )
     return Sanitized(tool=tool, findings=found)
 
 
