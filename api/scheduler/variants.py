@@ -36,6 +36,14 @@ from templates.variant import Proposal, composed, read_proposal
 log = structlog.get_logger("conductor")
 
 
+_MOST_RENAMED = 10
+"""Number of times that a submission without a name is named again, because others were submitted at the same moment."""
+
+
+class _NameTaken(Conflict):
+    """Another variant of the search has the name."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Composed:
     """A variant as a separate family, ready to be stored."""
@@ -78,14 +86,22 @@ class VariantDesk:
             Conflict: no connected worker has the device, or equal files were submitted before.
         """
         now = self.clock()
-        with self.database.read() as session:
-            base = Archive(session).search(Variants(session).base_id(search_id))
-            made = self._composed(session, base, body, author)
-        with self.database.write() as session:
-            self._store_family(session, made, now)
-        number = self._begin(base.id, made, body, now)
-        log.info("variant submitted", search=base.id, variant=number, name=made.note.name)
-        return base.id, number
+        renames = _MOST_RENAMED
+        while True:
+            with self.database.read() as session:
+                base = Archive(session).search(Variants(session).base_id(search_id))
+                made = self._composed(session, base, body, author)
+            with self.database.write() as session:
+                self._store_family(session, made, now)
+            try:
+                number = self._begin(base.id, made, body, now)
+            except _NameTaken:
+                if body.document.get("name") or not renames:
+                    raise
+                renames -= 1  # another submission took the number from which the name was made
+                continue
+            log.info("variant submitted", search=base.id, variant=number, name=made.note.name)
+            return base.id, number
 
     def _begin(self, base_id: int, made: _Composed, body: VariantBody, now: datetime) -> int:
         with self.database.read() as session:
@@ -99,6 +115,7 @@ class VariantDesk:
             variants = Variants(session)
             variants.lock(base_id)
             _refuse_again(session, base_id, made.digest)
+            _refuse_name(session, base_id, made.note.name)
             number = variants.next_number(base_id)
             row.created_at, row.notes = now, f"variant {number} of search {base_id}: {made.note.name}"
             session.add(row)
@@ -128,8 +145,7 @@ class VariantDesk:
         names = ["family" if row is None else row.name for row in rows]
         number = variants.next_number(base.id)
         proposal = read_proposal(body.document, body.files, f"variant-{number}")
-        if proposal.note.name in {"family", *(row.name for row in variants.of(base.id))}:
-            raise Conflict(f"search {base.id} has a variant {proposal.note.name!r}: give this one another name")
+        _refuse_name(session, base.id, proposal.note.name)
         note = replace(proposal.note, parents=names, author=proposal.note.author or author)
         files = self._files(session, base, rows[0], replace(proposal, note=note), device.kind)
         family = bundle.family_of(files)
@@ -164,6 +180,11 @@ class VariantDesk:
         registration = Registration(digest=made.digest, name=made.family.name, document=dict(made.family.document))
         archive = Archive(session)
         archive.add_variant(registration, base_digest=made.base_digest, artefact=artefact, now=now)
+
+
+def _refuse_name(session: Session, base_id: int, name: str) -> None:
+    if name in {"family", *(row.name for row in Variants(session).of(base_id))}:
+        raise _NameTaken(f"search {base_id} has a variant {name!r}: give this one another name")
 
 
 def _refuse_again(session: Session, base_id: int, digest: str) -> None:

@@ -1,6 +1,7 @@
 """Variants of a search from submission to champion, without HTTP and without a device."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -245,6 +246,25 @@ def test_same_files_and_same_names_are_refused(lab: Lab) -> None:
         lab.submit(search)
     with pytest.raises(Conflict, match="another name"):
         lab.submit(search, document={"name": "family"})
+
+
+def test_variants_submitted_at_once_have_names_and_numbers_of_their_own(lab: Lab) -> None:
+    search = lab.search(budget={"trials": 2})
+    lab.play()
+
+    def submitted(place: int, **document: Any) -> str:
+        files = {"fast.c": f"{SOURCE['fast.c']} // {place}"}
+        try:
+            return lab.submit(search, files=files, document={"idea": "wider", **document}).name
+        except Conflict as error:
+            return str(error)
+
+    with ThreadPoolExecutor(4) as pool:
+        unnamed = list(pool.map(submitted, range(4)))
+        named = list(pool.map(lambda place: submitted(place, name="same"), range(4, 8)))
+    assert sorted(unnamed) == [f"variant-{number}" for number in range(1, 5)]
+    assert sorted(each == "same" for each in named) == [False, False, False, True]
+    assert sum("another name" in each for each in named) == 3
 
 
 REFUSED: list[tuple[dict[str, Any], type[Exception]]] = [
