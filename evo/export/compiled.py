@@ -153,6 +153,7 @@ class Compiled:
                     "value": each.value,
                     "alignment": each.alignment,
                     **_initial(each),
+                    **{key: limit for key, limit in (("min", each.min), ("max", each.max)) if limit is not None},
                 }
                 for each in candidate.operands
             ],

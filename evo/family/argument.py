@@ -122,6 +122,7 @@ class Operand:
         init: value of every element before a call, for an output or workspace; None: no particular one.
         init_timed: True if the call itself fills the buffer with `init`, False if its callers do.
         verified: True if ``verify()`` of reference.py judges it, instead of or besides a tolerance.
+        min, max: smallest and largest value that an input of integers may hold; None: any. Exported loaders check them.
     """
 
     name: str
@@ -134,6 +135,8 @@ class Operand:
     init: int | float | None = None
     init_timed: bool = True
     verified: bool = False
+    min: int | None = None
+    max: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,6 +152,7 @@ class Argument:
         initial: value of every element before a call, for an output or workspace; None: no particular one.
         verified: as in `Operand`.
         when: condition over problem fields under which the kernel has this parameter; None: always.
+        min, max: expressions over problem fields, as in `Operand`.
     """
 
     name: str
@@ -161,6 +165,8 @@ class Argument:
     initial: Initial | None = None
     verified: bool = False
     when: Expression | None = None
+    min: Expression | None = None
+    max: Expression | None = None
 
     def present(self, scope: Mapping[str, Value]) -> bool:
         """True if the kernel has this parameter for a problem."""
@@ -173,7 +179,7 @@ class Argument:
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
-        values = (self.value, None if self.initial is None else self.initial.value)
+        values = (self.value, None if self.initial is None else self.initial.value, self.min, self.max)
         return (*self.shape, *(each for each in values if each is not None))
 
     def inline(self, definitions: Mapping[str, Expression]) -> "Argument":
@@ -201,6 +207,8 @@ class Argument:
             init=None if self.initial is None else self.initial.number(dtype, scope),
             init_timed=self.initial is None or self.initial.timed,
             verified=self.verified,
+            min=None if self.min is None else self.min.whole(scope),
+            max=None if self.max is None else self.max.whole(scope),
         )
 
     def _tolerance(self, scope: Mapping[str, Value]) -> Tolerance | None:
@@ -248,6 +256,7 @@ def _read_argument(table: Table, fields: Sequence[Field]) -> Argument:
         initial=_read_initial(table, role),
         verified=verified,
         when=table.expression("when") if "when" in table else None,
+        **_read_limits(table, role),
     )
     table.done()
     if not scalar and not argument.shape:
@@ -258,6 +267,16 @@ def _read_argument(table: Table, fields: Sequence[Field]) -> Argument:
         for expression in argument.expressions:
             expression.check_names(names, "problem fields")
     return argument
+
+
+def _read_limits(table: Table, role: Role) -> dict[str, Expression]:
+    """Read ``min`` and ``max`` of an input of integers."""
+    given = {key: table.expression(key) for key in ("min", "max") if key in table}
+    whole = str(table.raw("dtype")).startswith(("int", "uint"))
+    if given and not (role == "input" and whole):
+        reason = "is for inputs of integers, such as lengths: remove it"
+        raise InvalidInput(table.field(next(iter(given))), reason)
+    return given
 
 
 def _read_role(table: Table) -> Role:

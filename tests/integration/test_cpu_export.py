@@ -63,6 +63,19 @@ def test_arrays_are_aligned_as_the_family_requires(demanded: int, kept: int) -> 
     assert kernel._held(argument, astray).ctypes.data % kept == 0
 
 
+@pytest.mark.parametrize(("lengths", "refused"), [([1, 9], None), ([1, 10], "10"), ([0, 9], "0"), ([-1, 5], "-1")])
+def test_lengths_beyond_the_cache_are_refused_before_a_call(lengths: list[int], refused: str | None) -> None:
+    argument = {"name": "lengths", "stored": "int32", "dtype": "int32", "shape": [2], "min": 1, "max": 9}
+    kernel = object.__new__(loaded().Kernel)
+    kernel.arguments = [argument]
+    given = np.array(lengths, np.int32)
+    if refused is None:
+        assert np.array_equal(kernel._held(argument, given), given)
+        return
+    with pytest.raises(ValueError, match=f"lengths holds {refused}, but its values must be from 1 to 9"):
+        kernel._held(argument, given)
+
+
 def test_calls_of_several_threads_are_independent(folder: Path) -> None:
     kernel = loaded().Kernel(folder)
     wrong: list[int] = []

@@ -225,6 +225,7 @@ WRONG: list[tuple[str, Any, str, str]] = [
     ("arguments.0.alignment", 24, "arguments[0].alignment", "a power of two up to 4096, in bytes, not 24"),
     ("arguments.0.alignment", 8192, "arguments[0].alignment", "a power of two up to 4096, in bytes, not 8192"),
     ("arguments.0.alignment", "32", "arguments[0].alignment", "must be a whole number, not '32'"),
+    ("arguments.0.min", "1", "arguments[0].min", "is for inputs of integers, such as lengths"),
     ("arguments.1.alignment", 32, "arguments[1].alignment", "there is no `alignment`"),
     ("cpu.requires", [{"expression": "TILE > 1", "because": "x"}], "cpu.requires[0].expression", "there is no `TILE`"),
     ("cpu.requires", [{"expression": "ROWS > 1"}], "cpu.requires[0].because", "is missing: give a sentence"),

@@ -232,3 +232,19 @@ def test_digest_of_a_recording_covers_text_and_name_only(tmp_path: Path) -> None
     (tmp_path / "b.json").write_bytes(text)
     plain, packed, renamed = (registry.find(str(tmp_path / name)) for name in ("a.json", "a.json.gz", "b.json"))
     assert plain.digest == packed.digest != renamed.digest, "a family has its name in its document"
+
+
+@pytest.mark.parametrize(
+    ("family", "text", "limits"),
+    [
+        ("sdpa", "B=2,S=64,lengths=ragged", {"lengths": (1, 64)}),
+        ("sdpa", "B=2,S=64,S_KV=100,lengths=ragged", {"lengths": (1, 100)}),
+        ("sdpa", "B=2,S=64,lengths=packed,tokens=100,layout=bshd", {"cu_seqlens": (0, 100)}),
+        ("sdpa_decode", "B=2,S=64,lengths=ragged,page=16", {"lengths": (1, 64)}),
+        ("sdpa_decode", "B=2,S=64,Q=3,causal=true,lengths=ragged", {"lengths": (3, 64)}),
+    ],
+)
+def test_lengths_are_limited_to_the_cache(family: str, text: str, limits: dict[str, tuple[int, int]]) -> None:
+    of = registry.find(family).family
+    found = {each.name: (each.min, each.max) for each in of.operands(of.problem(text, "cpu")) if each.max is not None}
+    assert found == limits

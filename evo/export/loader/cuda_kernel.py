@@ -75,7 +75,8 @@ class Kernel:
 
         Raises:
             TypeError: an argument is missing, unknown, or not a CuPy array of its dtype.
-            ValueError: an array has another shape than the kernel was compiled for, is not C-contiguous, or is on
+            ValueError: an array has another shape than the kernel was compiled for, holds a value beyond the argument's
+                limits (read back from the GPU, but not while a graph is captured), is not C-contiguous, or is on
                 another device or at an unaligned address; or an output shares memory with another array.
         """
         inputs = {each["name"] for each in self.of("input", "inout")}
@@ -170,6 +171,8 @@ class Kernel:
             raise ValueError(f"{name} lies on device {given.device.id}, the kernel on device {self.device.id}")
         if given.data.ptr % ADDRESSES:
             raise ValueError(f"{name} lies at an address that is no multiple of {ADDRESSES} bytes: pass {name}.copy()")
+        if ("min" in each or "max" in each) and not cp.cuda.get_current_stream().is_capturing():
+            _refuse_beyond(each, int(given.min()), int(given.max()))
         return given
 
     def _passed(self, each: dict[str, Any], addresses: Mapping[str, int]) -> Any:
@@ -203,6 +206,14 @@ def _refuse_overlap(name: str, held: Mapping[str, Any]) -> None:
             raise ValueError(f"{name} overlaps {other} in memory: pass an array of its own, or leave it out")
 
 
+def _refuse_beyond(each: dict[str, Any], least: int, most: int) -> None:
+    """Refuse values outside an argument's limits, such as lengths beyond a cache."""
+    low, high = each.get("min", least), each.get("max", most)
+    if least < low or most > high:
+        wrong = least if least < low else most
+        raise ValueError(f"{each['name']} holds {wrong}, but its values must be from {low} to {high}")
+
+
 def _check_architecture(built_for: str, capability: str, build: str) -> None:
     """Check that a GPU runs a cubin: same major version, at least its minor version; sm_90a only on sm_90."""
     number = built_for.removeprefix("sm_")
@@ -216,7 +227,8 @@ def _check_architecture(built_for: str, capability: str, build: str) -> None:
 def _random(each: dict[str, Any], rng: np.random.Generator) -> Any:
     if each["stored"] == each["dtype"] and each["dtype"].startswith("float"):
         return rng.standard_normal(each["shape"])
-    return rng.integers(0, 2 if each["dtype"] == "bool" else FINITE_CODES, each["shape"])
+    most = 1 if each["dtype"] == "bool" else FINITE_CODES - 1
+    return rng.integers(each.get("min", 0), each.get("max", most) + 1, each["shape"])
 
 
 def main(repeats: int = 50) -> None:

@@ -63,7 +63,8 @@ class Kernel:
 
         Raises:
             TypeError: an argument is missing, unknown, or not an array of its dtype.
-            ValueError: an array has another shape than the kernel was compiled for; an output is read-only, or shares
+            ValueError: an array has another shape than the kernel was compiled for, or holds a value beyond the
+                argument's limits; an output is read-only, or shares
                 memory with another array.
         """
         inputs = {each["name"] for each in self._of("input", "inout")}
@@ -105,6 +106,8 @@ class Kernel:
             raise TypeError(f"{each['name']} must be a NumPy array of {each['stored']}, not {_described(given)}")
         if list(given.shape) != each["shape"]:
             raise ValueError(f"{each['name']} must have shape {tuple(each['shape'])}, not {given.shape}")
+        if "min" in each or "max" in each:
+            _refuse_beyond(each, int(given.min()), int(given.max()))
         if given.flags.c_contiguous and given.ctypes.data % _alignment(each) == 0:
             return given
         copy = self.empty(each["name"])
@@ -158,6 +161,14 @@ def _refuse_unfit(name: str, arrays: dict[str, Any]) -> None:
             raise ValueError(f"{name} overlaps {other} in memory: pass an array of its own, or leave it out")
 
 
+def _refuse_beyond(each: dict[str, Any], least: int, most: int) -> None:
+    """Refuse values outside an argument's limits, such as lengths beyond a cache."""
+    low, high = each.get("min", least), each.get("max", most)
+    if least < low or most > high:
+        wrong = least if least < low else most
+        raise ValueError(f"{each['name']} holds {wrong}, but its values must be from {low} to {high}")
+
+
 def _described(value: object) -> str:
     return f"one of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
 
@@ -165,7 +176,8 @@ def _described(value: object) -> str:
 def _random(each: dict[str, Any], rng: np.random.Generator) -> Any:
     if each["stored"] == each["dtype"] and each["dtype"].startswith("float"):
         return rng.standard_normal(each["shape"])
-    return rng.integers(0, 2 if each["dtype"] == "bool" else FINITE_CODES, each["shape"])
+    most = 1 if each["dtype"] == "bool" else FINITE_CODES - 1
+    return rng.integers(each.get("min", 0), each.get("max", most) + 1, each["shape"])
 
 
 def main(repeats: int = 50) -> None:

@@ -61,7 +61,23 @@ def _checked(inputs: tuple[torch.Tensor, ...]) -> torch.device:
             raise ValueError(f"{name} must be on {place}, not on {given.device}")
         if given.device != inputs[0].device:
             raise ValueError(f"{name} is on {given.device}, {INPUTS[0]['name']} on {inputs[0].device}")
+        if "min" in each or "max" in each:
+            _refuse_beyond(each, given)
     return inputs[0].device
+
+
+def _refuse_beyond(each: dict[str, Any], given: torch.Tensor) -> None:
+    """Refuse values outside an argument's limits, such as lengths beyond a cache.
+
+    Values on a GPU are read back, but not while a graph is captured.
+    """
+    if given.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+        return
+    least, most = int(given.min()), int(given.max())
+    low, high = each.get("min", least), each.get("max", most)
+    if least < low or most > high:
+        wrong = least if least < low else most
+        raise ValueError(f"{each['name']} holds {wrong}, but its values must be from {low} to {high}")
 
 
 def _check_addresses(inputs: tuple[torch.Tensor, ...]) -> None:
