@@ -91,7 +91,9 @@ RENDERER = Renderer()
 
 def serve() -> None:
     """Answer requests until the input ends."""
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    most = _MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(hard, _MEMORY_BYTES)
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
     for line in sys.stdin:
         sys.stdout.write(f"{json.dumps(_answer(line))}\n")
         sys.stdout.flush()
