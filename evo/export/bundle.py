@@ -45,7 +45,7 @@ class Bundle(Compiled):
     def files(self) -> dict[str, bytes]:
         """Return the content by file name."""
         champion = self.champion
-        told = {
+        extra = {
             "evidence.json": evidence_json(champion, self.search),
             "evidence.schema.json": as_json(evidence_schema()),
             "samples.csv": samples_csv(series(champion)),
@@ -53,8 +53,8 @@ class Bundle(Compiled):
             **({} if self.page is None else {"report.html": self.page}),
         }
         if (profile := profile_markdown(champion)) is not None:
-            told["profile_summary.md"] = profile.encode()
-        return {**self.working_files(champion.config, family_digest=champion.family_digest, promoted=True), **told}
+            extra["profile_summary.md"] = profile.encode()
+        return {**self.working_files(champion.config, family_digest=champion.family_digest, promoted=True), **extra}
 
     @property
     def candidate(self) -> Candidate:

@@ -3,7 +3,7 @@
 from evo.promotion.evidence import RequiredEvidence, decide, required, void_reason
 from evo.promotion.judgement import judge, promising, so_far, undecided
 from evo.promotion.rules.quick import Quick
-from evo.promotion.rules.sequential import Standing, looks, standing
+from evo.promotion.rules.sequential import SequentialState, looks, sequential_state
 from evo.promotion.rules.work import straddles
 from evo.promotion.verdict import Rule, Verdict
 
@@ -11,15 +11,15 @@ __all__ = [
     "Quick",
     "RequiredEvidence",
     "Rule",
-    "Standing",
+    "SequentialState",
     "Verdict",
     "decide",
     "judge",
     "looks",
     "promising",
     "required",
+    "sequential_state",
     "so_far",
-    "standing",
     "straddles",
     "undecided",
     "void_reason",

@@ -10,7 +10,7 @@ from evo.promotion.policy import Policy
 from evo.promotion.prediction import Prediction, fastest_baseline, predict, times_as_fast
 from evo.promotion.rules import comparison, processes, soundness
 from evo.promotion.rules.quick import Quick, quick_rule
-from evo.promotion.rules.sequential import shrunk, standing
+from evo.promotion.rules.sequential import sequential_state, shrunk
 from evo.promotion.rules.work import inputs_rule, rework_rule, work_rule
 from evo.promotion.statistics import Interval, order_interval, ratio_interval, unshared
 from evo.promotion.verdict import Rule, Verdict, Words, change_text
@@ -55,7 +55,7 @@ def undecided(report: ConfirmReport, policy: Policy, costs: Costs | None = None)
         return False
     if prediction is None or prediction.against != "incumbent":
         return len(report.repeats) + 1 < policy.confirm_processes
-    return policy.confirm_processes > 1 and standing(prediction.found, policy).decision == "open"
+    return policy.confirm_processes > 1 and sequential_state(prediction.found, policy).decision == "open"
 
 
 def so_far(report: ConfirmReport, policy: Policy) -> str:
@@ -175,7 +175,7 @@ def _overall(prediction: Prediction | None, against: str, alone: Interval) -> In
 def _expected(prediction: Prediction | None, policy: Policy) -> float | None:
     if prediction is None or prediction.against != "incumbent":
         return None
-    return shrunk(standing(prediction.found, policy), policy)
+    return shrunk(sequential_state(prediction.found, policy), policy)
 
 
 def _cannot_tell(rules: tuple[Rule, ...]) -> bool:

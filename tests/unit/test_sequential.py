@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evo.promotion.policy import Policy
-from evo.promotion.rules.sequential import Decision, levels, looks, shrunk, standing
+from evo.promotion.rules.sequential import Decision, levels, looks, sequential_state, shrunk
 
 POLICY = Policy()
 
@@ -51,14 +51,14 @@ def test_earlier_looks_have_smaller_error_probabilities() -> None:
     ],
 )
 def test_decision_follows_from_the_speed_ups(speedups: list[float], decision: Decision) -> None:
-    assert standing(speedups, POLICY).decision == decision
+    assert sequential_state(speedups, POLICY).decision == decision
 
 
 def test_bounds_are_students_t_on_logarithms() -> None:
     from scipy.stats import ttest_1samp
 
     found = [1.04, 1.06, 1.05, 1.03, 1.07]
-    at = standing(found, POLICY)
+    at = sequential_state(found, POLICY)
     assert at.low is not None
     assert at.level is not None
     against = ttest_1samp(np.log(found), math.log(at.low), alternative="greater")
@@ -84,7 +84,7 @@ def test_gain_of_five_percent_is_found_if_processes_differ_by_two() -> None:
 def _confirmed(speedups: list[float]) -> bool:
     """Return True if processes in this order end in a promotion."""
     for count in range(2, len(speedups) + 1):
-        if (at := standing(speedups[:count], POLICY)).decision != "open":
+        if (at := sequential_state(speedups[:count], POLICY)).decision != "open":
             return at.decision == "faster"
     return False
 
@@ -97,7 +97,7 @@ def test_promoted_gains_are_corrected_for_selection() -> None:
     while len(errors) < 100:
         speedups = np.exp(rng.normal(truth, 0.02, 15)).tolist()
         for count in (5, 8, 11, 15):
-            at = standing(speedups[:count], POLICY)
+            at = sequential_state(speedups[:count], POLICY)
             if at.decision == "faster":
                 assert 1.0 <= shrunk(at, POLICY) <= at.mean
                 errors.append((math.log(at.mean) - truth, math.log(shrunk(at, POLICY)) - truth))
@@ -108,6 +108,6 @@ def test_promoted_gains_are_corrected_for_selection() -> None:
 
 
 def test_correction_vanishes_without_spread_and_is_small_for_clear_gains() -> None:
-    assert shrunk(standing([1.05] * 5, POLICY), POLICY) == pytest.approx(1.05)
-    clear = standing([1.5, 1.51, 1.49, 1.5, 1.5], POLICY)
+    assert shrunk(sequential_state([1.05] * 5, POLICY), POLICY) == pytest.approx(1.05)
+    clear = sequential_state([1.5, 1.51, 1.49, 1.5, 1.5], POLICY)
     assert shrunk(clear, POLICY) == pytest.approx(clear.mean, rel=1e-3)

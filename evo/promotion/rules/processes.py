@@ -2,7 +2,7 @@
 
 from evo.promotion.policy import Policy
 from evo.promotion.prediction import Prediction, predict_us
-from evo.promotion.rules.sequential import Standing, looks, standing
+from evo.promotion.rules.sequential import SequentialState, looks, sequential_state
 from evo.promotion.statistics import Interval
 from evo.promotion.verdict import Rule, Words
 from evo.text.wording import time_text
@@ -28,24 +28,24 @@ def prediction_rule(
         f"{speedup.low:.3g} to {speedup.high:.3g} ({prediction.confidence:.0%} prediction interval){slower}"
     )
     if prediction.against == "incumbent":
-        return (_decided(standing(found, policy), policy, text, words),)
+        return (_decided(sequential_state(found, policy), policy, text, words),)
     passed, figure = speedup.estimate > 1.0, speedup.estimate
     return (Rule(name="processes", passed=passed, figure=figure, threshold=1.0, text=f"{text}.", required=False),)
 
 
-def _decided(at: Standing, policy: Policy, found: str, words: Words) -> Rule:
+def _decided(at: SequentialState, policy: Policy, found: str, words: Words) -> Rule:
     """Return the rule that the sequential test decides."""
     figure, threshold = at.low or at.mean, 1.0
     if at.decision == "too little":
         figure, threshold = at.high or at.mean, at.needed
-        said = f"on average it is at most {figure:.4g} {words.ratio}, and {threshold:.4g} times is needed"
+        reason = f"on average it is at most {figure:.4g} {words.ratio}, and {threshold:.4g} times is needed"
     elif at.low is None:
-        said = f"a promotion is decided after {_numbers(looks(policy))} processes, not after {at.processes}"
+        reason = f"a promotion is decided after {_numbers(looks(policy))} processes, not after {at.processes}"
     else:
         risk = f"a kernel that is no better gets so far in {policy.false_promotion:.2g} of all confirmations"
-        said = f"on average it is at least {at.low:.4g} {words.ratio}; {risk}"
+        reason = f"on average it is at least {at.low:.4g} {words.ratio}; {risk}"
         if at.decision != "faster":
-            said = (
+            reason = (
                 f"on average it may be {at.low:.4g} to {at.high:.4g} {words.ratio}, which leaves open whether it is "
                 f"better: processes differ by {at.spread:.1%} (standard deviation)"
             )
@@ -54,7 +54,7 @@ def _decided(at: Standing, policy: Policy, found: str, words: Words) -> Rule:
         passed=at.decision == "faster",
         figure=figure,
         threshold=threshold,
-        text=f"{found}; {said}.",
+        text=f"{found}; {reason}.",
         conclusive=at.decision in ("faster", "too little") or at.mean <= 1.0,
     )
 

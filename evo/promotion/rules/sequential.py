@@ -19,7 +19,7 @@ Decision: TypeAlias = Literal["faster", "too little", "open", "cannot tell"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class SequentialState:
     """State of the sequential test after some processes.
 
     Attributes:
@@ -64,7 +64,7 @@ def levels(policy: Policy) -> tuple[float, ...]:
     return tuple(policy.false_promotion * weight / sum(weights) for weight in weights)
 
 
-def standing(speedups: Sequence[float], policy: Policy) -> Standing:
+def sequential_state(speedups: Sequence[float], policy: Policy) -> SequentialState:
     """Apply the sequential test to the speed-up of each process.
 
     Args:
@@ -82,7 +82,7 @@ def standing(speedups: Sequence[float], policy: Policy) -> Standing:
         error = spread / math.sqrt(count)
         high = mean + upper_quantile(policy.futility, count - 1) * error
         low = None if level is None else mean - upper_quantile(level, count - 1) * error
-    return Standing(
+    return SequentialState(
         decision=_decision(count, mean, low=low, high=high, needed=needed, policy=policy),
         processes=count,
         mean=math.exp(mean),
@@ -94,7 +94,7 @@ def standing(speedups: Sequence[float], policy: Policy) -> Standing:
     )
 
 
-def shrunk(at: Standing, policy: Policy) -> float:
+def shrunk(at: SequentialState, policy: Policy) -> float:
     """Return the speed-up of a promoted challenger, corrected for half of the selection bias.
 
     A mean is promoted only above a limit: the minimum gain, and the bound at the last look. Promoted means are

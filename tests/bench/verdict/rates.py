@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evo.promotion import Verdict, judge, standing
+from evo.promotion import Verdict, judge, sequential_state
 from evo.promotion.policy import Policy
 from tests.bench.verdict.draws import Draw, Source
 
@@ -96,13 +96,13 @@ def _verdict(draw: Draw, policy: Policy, rng: np.random.Generator) -> tuple[Verd
 
 
 def _faster(speedups: list[float], policy: Policy) -> bool:
-    return standing(speedups[: _stop(speedups, policy)], policy).decision == "faster"
+    return sequential_state(speedups[: _stop(speedups, policy)], policy).decision == "faster"
 
 
 def _stop(speedups: list[float], policy: Policy) -> int:
     """Return the number of processes after which a worker stops."""
     counts = range(2, len(speedups) + 1)
-    return next(count for count in counts if standing(speedups[:count], policy).decision != "open")
+    return next(count for count in counts if sequential_state(speedups[:count], policy).decision != "open")
 
 
 def _gain(speedup: float) -> float:

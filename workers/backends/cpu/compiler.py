@@ -102,20 +102,20 @@ class CCompiler:
             machine, system = platform.machine(), platform.system()
             steps = c_steps(machine, searched_flags(unit), source=source, library=library, system=system)
             steps[0].extend(("-MD", "-MF", reads))
-            said, deadline = "", time.monotonic() + timeout_s
+            messages, deadline = "", time.monotonic() + timeout_s
             for step in steps:
                 status, log = self._run(unit, step, folder, max(0.0, deadline - time.monotonic()))
-                said = f"{said}\n{log}".strip()
+                messages = f"{messages}\n{log}".strip()
                 if status is None:
-                    return CompileFailed(log=f"the compiler was stopped after {timeout_s:g} s\n{said}".strip())
+                    return CompileFailed(log=f"the compiler was stopped after {timeout_s:g} s\n{messages}".strip())
                 if status != 0:
-                    return CompileFailed(log=said or f"the compiler ended with status {status} and said nothing")
+                    return CompileFailed(log=messages or f"the compiler ended with status {status} and said nothing")
             binary = (folder / library).read_bytes()
             if not _exports(binary, unit.entry):
-                return CompileFailed(log=f"{_unexported(unit)}\n{said}".strip())
+                return CompileFailed(log=f"{_unexported(unit)}\n{messages}".strip())
             read = _read_files(folder / reads, unit)
-            said = f"{said}\n{self._redefined(unit, folder, source, read)}".strip()
-            return Artefact(binary=binary, log=said, reads=read, searched=self._searched(unit, folder))
+            messages = f"{messages}\n{self._redefined(unit, folder, source, read)}".strip()
+            return Artefact(binary=binary, log=messages, reads=read, searched=self._searched(unit, folder))
 
     @cached_property
     def sandbox(self) -> str:
@@ -149,8 +149,8 @@ class CCompiler:
         if not any(names & _defined(Path(header)) for header in (read or () if names else ())):
             return ""
         preprocess = [*unit.placed_flags, "-E", "-Wsystem-headers", "-Wno-error", "-o", os.devnull, source]
-        _, said = self._run(unit, preprocess, folder, _ANSWER_S)
-        return said
+        _, messages = self._run(unit, preprocess, folder, _ANSWER_S)
+        return messages
 
     def _searched(self, unit: Unit, folder: Path) -> tuple[str, ...]:
         """Return the compiler's header folders; queried once for equal flags."""
@@ -158,9 +158,9 @@ class CCompiler:
         if key not in self._search_lists:
             language = "c++" if unit.language == "c++" else "c"
             command = [*self.command, *unit.placed_flags, "-x", language, "-E", "-v", os.devnull]
-            _, said = run(command, folder, _ANSWER_S)
+            _, messages = run(command, folder, _ANSWER_S)
             own = {os.path.normpath(each) for each in header_folders(unit.placed_flags)}
-            self._search_lists[key] = tuple(dict.fromkeys(each for each in search_list(said) if each not in own))
+            self._search_lists[key] = tuple(dict.fromkeys(each for each in search_list(messages) if each not in own))
         return self._search_lists[key]
 
     def _ask(self, *arguments: str) -> str:
@@ -177,8 +177,8 @@ class CCompiler:
                 env=plain,
             )
         except (OSError, subprocess.SubprocessError) as error:
-            said = getattr(error, "stderr", None) or error
-            raise NoCompilerError(f"the C compiler does not work: {shlex.join(command)}: {said}") from None
+            messages = getattr(error, "stderr", None) or error
+            raise NoCompilerError(f"the C compiler does not work: {shlex.join(command)}: {messages}") from None
         return answer.stdout
 
 

@@ -88,7 +88,7 @@ class HostBuffers:
 
     Args:
         arrays: arrays made for this set; None: each gets its own segment.
-        beside: set whose inputs are shared, so that they need no copy.
+        sharing: set whose inputs are shared, so that they need no copy.
 
     Attributes:
         arrays: by argument name.
@@ -101,23 +101,23 @@ class HostBuffers:
         inputs: Mapping[str, NDArray[Any]],
         *,
         arrays: Mapping[str, GuardedArray] | None = None,
-        beside: "HostBuffers | None" = None,
+        sharing: "HostBuffers | None" = None,
     ) -> None:
         self.arguments, self._inputs = arguments, inputs
         given = arrays or {}
         shared: dict[str, GuardedArray] = {}
-        if beside is not None:
-            shared = {each.name: beside.arrays[each.name] for each in arguments if each.role == "input"}
+        if sharing is not None:
+            shared = {each.name: sharing.arrays[each.name] for each in arguments if each.role == "input"}
         made = {**given, **shared}
         self.originals: Mapping[str, GuardedArray] = (
-            _originals(arguments, given) if beside is None else beside.originals
+            _originals(arguments, given) if sharing is None else sharing.originals
         )
         self.arrays: dict[str, GuardedArray] = {
             argument.name: made.get(argument.name) or GuardedArray(argument)
             for argument in arguments
             if argument.role != "scalar"
         }
-        if beside is None:
+        if sharing is None:
             self.renew(inputs)
         self._written = [array for array in self.arrays.values() if array.argument.written]
         self.call_arguments  # noqa: B018 - a scalar that cannot be passed is refused here
@@ -160,7 +160,7 @@ class HostBuffers:
     def siblings(self, count: int) -> list[Buffers]:
         written = [argument for argument in self.arguments if argument.written]
         sets = guarded_sets(written, count, holes=False)
-        return [HostBuffers(self.arguments, self._inputs, arrays=arrays, beside=self) for arrays in sets]
+        return [HostBuffers(self.arguments, self._inputs, arrays=arrays, sharing=self) for arrays in sets]
 
     def rewrite(self, source: Buffers) -> None:
         for own, other in zip(self._written, cast(HostBuffers, source)._written, strict=True):

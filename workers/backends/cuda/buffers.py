@@ -91,7 +91,7 @@ class DeviceBuffers:
     Args:
         runtime: CuPy's ``cuda.runtime``.
         kernels: kernels that check, fill and compare memory.
-        beside: set whose inputs are shared, so that they need no copy.
+        sharing: set whose inputs are shared, so that they need no copy.
 
     Raises:
         LaunchError: there are more than `MOST_BUFFERS`.
@@ -108,20 +108,20 @@ class DeviceBuffers:
         runtime: Any,
         kernels: "Kernels",
         *,
-        beside: "DeviceBuffers | None" = None,
+        sharing: "DeviceBuffers | None" = None,
     ) -> None:
         if len(arguments) > MOST_BUFFERS:
             raise LaunchError(f"a kernel takes {len(arguments)} arguments, of at most {MOST_BUFFERS}")
         self._arguments, self._runtime, self._kernels = arguments, runtime, kernels
-        self._inputs: list[str] = list(inputs) if beside is None else beside._inputs
+        self._inputs: list[str] = list(inputs) if sharing is None else sharing._inputs
         shared: dict[str, GuardedBuffer] = {}
-        if beside is not None:
-            shared = {each.name: beside._buffers[each.name] for each in arguments if each.role == "input"}
+        if sharing is not None:
+            shared = {each.name: sharing._buffers[each.name] for each in arguments if each.role == "input"}
         with cuda_errors():
             self._originals: dict[str, GuardedBuffer] = (
                 {each.name: GuardedBuffer(each, runtime) for each in arguments if each.role == "inout"}
-                if beside is None
-                else beside._originals
+                if sharing is None
+                else sharing._originals
             )
             self._buffers: dict[str, GuardedBuffer] = {
                 argument.name: shared.get(argument.name) or GuardedBuffer(argument, runtime)
@@ -132,7 +132,7 @@ class DeviceBuffers:
             for name, values in inputs.items():
                 self._source(name).write(values)
         self.restores = tuple(self._restore(buffer) for buffer in self._buffers.values() if buffer.argument.restored)
-        self._sums: list[int] = self._sum(self._inputs) if beside is None else beside._sums
+        self._sums: list[int] = self._sum(self._inputs) if sharing is None else sharing._sums
         self.poison()
 
     @property
@@ -148,7 +148,7 @@ class DeviceBuffers:
             self._runtime.deviceSynchronize()  # copies and fills are on a stream that kernels do not wait for
 
     def sibling(self) -> "DeviceBuffers":
-        return DeviceBuffers(self._arguments, {}, self._runtime, self._kernels, beside=self)
+        return DeviceBuffers(self._arguments, {}, self._runtime, self._kernels, sharing=self)
 
     def siblings(self, count: int) -> list[Buffers]:
         return [self.sibling() for _ in range(count)]

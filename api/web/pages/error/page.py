@@ -78,8 +78,8 @@ def _text(status: int, path: str, detail: str, roles: Sequence[str], *, kept: bo
         return "This address takes what a button sends and shows nothing. Go to the page with the button."
     if status == 404 and detail.startswith("nothing is at"):
         return f"There is no page at {path:.200}. It may be mistyped."
-    said = REQUESTS.sub("", detail)
-    return said if status == 422 else f"{said[:1].upper()}{said[1:]}."  # a 422 begins with the name of a field
+    text = REQUESTS.sub("", detail)
+    return text if status == 422 else f"{text[:1].upper()}{text[1:]}."  # a 422 begins with the name of a field
 
 
 def _links(status: int, path: str, detail: str, again: str | None) -> tuple[tuple[str, str], ...]:
