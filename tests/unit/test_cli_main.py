@@ -53,7 +53,7 @@ def test_every_example_parses() -> None:
 def test_all_commands_exist() -> None:
     searching = "search searches trials report ablate watch pause resume stop cancel edit delete gc"
     wanted = f"{searching} evolve mcp export measure render new import families serve worker doctor"
-    champion = [f"champion {each}" for each in ("show", "export", "rollback", "restore")]
+    champion = [f"champion {each}" for each in ("show", "called", "export", "rollback", "restore")]
     workers = [f"workers {each}" for each in ("list", "drain", "resume", "quarantine", "clear")]
     tokens = [f"token {each}" for each in ("create", "join", "list", "revoke", "rotate")]
     benches = ["bench kernelbench"]
