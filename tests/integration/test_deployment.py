@@ -237,6 +237,10 @@ def test_units_are_valid(tmp_path: Path) -> None:
     assert not [line for line in checked.stderr.splitlines() if "kernel-evo" in line]  # it checks other units as well
 
 
+ONE = re.compile(r"""(?:"[^"]*"|'[^']*'|(?!\s#)[^|;&>)])*""")
+"""A command up to an operator or comment of the shell."""
+
+
 def commands() -> Iterator[tuple[str, list[str]]]:
     """Yield every ``kernel-evo`` command line of the deployment files and guides."""
     texts = {path.name: path.read_text() for path in (*SCRIPTS, *DEPLOY.glob("*.service"))}
@@ -246,7 +250,7 @@ def commands() -> Iterator[tuple[str, list[str]]]:
         for line in text.replace("\\\n", " ").splitlines():
             if not line.lstrip().startswith(("#", "Description", ":", "echo")):
                 for command in COMMAND.split(line)[1:]:
-                    yield name, shlex.split(re.split(r"[|;&>)]|\s#", command)[0])
+                    yield name, shlex.split(one.group() if (one := ONE.match(command)) else "")
     for name, lines in stages().items():
         for line in lines:
             if line.startswith("CMD ["):

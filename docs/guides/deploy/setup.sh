@@ -35,7 +35,7 @@ from evo.client import Client
 
 url, *files = sys.argv[1:]
 # the key of the service grants access even if all tokens of the database are lost
-client = Client(url, token=local_key(Settings().key_beside))
+client = Client(url, token=local_key(Settings().key_file))
 made = client.tokens().items
 known = {token.id for token in made}  # revoked ones too: a person revoked them
 for place, name, role in zip(map(Path, files), ("admin", "worker-cpu", "worker-cuda"), ("admin", "worker", "worker")):
