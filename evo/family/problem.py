@@ -133,6 +133,9 @@ class Field:
             value = math.nan if isinstance(given, bool) else float(given)  # type: ignore[arg-type]
         except (TypeError, ValueError):
             value = math.nan
+        except OverflowError:
+            accepted = f"accepted: {self.accepts}"
+            raise InvalidInput(where, f"a number of 309 digits or more is out of its limits; {accepted}") from None
         if not math.isfinite(value):
             raise InvalidInput(where, f"{given!r:.100} is not a number; accepted: {self.accepts}")
         if not self.min <= value <= self.max:

@@ -431,7 +431,7 @@ def test_winner_is_sanitized_and_compared_again_in_further_processes(
 ) -> None:
     monkeypatch.setattr("workers.jobs.confirmation.overlaps", lambda _: ahead)
     monkeypatch.setattr("workers.jobs.confirmation.promising", lambda *_: True)
-    monkeypatch.setattr("workers.jobs.confirmation.undecided", lambda found, _: len(found.repeats) < 2)
+    monkeypatch.setattr("workers.jobs.confirmation.undecided", lambda found, *_: len(found.repeats) < 2)
     policy = replace(QUICK, confirm_processes=2, most_processes=4, process_looks=2, process_samples=5)
     work, job = workshop.work(policy=policy), Confirm(challenger=config(), incumbent=config(unroll=2), seed=5)
     said: list[str | None] = []
