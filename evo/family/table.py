@@ -107,7 +107,10 @@ class Table:
         value = self._content[key] if key in self else default
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise InvalidInput(self.field(key), f"must be a number, not {value!r:.100}")
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise InvalidInput(self.field(key), "must be a number of at most 308 digits") from None
 
     def texts(self, key: str) -> list[str]:
         values = self.sequence(key)

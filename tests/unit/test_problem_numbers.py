@@ -27,7 +27,7 @@ def test_numbers_are_accepted_as_text_and_as_values(given: object, value: float)
     assert (found, type(found)) == (value, float)
 
 
-@pytest.mark.parametrize("given", ["nan", "inf", "x", "", True, None, [1], "-0.1", "1.5", 2])
+@pytest.mark.parametrize("given", ["nan", "inf", "x", "", True, None, [1], "-0.1", "1.5", 2, 10**400, "1e999"])
 def test_other_numbers_are_refused_with_what_is_accepted(given: object) -> None:
     with pytest.raises(InvalidInput, match="accepted: 0 … 1") as refused:
         family(**EPSILON).problem({"extra": given})
@@ -65,3 +65,5 @@ def test_other_texts_are_refused(given: object) -> None:
 def test_limits_must_be_numbers() -> None:
     with pytest.raises(InvalidInput, match=r"problem\.extra\.min: must be a number"):
         family(type="float", min="0")
+    with pytest.raises(InvalidInput, match=r"problem\.extra\.max: must be a number of at most 308 digits"):
+        family(type="float", default=0.5, max=10**400)
