@@ -137,4 +137,5 @@ def trial(number: int, time_us: float, **config: Any) -> TrialView:
         parents=(),
         outcome=outcome,
         time_us=time_us,
+        cost=time_us,
     )
