@@ -1,5 +1,6 @@
 """Calls whose inputs change while they follow each other must answer the new inputs."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -89,8 +90,22 @@ def test_kernel_that_reads_its_inputs_at_each_call_passes() -> None:
 
 
 def test_kernel_that_answers_overwritten_inputs_is_refused() -> None:
-    with pytest.raises(WrongAnswerError, match=r"after its inputs had changed.*wrong in 1 of 1 trials"):
+    with pytest.raises(WrongAnswerError, match=r"after its inputs had changed.*wrong in 2 of 2 trials"):
         judged(Session(stale, made=2))
+
+
+@pytest.mark.parametrize(("wrong", "refused"), [({5}, False), ({5, 20}, True), ({5, 100}, True), ({63}, False)])
+def test_one_wrong_answer_among_many_is_looked_at_again(wrong: set[int], refused: bool) -> None:
+    numbers = itertools.count()
+
+    def sometimes(buffers: FakeBuffers, before: np.ndarray[Any, Any]) -> None:
+        (stale if next(numbers) in wrong else right)(buffers, before)
+
+    if refused:
+        with pytest.raises(WrongAnswerError, match="wrong in 2 of"):
+            judged(Session(sometimes, made=2))
+    else:
+        assert judged(Session(sometimes, made=2)) == 128
 
 
 @pytest.mark.parametrize("made", [None, 0, 1])
