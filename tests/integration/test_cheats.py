@@ -29,7 +29,6 @@ from workers.measure.checks.two_threads import judge_two_threads
 from workers.measure.family.expected_output import ExpectedOutput, Limit
 from workers.measure.proof import ProofPlan
 from workers.measure.verify import WrongAnswerError, judge, verify, verify_elsewhere
-from workers.system import machine
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or platform.machine() != "x86_64", reason="system calls and registers of Linux on x86-64"
@@ -65,11 +64,10 @@ LONE = lone(GOLDENS[0], 617)
 
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
     """One session for all kernels, on the last core."""
-    folder, before = tmp_path_factory.mktemp("cache"), machine.cores()
-    yield driver("cpu").open(cpu(folder), Objective(), folder)
-    os.sched_setaffinity(0, before)
+    folder = tmp_path_factory.mktemp("cache")
+    return driver("cpu").open(cpu(folder), Objective(), folder)
 
 
 def refusal(
