@@ -27,6 +27,7 @@ from evo.device.requirements import Requirements
 from evo.errors import InvalidInput
 from evo.messages.job import Answer, Lease, SlotReport
 from evo.search.search import Budget
+from evo.strategy import DEFAULT, STRATEGIES
 from evo.text.limits import LARGEST, LARGEST_ID, refuse_invisible, refuse_unaddressable
 from evo.trial import Value
 from evo.trial.objective import Objective
@@ -176,7 +177,7 @@ class SearchRequest(Body):
     device: Name = "auto"
     device_uuid: str | None = None
     objective: Annotated[Objective, _only_known(Objective)] = Objective()
-    strategy: Name = "portfolio"
+    strategy: Annotated[Name, Field(examples=list(STRATEGIES))] = DEFAULT
     seed: int = Field(default=0, ge=0, le=MAX_INTEGER)
     budget: Annotated[Budget, _only_known(Budget)] = Budget()
     policy: Annotated[dict[str, Any], Field(max_length=MAX_NAMES)] | Name = "default"

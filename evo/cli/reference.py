@@ -1,5 +1,6 @@
 """The reference of the command line as Markdown: ``python -m evo.cli.reference`` writes docs/reference/cli.md."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,8 @@ from typer.main import get_command
 
 from evo.cli.exits import MEANING
 from evo.cli.main import app
+from evo.strategy import STRATEGIES
+from evo.strategy.base import MARKED
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 
@@ -24,7 +27,7 @@ the line, `--debug` shows the traceback behind an error.
 
 def reference() -> str:
     """Return the whole document."""
-    parts = [_HEAD, "## Exit codes\n", _exit_codes()]
+    parts = [_HEAD, "## Exit codes\n", _exit_codes(), "## Strategies\n", _strategies()]
     for name, command in _commands("kernel-evo", get_command(app)):
         parts.append(_command(name, command))
     return "\n".join(parts)
@@ -33,6 +36,13 @@ def reference() -> str:
 def _exit_codes() -> str:
     rows = [f"| {int(code)} | {meaning} |" for code, meaning in MEANING.items()]
     return "\n".join(["| code | meaning |", "|---|---|", *rows]) + "\n"
+
+
+def _strategies() -> str:
+    """Return the strategies of this repository, each with the first line of its module."""
+    ours = [(name, sys.modules[each.__module__]) for name, each in STRATEGIES.items() if name in MARKED]
+    rows = [f"| `{name}` | {str(module.__doc__).splitlines()[0]} |" for name, module in ours]
+    return "\n".join(["| `search --strategy` | |", "|---|---|", *rows]) + "\n"
 
 
 def _commands(path: str, group: Any) -> Iterator[tuple[str, Any]]:

@@ -15,7 +15,7 @@ from evo.strategy.base import MARKED, Context, Patient, Strategy
 from evo.strategy.parts.warm_start import WarmStartsFirst
 from evo.strategy.portfolio import Portfolio
 
-__all__ = ["STRATEGIES", "Context", "Patient", "Strategy", "build"]
+__all__ = ["DEFAULT", "STRATEGIES", "Context", "Patient", "Strategy", "build"]
 
 GROUP = "kernel_evo.strategies"
 DEFAULT = "portfolio"

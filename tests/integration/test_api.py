@@ -21,6 +21,7 @@ from api.http.paging import to_cursor
 from api.schemas import TrialState
 from api.settings import Settings
 from evo.messages.job import Lease
+from evo.strategy import DEFAULT, STRATEGIES
 from evo.trial.outcome import Abandoned, Outcome
 from evo.trial.results import EvaluateReport, Report
 from tests.integration.serving import PATIENCE_S, announced, client_of, process_of, served, wait_until
@@ -464,6 +465,8 @@ def test_body_that_grows_too_large_is_refused(tmp_path: Path, monkeypatch: pytes
 def test_printed_openapi_document_is_the_one_that_is_served(rest: Rest) -> None:
     printed, served = json.loads(openapi.openapi_text()), rest.http.get("/openapi.json").json()
     assert (printed["paths"], printed["components"]) == (served["paths"], served["components"])
+    strategies = served["components"]["schemas"]["SearchRequest"]["properties"]["strategy"]
+    assert (strategies["default"], strategies["examples"]) == (DEFAULT, list(STRATEGIES))
 
 
 def test_every_route_is_in_the_reference() -> None:

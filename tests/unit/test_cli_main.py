@@ -20,6 +20,8 @@ from evo.cli.console.wording import typed, user_text
 from evo.cli.exits import MEANING, Exit
 from evo.cli.reference import DOCUMENT, reference
 from evo.errors import Conflict, EvoError, InvalidInput, NotFound
+from evo.strategy import STRATEGIES
+from evo.strategy.random import RandomSearch
 from tests.unit.views import finished
 
 
@@ -343,6 +345,15 @@ def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_reference_matches_the_help() -> None:
     assert DOCUMENT.read_text(encoding="utf-8") == reference(), "run: python -m evo.cli.reference"
+
+
+def test_help_of_search_lists_a_strategy_that_is_added(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(STRATEGIES, "hill_climb", RandomSearch)
+    assert entry.main(["search", "--help"]) == Exit.DONE
+    shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert f"One of {', '.join(STRATEGIES)}." in shown
 
 
 def test_every_exit_code_is_documented() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from evo.cli.arguments.naming import VARIABLES
 from evo.cli.arguments.options import (
@@ -34,12 +35,25 @@ CONFIGS = 4
 MINUTES = 2.0
 """Default budget of a search."""
 
+_STRATEGY = "How the configs are chosen."
 _DEVICE = "Which devices may work for it"
 _BUDGET = "Budget: the first limit reached ends the search"
 
 
+class _SearchCommand(TyperCommand):
+    """`search`, whose help lists the strategies of this installation. They are imported only for it."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        from evo.strategy import STRATEGIES
+
+        option: Any = next(each for each in self.params if each.name == "strategy")
+        option.help = f"{_STRATEGY} One of {', '.join(STRATEGIES)}."
+        super().format_help(ctx, formatter)
+
+
 def register(app: typer.Typer) -> None:
     app.command(
+        cls=_SearchCommand,
         epilog=examples(
             "kernel-evo search sdpa",
             "kernel-evo search sdpa --problem B=2,H=8,S=512,D=64 --minutes 10",
@@ -53,7 +67,7 @@ def register(app: typer.Typer) -> None:
             "kernel-evo search sdpa --target sm_89 --compile-only --trials 200",
             'kernel-evo search sdpa --device cuda --device-memory 22 --toolkit "cuda>=12.4"',
             "kernel-evo search --resume 12",
-        )
+        ),
     )(search)
 
 
@@ -122,10 +136,7 @@ def search(
     ] = None,
     strategy: Annotated[
         str,
-        typer.Option(
-            metavar="NAME",
-            help="portfolio, tpe (Optuna), parzen, evolution, random or one you added; a wrong name lists all.",
-        ),
+        typer.Option(metavar="NAME", help=_STRATEGY),
     ] = "portfolio",
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Random seed; equal seeds give equal choices.")] = 0,
     policy: PolicyName = "default",
