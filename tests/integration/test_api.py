@@ -171,7 +171,7 @@ def test_stale_repeated_and_released_leases_are_answered(rest: Rest) -> None:
     assert rest.report(lease).json() == {"accepted": True, "repeated": True}
 
 
-def test_batch_of_results_gets_an_answer_each(rest: Rest) -> None:
+def test_each_result_of_a_batch_gets_an_answer(rest: Rest) -> None:
     rest.prepare()
     search = rest.submit()
     rest.report(rest.claim()[0])

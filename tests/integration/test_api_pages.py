@@ -207,7 +207,7 @@ def test_shared_worker_may_import_scripts_and_follow_events(page: httpx.Client) 
         assert answer.headers["cache-control"] == "no-cache"
 
 
-def test_lead_of_the_plots_shows_if_the_search_continues(stage: Stage, page: httpx.Client) -> None:
+def test_header_of_the_plots_shows_whether_the_search_runs(stage: Stage, page: httpx.Client) -> None:
     search = stage.submit(budget={"trials": 2})
     list(stage.play(2))
     before = page.get(f"/searches/{search}/lead").text
@@ -220,7 +220,7 @@ def test_lead_of_the_plots_shows_if_the_search_continues(stage: Stage, page: htt
     assert page.get("/searches/999/lead").status_code == 404
 
 
-def test_pages_are_usable_without_sight(stage: Stage, page: httpx.Client) -> None:
+def test_pages_are_usable_with_a_screen_reader(stage: Stage, page: httpx.Client) -> None:
     search = stage.submit(budget={"trials": 5})
     list(stage.play())
     for path in ("/", f"/searches/{search}"):
@@ -246,7 +246,7 @@ def test_browsers_get_errors_as_pages(page: httpx.Client) -> None:
         assert words in text_of(response.text)
 
 
-def test_metric_of_a_search_is_on_its_page_with_a_table_beside_the_drawing(stage: Stage, page: httpx.Client) -> None:
+def test_metric_is_on_the_page_of_its_search_as_plot_and_table(stage: Stage, page: httpx.Client) -> None:
     metric = "BLOCK * 2 if UNROLL < 2 else BLOCK"
     search = stage.submit(objective={"metric": metric})
     list(stage.play())

@@ -44,7 +44,7 @@ def test_both_rates_and_their_ratio_are_printed(
 
 
 @pytest.mark.parametrize(("second", "told"), [(300.0, (0, "3.0")), (320.0, (1, "2.9"))])
-def test_turns_are_added_up(
+def test_rates_of_all_rounds_are_combined(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
@@ -62,7 +62,7 @@ def test_slowest_command_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(monkeypatch, "print(100.0)") == 1
 
 
-def test_zero_turns_are_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_zero_rounds_are_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(monkeypatch, "", "--turns", "0") == 2
     assert "--turns is at least 1, not 0" in capsys.readouterr().err
 

@@ -76,7 +76,7 @@ def test_in_place_kernel_is_measured(kernels: Kernels) -> None:
     assert isinstance(report.outcome, Measured), report.outcome
 
 
-def test_restoring_is_no_part_of_the_time(kernels: Kernels) -> None:
+def test_restoring_arguments_is_not_timed(kernels: Kernels) -> None:
     """A kernel that changes nothing of a large in-place argument takes a fraction of one that changes all of it.
 
     Were restoring part of the time, both would take longer than a copy of the argument.

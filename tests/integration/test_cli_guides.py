@@ -108,7 +108,7 @@ WRONG: Mapping[str, tuple[str, str]] = {
 
 @pytest.mark.skipif(compiler() is None, reason="there is no g++ here")
 @pytest.mark.parametrize("fault", [None, *WRONG])
-def test_cuda_example_is_right_on_the_host_and_wrong_twins_are_not(fault: str | None, tmp_path: Path) -> None:
+def test_cuda_example_is_correct_on_the_host_and_its_wrong_variants_fail(fault: str | None, tmp_path: Path) -> None:
     place = tmp_path / "column_sums"
     shutil.copytree(EXAMPLES / "column_sums", place)
     source = place / "column_sums.cu"

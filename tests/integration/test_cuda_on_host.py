@@ -371,7 +371,7 @@ def test_ladder_step_is_correct(name: str, text: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("text", "change"), KEYS, ids=[text for text, _ in KEYS])
 @pytest.mark.parametrize("drawn", ["normal", "peaked"])
-def test_attention_to_keys_of_their_own_is_correct(text: str, change: Config, drawn: str, tmp_path: Path) -> None:
+def test_cross_attention_is_correct(text: str, change: Config, drawn: str, tmp_path: Path) -> None:
     package = find("sdpa")
     problem = package.family.problem(text, "cuda")
     config = {**declared(package), **SDPA, "UNROLL": 1, **change}

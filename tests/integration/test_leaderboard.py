@@ -104,7 +104,7 @@ KEY_OF: dict[str, Callable[[TrialView], Any]] = {
 
 
 @pytest.mark.parametrize("key", [*KEYS, *TUNABLES])
-def test_every_order_equals_that_of_sorted_trials(stage: Stage, key: str) -> None:
+def test_every_sort_key_gives_the_order_of_sorted_trials(stage: Stage, key: str) -> None:
     trials, key_of = stage.trials(SEARCH), KEY_OF[key]
     keyed = [trial for trial in trials if key_of(trial) is not None]
     rest = [trial.number for trial in trials if key_of(trial) is None]

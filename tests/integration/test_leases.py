@@ -444,7 +444,9 @@ def test_failed_commit_leaves_memory_and_database_consistent(
     assert all(isinstance(trial.outcome, Measured) for trial in trials)
 
 
-def test_race_for_a_config_is_decided_by_the_database(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_proposals_of_one_config_are_decided_by_the_database(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Another process stored the same config first; this process drops its copy and rebuilds it."""
     search = stage.submit()
     stage.hand_in(stage.one())

@@ -20,7 +20,7 @@ BY_BLOCK = {"metric": "time_us * BLOCK"}
 """The toy's least time is at BLOCK=8, UNROLL=2; the least of this at BLOCK=1, UNROLL=2."""
 
 
-def test_champion_is_best_by_the_metric_and_competes_only_with_its_like(stage: Stage) -> None:
+def test_champion_is_best_by_the_metric_and_competes_only_under_that_metric(stage: Stage) -> None:
     search = stage.submit(objective=BY_BLOCK)
     list(stage.play())
     stage.submit()

@@ -79,7 +79,7 @@ def test_fault_of_the_family_is_reported_by_the_runner_opened_instead(runners: R
         runners.fresh(work, 7)
 
 
-def test_runners_prepared_in_a_row_are_taken_in_their_order(runners: Runners, work: Assignment) -> None:
+def test_prepared_runners_are_used_in_order(runners: Runners, work: Assignment) -> None:
     for process in (2, 3, 3):
         runners.prepare(work, 7, process=process)
     second, third = (each._child for each in runners._ahead)
@@ -115,7 +115,7 @@ def test_modules_that_baselines_import_late_are_imported_early_if_they_exist(
     child.kill()
 
 
-def test_runner_that_stands_by_is_the_first_that_is_opened(runners: Runners, work: Assignment) -> None:
+def test_standby_runner_is_opened_first(runners: Runners, work: Assignment) -> None:
     runners.stand_by(("colorsys",))
     waiting = runners._spare
     assert waiting is not None
@@ -128,7 +128,7 @@ def test_runner_that_stands_by_is_the_first_that_is_opened(runners: Runners, wor
         child.kill()
 
 
-def test_runner_that_stands_by_with_other_threads_is_ended(runners: Runners, work: Assignment) -> None:
+def test_standby_runner_with_another_thread_count_is_ended(runners: Runners, work: Assignment) -> None:
     runners.stand_by(())
     waiting = runners._spare
     assert waiting is not None
@@ -139,7 +139,7 @@ def test_runner_that_stands_by_with_other_threads_is_ended(runners: Runners, wor
     child.kill()
 
 
-def test_death_of_a_runner_that_stands_by_is_no_trouble(runners: Runners, work: Assignment) -> None:
+def test_death_of_a_standby_runner_is_harmless(runners: Runners, work: Assignment) -> None:
     runners.stand_by(())
     waiting = runners._spare
     assert waiting is not None
@@ -149,7 +149,7 @@ def test_death_of_a_runner_that_stands_by_is_no_trouble(runners: Runners, work: 
     child.kill()
 
 
-def test_runner_that_stands_by_ends_with_the_others(folder: Path) -> None:
+def test_standby_runner_ends_with_the_others(folder: Path) -> None:
     runners = Runners(folder)
     runners.stand_by(())
     waiting = runners._spare

@@ -93,7 +93,7 @@ def test_source_cannot_read_files_of_the_machine(text: str, confined: str, compi
 
 
 @pytest.mark.parametrize("name", ["include", "incbin of adjacent texts", "incbin of an assembler macro"])
-def test_same_sources_read_the_file_where_they_are_trusted(name: str, compiler: CCompiler, root: Path) -> None:
+def test_trusted_sources_can_read_the_file(name: str, compiler: CCompiler, root: Path) -> None:
     """Otherwise the sources above would be refused for another reason."""
     text = filled({**READING, **ASSEMBLED}[name], root)
     made = compiler.compile(unit(text + '#include "own.h"\n' + KERNEL, root, untrusted=False), timeout_s=60)

@@ -90,7 +90,7 @@ def test_brief_stays_within_its_token_limit(most_tokens: int) -> None:
 
 
 @pytest.mark.parametrize("letter", ["é", "核", "🚀", "\u202e"])
-def test_other_letters_count_as_the_tokens_that_they_can_be(letter: str) -> None:
+def test_non_ascii_characters_count_as_their_maximum_number_of_tokens(letter: str) -> None:
     many = tuple(tried(number, time_us=float(number + 1), text=letter * 9000) for number in range(5))
     text = brief_markdown(replace(BRIEF, tried=many), most_tokens=3000)
     others = "".join(each for each in text if not each.isascii())

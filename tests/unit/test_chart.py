@@ -87,7 +87,7 @@ def test_best_line_crosses_no_label() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 10, 99_999])
-def test_long_searches_have_few_dots(count: int) -> None:
+def test_charts_of_long_searches_have_a_bounded_number_of_points(count: int) -> None:
     chart = best_so_far([(place, 1.0 + 1.0 / (place + 1)) for place in range(count)], count, {})
     assert chart is not None
     assert len(chart.dots) <= MAX_DOTS

@@ -102,7 +102,9 @@ def test_worker_registers_once_the_service_is_up_and_then_sends_heartbeats(tmp_p
     assert service.said[-1] == "leave w"
 
 
-def test_worker_looks_often_for_a_service_that_starts_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_polls_often_for_a_service_that_starts_at_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(daemon, "LOOK_S", 0.001)
     service = Service()
     service.starting = 3

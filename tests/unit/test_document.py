@@ -115,6 +115,6 @@ def test_large_document_of_any_content_is_cheap(filler: str) -> None:
         ("a = '\\' # " + "x." * 100, "\\"),
     ],
 )
-def test_dots_outside_keys_do_not_count(text: str, value: object) -> None:
+def test_dots_in_values_and_comments_are_not_key_separators(text: str, value: object) -> None:
     document = read_toml(text)
     assert value is None or document == {"a": value}

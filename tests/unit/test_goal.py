@@ -113,7 +113,7 @@ def test_slower_challenger_of_less_cost_is_promoted_and_a_faster_one_of_more_cos
     assert "more cost" in rule(dear, "gain").text
 
 
-def test_maximised_rate_is_judged_like_the_time_it_is_made_of() -> None:
+def test_maximised_rate_gives_the_verdict_of_its_time() -> None:
     report = confirmation(np.random.default_rng(3), challenger_us=80)
     by_time = judge(report, POLICY, 1, np.random.default_rng(0))
     by_rate = judge(report, POLICY, 1, np.random.default_rng(0), costs=costs("gb_s", "maximise", ours=1, theirs=1))

@@ -66,7 +66,7 @@ def test_siblings_share_only_inputs() -> None:
     assert other.damage() == buffers.damage() == "modifies its input `x`"
 
 
-def test_poison_spares_inputs() -> None:
+def test_poisoning_leaves_inputs_unchanged() -> None:
     buffers = HostBuffers([X, Y], INPUTS)
     buffers.poison(0xA5)
     assert np.array_equal(buffers.read("x"), INPUTS["x"])

@@ -40,7 +40,7 @@ def test_idle_seconds_count_once_and_only_while_no_thread_works() -> None:
     assert meter.take() == 4
 
 
-def test_time_without_available_work_is_excused_up_to_its_length() -> None:
+def test_excused_time_never_exceeds_the_idle_time() -> None:
     clock = Clock()
     meter = IdleClock(clock)
     clock.pass_(5)

@@ -127,7 +127,7 @@ extern "C" __global__ void count(const int *x, float *sums) { atomicAdd(&sums[x[
 """
 
 
-def test_kernel_of_several_must_be_named() -> None:
+def test_kernel_must_be_named_if_the_file_has_several() -> None:
     with pytest.raises(InvalidInput, match=r"the source has scale, gemm, count; name one, e\.g\. --entry scale"):
         draft(KERNELS, "cuda")
 

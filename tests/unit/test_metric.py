@@ -34,7 +34,7 @@ TRIALS = [
 ]
 
 
-def test_front_is_that_of_the_definition() -> None:
+def test_front_matches_its_definition() -> None:
     rng = np.random.default_rng(1)
     for size in (0, 1, 2, 7, 60):
         points = [(float(x), float(y)) for x, y in rng.integers(0, 9, (size, 2))]
@@ -42,7 +42,7 @@ def test_front_is_that_of_the_definition() -> None:
         assert front(points) == {place for place, beaten in enumerate(better) if not beaten}
 
 
-def test_trials_that_no_other_beats_in_both_are_marked() -> None:
+def test_trials_that_are_not_dominated_are_marked() -> None:
     found = weighed(TRIALS, "registers", PROBLEM, "--metric")
     marked = [(each.trial.number, each.metric, each.front) for each in found]
     assert marked == [(1, 64, True), (3, 32, True), (4, 32, False)]

@@ -118,7 +118,7 @@ def test_input_that_repeats_in_a_second_draw_is_unchanged() -> None:
 
 
 @pytest.mark.parametrize("lanes", [4, 8, 16, 64])
-def test_sums_in_lanes_stay_within_the_limits_of_a_row_with_a_lone_element(tmp_path: Path, lanes: int) -> None:
+def test_sums_in_lanes_meet_the_limits_for_a_row_with_one_large_element(tmp_path: Path, lanes: int) -> None:
     source = find("reduce")
     problem = source.family.problem("rows=128,cols=256", "cpu")
     family = Reference(source.path / "reference.py", "digest", Cache(tmp_path))

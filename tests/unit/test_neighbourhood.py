@@ -80,7 +80,7 @@ def test_relinked_neighbours_are_deterministic() -> None:
     assert np.array_equal(Neighbourhood(space).relinked(row), Neighbourhood(space).relinked(row))
 
 
-def test_value_of_no_random_config_is_left_out() -> None:
+def test_value_absent_from_all_random_configs_is_left_out() -> None:
     values = list(range(3000))
     space = Space(
         [Tunable(name="a", values=values), Tunable(name="b", values=values)],

@@ -147,7 +147,7 @@ def test_restarted_worker_delivers_unacknowledged_results(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("status", ["stale", "unknown", "repeated"])
-def test_answered_result_is_removed_whatever_the_answer(tmp_path: Path, status: str) -> None:
+def test_answered_result_is_removed_for_every_status(tmp_path: Path, status: str) -> None:
     service = Service()
     service.answers = {1: status}
     outbox = Outbox(service, tmp_path)

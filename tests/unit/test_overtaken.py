@@ -95,7 +95,7 @@ def test_kernel_that_answers_overwritten_inputs_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("wrong", "refused"), [({5}, False), ({5, 20}, True), ({5, 100}, True), ({63}, False)])
-def test_one_wrong_answer_among_many_is_looked_at_again(wrong: set[int], refused: bool) -> None:
+def test_one_wrong_answer_among_many_is_examined_again(wrong: set[int], refused: bool) -> None:
     numbers = itertools.count()
 
     def sometimes(buffers: FakeBuffers, before: np.ndarray[Any, Any]) -> None:
@@ -109,7 +109,7 @@ def test_one_wrong_answer_among_many_is_looked_at_again(wrong: set[int], refused
 
 
 @pytest.mark.parametrize("made", [None, 0, 1])
-def test_no_answer_is_judged_if_no_call_surely_began_after_the_change(made: int | None) -> None:
+def test_answer_is_judged_only_if_a_call_certainly_began_after_the_change(made: int | None) -> None:
     assert judged(Session(stale, made)) == 0
 
 

@@ -28,7 +28,7 @@ def test_numbers_are_accepted_as_text_and_as_values(given: object, value: float)
 
 
 @pytest.mark.parametrize("given", ["nan", "inf", "x", "", True, None, [1], "-0.1", "1.5", 2, 10**400, "1e999"])
-def test_other_numbers_are_refused_with_what_is_accepted(given: object) -> None:
+def test_invalid_numbers_are_refused_with_what_is_accepted(given: object) -> None:
     with pytest.raises(InvalidInput, match="accepted: 0 … 1") as refused:
         family(**EPSILON).problem({"extra": given})
     assert refused.value.field == "problem.extra"
@@ -52,7 +52,7 @@ def test_numbers_may_be_used_in_expressions() -> None:
 
 
 @pytest.mark.parametrize("given", ["gelu", "_x9"])
-def test_words_are_accepted(given: str) -> None:
+def test_identifiers_are_accepted_as_text(given: str) -> None:
     assert family(type="text", default="relu").problem({"extra": given})["extra"] == given
 
 
@@ -62,7 +62,7 @@ def test_other_texts_are_refused(given: object) -> None:
         family(type="text", default="relu").problem({"extra": given})
 
 
-def test_limits_must_be_numbers() -> None:
+def test_limits_of_a_field_must_be_numbers() -> None:
     with pytest.raises(InvalidInput, match=r"problem\.extra\.min: must be a number"):
         family(type="float", min="0")
     with pytest.raises(InvalidInput, match=r"problem\.extra\.max: must be a number of at most 308 digits"):

@@ -234,7 +234,7 @@ def test_prefix_named_like_a_page_is_not_removed_twice() -> None:
 
 
 @pytest.mark.parametrize("given", ["//evil.example", "/a/../b", '/"onload="x', "evo", "/a b", "/ä", "/a//b", "/."])
-def test_prefixes_of_other_than_plain_segments_are_ignored(given: str) -> None:
+def test_prefixes_with_special_segments_are_ignored(given: str) -> None:
     scope, _ = seen({"X-Forwarded-Prefix": given})
     assert address(scope).public.prefix == ""
 

@@ -57,7 +57,7 @@ def changed(old: str, new: str) -> str:
     return CLASS.replace(old, new, 1)
 
 
-def test_class_stands_for_a_document() -> None:
+def test_class_is_equivalent_to_a_document() -> None:
     document, files = read_family(CLASS)
     assert document == {
         "name": "scale",

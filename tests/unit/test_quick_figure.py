@@ -47,7 +47,7 @@ def test_faster_confirmation_questions_the_ranking() -> None:
     assert "2.00× as fast" in found.text and "ranked too low" in found.text
 
 
-def test_cause_stays_open_without_a_common_baseline() -> None:
+def test_cause_is_unknown_without_a_common_baseline() -> None:
     found = rule_of(Quick(timing=steady(100.0), baselines={"numpy": steady(50.0)}), steady(200.0))
     assert found is not None and "No baseline ran in both sessions" in found.text
 

@@ -60,14 +60,14 @@ def require(made: str, arguments: tuple[Argument, ...] = ARGUMENTS) -> None:
     require_inputs(arguments, source, spec="family.toml", file="reference.py")
 
 
-def test_inout_that_is_not_made_is_refused_with_the_remedies() -> None:
+def test_inout_that_inputs_does_not_return_is_refused_with_the_remedies() -> None:
     with pytest.raises(InvalidInput, match=r"changes in place `state`.* returns `x` alone: return `state`") as refusal:
         require('{"x": 1}')
     assert refusal.value.field == "family.toml: arguments[1].role"
     assert "another role: input, output, scalar, workspace" in str(refusal.value)
 
 
-def test_input_that_is_not_made_is_refused() -> None:
+def test_input_that_inputs_does_not_return_is_refused() -> None:
     with pytest.raises(InvalidInput, match="the kernel reads `x`"):
         require('{"state": 1, "z": 2}')
 

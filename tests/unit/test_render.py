@@ -51,7 +51,7 @@ def test_functions_of_expressions_are_available(tmp_path: Path) -> None:
     assert rendered(tmp_path, template) == "2 5 4 2 1"
 
 
-def test_folder_precedes_the_shared_includes(tmp_path: Path) -> None:
+def test_includes_of_the_family_precede_shared_ones(tmp_path: Path) -> None:
     assert rendered(tmp_path, '{% include "part.h" %}', part__h="{{ TILE }} here") == "4 here"
     own = package(tmp_path / "b", '{% include "simd.h.j2" %}', **{"simd.h__j2": "mine"})
     assert render(own, "cpu", CONFIG, PROBLEM, DERIVED) == "mine"

@@ -93,7 +93,7 @@ def test_flashinfer_gets_ragged_queries_and_pages(monkeypatch: pytest.MonkeyPatc
     np.testing.assert_array_equal(caches[0][1, :6].numpy(), inputs["k"][1].swapaxes(0, 1))
 
 
-def test_rows_and_products_are_passed_on_with_their_options(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rivals_of_rows_and_products_get_their_options(monkeypatch: pytest.MonkeyPatch) -> None:
     x, weight = np.ones((3, 8), np.float16), np.ones(8, np.float16)
     plain = {"rows": 3, "cols": 8, "residual": False, "dtype": "float16"}
     called = prepared(monkeypatch, Library(), "liger", "rmsnorm", plain, x=x, weight=weight)()

@@ -21,7 +21,7 @@ def test_results_are_concatenated_in_order(rows: int) -> None:
     assert found["out"].dtype == np.float64
 
 
-def test_blocks_are_small() -> None:
+def test_row_blocks_have_a_bounded_size() -> None:
     sizes: list[int] = []
 
     @by_rows

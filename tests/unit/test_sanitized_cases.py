@@ -50,7 +50,7 @@ def test_finding_names_its_case_and_ends_the_check(faulty: str) -> None:
     assert address.left_out == ()
 
 
-def test_cases_without_time_are_named() -> None:
+def test_cases_that_time_did_not_allow_are_named() -> None:
     def examine(case: str, limit_s: float) -> Sequence[Sanitized]:
         return [Sanitized(tool="address")]
 

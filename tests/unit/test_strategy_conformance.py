@@ -81,7 +81,7 @@ def test_corrected_time_counts_the_same_after_a_restart(name: str, seed: int) ->
     assert propose(strategy, history) == propose(fresh(name, space), history)
 
 
-def test_seed_matters(name: str) -> None:
+def test_different_seeds_give_different_trials(name: str) -> None:
     space = SPACES["mixed"]()
     runs = [advance(History(), fresh(name, space), space, measured, 30, seed=seed) for seed in (1, 2)]
     assert [trial.config for trial in runs[0]] != [trial.config for trial in runs[1]]

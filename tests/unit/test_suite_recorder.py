@@ -192,7 +192,7 @@ def torch() -> Iterator[Any]:
     yield SimpleNamespace(nn=nn, overrides=SimpleNamespace(TorchFunctionMode=mode), hooks=hooks, active=active)
 
 
-def test_functions_are_watched_by_identity_and_still_answer(torch: Any) -> None:
+def test_recorded_functions_are_matched_by_identity_and_still_return(torch: Any) -> None:
     recorder = Recorder()
     with watched(recorder, torch):
         assert torch.nn.functional.softmax(Tensor((4, 9)), dim=-1) == "softmax"

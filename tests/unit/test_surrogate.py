@@ -228,7 +228,7 @@ def test_other_figures_are_standardised_unchanged() -> None:
     assert slowness(np.array([-1.0, 0.0, 1.0])).tolist() == pytest.approx([-np.sqrt(1.5), 0, np.sqrt(1.5)])
 
 
-def test_most_promising_config_is_proposed_without_climbing() -> None:
+def test_most_promising_config_is_proposed_without_a_local_search() -> None:
     space, history = SPACES["drawn"](), History()
     advance(history, build("random", Context(space=space)), space, measured, 30)
     history.ask(Proposal(config=space.default(), origin="default"))

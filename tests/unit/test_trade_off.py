@@ -21,7 +21,7 @@ def drawn(trials: list[Weighed], width: float = 760.0, objective: Objective = OB
     return found
 
 
-def test_front_holds_trials_that_no_other_beats_in_both() -> None:
+def test_front_contains_the_trials_that_are_not_dominated() -> None:
     assert [each.number for each in front_of(TRIALS)] == [0, 1, 3]
     assert [each.number for each in front_of([*TRIALS, Weighed(number=5, time_us=20.0, cost=32.0)])] == [0, 1, 5, 3]
 

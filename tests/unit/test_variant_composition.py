@@ -119,7 +119,7 @@ def test_keys_of_the_contract_are_refused(key: str) -> None:
         *("data.bin", "x.c\n", "a//b.c", "x" * 120 + ".c", "sitecustomize.py", "x.pyc", "é.c", "a\\b.c"),
     ],
 )
-def test_other_files_than_sources_are_refused(name: str) -> None:
+def test_files_that_are_not_sources_are_refused(name: str) -> None:
     with pytest.raises(InvalidInput, match="files"):
         read_proposal({}, {"kernel.c": "", name: ""}, "v")
 

@@ -55,7 +55,7 @@ def test_large_files_and_folders_are_refused(folder: Path) -> None:
         read_variant_files(folder)
 
 
-def test_what_is_no_text_or_not_there_is_refused(folder: Path) -> None:
+def test_missing_or_non_text_files_are_refused(folder: Path) -> None:
     (folder / "kernel.c").write_bytes(b"\xff\xfe")
     with pytest.raises(InvalidInput, match="UTF-8"):
         read_variant_files(folder)

@@ -86,7 +86,7 @@ def test_new_trials_appear_and_nothing_moves(puppet: Puppet, url: str, browser: 
         expect(news).to_be_hidden()
 
 
-def test_plots_and_their_lead_follow_the_trials(puppet: Puppet, url: str, browser: Browser) -> None:
+def test_plots_and_their_header_follow_the_trials(puppet: Puppet, url: str, browser: Browser) -> None:
     with reading(browser, url) as page:
         page.goto(f"/searches/{puppet.search_id}/plots#outcomes")
         lead, outcomes = page.locator("#lead"), page.locator("#outcomes .said")
