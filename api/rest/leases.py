@@ -1,6 +1,9 @@
 """Leases, for workers: claim jobs, report results, return jobs."""
 
 import time
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
 
 from fastapi import Request
 from starlette.concurrency import run_in_threadpool
@@ -11,11 +14,18 @@ from api.dependencies import Service, ServiceDep
 from api.http.routing import rest_router
 from api.rest.artefacts import BINARY
 from api.scheduler.leasing.wakeup import set_within
-from api.schemas import Id, LeaseReply, LeaseRequest, Receipt, Release, Result, Results, ResultsReply
+from api.schemas import MAX_RESULTS, Id, LeaseReply, LeaseRequest, Receipt, Release, Result, Results, ResultsReply
 from evo.messages.job import Answer, Delivery
+from evo.trial.results import ConfirmReport, EvaluateReport, Report
 
 LOOK_S = 10.0
 """Seconds between checks for work while a request waits, because another process may be unable to wake it."""
+
+STALE = timedelta(hours=12)
+"""Age of an artefact at which a new report that names it resets it. It must be less than the age of collected ones."""
+
+MOST_NAMED = 4 * MAX_RESULTS
+"""Artefacts of one request that are looked up. A report names one to five."""
 
 router = rest_router(tag="leases")
 
@@ -74,7 +84,33 @@ def _take(body: Results, service: Service) -> list[Answer]:
             for digest, content in body.contents.items():
                 service.artefacts.put(session, digest, content, media_type=BINARY, now=now)
     deliveries = [Delivery(attempt_id=each.attempt_id, token=each.token, report=each.report) for each in body.results]
-    return service.conductor.report_many(deliveries)
+    return _with_lacking(service, deliveries, service.conductor.report_many(deliveries))
+
+
+def _with_lacking(service: Service, deliveries: Sequence[Delivery], answers: Sequence[Answer]) -> list[Answer]:
+    """Add to each answer the artefacts that its report names and the service lacks.
+
+    A worker remembers what it has stored, but artefacts are collected, and databases and folders restored.
+    """
+    taken = [answer.status in {"accepted", "repeated"} for answer in answers]
+    named = [_artefacts(each.report) if ok else set() for each, ok in zip(deliveries, taken, strict=True)]
+    if not (every := sorted(set().union(*named))[:MOST_NAMED]):
+        return list(answers)
+    now = service.conductor.clock()
+    with service.database.look() as session:
+        missing = service.artefacts.missing(session, every)
+        aged = service.artefacts.any_before(session, every, now - STALE)
+    if aged:
+        with service.database.write() as session:
+            service.artefacts.used_again(session, every, before=now - STALE, now=now)
+    return [
+        replace(answer, lacking=tuple(sorted(lacking))) if (lacking := mine & missing) else answer
+        for answer, mine in zip(answers, named, strict=True)
+    ]
+
+
+def _artefacts(report: Report) -> set[str]:
+    return set(report.artefacts.values()) if isinstance(report, EvaluateReport | ConfirmReport) else set()
 
 
 @router.post("/attempts/{attempt_id}/release", status_code=204)

@@ -2,11 +2,12 @@
 
 import hashlib
 import re
+from collections.abc import Collection
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
-from sqlalchemy import select
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from db.engine.files import write_whole
@@ -46,6 +47,21 @@ class Artefacts:
         row = ArtefactRow(digest=digest, size=len(content), media_type=media_type, created_at=now)
         return session.merge(row)
 
+    def missing(self, session: Session, digests: Collection[str]) -> set[str]:
+        """Return those of the digests whose content is not stored here."""
+        rows = session.scalars(select(ArtefactRow.digest).where(ArtefactRow.digest.in_(digests)))
+        return set(digests) - {digest for digest in rows if self._path(digest).exists()}
+
+    def used_again(self, session: Session, digests: Collection[str], *, before: datetime, now: datetime) -> None:
+        """Reset the age of stored artefacts from before a moment, because a new report names them."""
+        aged = update(ArtefactRow).where(ArtefactRow.digest.in_(digests), ArtefactRow.created_at < before)
+        session.execute(aged.values(created_at=now).execution_options(synchronize_session=False))
+
+    def any_before(self, session: Session, digests: Collection[str], before: datetime) -> bool:
+        """Return True if one of these artefacts was stored before a moment."""
+        aged = select(ArtefactRow.digest).where(ArtefactRow.digest.in_(digests), ArtefactRow.created_at < before)
+        return session.scalar(aged.limit(1)) is not None
+
     def get(self, session: Session, digest: str) -> tuple[ArtefactRow, bytes]:
         """Return the row and the content of an artefact.
 
@@ -59,6 +75,11 @@ class Artefacts:
             return row, self._path(digest).read_bytes()
         except FileNotFoundError as error:
             raise NotFound(f"the file of artefact {digest} was removed from {self.folder}") from error
+        except OSError as error:
+            raise StoreUnavailable(
+                f"artefact folder {self.folder}: {error.strerror or error} ({digest}): make it readable",
+                public="the folder of artefacts cannot be read",
+            ) from error
 
     def remove(self, digest: str) -> None:
         """Remove the file of an artefact whose row was deleted."""
@@ -74,7 +95,7 @@ class Artefacts:
         for folder in sorted(each for each in self.folder.glob("??") if each.is_dir()):
             known = session.scalars(select(ArtefactRow.digest).where(ArtefactRow.digest.startswith(folder.name)))
             kept = set(known)
-            for path in folder.iterdir():
+            for path in _files(folder):
                 with suppress(OSError):
                     if folder.name + path.name not in kept and path.stat().st_mtime < before_s:
                         path.unlink()
@@ -83,3 +104,10 @@ class Artefacts:
 
     def _path(self, digest: str) -> Path:
         return self.folder / digest[:2] / digest[2:]
+
+
+def _files(folder: Path) -> list[Path]:
+    """Return the files of a folder; none if it cannot be listed, so that the other folders are still examined."""
+    with suppress(OSError):
+        return list(folder.iterdir())
+    return []

@@ -1,8 +1,10 @@
 """REST API on a real socket: guarantees for clients, and every invalid request."""
 
+import contextlib
 import hashlib
 import json
 import math
+import sqlite3
 import threading
 import time
 from base64 import b64encode
@@ -302,6 +304,49 @@ def test_results_may_carry_their_artefacts(rest: Rest) -> None:
     (told,) = rest.http.post("/results", json=body | {"contents": {digest: enclosed}}).json()["answers"]
     assert told["status"] == "accepted"
     assert rest.http.get(f"/artefacts/{digest}").content == content
+
+
+@pytest.mark.parametrize("how", ["never stored", "file lost", "row lost"])
+def test_answer_names_artefacts_that_the_service_lacks(rest: Rest, tmp_path: Path, how: str) -> None:
+    """Artefacts are collected, databases and folders restored, while workers remember what they stored."""
+    content = b"source"
+    digest = hashlib.sha256(content).hexdigest()
+    rest.prepare()
+    rest.submit(budget={"trials": 1})
+    rest.report(rest.claim()[0])
+    (lease,) = rest.claim()
+    report = REPORT.dump_python(answer(lease), mode="json") | {"artefacts": {"source": digest}}
+    result = {"attempt_id": lease.attempt_id, "token": lease.token, "report": report}
+    if how != "never stored":
+        assert rest.http.put(f"/artefacts/{digest}", content=content).is_success
+    if how == "file lost":
+        (tmp_path / "artefacts" / digest[:2] / digest[2:]).unlink()
+    if how == "row lost":
+        with contextlib.closing(sqlite3.connect(tmp_path / "evo.db")) as database:
+            database.execute("DELETE FROM artefacts")
+            database.commit()
+    (first,) = rest.http.post("/results", json={"results": [result]}).json()["answers"]
+    assert (first["status"], first["lacking"]) == ("accepted", [digest])
+    assert rest.http.put(f"/artefacts/{digest}", content=content).is_success
+    (again,) = rest.http.post("/results", json={"results": [result]}).json()["answers"]
+    assert (again["status"], again["lacking"]) == ("repeated", [])
+
+
+def test_artefact_that_a_new_report_names_counts_as_new(rest: Rest, tmp_path: Path) -> None:
+    content = b"source"
+    digest = hashlib.sha256(content).hexdigest()
+    rest.prepare()
+    rest.submit(budget={"trials": 1})
+    rest.report(rest.claim()[0])
+    (lease,) = rest.claim()
+    assert rest.http.put(f"/artefacts/{digest}", content=content).is_success
+    with contextlib.closing(sqlite3.connect(tmp_path / "evo.db")) as database:
+        database.execute("UPDATE artefacts SET created_at = '2020-01-01 00:00:00.000000'")
+        database.commit()
+        report = REPORT.dump_python(answer(lease), mode="json") | {"artefacts": {"source": digest}}
+        result = {"attempt_id": lease.attempt_id, "token": lease.token, "report": report}
+        assert rest.http.post("/results", json={"results": [result]}).is_success
+        assert database.execute("SELECT count(*) FROM artefacts WHERE created_at < '2021'").fetchone() == (0,)
 
 
 def test_artefacts_are_returned_unchanged(rest: Rest, tmp_path: Path) -> None:

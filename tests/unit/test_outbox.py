@@ -3,6 +3,7 @@
 import errno
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,7 @@ class Service:
         self.requests: list[int] = []
         self.artefacts: list[str] = []
         self.stored_apart: list[str] = []
+        self.lost: set[str] = set()
 
     @property
     def reports(self) -> list[int]:
@@ -50,6 +52,7 @@ class Service:
             raise InvalidInput("body", "too large")
         self._measure([content])
         self.stored_apart.append(digest)
+        self.lost.discard(digest)
 
     def report_many(self, deliveries: Sequence[Delivery], *, contents: Mapping[str, bytes]) -> tuple[Answer, ...]:
         self._maybe_fail()
@@ -61,7 +64,11 @@ class Service:
         if self.poison in {each.attempt_id for each in deliveries}:
             raise ServiceError("500")
         answers = tuple(
-            Answer(attempt_id=each.attempt_id, status=self.answers.get(each.attempt_id, "accepted"))  # type: ignore[arg-type]
+            Answer(
+                attempt_id=each.attempt_id,
+                status=self.answers.get(each.attempt_id, "accepted"),  # type: ignore[arg-type]
+                lacking=tuple(self.lost),
+            )
             for each in deliveries
         )
         self.taken += [each for each, told in zip(deliveries, answers, strict=True) if told.status == "accepted"]
@@ -143,7 +150,51 @@ def test_restarted_worker_delivers_unacknowledged_results(tmp_path: Path) -> Non
     reborn = Outbox(service, tmp_path)
     assert reborn.flush()
     assert (service.reports, len(service.artefacts)) == ([7, 11], 1)
-    assert not list(tmp_path.iterdir())
+    assert [path.name for path in tmp_path.iterdir()] == ["8.refused"]
+
+
+def test_result_in_a_file_named_by_an_earlier_version_is_delivered_and_removed(tmp_path: Path) -> None:
+    Outbox(Service(), tmp_path).post(parcel(7))
+    (only,) = tmp_path.iterdir()
+    only.rename(tmp_path / "7.json")
+    service = Service()
+    assert Outbox(service, tmp_path).flush()
+    assert (service.reports, list(tmp_path.iterdir())) == ([7], [])
+
+
+def test_temporarily_unreadable_result_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Outbox(Service(), tmp_path).post(parcel(7))
+    with monkeypatch.context() as context:
+        context.setattr(Path, "read_bytes", lambda _: (_ for _ in ()).throw(OSError(errno.EMFILE, "too many files")))
+        assert Outbox(Service(), tmp_path).waiting == []
+    assert Outbox(Service(), tmp_path).waiting == [7]
+
+
+def test_results_of_attempts_with_equal_ids_do_not_replace_each_other(tmp_path: Path) -> None:
+    """A restored or new database gives the ids of attempts again; tokens differ."""
+    old, new = parcel(5), replace(parcel(5), token="another")
+    outbox = Outbox(Service(), tmp_path)
+    outbox.post(old)
+    outbox.post(new)
+    assert (outbox.waiting, len(list(tmp_path.iterdir()))) == ([5, 5], 2)
+    service = Service()
+    assert Outbox(service, tmp_path).flush()
+    assert {each.token for each in service.taken} == {"t", "another"}
+
+
+def test_artefacts_that_the_service_lost_are_stored_again(tmp_path: Path) -> None:
+    service = Service()
+    outbox = Outbox(service, tmp_path)
+    outbox.post(parcel(1))
+    assert outbox.flush()
+    assert (len(service.artefacts), service.stored_apart) == (1, [])
+    service.lost = {digest_of(b"\x00source")}
+    outbox.post(parcel(2))
+    assert outbox.flush()
+    assert (len(service.artefacts), service.stored_apart) == (1, [digest_of(b"\x00source")])
+    outbox.post(parcel(3))
+    assert outbox.flush()
+    assert (service.reports, len(service.stored_apart)) == ([1, 2, 3], 1)
 
 
 @pytest.mark.parametrize("status", ["stale", "unknown", "repeated"])
@@ -163,7 +214,7 @@ def test_refused_result_is_set_aside_and_not_sent_again(tmp_path: Path) -> None:
     outbox = Outbox(service, tmp_path)
     outbox.post(parcel(1))
     assert outbox.flush()
-    assert (outbox.waiting, [path.name for path in tmp_path.iterdir()]) == ([], ["1.refused"])
+    assert (outbox.waiting, [path.suffix for path in tmp_path.iterdir()]) == ([], [".refused"])
     assert Outbox(service, tmp_path).waiting == []
 
 
@@ -176,7 +227,7 @@ def test_result_that_fails_the_service_delays_no_other_and_is_set_aside(tmp_path
     assert not outbox.flush()
     assert service.reports == [1, 3]
     assert [outbox.flush() for _ in range(MOST_TRIES - 1)] == [False] * (MOST_TRIES - 2) + [True]
-    assert [path.name for path in tmp_path.iterdir()] == ["2.refused"]
+    assert [(path.name[:2], path.suffix) for path in tmp_path.iterdir()] == [("2-", ".refused")]
     assert Outbox(service, tmp_path).waiting == []
 
 

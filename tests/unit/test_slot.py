@@ -4,7 +4,7 @@ import errno
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -192,6 +192,37 @@ def test_equal_binaries_are_measured_once(tmp_path: Path, monkeypatch: pytest.Mo
     scene = Scene(tmp_path, monkeypatch, *map(evaluation, range(5)), digest="same").play()
     assert scene.performer.performed == 1
     assert [report.outcome for report in scene.service.reports.values()] == [GOOD.outcome] * 5
+
+
+@pytest.mark.parametrize("change", [{"problem": {"N": 99}}, {"seed": 5}, {"family": FamilyRef(name="g", digest="9")}])
+def test_search_of_another_database_with_a_known_id_is_a_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, object]
+) -> None:
+    """A restored or new database gives ids again, to other searches; the worker runs on."""
+    first = evaluation(1)
+    again = replace(first, token="another", terms=replace(first.terms, **change))  # type: ignore[arg-type]
+    scene = Scene(tmp_path, monkeypatch, first, again, digest="same")
+    prepared: list[object] = []
+    prepare = scene.performer.prepare
+    scene.performer.prepare = lambda work, job: prepared.append(work.terms) or prepare(work, job)  # type: ignore[method-assign, func-returns-value]
+    scene.service.report_many = lambda deliveries, *, contents: tuple(  # type: ignore[method-assign]
+        Answer(attempt_id=each.attempt_id, status="accepted") for each in deliveries
+    )
+    scene.play()
+    assert prepared == [first.terms, again.terms]
+    assert scene.performer.performed == 2, "the report on the earlier search's binary was used"
+
+
+def test_revoked_lease_does_not_revoke_another_with_its_id() -> None:
+    first = evaluation(1)
+    again = replace(first, token="another")
+    held = Held()
+    held.take([first])
+    assert held.revoke([1, 2]) == {1}
+    held.take([again])
+    assert (held.revoked(first), held.revoked(again)) == (True, False)
+    held.drop(first)
+    assert held.leases == [again]
 
 
 def test_binary_measured_by_another_worker_is_not_measured_again(

@@ -69,7 +69,7 @@ class Claims:
         self._release = release
         self._unfit = unfit
         self._unable: dict[int, float] = {}
-        self._assignments: dict[int, Assignment] = {}
+        self._assignments: dict[str, Assignment] = {}
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="claim")
         self._asked: Future[Leases] | None = None
 
@@ -149,7 +149,7 @@ class Claims:
 
     def _assignment(self, lease: Lease, copy: Copy) -> Assignment:
         """Return the assignment that all leases of a search share."""
-        search_id = lease.terms.search_id
-        if search_id not in self._assignments:
-            self._assignments = {search_id: Assignment(terms=lease.terms, copy=copy)}
-        return self._assignments[search_id]
+        key = lease.terms.key
+        if key not in self._assignments:
+            self._assignments = {key: Assignment(terms=lease.terms, copy=copy)}
+        return self._assignments[key]

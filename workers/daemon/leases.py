@@ -9,6 +9,8 @@ from evo.messages.job import Lease
 class Held:
     """Held and revoked leases, and whether to request more. Thread-safe.
 
+    Leases are kept by id and token: a restored or new database gives the ids of attempts again.
+
     Attributes:
         drain: the service grants no more work.
         closing: the worker requests no more work because it is about to end.
@@ -16,32 +18,37 @@ class Held:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._leases: dict[int, Lease] = {}
-        self._revoked: set[int] = set()
+        self._leases: dict[tuple[int, str], Lease] = {}
+        self._revoked: set[tuple[int, str]] = set()
         self.drain = False
         self.closing = False
 
     def take(self, leases: Iterable[Lease]) -> None:
         with self._lock:
-            self._leases.update({lease.attempt_id: lease for lease in leases})
+            self._leases.update({_key(lease): lease for lease in leases})
 
     def drop(self, lease: Lease) -> None:
         with self._lock:
-            self._leases.pop(lease.attempt_id, None)
-            self._revoked.discard(lease.attempt_id)
+            self._leases.pop(_key(lease), None)
+            self._revoked.discard(_key(lease))
 
     def revoke(self, attempt_ids: Iterable[int]) -> set[int]:
         """Mark leases that the service revoked and return those held here."""
         with self._lock:
-            held = self._leases.keys() & set(attempt_ids)
-            self._revoked |= held
-            return held
+            given = set(attempt_ids)
+            held = [lease for lease in self._leases.values() if lease.attempt_id in given]
+            self._revoked.update(_key(lease) for lease in held)
+            return {lease.attempt_id for lease in held}
 
     def revoked(self, lease: Lease) -> bool:
         with self._lock:
-            return lease.attempt_id in self._revoked
+            return _key(lease) in self._revoked
 
     @property
     def leases(self) -> list[Lease]:
         with self._lock:
             return list(self._leases.values())
+
+
+def _key(lease: Lease) -> tuple[int, str]:
+    return lease.attempt_id, lease.token

@@ -87,7 +87,7 @@ class Pipeline:
         self._limit = 1 if self.in_order else min(2 * cores, MOST_JOBS)
         self._most = self._limit if self._batches else min(cores, self._limit)
         self._queue: deque[Pending] = deque()
-        self._begun: set[int] = set()
+        self._begun: set[str] = set()
         self._pool = ThreadPoolExecutor(
             max_workers=cores if self._batches else max(1, cores - 1),
             thread_name_prefix="build",
@@ -128,18 +128,18 @@ class Pipeline:
         ready = next(pending for pending in eligible if pending.building.done())
         self._queue.remove(ready)
         if isinstance(ready.lease.job, Evaluate):
-            self._begun.add(ready.lease.terms.search_id)
+            self._begun.add(ready.lease.terms.key)
         return ready
 
     def _eligible(self) -> list[Pending]:
         """Return the jobs that may be next. Baselines, which take many seconds, wait for a search's first candidate."""
         first = {
-            pending.lease.terms.search_id for pending in self._queue if isinstance(pending.lease.job, Evaluate)
+            pending.lease.terms.key for pending in self._queue if isinstance(pending.lease.job, Evaluate)
         } - self._begun
         return [
             pending
             for pending in self._queue
-            if not isinstance(pending.lease.job, Baseline) or pending.lease.terms.search_id not in first
+            if not isinstance(pending.lease.job, Baseline) or pending.lease.terms.key not in first
         ]
 
     def _adjust(self, built: int) -> None:

@@ -260,7 +260,7 @@ class Slot:
             self._drop(lease)
             return
         if isinstance(report, EvaluateReport):
-            self._duplicates.note(lease.terms.search_id, report)
+            self._duplicates.note(lease.terms, report)
             _LOG.info("trial", search=lease.terms.search_id, **summary(lease, report))
         self._office.outbox.post(self._shipping.pack(lease, report, built))
 

@@ -47,8 +47,8 @@ class Outbox:
     def __init__(self, client: Client, folder: Path) -> None:
         self._client = client
         self._spool = Spool(folder)
-        self._waiting: dict[int, Parcel] = {parcel.attempt_id: parcel for parcel in self._spool.left()}
-        self._tries: Counter[int] = Counter()
+        self._waiting: dict[tuple[int, str], Parcel] = {parcel.key: parcel for parcel in self._spool.left()}
+        self._tries: Counter[tuple[int, str]] = Counter()
         self._stored: set[str] = set()
         self._lock = threading.Lock()
         self._delivering = threading.Lock()
@@ -62,7 +62,7 @@ class Outbox:
     def waiting(self) -> list[int]:
         """Attempts with undelivered results, oldest first; their leases still need renewal."""
         with self._lock:
-            return list(self._waiting)
+            return [attempt_id for attempt_id, _ in self._waiting]
 
     @property
     def trouble(self) -> str | None:
@@ -86,7 +86,7 @@ class Outbox:
         fresh = {digest: content for digest, content in parcel.contents.items() if digest not in self._stored}
         self._spool.keep(replace(parcel, contents=fresh))
         with self._lock:
-            self._waiting[parcel.attempt_id] = parcel
+            self._waiting[parcel.key] = parcel
         self._due.set()
 
     def flush(self) -> bool:
@@ -162,7 +162,22 @@ class Outbox:
             contents=enclosed,
         )
         self._remember(enclosed)
+        for parcel, answer in zip(whole, answers, strict=True):
+            self._store_lacking(parcel, answer)
         return answers
+
+    def _store_lacking(self, parcel: Parcel, answer: Answer) -> None:
+        """Store artefacts that the service lacks although they were stored: it collected them, or was restored."""
+        for digest in answer.lacking:
+            self._stored.discard(digest)
+            if (content := parcel.contents.get(digest)) is None:
+                _LOG.warning("artefact.lost", attempt=parcel.attempt_id, digest=digest)
+                continue
+            try:
+                self._client.put_artefact(digest, content)
+                self._remember([digest])
+            except (InvalidInput, TooLarge) as error:
+                _LOG.error("artefact.refused", attempt=parcel.attempt_id, digest=digest, reason=str(error))
 
     def _enclosed(self, parcels: Sequence[Parcel], most_bytes: int) -> dict[str, bytes]:
         """Return the artefacts to send with the reports: those that the service may lack, up to the size limit."""
@@ -203,8 +218,8 @@ class Outbox:
 
     def _refused(self, parcel: Parcel, error: ServiceError | InvalidInput) -> bool:
         """Handle a single result that the service fails on: retry for a while, then set it aside."""
-        self._tries[parcel.attempt_id] += 1
-        if isinstance(error, ServiceError) and self._tries[parcel.attempt_id] < MOST_TRIES:
+        self._tries[parcel.key] += 1
+        if isinstance(error, ServiceError) and self._tries[parcel.key] < MOST_TRIES:
             _LOG.warning("result.kept", attempt=parcel.attempt_id, reason=str(error))
             return False
         _LOG.error("result.set_aside", attempt=parcel.attempt_id, reason=str(error))
@@ -213,9 +228,9 @@ class Outbox:
         return True
 
     def _forget(self, parcel: Parcel) -> None:
-        self._tries.pop(parcel.attempt_id, None)
+        self._tries.pop(parcel.key, None)
         with self._lock:
-            self._waiting.pop(parcel.attempt_id, None)
+            self._waiting.pop(parcel.key, None)
 
 
 def _without(parcel: Parcel, digest: str) -> Parcel:

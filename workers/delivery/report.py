@@ -8,7 +8,7 @@ from workers.jobs.evaluation import Preparation
 
 def job_of(lease: Lease) -> str:
     """Return a key that all leases of one job share."""
-    return f"{lease.terms.search_id} {lease.job}"
+    return f"{lease.terms.key} {lease.job}"
 
 
 def refused(job: Job, built: Preparation) -> bool:

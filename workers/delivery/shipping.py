@@ -30,22 +30,22 @@ class Shipping:
     """Packs parcels; tracks the best times of each search to decide which binaries to store."""
 
     def __init__(self) -> None:
-        self._best_us: Latest[int, list[float]] = Latest(_SEARCHES)
+        self._best_us: Latest[str, list[float]] = Latest(_SEARCHES)
 
     def pack(self, lease: Lease, report: Report, built: Preparation) -> Parcel:
         """Pack a report with source and compiler log; add binary and headers of fast trials and challengers."""
         files: dict[str, bytes] = {}
         if isinstance(report, EvaluateReport) and "candidate" in built:
-            files = _files(built["candidate"], binary=self._good(lease.terms.search_id, report))
+            files = _files(built["candidate"], binary=self._good(lease.terms.key, report))
         elif isinstance(report, ConfirmReport) and "challenger" in built:
             files = _files(built["challenger"], binary=True)
         return _parcel(lease, report, files)
 
-    def _good(self, search_id: int, report: EvaluateReport) -> bool:
+    def _good(self, search: str, report: EvaluateReport) -> bool:
         if not isinstance(report.outcome, Measured):
             return False
         time_us = float(report.outcome.timing.median_us)
-        best_us = self._best_us.get(search_id, list)
+        best_us = self._best_us.get(search, list)
         best_us[:] = sorted([*best_us, time_us])[:_FIRST]
         return time_us <= max(_GOOD * best_us[0], best_us[-1])
 

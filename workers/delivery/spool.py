@@ -1,5 +1,6 @@
 """Spool: stores each result as a file until the service has accepted or refused it."""
 
+import hashlib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -29,6 +30,11 @@ class Parcel:
     token: str
     report: Report
     contents: Mapping[str, bytes] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[int, str]:
+        """Id and token of the attempt: a restored or new database gives the ids again."""
+        return self.attempt_id, self.token
 
 
 class Spool:
@@ -65,29 +71,37 @@ class Spool:
 
     def set_aside(self, parcel: Parcel) -> None:
         """Move a parcel that the service cannot accept to a separate folder for inspection."""
+        self._put_aside(self._path(parcel))
+
+    def _put_aside(self, path: Path) -> None:
         with suppress(OSError):
-            self._path(parcel).replace(self._path(parcel).with_suffix(".refused"))
+            path.replace(path.with_suffix(".refused"))
             aside = sorted(self._folder.glob("*.refused"), key=lambda path: path.stat().st_mtime)
-            for path in aside[:-MOST_ASIDE]:
-                path.unlink()
+            for old in aside[:-MOST_ASIDE]:
+                old.unlink()
 
     def left(self) -> list[Parcel]:
         """Return the undelivered parcels of earlier processes, oldest attempt first."""
         parcels = []
         for path in self._folder.glob("*.json"):
             try:
-                parcels.append(_adapter().validate_json(path.read_bytes()).parcel())
-            except (OSError, ValidationError) as error:
+                parcel = _adapter().validate_json(path.read_bytes()).parcel()
+                if path != self._path(parcel):  # named by an earlier version
+                    path.replace(self._path(parcel))
+                parcels.append(parcel)
+            except OSError as error:  # it may be readable at the next start
+                _LOG.warning("result.unreadable", path=str(path), reason=error.strerror)
+            except ValidationError as error:
                 _LOG.warning("result.unreadable", path=str(path), reason=str(error).partition("\n")[0])
-                with suppress(OSError):
-                    path.unlink()
+                self._put_aside(path)
         for part in self._folder.glob("*.part"):
             with suppress(OSError):
                 part.unlink()
         return sorted(parcels, key=lambda parcel: parcel.attempt_id)
 
     def _path(self, parcel: Parcel) -> Path:
-        return self._folder / f"{parcel.attempt_id}.json"
+        token = hashlib.blake2b(parcel.token.encode(), digest_size=4).hexdigest()
+        return self._folder / f"{parcel.attempt_id}-{token}.json"
 
 
 @dataclass(frozen=True, kw_only=True)

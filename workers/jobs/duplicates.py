@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from evo.client import Client
 from evo.errors import EvoError
 from evo.latest import Latest
-from evo.messages.job import Evaluate, Lease
+from evo.messages.job import Evaluate, Lease, SearchTerms
 from evo.trial.results import EvaluateReport
 
 SEARCHES = 32
@@ -23,38 +23,37 @@ class Duplicates:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._searches: Latest[int, _Search] = Latest(SEARCHES)
+        self._searches: Latest[str, _Search] = Latest(SEARCHES)
 
     def expect(self, lease: Lease) -> None:
         """Record that this process measures a trial."""
         if isinstance(lease.job, Evaluate):
-            self._of(lease.terms.search_id).expected.add(lease.job.number)
+            self._of(lease.terms).expected.add(lease.job.number)
 
     def find(self, lease: Lease, digest: str) -> EvaluateReport | None:
         """Return the report on an earlier trial of the same binary, for variants also of another variant of the family.
 
         None if there is none or the service fails.
         """
-        search_id = lease.terms.search_id
-        if (known := self._of(search_id).reports.get(digest)) is not None:
+        if (known := self._of(lease.terms).reports.get(digest)) is not None:
             return known
         if self._measured_all_before(lease):
             return None
         try:
-            return self._client.twin(search_id, digest)
+            return self._client.twin(lease.terms.search_id, digest)
         except EvoError:
             return None
 
-    def note(self, search_id: int, report: EvaluateReport) -> None:
+    def note(self, terms: SearchTerms, report: EvaluateReport) -> None:
         if report.binary_digest is not None:
-            self._of(search_id).reports[report.binary_digest] = report
+            self._of(terms).reports[report.binary_digest] = report
 
-    def _of(self, search_id: int) -> "_Search":
-        return self._searches.get(search_id, _Search)
+    def _of(self, terms: SearchTerms) -> "_Search":
+        return self._searches.get(terms.key, _Search)
 
     def _measured_all_before(self, lease: Lease) -> bool:
         """True if this process measured all earlier trials of the search, so the service knows no others."""
         if not isinstance(lease.job, Evaluate) or lease.terms.family.variant:
             return False
-        mine = self._of(lease.terms.search_id).expected
+        mine = self._of(lease.terms).expected
         return mine.issuperset(range(lease.job.number))

@@ -103,7 +103,7 @@ class Ladder:
         self._effects = Effects(lambda: compiler, self._cache)
         self._runners = Runners(folder)
         self._overlaps = overlaps(kind)
-        self._begun: set[int] = set()
+        self._begun: set[str] = set()
         self._beginning = threading.Lock()
         self._status = status or Status()
         self._instruments = Instruments(
@@ -147,8 +147,8 @@ class Ladder:
     def _prepare_runner(self, work: Assignment) -> None:
         """Compute the references of a new search while its first candidate is built, where that disturbs nothing."""
         with self._beginning:
-            begun = work.terms.search_id in self._begun
-            self._begun.add(work.terms.search_id)
+            begun = work.terms.key in self._begun
+            self._begun.add(work.terms.key)
         if self._overlaps and not begun:
             self._runners.prepare(work)
 

@@ -177,7 +177,7 @@ class Runners:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._kept: OrderedDict[int, Child] = OrderedDict()
+        self._kept: OrderedDict[str, Child] = OrderedDict()
         self._trials: Counter[int] = Counter()
         self._busy: Child | None = None
         self._ahead: list[Ahead] = []
@@ -203,13 +203,13 @@ class Runners:
             UnfitError: the device fails on a known kernel.
             GaveUp: it was interrupted.
         """
-        child = self._kept.pop(work.terms.search_id, None)
+        child = self._kept.pop(work.terms.key, None)
         if child is not None and (not child.usable or self._trials[child.pid] >= MAX_TRIALS):
             child.kill()
             child = None
         child = child or self.fresh(work)
         self._trials[child.pid] += 1
-        self._kept[work.terms.search_id] = self._busy = child
+        self._kept[work.terms.key] = self._busy = child
         while len(self._kept) > _KEPT:
             self._kept.popitem(last=False)[1].kill()
         self.interruption.check()
@@ -338,7 +338,7 @@ class Runners:
 
     def drop(self, work: Assignment) -> None:
         """End the runner of a search; the next trial gets a new one."""
-        if child := self._kept.pop(work.terms.search_id, None):
+        if child := self._kept.pop(work.terms.key, None):
             child.kill()
 
     def interrupt(self) -> None:

@@ -43,11 +43,13 @@ class Answer:
         status: ``accepted``; ``repeated``: accepted before; ``stale``: the lease has expired, drop the work;
             ``unknown``: no such attempt; ``refused``: the report does not answer the job, and repeating it is useless.
         detail: why it was not accepted; empty if it was.
+        lacking: digests of artefacts that the accepted report names and the service does not have: store them.
     """
 
     attempt_id: int
     status: Literal["accepted", "repeated", "stale", "unknown", "refused"]
     detail: str = ""
+    lacking: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

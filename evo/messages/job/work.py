@@ -1,7 +1,9 @@
 """Jobs of the service for a worker, and the leases that grant them."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal, TypeAlias
 
 from evo.device import Device
@@ -39,6 +41,14 @@ class SearchTerms:
     objective: Objective
     policy: Policy
     seed: int
+
+    @cached_property
+    def key(self) -> str:
+        """Key of the search for what a worker remembers of it: its id and a digest of its terms.
+
+        The id alone is not enough: a restored or new database gives ids again, to other searches.
+        """
+        return f"{self.search_id}-{hashlib.blake2b(repr(self).encode(), digest_size=12).hexdigest()}"
 
 
 @dataclass(frozen=True, kw_only=True)
