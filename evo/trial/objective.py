@@ -1,13 +1,32 @@
 """What a search minimises or maximises, and the terms under which kernels are compared. Part of a champion's key."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
+from evo.errors import InvalidInput
 from evo.text.wording import count_text, significant
 
 PROTOCOL_VERSION = 3
 """Version of the timing protocol. It is raised whenever sampling changes; times of different versions are not compared.
 """
+
+
+Direction: TypeAlias = Literal["minimise", "maximise"]
+
+
+def direction_from(text: str, field: str) -> Direction:
+    """Return the direction that a user wrote; the American spelling is accepted.
+
+    Raises:
+        InvalidInput: it is none; the message calls it `field`.
+    """
+    match text.strip():
+        case "minimise" | "minimize":
+            return "minimise"
+        case "maximise" | "maximize":
+            return "maximise"
+    accepted = "minimise: EXPRESSION, maximise: EXPRESSION"
+    raise InvalidInput(field, f"{text.strip()!r:.60} is no direction; accepted: {accepted}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +55,7 @@ class Objective:
     protocol: int = PROTOCOL_VERSION
     target: str | None = None
     metric: str | None = None
-    direction: Literal["minimise", "maximise"] = "minimise"
+    direction: Direction = "minimise"
 
     @property
     def key(self) -> str:

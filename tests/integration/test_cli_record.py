@@ -83,8 +83,10 @@ def test_family_with_a_search_to_resume_is_refused(line: CommandLine, command: s
 def test_trials_are_listed_by_time_and_a_metric(line: CommandLine) -> None:
     found = line.run("trials", "1", "--metric", "X + Y", "--json").json
     assert found == sorted(found, key=lambda each: each["time_us"])
-    assert all(each["metric"] == each["trial"]["config"]["X"] + each["trial"]["config"]["Y"] for each in found)
-    both = [(each["time_us"], each["metric"]) for each in found]
+    assert all(
+        each["metrics"]["X + Y"] == each["trial"]["config"]["X"] + each["trial"]["config"]["Y"] for each in found
+    )
+    both = [(each["time_us"], each["metrics"]["X + Y"]) for each in found]
     for each, own in zip(found, both, strict=True):
         assert each["front"] == (not any(a <= own[0] and b <= own[1] and (a, b) != own for a, b in both))
     assert "front" in line.run("trials", "1", "--metric", "X + Y").out

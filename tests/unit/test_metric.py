@@ -43,25 +43,58 @@ def test_front_matches_its_definition() -> None:
 
 
 def test_trials_that_are_not_dominated_are_marked() -> None:
-    found = weighed(TRIALS, "registers", PROBLEM, "--metric")
-    marked = [(each.trial.number, each.metric, each.front) for each in found]
+    found = weighed(TRIALS, ["registers"], PROBLEM, "--metric")
+    marked = [(each.trial.number, each.metrics["registers"], each.front) for each in found]
     assert marked == [(1, 64, True), (3, 32, True), (4, 32, False)]
 
 
 def test_metric_has_the_config_the_problem_and_the_time() -> None:
-    found = weighed(TRIALS, "-N / time_us + 0 * TILE", PROBLEM, "--metric")
-    assert [each.metric for each in found] == pytest.approx([-409.6, -4096 / 12, -4096 / 12.5, -4096 / 13])
+    metric = "-N / time_us + 0 * TILE"
+    found = weighed(TRIALS, [metric], PROBLEM, "--metric")
+    assert [each.metrics[metric] for each in found] == pytest.approx([-409.6, -4096 / 12, -4096 / 12.5, -4096 / 13])
     assert [each.front for each in found] == [True, False, False, False]
 
 
 @pytest.mark.parametrize(
     ("metric", "said"),
-    [("register", "did you mean `registers`"), ("1 +", "--metric"), ("__import__('os')", "--metric")],
+    [
+        ("least: registers", "no direction"),
+        ("register", "did you mean `registers`"),
+        ("1 +", "--metric"),
+        ("__import__('os')", "--metric"),
+    ],
 )
 def test_other_names_are_refused_with_those_there_are(metric: str, said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
-        weighed(TRIALS, metric, PROBLEM, "--metric")
+        weighed(TRIALS, [metric], PROBLEM, "--metric")
+
+
+def test_metric_is_maximised_where_its_direction_says_so() -> None:
+    found = weighed(TRIALS, ["maximise: registers"], PROBLEM, "--metric")
+    assert [(each.metrics["registers"], each.front) for each in found] == [(64, True), (32, False), (32, False)]
+
+
+def test_two_metrics_have_a_front_without_the_time() -> None:
+    found = weighed(TRIALS, ["maximize: TILE", "registers"], PROBLEM, "--metric")
+    assert [(dict(each.metrics), each.front) for each in found] == [
+        ({"TILE": 2, "registers": 64}, False),
+        ({"TILE": 8, "registers": 32}, False),
+        ({"TILE": 16, "registers": 32}, True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "said"),
+    [
+        (["registers", "TILE", "N"], "was given 3 times"),
+        (["registers", "maximise: registers"], "against itself"),
+        (["time_us"], "against itself"),
+    ],
+)
+def test_metrics_without_a_front_are_refused(metrics: list[str], said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        weighed(TRIALS, metrics, PROBLEM, "--metric")
 
 
 def test_search_without_times_has_no_front() -> None:
-    assert weighed([trial(2, None)], "registers", PROBLEM, "--metric") == []
+    assert weighed([trial(2, None)], ["registers"], PROBLEM, "--metric") == []

@@ -342,15 +342,17 @@ def _goal(objective: str) -> dict[str, object]:
     """Return the fields of the objective that the option names: none for the time."""
     if objective.strip() == "time":
         return {}
-    direction, colon, metric = objective.partition(":")
-    direction = {"minimize": "minimise", "maximize": "maximise"}.get(direction.strip(), direction.strip())
-    if direction not in ("minimise", "maximise") or not colon or not metric.strip():
+    from evo.trial.objective import direction_from
+
+    before, colon, metric = objective.partition(":")
+    if not colon or not metric.strip():
         way_out = "accepted: time, minimise: EXPRESSION, maximise: EXPRESSION, e.g. `maximise: gflop_s`"
         reason = f"{objective!r} is no time, and no direction with a metric; {way_out}. A recording has times only"
         raise InvalidInput(
             "--objective",
             f"{reason}: give each of its entries a time in milliseconds that falls as another figure gets better",
         )
+    direction = direction_from(before, "--objective")
     return {"metric": metric.strip(), "direction": direction}
 
 

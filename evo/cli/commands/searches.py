@@ -14,7 +14,7 @@ from evo.text.limits import MOST
 from evo.text.visible import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from evo.messages.view import SearchView, TrialView
     from evo.messages.view.metric import Weighed
@@ -32,6 +32,7 @@ def register(app: typer.Typer) -> None:
         epilog=examples(
             "kernel-evo trials 12 --limit 10",
             "kernel-evo trials 12 --metric registers",
+            'kernel-evo trials 12 --metric "maximise: TILE" --metric registers',
             "kernel-evo trials 12 --sort number --outcome wrong_answer",
             "kernel-evo trials 12 --sort number --json",
             "kernel-evo trials 12 --format csv > trials.csv",
@@ -103,11 +104,12 @@ def trials(
         ),
     ] = "table",
     metric: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             metavar="EXPRESSION",
-            help="A second figure of each trial, less is better: an expression over time_us, resources such as "
-            "registers, tunables and problem fields. Trials that no other beats in both are marked.",
+            help="A figure to weigh against the time, or give two: expressions over time_us, resources such as "
+            "registers, tunables and problem fields. Less is better, or `maximise: EXPRESSION`. Trials that "
+            "no other beats in both are marked.",
         ),
     ] = None,
     url: Url = None,
@@ -126,18 +128,18 @@ def trials(
         raise InvalidInput("--limit", f"is not for --format {form}, which writes every trial: leave one of them out")
     if form not in ("table", "json") and as_json:
         raise InvalidInput("--json", f"is another form than --format {form}: leave one of them out")
-    if metric is not None and form != "table":
+    if metric and form != "table":
         raise InvalidInput("--metric", f"is not for --format {form}: leave one of them out")
     with connect(Where(url=url, token=token, database=db)) as connection:
         if form != "table":
             for piece in connection.client.export_trials(search_id, form, sort=sort, outcome=outcome):
                 sys.stdout.write(piece if form == "json" else visible(piece))
             return
-        if metric is not None:
+        if metric:
             view = connection.client.search(search_id)
             every = connection.client.every_trial(search_id, sort=sort, outcome=outcome)
             found_by_both = weighed(every, metric, view.problem, "--metric")[:limit]
-            print_json(found_by_both) if as_json else _print_weighed(found_by_both, metric, view.place)
+            print_json(found_by_both) if as_json else _print_weighed(found_by_both, view.place)
             return
         most = limit if as_json else limit or ROWS
         found = list(islice(connection.client.every_trial(search_id, sort=sort, outcome=outcome), most))
@@ -165,19 +167,21 @@ def _print_searches(views: "Iterable[SearchView]") -> None:
         out.print(styled("No searches here yet. Start one: ", ("kernel-evo search sdpa", "bold")))
 
 
-def _print_weighed(found: "Iterable[Weighed]", metric: str, place: str) -> None:
-    """Print the trials that have a metric, those of the Pareto front marked."""
+def _print_weighed(found: "Sequence[Weighed]", place: str) -> None:
+    """Print the trials that have both figures, those of the Pareto front marked."""
     from rich.text import Text
 
     from evo.cli.console.output import console, table
+    from evo.messages.view.metric import TIME
     from evo.text.wording import spaced_text, time_text
 
-    rows = table(">trial", ">time", f">{metric}", "front", "config")
+    shown = [name for name in (found[0].metrics if found else ()) if name != TIME]
+    rows = table(">trial", ">time", *(f">{name}" for name in shown), "front", "config")
     for each in found:
         mark = "●" if each.front else ""
         estimated = each.trial.outcome is not None and each.trial.outcome.kind == "estimated"
         time, config = time_text(each.time_us, estimated=estimated), Text(spaced_text(each.trial.config))
-        rows.add_row(str(each.trial.number), time, f"{each.metric:,.6g}", mark, config)
+        rows.add_row(str(each.trial.number), time, *(f"{each.metrics[name]:,.6g}" for name in shown), mark, config)
     console().print(rows if rows.row_count else "No trial has these figures.")
     console().print(Text(place, "dim"))
 

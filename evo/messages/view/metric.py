@@ -1,50 +1,105 @@
-"""A second figure beside the time: a metric of the user, and the trials that no other beats in both."""
+"""Two figures of each trial, of which one may be the time, and the trials that no other beats in both."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from evo.errors import InvalidInput
 from evo.messages.view.trial import TrialView
 from evo.space.expression import Expression
 from evo.trial import Value
+from evo.trial.objective import Direction, direction_from
+
+TIME = "time_us"
+MOST_METRICS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """A figure of a trial, and the direction in which it is better.
+
+    Attributes:
+        text: the expression as the user wrote it.
+    """
+
+    text: str
+    expression: Expression
+    direction: Direction = "minimise"
+
+    @classmethod
+    def parse(cls, text: str, field: str) -> "Metric":
+        """Return the metric that ``EXPRESSION``, ``minimise: EXPRESSION`` or ``maximise: EXPRESSION`` describes.
+
+        Args:
+            field: the name by which errors call the metric.
+
+        Raises:
+            InvalidInput: it is no expression, or has no such direction.
+        """
+        before, colon, after = text.partition(":")
+        direction, written = (direction_from(before, field), after.strip()) if colon else ("minimise", text.strip())
+        return cls(text=written, expression=Expression.parse(written, field), direction=direction)
+
+    def cost(self, value: float) -> float:
+        """Return the value with the sign by which less is better."""
+        return -value if self.direction == "maximise" else value
 
 
 @dataclass(frozen=True, kw_only=True)
 class Weighed:
-    """A trial with its metric.
+    """A trial with two figures.
 
     Attributes:
-        metric: of the trial; less is better.
-        front: True if no other trial has both a time and a metric that are at most as large, and one of them less.
+        metrics: the values of the two figures by their expressions; ``time_us`` is the first if only one was given.
+        front: True if no other trial is at least as good in both figures, and better in one of them.
     """
 
     trial: TrialView
     time_us: float
-    metric: float
+    metrics: Mapping[str, float]
     front: bool
 
 
-def weighed(trials: Iterable[TrialView], metric: str, problem: Mapping[str, Value], field: str) -> list[Weighed]:
-    """Return the trials that have a time and all figures of the metric, in order.
+def weighed(
+    trials: Iterable[TrialView],
+    metrics: Sequence[str],
+    problem: Mapping[str, Value],
+    field: str,
+) -> list[Weighed]:
+    """Return the trials that have a time and all figures of the metrics, in order.
 
     Args:
-        metric: an expression over ``time_us``, the resources of a build, e.g. ``registers``, the tunables and the
-            problem's fields.
-        field: the name by which errors call the metric.
+        metrics: one or two expressions over ``time_us``, the resources of a build, e.g. ``registers``, the tunables and
+            the problem's fields, each with an optional direction before a colon. A single one is weighed against the
+            time.
+        field: the name by which errors call the metrics.
 
     Raises:
-        InvalidInput: the metric is no expression, or no trial has its figures; the message names those there are.
+        InvalidInput: a metric is no expression, two are the same, there are too many, or no trial has the figures; the
+            message names those there are.
     """
-    expression = Expression.parse(metric, field)
+    if len(metrics) > MOST_METRICS:
+        reason = f"was given {len(metrics)} times, and a front has {MOST_METRICS} figures"
+        raise InvalidInput(field, f"{reason}: leave some out")
+    both = [Metric.parse(each, field) for each in ((TIME, *metrics) if len(metrics) == 1 else metrics)]
+    if both[0].text == both[1].text:
+        raise InvalidInput(field, f"`{both[0].text}` is weighed against itself: give another expression")
     figures = [(trial, _figures(trial, problem)) for trial in trials if trial.time_us is not None]
     known = sorted({name for _, each in figures for name in each})
     if figures:
-        expression.check_names(known, "figures of these trials")
-    having = [(trial, each) for trial, each in figures if expression.names <= each.keys()]
-    points = [(float(each["time_us"]), float(expression.number(each))) for _, each in having]
-    best = front(points)
+        for metric in both:
+            metric.expression.check_names(known, "figures of these trials")
+    names = both[0].expression.names | both[1].expression.names
+    having = [(trial, each) for trial, each in figures if names <= each.keys()]
+    values = [tuple(float(metric.expression.number(each)) for metric in both) for _, each in having]
+    best = front([(both[0].cost(first), both[1].cost(second)) for first, second in values])
     return [
-        Weighed(trial=trial, time_us=point[0], metric=point[1], front=place in best)
-        for place, ((trial, _), point) in enumerate(zip(having, points, strict=True))
+        Weighed(
+            trial=trial,
+            time_us=trial.time_us or 0.0,
+            metrics={metric.text: value for metric, value in zip(both, found, strict=True)},
+            front=place in best,
+        )
+        for place, ((trial, _), found) in enumerate(zip(having, values, strict=True))
     ]
 
 
@@ -60,4 +115,4 @@ def front(points: Sequence[tuple[float, float]]) -> frozenset[int]:
 
 def _figures(trial: TrialView, problem: Mapping[str, Value]) -> dict[str, Value]:
     resources: Mapping[str, float] = getattr(trial.outcome, "resources", {})
-    return {**resources, **problem, **trial.config, "time_us": trial.time_us or 0.0}
+    return {**resources, **problem, **trial.config, TIME: trial.time_us or 0.0}
