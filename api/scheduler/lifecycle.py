@@ -107,17 +107,17 @@ def _more_trials(session: Session, variant: VariantRow) -> int | None:
     variants = Variants(session)
     standings = {each: _standing(variants, each) for each in variants.searches_of(variant.search_id)}
     mine = standings.pop(variant.tuning_id)
-    following = next_rung(len(mine.times), most=variant.most_trials)
-    stagnating = stagnates(variants.times_of_all(variant.search_id))
-    more = following > len(mine.times) and goes_on(mine, list(standings.values()), stagnating=stagnating)
+    following = next_rung(len(mine.costs), most=variant.most_trials)
+    stagnating = stagnates(variants.costs_of_all(variant.search_id))
+    more = following > len(mine.costs) and goes_on(mine, list(standings.values()), stagnating=stagnating)
     return following if more else None
 
 
 def _standing(variants: Variants, search_id: int) -> Standing:
-    fastest = variants.fastest(search_id)
-    outcome = None if fastest is None else fastest.outcome
+    best = variants.best(search_id)
+    outcome = None if best is None else best.outcome
     used = outcome.mechanisms if isinstance(outcome, Measured | Estimated) else None
-    return Standing(times=variants.times(search_id), niche=used)
+    return Standing(costs=variants.costs(search_id), niche=used)
 
 
 def _may_repeat(active: ActiveSearch) -> bool:

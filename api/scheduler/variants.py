@@ -132,9 +132,6 @@ class VariantDesk:
 
     def _composed(self, session: Session, base: SearchRow, body: VariantBody, author: str) -> _Composed:
         device = aimed_at(base.device, base.objective)
-        if base.objective.metric is not None:
-            reason = f"search {base.id} optimises `{base.objective.metric}`, and variants are compared by their time"
-            raise InvalidInput("search_id", f"{reason}: submit it to a search whose objective is the time")
         if base.device.runs == "recordings":
             raise InvalidInput("search_id", f"search {base.id} replays a recording, which has no source to vary")
         variants = Variants(session)

@@ -30,7 +30,7 @@ def brief_view(session: Session, base: SearchRow, family: Family, source_of: Sou
     default = base.space.default or family.space(base.problem, device, base.objective).default()
     operands = family.candidate(default, base.problem, device, base.objective).operands
     views = variant_views(session, base.id)
-    timed = sorted((view for view in views if view.best is not None), key=_time)
+    timed = sorted((view for view in views if view.best is not None), key=lambda view: view.rank)
     failed = [view for view in reversed(views) if view.best is None and view.failures]
     tried = tuple(_tried(session, view, source_of(view.number)) for view in timed)
     cases = [each.case for each in family.case_problems(base.problem, device.kind) if each.problem is not None]
@@ -57,10 +57,6 @@ def brief_view(session: Session, base: SearchRow, family: Family, source_of: Sou
         failed=tuple(_tried(session, view, source_of(view.number)) for view in failed[:SHOWN_FAILURES]),
         unexplored=unexplored(sources, cuda=kind_of(device.kind).sources == "cuda"),
     )
-
-
-def _time(view: VariantView) -> tuple[float, int]:
-    return (0.0 if view.best is None else view.best.time_us), view.number
 
 
 def _facts(device: Device) -> Mapping[str, Any]:

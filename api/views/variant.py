@@ -25,13 +25,13 @@ def variant_views(session: Session, search_id: int) -> tuple[VariantView, ...]:
     searches = {row.id: row for row in Archive(session).searches_of([row.tuning_id for row in rows])}
     counts = Archive(session).counts([base.id, *searches])
     numbers = {base.id: FAMILY, **{row.tuning_id: row.number for row in rows}}
-    first = _view(session, base, tuning=base, row=None, counts=counts[base.id], base_us=None, numbers=numbers)
-    base_us = None if first.best is None else first.best.time_us
+    first = _view(session, base, tuning=base, row=None, counts=counts[base.id], base_cost=None, numbers=numbers)
+    base_cost = None if first.best is None else first.best.rank
     tuned: list[tuple[VariantRow, SearchRow]] = [(row, searches[row.tuning_id]) for row in rows]
     return (
         first,
         *(
-            _view(session, base, tuning=each, row=row, counts=counts[each.id], base_us=base_us, numbers=numbers)
+            _view(session, base, tuning=each, row=row, counts=counts[each.id], base_cost=base_cost, numbers=numbers)
             for row, each in tuned
         ),
     )
@@ -56,7 +56,7 @@ def _view(
     tuning: SearchRow,
     row: VariantRow | None,
     counts: dict[str | None, int],
-    base_us: float | None,
+    base_cost: float | None,
     numbers: Mapping[int, int],
 ) -> VariantView:
     tally = Tally.of(session, tuning, counts)
@@ -80,10 +80,11 @@ def _view(
         submitted_at=tuning.created_at,
         most_trials=tuning.budget.trials if row is None else row.most_trials,
         best=best,
-        ratio=None if row is None or best is None or base_us is None else best.time_us / base_us,
+        ratio=None if row is None or best is None or base_cost is None else best.rank / base_cost,
         speedup=tally.speedup,
         share=None if best is None or tuning.roofline is None else tuning.roofline.share(best.time_us),
         tuning_gain=_tuning_gain(session, tuning.id),
+        objective=tuning.objective,
         champion=champion is not None and champion.search_id == tuning.id,
         mechanisms=_mechanisms(trial),
         same_as=None if trial is None else _same_as(session, trial, numbers),
@@ -106,8 +107,8 @@ def _same_as(session: Session, trial: TrialRow, numbers: Mapping[int, int]) -> i
 
 
 def _tuning_gain(session: Session, search_id: int) -> float | None:
-    times = [time for time in Variants(session).times(search_id) if time is not None]
-    return None if not times else times[0] / min(times)
+    costs = [cost for cost in Variants(session).costs(search_id) if cost is not None]
+    return None if not costs else costs[0] / min(costs)
 
 
 def _failures(session: Session, search_id: int, counts: dict[str, int]) -> Sequence[FailureView]:

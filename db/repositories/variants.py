@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
 from db.models import ProposalRow, SearchRow, TrialRow, VariantRow
@@ -69,18 +69,17 @@ class Variants:
         before = [row.tuning_id for row in self.of(variant.search_id) if row.number < variant.number]
         return [variant.search_id, *before]
 
-    def times_of_all(self, search_id: int) -> list[float | None]:
-        """Return the quick times of all variants of a search, in microseconds, in the order in which they ended."""
-        time = func.coalesce(TrialRow.quick_us, TrialRow.time_us)
+    def costs_of_all(self, search_id: int) -> list[float | None]:
+        """Return the costs of all variants of a search, as `costs` does, in the order in which trials ended."""
         ended = TrialRow.search_id.in_(self.searches_of(search_id)) & TrialRow.finished_seq.is_not(None)
         order = TrialRow.finished_at, TrialRow.search_id, TrialRow.finished_seq
-        return list(self.session.scalars(select(time).where(ended).order_by(*order)).all())
+        return list(self.session.scalars(select(self._cost(search_id)).where(ended).order_by(*order)).all())
 
-    def fastest(self, search_id: int) -> TrialRow | None:
-        """Return the fastest measured trial of a search."""
-        measured = (TrialRow.search_id == search_id) & TrialRow.time_us.is_not(None)
+    def best(self, search_id: int) -> TrialRow | None:
+        """Return the measured trial of least cost of a search."""
+        measured = (TrialRow.search_id == search_id) & TrialRow.cost.is_not(None)
         return self.session.scalars(
-            select(TrialRow).where(measured).order_by(TrialRow.time_us, TrialRow.number).limit(1)
+            select(TrialRow).where(measured).order_by(TrialRow.cost, TrialRow.number).limit(1)
         ).first()
 
     def binaries(self, search_ids: Collection[int]) -> list[str | None]:
@@ -88,11 +87,19 @@ class Variants:
         ended = TrialRow.search_id.in_(search_ids) & TrialRow.finished_seq.is_not(None)
         return list(self.session.scalars(select(TrialRow.binary_digest).where(ended)).all())
 
-    def times(self, search_id: int) -> list[float | None]:
-        """Return the quick times of a search's ended trials, in microseconds, in the order in which they ended."""
-        time = func.coalesce(TrialRow.quick_us, TrialRow.time_us)
-        query = select(time).where(TrialRow.search_id == search_id, TrialRow.finished_seq.is_not(None))
+    def costs(self, search_id: int) -> list[float | None]:
+        """Return what ranks a search's ended trials, in the order in which they ended; None: not measured.
+
+        The quick times in microseconds, or the costs of the search's metric.
+        """
+        query = select(self._cost(search_id)).where(TrialRow.search_id == search_id, TrialRow.finished_seq.is_not(None))
         return list(self.session.scalars(query.order_by(TrialRow.finished_seq)).all())
+
+    def _cost(self, search_id: int) -> ColumnElement[float | None]:
+        objective = self.session.scalars(select(SearchRow.objective).where(SearchRow.id == search_id)).one()
+        if objective.metric is None:
+            return func.coalesce(TrialRow.quick_us, TrialRow.time_us)
+        return TrialRow.cost.expression
 
 
 class Proposals:

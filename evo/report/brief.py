@@ -100,7 +100,7 @@ def _tried(brief: BriefView, tried: TriedView) -> tuple[str, str]:
         share = "" if view.share is None else f", {percent_text(view.share)} of the limit"
         speedup = "" if view.speedup is None else f", {view.speedup:.2f}× the fastest baseline"
         modelled = "estimated, never run: " if best.estimated else ""
-        lines.append(f"{modelled}{time_text(best.time_us)}{share}{speedup}, with {settings_text(best.config)}.")
+        lines.append(f"{modelled}{view.best_text}{share}{speedup}, with {settings_text(best.config)}.")
     if view.mechanisms:
         lines.append(f"Its binary uses: {view.niche}.")
     if view.same_as is not None:

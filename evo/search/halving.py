@@ -20,15 +20,17 @@ FIRST = 8
 GROWTH = 3
 """Factor between rungs; one in this many variants continues."""
 
-Times: TypeAlias = Sequence[float | None]
-"""Time in microseconds of each ended trial of a variant, in the order in which they ended; None: not measured."""
+Costs: TypeAlias = Sequence[float | None]
+"""Cost of each ended trial of a variant, in the order in which they ended: its time in microseconds, or the cost of the
+search's metric. None: not measured.
+"""
 
 
 STAGNATION = 3 * FIRST
 """Number of ended trials of all variants without an improvement after which a search widens."""
 
 LEAST_GAIN = 0.01
-"""Share of the best time by which a trial must be faster to count as an improvement: less is noise of quick samples."""
+"""Share of the least cost by which a trial must be better to count as an improvement: less is the noise of samples."""
 
 REPEATED = 3
 """Number of first trials of a variant after which its binaries are compared with those of earlier variants."""
@@ -39,11 +41,11 @@ class Standing:
     """What the ended trials of a variant show.
 
     Attributes:
-        times: see `Times`.
-        niche: the mechanisms of its fastest trial; None while no trial was measured.
+        costs: see `Costs`.
+        niche: the mechanisms of its best trial; None while no trial was measured.
     """
 
-    times: Times
+    costs: Costs
     niche: tuple[str, ...] | None = None
 
 
@@ -60,28 +62,28 @@ def goes_on(mine: Standing, others: Sequence[Standing], *, stagnating: bool = Fa
         others: the other variants of the search, including the family's own implementation.
         stagnating: see `stagnates`.
     """
-    rung, best = len(mine.times), _best(mine.times)
+    rung, best = len(mine.costs), _best(mine.costs)
     if best is None:
         return False
-    rivals = [each for each in others if len(each.times) >= rung]
+    rivals = [each for each in others if len(each.costs) >= rung]
     if stagnating:
         rivals = [each for each in rivals if each.niche == mine.niche]
-    faster = sum(time is not None and time < best for time in (_best(each.times[:rung]) for each in rivals))
+    better = sum(cost is not None and cost < best for cost in (_best(each.costs[:rung]) for each in rivals))
     if stagnating:
-        return faster == 0 or (rung <= FIRST and faster < math.ceil((len(rivals) + 1) / 2))
-    return faster < math.ceil((len(rivals) + 1) / GROWTH)
+        return better == 0 or (rung <= FIRST and better < math.ceil((len(rivals) + 1) / 2))
+    return better < math.ceil((len(rivals) + 1) / GROWTH)
 
 
-def stagnates(times: Times) -> bool:
-    """Return True if none of the last `STAGNATION` trials of a search improved its best time.
+def stagnates(costs: Costs) -> bool:
+    """Return True if none of the last `STAGNATION` trials of a search improved on the best.
 
     Args:
-        times: of all variants together, in the order in which their trials ended.
+        costs: of all variants together, in the order in which their trials ended.
     """
     best, since = math.inf, 0
-    for time in times:
-        improved = time is not None and time < best * (1 - LEAST_GAIN)
-        best, since = (best if time is None else min(best, time)), 0 if improved else since + 1
+    for cost in costs:
+        improved = cost is not None and cost < best * (1 - LEAST_GAIN)
+        best, since = (best if cost is None else min(best, cost)), 0 if improved else since + 1
     return since >= STAGNATION
 
 
@@ -95,5 +97,5 @@ def repeats(mine: Sequence[str | None], earlier: Collection[str]) -> bool:
     return len(mine) >= REPEATED and all(digest is not None and digest in earlier for digest in mine)
 
 
-def _best(times: Times) -> float | None:
-    return min((time for time in times if time is not None), default=None)
+def _best(costs: Costs) -> float | None:
+    return min((cost for cost in costs if cost is not None), default=None)

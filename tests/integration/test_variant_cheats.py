@@ -232,7 +232,9 @@ def expected(words: str) -> str:
 @pytest.mark.parametrize("trick", [*TRICKS, *KNOWN])
 def test_cheating_variant_is_refused(lab: Lab, trick: str) -> None:
     words = (TRICKS | CHEATS)[trick][1]
-    assert re.search(expected(words), lab.refusal(trick))
+    refusal = lab.refusal(trick)
+    assert re.search(expected(words), refusal)
+    assert "family.toml" not in refusal, "a variant cannot change the contract"
 
 
 def test_cheating_variant_that_the_command_submits_is_refused_with_the_reason(

@@ -22,6 +22,7 @@ from evo.messages.job import Baseline, Confirm, Evaluate, Lease
 from evo.messages.view import VariantView
 from evo.search.halving import FIRST, GROWTH, REPEATED
 from evo.text.document import toml_text
+from evo.text.wording import time_text
 from evo.trial.outcome import CaseError, CompileFailed, Measured, WrongAnswer
 from templates import registry
 from tests.integration.inside import BROWSER
@@ -337,3 +338,26 @@ def test_pages_show_lineage_cost_and_differences_as_text(lab: Lab, tmp_path: Pat
         assert hostile not in page.text
     assert "&lt;script&gt;" in pages[0].text
     assert "&lt;script&gt;" in pages[3].text
+
+
+def test_variants_of_a_search_with_a_metric_are_compared_by_its_cost(lab: Lab) -> None:
+    metric = {"metric": "time_us / UNROLL", "direction": "minimise"}
+    search = lab.search(budget={"trials": 6}, objective=metric)
+    lab.play()
+    lab.submit(search)
+    lab.play(faster=2.0)
+
+    with lab.stage.database.read() as session:
+        own, variant = variant_views(session, search)
+        costs = Variants(session).costs(variant.tuning_id)
+    assert own.best is not None
+    assert variant.best is not None
+    for best in (own.best, variant.best):
+        assert best.rank == pytest.approx(best.time_us / best.config["UNROLL"])
+    assert variant.ratio == pytest.approx(variant.best.rank / own.best.rank)
+    ended = lab.stage.trials(variant.tuning_id)
+    expected = [trial.time_us / trial.config["UNROLL"] for trial in ended if trial.time_us is not None]
+    assert costs == pytest.approx(expected)
+    assert variant.tuning_gain == pytest.approx(expected[0] / min(expected))
+    assert variant.quantity == "cost (minimise: time_us / UNROLL)"
+    assert variant.best_text.endswith(" at " + time_text(variant.best.time_us))

@@ -6,7 +6,7 @@ from evo.search.halving import FIRST, GROWTH, REPEATED, STAGNATION, Standing, go
 
 
 def standing(*times: float | None, niche: str = "scalar") -> Standing:
-    return Standing(times=times, niche=(niche,))
+    return Standing(costs=times, niche=(niche,))
 
 
 def test_rungs_grow_up_to_the_limit() -> None:
@@ -44,7 +44,7 @@ def test_variants_below_the_rung_do_not_count() -> None:
 
 def test_best_third_of_variants_continues() -> None:
     field = [standing(*[float(time)] * 8) for time in range(1, 10)]
-    survivors = [mine.times[0] for mine in field if goes_on(mine, [each for each in field if each is not mine])]
+    survivors = [mine.costs[0] for mine in field if goes_on(mine, [each for each in field if each is not mine])]
     assert survivors == [1.0, 2.0, 3.0]
 
 
@@ -71,7 +71,7 @@ def test_stagnating_search_widens_to_new_niches() -> None:
 def test_stagnating_search_keeps_half_of_the_new_variants_of_a_niche() -> None:
     field = [standing(*[float(time)] * FIRST) for time in range(1, 9)]
     survivors = [
-        mine.times[0] for mine in field if goes_on(mine, [each for each in field if each is not mine], stagnating=True)
+        mine.costs[0] for mine in field if goes_on(mine, [each for each in field if each is not mine], stagnating=True)
     ]
     assert survivors == [1.0, 2.0, 3.0, 4.0]
 

@@ -1,5 +1,6 @@
 """Every rule of verification can fail, and names itself."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,10 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.unit.fake_session import FakeSession, Kernel, doubled
-from workers.measure.verify import WrongAnswerError, verify
+from workers.backends import Buffers, Manner, Placement, TrespassError
+from workers.measure.checks.two_threads import judge_two_threads
+from workers.measure.proof import Launch
+from workers.measure.verify import WrongAnswerError, verify, verify_elsewhere
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -71,6 +75,32 @@ def test_correct_kernel_is_launched_as_often_as_requested_and_its_errors_are_rep
 def test_wrong_answers_name_case_launch_and_rule(kernel: Kernel, reason: str) -> None:
     with pytest.raises(WrongAnswerError, match=reason):
         judged(kernel)
+
+
+def test_author_of_a_variant_is_not_advised_to_change_the_contract() -> None:
+    buffers, golden = doubled()
+    for fixed in (False, True):
+        kernel = after(1, a_bit)
+        with pytest.raises(WrongAnswerError, match="not deterministic") as caught:
+            verify(FakeSession(), kernel, buffers, golden, launches=2, deterministic=True, fixed=fixed)
+        assert ("family.toml" in str(caught.value)) is not fixed
+        launches = [Launch(placement=Placement(where="adrift", shift=1), manner=Manner())]
+        with pytest.raises(WrongAnswerError, match="begin on any element") as caught:
+            verify_elsewhere(FakeSession(), after(0, far), buffers, golden, launches, fixed=fixed)
+        assert ("family.toml" in str(caught.value)) is not fixed
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_refused_calls_from_two_threads_suggest_a_declaration_only_if_it_can_be_made(*, fixed: bool) -> None:
+    class Trespassing(FakeSession):
+        def call_together(self, kernel: Kernel, sets: Sequence[Buffers], calls: int) -> None:
+            raise TrespassError("wrote outside")
+
+    buffers, golden = doubled()
+    sets: list[Any] = [buffers, buffers]
+    with pytest.raises(WrongAnswerError, match="Use local or allocated memory") as caught:
+        judge_two_threads(Trespassing(), good, sets, sets, [golden, golden], fixed=fixed)
+    assert ("reentrant = false" in str(caught.value)) is not fixed
 
 
 def test_differing_bits_pass_if_the_objective_allows_them() -> None:

@@ -313,6 +313,7 @@ class Bench:
                 launches=launches,
                 deterministic=self.terms.objective.deterministic,
                 stale=content > 0,
+                fixed=self.terms.fixed,
             )
             if timed:
                 rights.append(buffers.sibling())
@@ -320,13 +321,18 @@ class Bench:
         if timed:
             self._verify_mixtures(kernel, buffers, file.arguments)
         if self.session.places:
-            verify_elsewhere(self.session, kernel, buffers, goldens[-1], proof.launches)
+            verify_elsewhere(self.session, kernel, buffers, goldens[-1], proof.launches, fixed=self.terms.fixed)
             self._proofs[f"proof of {plan.name}"] = proof.words
         if timed and self.session.places and self.terms.reentrant:
             sets = [buffers, self._contents(file.arguments).source(0)]
             held = [self._contents(file.arguments).of(buffers), 0]
             judge_two_threads(
-                self.session, kernel, sets, [rights[each] for each in held], [goldens[each] for each in held]
+                self.session,
+                kernel,
+                sets,
+                [rights[each] for each in held],
+                [goldens[each] for each in held],
+                fixed=self.terms.fixed,
             )
         if timed:
             self.candidates[request.candidate] = Candidate(

@@ -31,6 +31,8 @@ ANY_ORDER = (
     "If sums may be taken in any order, as by atomics, write `deterministic = false` at the top of family.toml, or "
     "search with --any-order (objective.deterministic = false): each result is then judged by its tolerance"
 )
+SAME_ORDER = "The search demands equal bits from equal inputs: take sums in the same order in every launch"
+"""Advice where the contract cannot be changed."""
 
 
 class WrongAnswerError(EvoError, ValueError):
@@ -50,6 +52,7 @@ def verify(
     launches: int,
     deterministic: bool,
     stale: bool = False,
+    fixed: bool = False,
 ) -> tuple[CaseError, ...]:
     """Call a kernel several times on the same inputs and judge every result.
 
@@ -57,6 +60,8 @@ def verify(
         buffers: buffers with the inputs of `golden`.
         deterministic: refuse results whose bits differ between launches.
         stale: True if the first launch finds the outputs of an earlier launch on other inputs.
+        fixed: True if the author of the kernel cannot change the family's contract, as for a variant: the reason then
+            suggests no change of it.
 
     Returns:
         Distance of each output of the first launch from the reference.
@@ -85,7 +90,9 @@ def verify(
             judge(buffers, golden, where)
             if deterministic:
                 said = _describe_difference(changed[0], buffers.read(changed[0]), first.get(changed[0]))
-                raise WrongAnswerError(f"{where}: not deterministic: {said}. {ANY_ORDER}", cases)
+                raise WrongAnswerError(
+                    f"{where}: not deterministic: {said}. {SAME_ORDER if fixed else ANY_ORDER}", cases
+                )
     return cases
 
 
@@ -111,9 +118,18 @@ def judge(buffers: Buffers, golden: ExpectedOutput, where: str) -> dict[str, Dis
 
 
 def verify_elsewhere(
-    session: Session, kernel: Any, buffers: Buffers, golden: ExpectedOutput, launches: Sequence[Launch]
+    session: Session,
+    kernel: Any,
+    buffers: Buffers,
+    golden: ExpectedOutput,
+    launches: Sequence[Launch],
+    *,
+    fixed: bool = False,
 ) -> None:
     """Call a kernel on the same inputs at other placements and judge every result; placements are restored afterwards.
+
+    Args:
+        fixed: as for `verify`.
 
     Raises:
         WrongAnswerError: as `verify` does.
@@ -124,17 +140,21 @@ def verify_elsewhere(
             _launch(session, kernel, buffers, golden, launch.manner)
             judge(buffers, golden, f"case {golden.case}, {_where(launch)}")
         except DeviceLostError as error:
-            raise DeviceLostError(f"{error}, {_where(launch)}{_way_out(launch)}", killed=error.killed) from None
+            raise DeviceLostError(
+                f"{error}, {_where(launch)}{_way_out(launch, fixed=fixed)}", killed=error.killed
+            ) from None
         except WrongAnswerError as error:
-            reason = f"{error.outcome.reason}{_way_out(launch)}"
+            reason = f"{error.outcome.reason}{_way_out(launch, fixed=fixed)}"
             raise WrongAnswerError(reason, error.outcome.cases) from None
     buffers.place(Placement())
 
 
-def _way_out(launch: Launch) -> str:
-    """Return advice on declaring aligned buffers, if the launch used unaligned ones."""
+def _way_out(launch: Launch, *, fixed: bool) -> str:
+    """Return advice on aligned buffers, if the launch used unaligned ones."""
     if launch.placement.where not in ("adrift", "last"):
         return ""
+    if fixed:
+        return ". Buffers are aligned to their dtype, and to more only where the contract says so"
     return (
         ". If the kernel needs addresses that are aligned to more than their dtype, and its callers keep to that, say "
         "so in family.toml: e.g. alignment = 32 under [[arguments]]"

@@ -31,6 +31,7 @@ def open_request(work: Assignment, folder: Path, *fresh: int, process: int = 0, 
         memory_limit_bytes=terms.policy.memory_limit_bytes,
         cases=case_plans(work, *fresh),
         reentrant=family.implementation(terms.device.kind).reentrant,
+        fixed=family.variant is not None,
         process=process,
         modules=modules,
     )

@@ -73,6 +73,7 @@ class Open:
         folder: the worker's cache.
         memory_limit_bytes: memory that the runner may allocate from then on.
         reentrant: False if the family says that two threads may not call its kernels at the same time.
+        fixed: True if the author of the kernels cannot change the family's contract, because they are of a variant.
         process: number of the process within a job. It makes processes with the same cases differ in all other random
             draws: orders of rounds, further inputs, changes between samples.
         modules: Python modules that the process will need and imports while it computes.
@@ -86,6 +87,7 @@ class Open:
     memory_limit_bytes: int
     cases: tuple[CasePlan, ...]
     reentrant: bool = True
+    fixed: bool = False
     process: int = 0
     modules: tuple[str, ...] = ()
     kind: Literal["open"] = "open"

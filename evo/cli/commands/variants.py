@@ -188,11 +188,10 @@ def waited(connection: "Connection", view: "VariantView") -> "VariantView":
 def show_table(out: "Console", views: "Iterable[VariantView]") -> None:
     """Print the variants of a search with their best times."""
     from evo.cli.console.output import table
-    from evo.text.wording import percent_text, time_text
+    from evo.text.wording import percent_text
 
     rows = table("variant", "name", "made from", "author", "state", "trials", "best", "to family", "of the limit")
     for view in views:
-        best = "" if view.best is None else time_text(view.best.time_us)
         ratio = "" if view.ratio is None else f"{view.ratio:.2f}×"
         share = "" if view.share is None else percent_text(view.share)
         made_from = ", ".join(map(str, view.parents))
@@ -204,7 +203,7 @@ def show_table(out: "Console", views: "Iterable[VariantView]") -> None:
             view.author,
             view.state,
             str(view.finished),
-            best,
+            view.best_text,
             ratio,
             share,
         )
@@ -213,7 +212,7 @@ def show_table(out: "Console", views: "Iterable[VariantView]") -> None:
 
 def _show(view: "VariantView", *, as_json: bool) -> None:
     from evo.cli.console.output import console, facts, print_json
-    from evo.text.wording import count_text, outcome_text, percent_text, time_text
+    from evo.text.wording import count_text, outcome_text, percent_text
 
     if as_json:
         print_json(view)
@@ -225,9 +224,9 @@ def _show(view: "VariantView", *, as_json: bool) -> None:
     reason = "" if view.reason is None else f" ({view.reason})"
     rows.add_row("state", f"{view.state}{reason}, {count_text(view.finished, 'trial')}")
     if view.best is not None:
-        rows.add_row("best", f"{time_text(view.best.time_us)}, trial {view.best.number} of search {view.tuning_id}")
+        rows.add_row("best", f"{view.best_text}, trial {view.best.number} of search {view.tuning_id}")
     if view.ratio is not None:
-        rows.add_row("against the family", f"{view.ratio:.3f}× the time of its own implementation")
+        rows.add_row("against the family", f"{view.ratio:.3f}× the {view.quantity} of its own implementation")
     if view.speedup is not None:
         rows.add_row("against baselines", f"{view.speedup:.2f}× the speed of the fastest")
     if view.share is not None:

@@ -55,6 +55,11 @@ class BestView:
     speedup: Figure | None = None
 
     @property
+    def rank(self) -> float:
+        """The figure that ranks it, the least first: the cost of the search's metric, or the time in µs."""
+        return self.time_us if self.cost is None else self.cost
+
+    @property
     def time(self) -> Figure:
         """The leading time with its source."""
         return Figure(value=self.time_us, unit="us", source=self.source, interval=self.interval)

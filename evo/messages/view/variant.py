@@ -1,13 +1,15 @@
 """Variants of a search."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from evo.messages.view.search import BestView
 from evo.search.lifecycle import TERMINAL, State
+from evo.text.wording import time_text
 from evo.trial import Config
+from evo.trial.objective import Objective
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,14 +56,15 @@ class VariantView:
         tuning_id: the search that tunes it; `search_id` itself for number 0.
         most_trials: limit of its trials; None: no limit but those of the search.
         ratio: its best time over that of the family's own implementation, both by the search that tunes each; below 1
-            is faster.
+            is faster. Under a metric the ratio of costs; below 1 is better.
         speedup: over the fastest baseline.
         share: share of the device's limit that its best trial reaches; None if no limit is known.
-        tuning_gain: time of its first measured config over that of its best one.
+        tuning_gain: time of its first measured config over that of its best one; under a metric the ratio of costs.
         champion: True if it holds the champion of the problem.
         mechanisms: that the binary of its best trial uses: the niche of the variant; empty if they are not known.
         same_as: the first earlier variant one of whose trials had the binary of this one's best trial.
         failures: by kind of outcome, the most frequent first.
+        objective: of its search, by which variants are compared.
     """
 
     search_id: int
@@ -88,6 +91,25 @@ class VariantView:
     mechanisms: tuple[str, ...] = ()
     same_as: int | None = None
     failures: tuple[FailureView, ...] = ()
+    objective: Objective = field(default_factory=Objective)
+
+    @property
+    def quantity(self) -> str:
+        """What `ratio` compares: ``time``, or e.g. ``cost (maximise: gflop_s)``."""
+        return "time" if self.objective.metric is None else f"cost ({self.objective.goal})"
+
+    @property
+    def best_text(self) -> str:
+        """The best time, after the metric if there is one: ``812 at 10.8 µs``; empty if nothing was timed."""
+        if self.best is None:
+            return ""
+        time = time_text(self.best.time_us)
+        return time if self.objective.metric is None else f"{self.objective.metric_text(self.best.cost)} at {time}"
+
+    @property
+    def rank(self) -> tuple[float, int]:
+        """Sorts variants that have a time, the best first."""
+        return (0.0 if self.best is None else self.best.rank), self.number
 
     @property
     def niche(self) -> str:
@@ -105,12 +127,12 @@ class VariantView:
 
 
 def elites(views: Sequence[VariantView]) -> list[VariantView]:
-    """Return the fastest variant of each niche, fastest first; copies of earlier variants do not count."""
+    """Return the best variant of each niche, the best first; copies of earlier variants do not count."""
     found: dict[str, VariantView] = {}
-    for view in sorted((each for each in views if each.best is not None and each.same_as is None), key=_time):
+    for view in sorted((each for each in views if each.best is not None and each.same_as is None), key=_rank):
         found.setdefault(view.niche, view)
     return list(found.values())
 
 
-def _time(view: VariantView) -> tuple[float, int]:
-    return (0.0 if view.best is None else view.best.time_us), view.number
+def _rank(view: VariantView) -> tuple[float, int]:
+    return view.rank

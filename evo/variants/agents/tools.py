@@ -9,7 +9,7 @@ from evo.client import Client
 from evo.messages.view import VariantSource, VariantView
 from evo.report.brief import MOST_TOKENS, brief_markdown
 from evo.text.visible import visible
-from evo.text.wording import count_text, outcome_text, percent_text, settings_text, time_text
+from evo.text.wording import count_text, outcome_text, percent_text, settings_text
 
 LOOK_S = 0.5
 LONGEST_WAIT_S = 600.0
@@ -96,9 +96,9 @@ def _feedback(view: VariantView) -> Iterator[str]:
     yield f"Variant {view.number} of search {view.search_id} ({view.name}): {view.state}{reason}."
     yield f"{count_text(view.finished, 'trial')} ended{'' if view.ended else '; more are to come'}."
     if view.best is not None:
-        yield f"Best: {time_text(view.best.time_us)} with {settings_text(view.best.config)}, {view.best.source}."
+        yield f"Best: {view.best_text} with {settings_text(view.best.config)}, {view.best.source}."
     if view.ratio is not None:
-        yield f"That is {view.ratio:.3f} times the time of the family's own implementation."
+        yield f"That is {view.ratio:.3f} times the {view.quantity} of the family's own implementation."
     if view.speedup is not None:
         yield f"It runs {view.speedup:.2f} times as fast as the fastest baseline."
     if view.share is not None:

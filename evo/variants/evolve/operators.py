@@ -29,10 +29,10 @@ STALE = 4
 
 
 def stagnates(variants: Sequence[VariantView]) -> bool:
-    """Return True if the last `STALE` ended variants of a search are all slower than the best before them."""
-    times = [None if each.best is None else each.best.time_us for each in variants if each.ended or each.number == 0]
-    known, last = [time for time in times[:-STALE] if time is not None], times[-STALE:]
-    return bool(known) and len(last) == STALE and all(time is None or time >= min(known) for time in last)
+    """Return True if the last `STALE` ended variants of a search are all no better than the best before them."""
+    costs = [None if each.best is None else each.best.rank for each in variants if each.ended or each.number == 0]
+    known, last = [cost for cost in costs[:-STALE] if cost is not None], costs[-STALE:]
+    return bool(known) and len(last) == STALE and all(cost is None or cost >= min(known) for cost in last)
 
 
 def operator_of(ideas: int, variants: Sequence[VariantView]) -> Operator:
@@ -57,7 +57,7 @@ def parents_of(operator: Operator, variants: Sequence[VariantView], ideas: int) 
     In a search that stagnates, younger ones come first.
     """
     leaders = elites(variants)
-    timed = sorted((each for each in variants if each.best is not None), key=_time)
+    timed = sorted((each for each in variants if each.best is not None), key=lambda each: each.rank)
     best = [*leaders, *(each for each in timed if each not in leaders)][:ELITES]
     if stagnates(variants):
         best.sort(key=lambda each: -each.number)
@@ -83,8 +83,10 @@ def insights(proposals: Sequence[ProposalView], variants: Sequence[VariantView])
     kept: dict[str, str] = {}
     for proposal, variant in _tested(proposals, variants):
         if not _contradicts(variant) and variant.best is not None:
-            ratio = "" if variant.ratio is None else f", {variant.ratio:.2f}× the time of the family's own"
-            kept.setdefault(proposal.insight, f"variant {variant.number}: {variant.best.time_us:.4g} µs{ratio}")
+            ratio = (
+                "" if variant.ratio is None else f", {variant.ratio:.2f}× the {variant.quantity} of the family's own"
+            )
+            kept.setdefault(proposal.insight, f"variant {variant.number}: {variant.best_text}{ratio}")
     return kept
 
 
@@ -105,7 +107,3 @@ def _tested(
 
 def _contradicts(variant: VariantView) -> bool:
     return variant.best is None or (variant.ratio or 0.0) > 1.0
-
-
-def _time(view: VariantView) -> tuple[float, int]:
-    return (0.0 if view.best is None else view.best.time_us), view.number

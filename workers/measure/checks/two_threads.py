@@ -17,12 +17,19 @@ _BUDGET_S = 0.06
 
 _WAY_OUT = (
     ". A kernel that keeps intermediate data in static memory is wrong if two threads call it. Use local or allocated "
-    "memory; or, if callers never do that, declare it in family.toml: reentrant = false under [cpu]"
+    "memory"
 )
+_DECLARE = "; or, if callers never do that, declare it in family.toml: reentrant = false under [cpu]"
 
 
 def judge_two_threads(
-    session: Session, kernel: Any, sets: Sequence[Buffers], rights: Sequence[Buffers], goldens: Sequence[ExpectedOutput]
+    session: Session,
+    kernel: Any,
+    sets: Sequence[Buffers],
+    rights: Sequence[Buffers],
+    goldens: Sequence[ExpectedOutput],
+    *,
+    fixed: bool = False,
 ) -> None:
     """Call a kernel from two threads, several times, and judge the outputs of the last calls of each turn.
 
@@ -30,11 +37,14 @@ def judge_two_threads(
         sets: two sets with different inputs.
         rights: for each of them, a set with the verified outputs; equal bits need no further judgement.
         goldens: the expected outputs of each.
+        fixed: True if the author of the kernel cannot change the family's contract, as for a variant: the reason then
+            does not suggest to declare it.
 
     Raises:
         WrongAnswerError: an answer is wrong, or the kernel did something forbidden.
         DeviceLostError: its process ended.
     """
+    way_out = _WAY_OUT + ("" if fixed else _DECLARE)
     began_s = time.monotonic()
     where = f"case {goldens[0].case}, called by two threads at once"
     for turn in range(_MOST_TURNS):
@@ -46,20 +56,20 @@ def judge_two_threads(
         try:
             session.call_together(kernel, [sets[place] for place in order], _CALLS)
         except TrespassError as error:
-            raise WrongAnswerError(f"{where}: {error}{_WAY_OUT}") from None
+            raise WrongAnswerError(f"{where}: {error}{way_out}") from None
         except DeviceLostError as error:
-            raise DeviceLostError(f"{error}, called by two threads at once{_WAY_OUT}", killed=error.killed) from None
+            raise DeviceLostError(f"{error}, called by two threads at once{way_out}", killed=error.killed) from None
         for each, right, golden in zip(sets, rights, goldens, strict=True):
             if fault := each.damage():
-                raise WrongAnswerError(f"{where}: {fault}{_WAY_OUT}")
+                raise WrongAnswerError(f"{where}: {fault}{way_out}")
             if not each.same_outputs(right):
-                _judge(each, golden, where)
+                _judge(each, golden, where, way_out)
     if fault := session.residue(kernel):
         raise WrongAnswerError(f"{where}: {fault}")
 
 
-def _judge(buffers: Buffers, golden: ExpectedOutput, where: str) -> None:
+def _judge(buffers: Buffers, golden: ExpectedOutput, where: str, way_out: str) -> None:
     try:
         judge(buffers, golden, where)
     except WrongAnswerError as error:
-        raise WrongAnswerError(f"{error.outcome.reason}{_WAY_OUT}", error.outcome.cases) from None
+        raise WrongAnswerError(f"{error.outcome.reason}{way_out}", error.outcome.cases) from None
