@@ -13,8 +13,8 @@ from db.engine.signals import WORK, announce
 from db.models import AttemptRow, ChampionRow, SearchRow
 from db.repositories.archive import Archive
 from db.repositories.champions import Ablations, Champions
+from db.repositories.coordination import Coordination
 from db.repositories.leases import Leases
-from db.repositories.turns import Turns
 from evo.errors import Conflict, InvalidInput
 from evo.messages.job import Ablate
 from evo.promotion.ablation import Change, Effect, changes, weigh
@@ -32,7 +32,7 @@ def begin(session: Session, catalogue: Catalogue, search_id: int, *, values: boo
         NotFound: no such search.
         Conflict: it has not finished, or its champion was found by another search.
     """
-    Turns(session).lock(search_id)
+    Coordination(session).lock(search_id)
     search = Archive(session).search(search_id)
     state = transition(search.state, "ablate")
     if search.state == state:
@@ -44,7 +44,7 @@ def begin(session: Session, catalogue: Catalogue, search_id: int, *, values: boo
         raise Conflict(f"champion {champion.id} has no switch to turn{way_out}")
     _queue(session, search, champion, found, now)
     search.state = state
-    Turns(session).mark(search_id)
+    Coordination(session).mark(search_id)
     Events(session).search_changed(search_id)
     announce(session, WORK)
 

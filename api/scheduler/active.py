@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 from api.families.catalogue import Catalogue, goal_of
 from db.models import ChampionRow, FamilyRow, SearchRow
 from db.repositories.archive import Archive
+from db.repositories.coordination import Coordination, LockedSearch
 from db.repositories.leases import Leases
-from db.repositories.turns import LockedSearch, Turns
 from evo import strategy
 from evo.device import Device
 from evo.device.requirements import Requirements
@@ -103,13 +103,13 @@ class ActiveSearch:
             seed=row.seed,
             goal=goal_of(row),
         )
-        search.restore(Turns(session).log(row.id), Leases(session).challenges(row.id, row.timed_baselines))
+        search.restore(Coordination(session).log(row.id), Leases(session).challenges(row.id, row.timed_baselines))
         return cls(row, search, lost_s)
 
     def follow(self, session: Session, locked: LockedSearch) -> None:
         """Apply the changes that other processes made to this search since the last update of this copy."""
         asked, ended, _ = self.search.events
-        news = Turns(session).news(self.id, asked=asked, ended=ended)
+        news = Coordination(session).news(self.id, asked=asked, ended=ended)
         if locked.milestone > self.revision:
             self.baselines = self.baselines or Archive(session).baselines(self.id)
             self.search.budget = Archive(session).search(self.id).budget

@@ -9,7 +9,7 @@ from api.families.catalogue import Catalogue
 from api.families.provenance import refuse_edited
 from api.scheduler import ablation, lifecycle
 from api.scheduler.active import Clock
-from api.scheduler.leasing.transaction import Turn
+from api.scheduler.leasing.transaction import SearchTransaction
 from api.scheduler.registry import Registry
 from api.scheduler.submission import terms_of
 from api.schemas import SearchRequest
@@ -77,10 +77,10 @@ class Commands:
         Raises:
             NotFound, Conflict: no such search, or the command does not fit its state.
         """
-        with self._registry.turn(search_id) as turn:
-            if turn is not None:
-                if transition(turn.active.state, command) != turn.active.state:
-                    self._obey(turn, command)
+        with self._registry.transaction(search_id) as transaction:
+            if transaction is not None:
+                if transition(transaction.active.state, command) != transaction.active.state:
+                    self._obey(transaction, command)
                 return
         with self._database.read() as session:
             transition(Archive(session).search(search_id).state, command)
@@ -100,9 +100,9 @@ class Commands:
             ablation.begin(session, self._catalogue, search_id, values=values, now=self._clock())
         log.info("ablation requested", search=search_id, values=values)
 
-    def _obey(self, turn: Turn, command: Command) -> None:
+    def _obey(self, transaction: SearchTransaction, command: Command) -> None:
         reason = {"stop": lifecycle.STOPPED, "cancel": "cancelled"}.get(command)
-        lifecycle.change_state(turn, command, self._clock(), reason=reason)
-        announce(turn.session, WORK)
-        log.info("command for a search", search=turn.active.id, command=command)
-        lifecycle.follow(turn, self._clock())
+        lifecycle.change_state(transaction, command, self._clock(), reason=reason)
+        announce(transaction.session, WORK)
+        log.info("command for a search", search=transaction.active.id, command=command)
+        lifecycle.follow(transaction, self._clock())

@@ -1,7 +1,7 @@
 """Runs the searches: leases work, takes results, expires leases, and moves every search to its end.
 
 A conductor keeps each search in memory and stores every step before it answers, so a killed service continues where it
-stopped. Conductors of several processes take turns at each search (`api.scheduler.leasing.transaction`).
+stopped. Conductors of several processes change a search one after the other (`api.scheduler.leasing.transaction`).
 """
 
 import uuid
@@ -27,11 +27,11 @@ from db.engine.session import Database
 from db.engine.signals import WORK
 from db.models import AttemptState
 from db.repositories.archive import Archive
+from db.repositories.coordination import Coordination
 from db.repositories.deliveries import Deliveries
 from db.repositories.fleet import Fleet, Superseded, check_incarnation
 from db.repositories.leases import Leases
 from db.repositories.tokens import Tokens
-from db.repositories.turns import Turns
 from evo.device import Device
 from evo.errors import EvoError
 from evo.messages.condition import SILENT_S
@@ -98,7 +98,7 @@ class Conductor:
         with self.database.write() as session:
             if self.database.alone(session):
                 Leases(session).restart(now + timedelta(seconds=self.lease_s))
-                Turns(session).restart_clocks(now)
+                Coordination(session).restart_clocks(now)
         self.database.listen()
         self._advance_all()
 
@@ -249,7 +249,7 @@ class Conductor:
             self.database.signals.notify(WORK)
         self._advance_all()
         with self.database.write() as session:
-            Turns(session).note_alive(self.clock())
+            Coordination(session).note_alive(self.clock())
 
     def connected_since(self) -> datetime:
         """Workers seen since this moment are connected. The devices of other workers are not offered."""
@@ -286,13 +286,13 @@ class Conductor:
 
         If all processes were stopped, as on a machine that slept, the first to wake adjusts the clocks for all.
         """
-        alive_at = Turns(session).alive_at()
+        alive_at = Coordination(session).alive_at()
         return missed_s < 0.0 or (alive_at is not None and (self.clock() - alive_at).total_seconds() < missed_s / 2.0)
 
     def _settle_clock(self, search_id: int) -> None:
-        with self.registry.turn(search_id) as turn:
-            if turn is not None:
-                turn.active.settle_clock(Archive(turn.session).search(search_id), self.clock())
+        with self.registry.transaction(search_id) as transaction:
+            if transaction is not None:
+                transaction.active.settle_clock(Archive(transaction.session).search(search_id), self.clock())
 
     @contextmanager
     def _noting_contest(self, worker_id: str) -> Iterator[None]:
@@ -328,6 +328,6 @@ class Conductor:
         self._failures.each(self.registry.revisions().items(), advance, key=lambda search: search[0])
 
     def _advance_one(self, search_id: int) -> None:
-        with self.registry.turn(search_id) as turn:
-            if turn is not None:
-                lifecycle.follow(turn, self.clock())
+        with self.registry.transaction(search_id) as transaction:
+            if transaction is not None:
+                lifecycle.follow(transaction, self.clock())

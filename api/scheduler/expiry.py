@@ -6,7 +6,7 @@ from datetime import datetime
 import structlog
 
 from api.scheduler.active import Clock
-from api.scheduler.leasing.transaction import Turn
+from api.scheduler.leasing.transaction import SearchTransaction
 from api.scheduler.registry import Registry
 from api.scheduler.results.store import confirmed, end_trial
 from db.engine.events import Events
@@ -28,45 +28,45 @@ class Expiry:
 
     def release(self, attempt_id: int, search_id: int, reason: str, *, unfit: bool = False) -> None:
         """Queue the job again. If the worker is unfit, the search shows the reason."""
-        with self._registry.turn(search_id) as turn:
-            attempt = None if turn is None else Leases(turn.session).live_or_none(attempt_id)
-            if turn is None or attempt is None:
+        with self._registry.transaction(search_id) as transaction:
+            attempt = None if transaction is None else Leases(transaction.session).live_or_none(attempt_id)
+            if transaction is None or attempt is None:
                 return
-            Leases(turn.session).end(attempt, "released", now=self._clock())
+            Leases(transaction.session).end(attempt, "released", now=self._clock())
             attempt.job.state = "queued"
-            turn.queued()
+            transaction.queued()
             if unfit and reason:
-                search = Archive(turn.session).search(search_id)
+                search = Archive(transaction.session).search(search_id)
                 search.obstacle, search.obstacle_at = reason, self._clock()
-                Events(turn.session).search_changed(search_id)
+                Events(transaction.session).search_changed(search_id)
         log.info("lease released", attempt=attempt_id, search=search_id, reason=reason)
 
     def lose(self, attempt_id: int, search_id: int, how: AttemptState) -> None:
         """End the lease of a lost worker: queue the job again, or give it up after too many losses."""
-        with self._registry.turn(search_id) as turn:
-            if turn is None:
+        with self._registry.transaction(search_id) as transaction:
+            if transaction is None:
                 return
             now = self._clock()
-            attempt = Leases(turn.session).live_or_none(attempt_id)
+            attempt = Leases(transaction.session).live_or_none(attempt_id)
             if attempt is None or (how == "expired" and attempt.expires_at >= now):
                 return
-            Leases(turn.session).end(attempt, how, now=now)
+            Leases(transaction.session).end(attempt, how, now=now)
             job = attempt.job
             job.worker_losses += 1
             log.warning("worker lost", attempt=attempt_id, search=search_id, how=how, losses=job.worker_losses)
-            if job.worker_losses < turn.active.terms.policy.max_worker_losses:
+            if job.worker_losses < transaction.active.terms.policy.max_worker_losses:
                 job.state = "queued"
-                turn.queued()
+                transaction.queued()
             else:
-                _give_up(turn, job, now)
+                _give_up(transaction, job, now)
 
 
-def _give_up(turn: Turn, job: JobRow, now: datetime) -> None:
+def _give_up(transaction: SearchTransaction, job: JobRow, now: datetime) -> None:
     """Give up a job that was lost too often. Its trial ends without an outcome for its config."""
     job.state, job.ended_at = "abandoned", now
     if job.kind == "confirm":
-        confirmed(turn)
+        confirmed(transaction)
     if isinstance(job.payload, Evaluate):
-        pending = turn.active.search.history.pending[job.payload.number]
-        row = Archive(turn.session).numbered(turn.active.id, job.payload.number)
-        end_trial(turn, row, replace(pending, outcome=Abandoned(worker_losses=job.worker_losses)), now=now)
+        pending = transaction.active.search.history.pending[job.payload.number]
+        row = Archive(transaction.session).numbered(transaction.active.id, job.payload.number)
+        end_trial(transaction, row, replace(pending, outcome=Abandoned(worker_losses=job.worker_losses)), now=now)

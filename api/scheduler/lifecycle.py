@@ -8,7 +8,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from api.scheduler.active import ActiveSearch
-from api.scheduler.leasing.transaction import Turn
+from api.scheduler.leasing.transaction import SearchTransaction
 from api.scheduler.results.store import queue_confirmation
 from db.engine.events import Events
 from db.engine.signals import WORK, announce
@@ -51,51 +51,51 @@ def is_due(active: ActiveSearch, now: datetime) -> bool:
     return active.state == "running" and (stops or _may_challenge(active, now, ended=False))
 
 
-def follow(turn: Turn, now: datetime) -> None:
+def follow(transaction: SearchTransaction, now: datetime) -> None:
     """Call `advance` if it may have something to do."""
-    if is_due(turn.active, now):
-        advance(turn, now)
-    if turn.active.state in TERMINAL:
-        log.info("search ended", search=turn.active.id, state=turn.active.state)
+    if is_due(transaction.active, now):
+        advance(transaction, now)
+    if transaction.active.state in TERMINAL:
+        log.info("search ended", search=transaction.active.id, state=transaction.active.state)
 
 
-def advance(turn: Turn, now: datetime) -> None:
+def advance(transaction: SearchTransaction, now: datetime) -> None:
     """Do whatever is due. May be called at any time and any number of times.
 
     A running search with a used-up budget stops proposing. A stopping search with nothing in flight lets its best
     trials challenge the incumbent one after the other, and then finishes. An ablation ends with its last job.
     """
-    active = turn.active
+    active = transaction.active
     if active.state == "running" and (reason := active.search.stop_reason(active.elapsed_s(now))) is not None:
-        _used_up(turn, reason, now)
+        _used_up(transaction, reason, now)
     if active.state == "running" and (fault := _unjudgeable(active)) is not None:
-        change_state(turn, "fail", now, reason=fault)
-    elif active.state == "running" and _repeats(turn):
-        change_state(turn, "stop", now, reason=DUPLICATE)
+        change_state(transaction, "fail", now, reason=fault)
+    elif active.state == "running" and _repeats(transaction):
+        change_state(transaction, "stop", now, reason=DUPLICATE)
     elif active.state == "running":
-        challenge(turn, now, ended=False)
+        challenge(transaction, now, ended=False)
     elif active.state == "stopping" and not active.search.history.pending:
-        leases = Leases(turn.session)
+        leases = Leases(transaction.session)
         if active.search.best is None and not leases.at_work(active.id):
-            finish(turn, now)  # jobs that are still queued were for trials and are no longer needed
-        elif not leases.open_jobs(active.id) and not challenge(turn, now, ended=True):
-            finish(turn, now)
-    elif active.state == "ablating" and not Leases(turn.session).open_jobs(active.id):
-        change_state(turn, "finish", now)
+            finish(transaction, now)  # jobs that are still queued were for trials and are no longer needed
+        elif not leases.open_jobs(active.id) and not challenge(transaction, now, ended=True):
+            finish(transaction, now)
+    elif active.state == "ablating" and not Leases(transaction.session).open_jobs(active.id):
+        change_state(transaction, "finish", now)
 
 
-def _used_up(turn: Turn, reason: StopReason, now: datetime) -> None:
+def _used_up(transaction: SearchTransaction, reason: StopReason, now: datetime) -> None:
     """Stop proposing. A variant that used up its trials may get more instead, once all of them have ended."""
-    active = turn.active
-    variant = Variants(turn.session).tuned_by(active.id) if reason == "trials" else None
+    active = transaction.active
+    variant = Variants(transaction.session).tuned_by(active.id) if reason == "trials" else None
     if variant is None:
-        change_state(turn, "stop", now, reason=reason)
+        change_state(transaction, "stop", now, reason=reason)
     elif not active.search.history.pending:
-        trials = _more_trials(turn.session, variant)
+        trials = _more_trials(transaction.session, variant)
         if trials is None:
-            change_state(turn, "stop", now, reason=OUTPERFORMED if _may_grow(active, variant) else reason)
+            change_state(transaction, "stop", now, reason=OUTPERFORMED if _may_grow(active, variant) else reason)
         else:
-            _grant(turn, trials)
+            _grant(transaction, trials)
 
 
 def _may_grow(active: ActiveSearch, variant: VariantRow) -> bool:
@@ -126,23 +126,23 @@ def _may_repeat(active: ActiveSearch) -> bool:
     return active.terms.family.variant and len(ended) == REPEATED and ended[0].binary_digest is not None
 
 
-def _repeats(turn: Turn) -> bool:
+def _repeats(transaction: SearchTransaction) -> bool:
     """Return True if the first trials of a variant show that it is a copy of earlier variants."""
-    variants = Variants(turn.session)
-    if not _may_repeat(turn.active) or (variant := variants.tuned_by(turn.active.id)) is None:
+    variants = Variants(transaction.session)
+    if not _may_repeat(transaction.active) or (variant := variants.tuned_by(transaction.active.id)) is None:
         return False
     earlier = {each for each in variants.binaries(variants.earlier_searches(variant)) if each is not None}
-    return repeats([trial.binary_digest for trial in turn.active.search.history.finished], earlier)
+    return repeats([trial.binary_digest for trial in transaction.active.search.history.finished], earlier)
 
 
-def _grant(turn: Turn, trials: int) -> None:
+def _grant(transaction: SearchTransaction, trials: int) -> None:
     """Store a larger budget, so that a restarted service and other processes continue with it."""
-    active = turn.active
+    active = transaction.active
     active.search.budget = replace(active.search.budget, trials=trials)
-    Archive(turn.session).search(active.id).budget = active.search.budget
-    turn.milestone()
-    announce(turn.session, WORK)
-    Events(turn.session).search_changed(active.id)
+    Archive(transaction.session).search(active.id).budget = active.search.budget
+    transaction.milestone()
+    announce(transaction.session, WORK)
+    Events(transaction.session).search_changed(active.id)
 
 
 def _unjudgeable(active: ActiveSearch) -> str | None:
@@ -159,42 +159,42 @@ def _unjudgeable(active: ActiveSearch) -> str | None:
     return f"no config can be judged: {outcome.reason}"
 
 
-def challenge(turn: Turn, now: datetime, *, ended: bool) -> bool:
+def challenge(transaction: SearchTransaction, now: datetime, *, ended: bool) -> bool:
     """Queue a confirmation if one is due. Return True if one is queued or leased."""
-    active = turn.active
+    active = transaction.active
     if not _may_challenge(active, now, ended=ended):
         return False
-    if "confirm" in Leases(turn.session).open_jobs(active.id):
+    if "confirm" in Leases(transaction.session).open_jobs(active.id):
         active.confirming = True
         return True
-    if not ended and not _affordable(turn, now):
+    if not ended and not _affordable(transaction, now):
         return False
-    search = Archive(turn.session).search(active.id)
-    to_beat = _bar(turn, search)
+    search = Archive(transaction.session).search(active.id)
+    to_beat = _bar(transaction, search)
     below, own = (None, frozenset[str]()) if to_beat is None else (to_beat.below, to_beat.binaries)
     challenger = active.search.challengers.due(below, ended=ended, besides=own)
     if challenger is None:
         active.unbeaten = _best(active)
         if ended and to_beat is not None:
-            search.unchallenged = _why_none(turn, to_beat)
+            search.unchallenged = _why_none(transaction, to_beat)
         return False
     begun = active.search.challengers.begin(challenger)
-    queue_confirmation(turn, Archive(turn.session).numbered(active.id, begun.number), begun.seen, now)
+    queue_confirmation(transaction, Archive(transaction.session).numbered(active.id, begun.number), begun.seen, now)
     return True
 
 
-def _bar(turn: Turn, search: SearchRow) -> ChallengeLimit | None:
-    champions = Champions(turn.session)
+def _bar(transaction: SearchTransaction, search: SearchRow) -> ChallengeLimit | None:
+    champions = Champions(transaction.session)
     champion = champions.incumbent(search)
     if champion is None:
         return None
     digest = champions.binary_digest(champion)
     here_us = None
     if champion.search_id == search.id:
-        here_us = comparable_us(champion.evidence.verdict, turn.active.timed_baselines)
+        here_us = comparable_us(champion.evidence.verdict, transaction.active.timed_baselines)
     try:
-        cost = turn.active.cost_of(champion, champion.time_us)
-        here = None if here_us is None else turn.active.cost_of(champion, here_us)
+        cost = transaction.active.cost_of(champion, champion.time_us)
+        here = None if here_us is None else transaction.active.cost_of(champion, here_us)
     except InvalidInput:
         return None  # the metric has no value for the champion: the first confirmed challenger replaces it
     incumbent = Incumbent(
@@ -205,15 +205,15 @@ def _bar(turn: Turn, search: SearchRow) -> ChallengeLimit | None:
         binary_digest=digest,
         foreign=champion.family_digest != search.family_digest,
     )
-    return bar(incumbent, turn.active.search.history.finished, search.policy)
+    return bar(incumbent, transaction.active.search.history.finished, search.policy)
 
 
-def _why_none(turn: Turn, to_beat: ChallengeLimit) -> str | None:
+def _why_none(transaction: SearchTransaction, to_beat: ChallengeLimit) -> str | None:
     """Return why no trial challenges; None if the best trial did, or only the champion itself was measured.
 
     If a trial other than the best challenged, only a trial that looks better than the champion needs a reason.
     """
-    search = turn.active.search
+    search = transaction.active.search
     _, _, challenged = search.events
     others = (trial for trial in search.history.kernels(2, excluding=to_beat.binaries) if trial is not to_beat.again)
     best = next(others, None)
@@ -224,13 +224,13 @@ def _why_none(turn: Turn, to_beat: ChallengeLimit) -> str | None:
     return to_beat.missed_by(best, search.goal) if looks_better or not challenged else None
 
 
-def _affordable(turn: Turn, now: datetime) -> bool:
+def _affordable(transaction: SearchTransaction, now: datetime) -> bool:
     """Return True if one more confirmation stays within its share of the budget.
 
     The next confirmation is estimated at the longest so far, the first one at the duration of the baselines.
     """
-    active = turn.active
-    spent_s = Leases(turn.session).confirming_s(active.id)
+    active = transaction.active
+    spent_s = Leases(transaction.session).confirming_s(active.id)
     expected_s = max(spent_s, default=active.baselines.stages.measure_s if active.baselines else 0.0)
     active.challenge_from_s = (sum(spent_s) + expected_s) / active.search.policy.confirming_share
     return active.elapsed_s(now) >= active.challenge_from_s
@@ -254,22 +254,22 @@ def _best(active: ActiveSearch) -> tuple[int, ...]:
     return tuple(trial.number for trial in active.search.history.kernels(active.search.policy.challengers + 1))
 
 
-def finish(turn: Turn, now: datetime) -> None:
+def finish(transaction: SearchTransaction, now: datetime) -> None:
     """End a search: finished, or failed if none of its trials was measured."""
-    ended = turn.active.search.history.finished
-    if ended and turn.active.search.best is None:
-        change_state(turn, "fail", now, reason=_nothing_measured(ended))
+    ended = transaction.active.search.history.finished
+    if ended and transaction.active.search.best is None:
+        change_state(transaction, "fail", now, reason=_nothing_measured(ended))
     else:
-        change_state(turn, "finish", now)
+        change_state(transaction, "finish", now)
 
 
-def change_state(turn: Turn, command: Command, now: datetime, *, reason: str | None = None) -> None:
+def change_state(transaction: SearchTransaction, command: Command, now: datetime, *, reason: str | None = None) -> None:
     """Carry out a command. Cancelling ends every lease and every pending trial.
 
     Raises:
         Conflict: it does not fit the present state.
     """
-    session, active = turn.session, turn.active
+    session, active = transaction.session, transaction.active
     row = Archive(session).search(active.id)
     ended_before = active.state == "ablating"
     active.enter(row, transition(active.state, command), now)

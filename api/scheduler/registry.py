@@ -8,13 +8,13 @@ import structlog
 
 from api.families.catalogue import Catalogue
 from api.scheduler.active import ActiveSearch, Clock, Lost, nothing_lost
-from api.scheduler.leasing.transaction import Turn
+from api.scheduler.leasing.transaction import SearchTransaction
 from api.scheduler.lifecycle import drop_open, is_due
 from db.engine.events import Events
 from db.engine.session import Database, StoreUnavailable
 from db.repositories.archive import Archive
+from db.repositories.coordination import Coordination, Ended
 from db.repositories.leases import StaleLease
-from db.repositories.turns import Ended, Turns
 from evo.device import Device
 from evo.errors import EvoError, InvalidInput, NotFound
 from evo.search.lifecycle import TERMINAL, transition
@@ -44,17 +44,17 @@ class Registry:
             return Archive(session).unfinished()
 
     def is_due(self, search_id: int, revision: int) -> bool:
-        """Return True if a turn may find something to do, because time passed or others changed the search."""
+        """Return True if a transaction may find something to do, because time passed or others changed the search."""
         if (active := self._loaded(search_id)) is None:
             return False
         with active.lock:
             return active.revision != revision or is_due(active, self._clock())
 
     @contextmanager
-    def turn(self, search_id: int) -> Iterator[Turn | None]:
-        """Enter this thread's turn at an unfinished search; None if it has ended or does not exist.
+    def transaction(self, search_id: int) -> Iterator[SearchTransaction | None]:
+        """Enter a transaction on an unfinished search; None if the search has ended or does not exist.
 
-        Everything done in a turn is committed together at its end. An error rolls it back, and the copy in memory is
+        All changes are committed together at the end. An error rolls it back, and the copy in memory is
         dropped, to be rebuilt when next needed.
         """
         while True:
@@ -67,11 +67,11 @@ class Registry:
                     continue  # it ended or was dropped while this thread waited
                 try:
                     with ExitStack() as stack:
-                        turn = Turn(self._database, active, stack)
-                        locked = not self._database.shared or turn.lock()
-                        yield turn if locked else None
+                        transaction = SearchTransaction(self._database, active, stack)
+                        locked = not self._database.shared or transaction.lock()
+                        yield transaction if locked else None
                         if locked:
-                            turn.end()
+                            transaction.end()
                 except (InvalidInput, StaleLease):
                     raise  # refused before anything was changed
                 except BaseException:
@@ -82,7 +82,7 @@ class Registry:
                 return
 
     def fits(self, search_id: int, device: Device) -> bool:
-        """Return True if a device may work for an unfinished search, without taking a turn."""
+        """Return True if a device may work for an unfinished search, without a transaction."""
         active = self._loaded(search_id)
         return active is not None and active.fits(device)
 
@@ -90,16 +90,16 @@ class Registry:
         """End a search that cannot continue."""
         now = self._clock()
         with self._database.write() as session:
-            turns = Turns(session)
-            locked = turns.lock(search_id)
+            coordination = Coordination(session)
+            locked = coordination.lock(search_id)
             if locked is None:
                 return
             ended_before = locked.state == "ablating"
             state = transition(locked.state, "fail")
             if ended_before:
-                turns.end(search_id, state)
+                coordination.end(search_id, state)
             else:
-                turns.end(search_id, state, ended=Ended(reason=reason, at=now, active_s=locked.elapsed_s(now)))
+                coordination.end(search_id, state, ended=Ended(reason=reason, at=now, active_s=locked.elapsed_s(now)))
             drop_open(session, search_id, now)
             Events(session).search_changed(search_id)
         with self._loading:

@@ -5,9 +5,9 @@ from datetime import timedelta
 import pytest
 
 from api.events.webhooks.delivery import WebhookDelivery
+from db.repositories.coordination import Coordination
 from db.repositories.fleet import Fleet
 from db.repositories.leases import StaleLease
-from db.repositories.turns import Turns
 from tests.integration.stage import Stage
 from tests.integration.test_api_upkeep import Receiver, courier_of, ended_with_hook
 
@@ -173,6 +173,6 @@ def test_time_counts_while_any_process_runs(
     stage.interrupt(HOUR_S)
     if other_swept:
         with stage.database.write() as session:
-            Turns(session).note_alive(stage.now)
+            Coordination(session).note_alive(stage.now)
     stage.conductor.sweep()
     assert stage.view(search).elapsed_s == pytest.approx(expected_s)

@@ -287,9 +287,9 @@ def test_lucky_time_is_corrected_by_its_confirmation_in_every_process(stage: Sta
             report = replace(report, challenger=slower, challenger_again=slower)
         stage.conductor.report(lease.attempt_id, lease.token, report)
     for _ in range(2):
-        with stage.conductor.registry.turn(search) as turn:
-            assert turn is not None
-            assert turn.active.search.history.corrected == corrected
+        with stage.conductor.registry.transaction(search) as transaction:
+            assert transaction is not None
+            assert transaction.active.search.history.corrected == corrected
         stage.restart()
 
 
@@ -306,9 +306,9 @@ def test_slowdown_of_the_device_makes_no_time_lucky(stage: Stage) -> None:
             report = replace(report, challenger=slower, challenger_again=slower, baselines=warm)
         stage.conductor.report(lease.attempt_id, lease.token, report)
     for _ in range(2):
-        with stage.conductor.registry.turn(search) as turn:
-            assert turn is not None
-            assert turn.active.search.history.corrected == {}
+        with stage.conductor.registry.transaction(search) as transaction:
+            assert transaction is not None
+            assert transaction.active.search.history.corrected == {}
         stage.restart()
 
 

@@ -128,10 +128,10 @@ class Leasing(RuleBasedStateMachine):
     def every_memory_says_what_the_database_says(self) -> None:
         trials = self.stage.trials(self.search)
         for stage in self.stages:
-            with stage.conductor.registry.turn(self.search) as turn:
-                if turn is None:
+            with stage.conductor.registry.transaction(self.search) as transaction:
+                if transaction is None:
                     return
-                history = turn.active.search.history
+                history = transaction.active.search.history
                 assert [trial.number for trial in trials if trial.outcome is None] == sorted(history.pending)
                 assert {trial.number: trial.outcome for trial in history.finished} == {
                     trial.number: trial.outcome for trial in trials if trial.outcome is not None

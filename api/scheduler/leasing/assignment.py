@@ -79,5 +79,5 @@ class Dispatch:
 
     def _again(self, search_id: int, slot: Slot, attempt_id: int) -> list[Lease]:
         """Return the lease that an earlier, lost answer granted."""
-        with self._registry.turn(search_id) as turn:
-            return [] if turn is None else claims.again(turn, slot, attempt_id, self._clock())
+        with self._registry.transaction(search_id) as transaction:
+            return [] if transaction is None else claims.again(transaction, slot, attempt_id, self._clock())

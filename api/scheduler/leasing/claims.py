@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from api.scheduler.active import ActiveSearch, Clock
-from api.scheduler.leasing.transaction import Turn
+from api.scheduler.leasing.transaction import SearchTransaction
 from db.models import JobRow
 from db.repositories.archive import Archive
 from db.repositories.fleet import Fleet
@@ -44,15 +44,15 @@ class StrategyFailed(EvoError, RuntimeError):
     """A strategy raised instead of proposing. This ends the search, not the service."""
 
 
-def queued(turn: Turn, slot: Slot, now: datetime, count: int) -> list[Granted]:
+def queued(transaction: SearchTransaction, slot: Slot, now: datetime, count: int) -> list[Granted]:
     """Lease up to `count` queued jobs."""
-    if not turn.active.has_queued or count == 0:
+    if not transaction.active.has_queued or count == 0:
         return []
-    later = baselines_come_last(turn.active)
-    waiting = Leases(turn.session).next_queued(turn.active.id, count, baselines=not later)
-    jobs = [job for job in waiting if not _prefers_other_slot(turn, slot, job, now)]
-    turn.active.has_queued = later or len(waiting) == count or len(jobs) < len(waiting)
-    return Grants(turn.session).grant(jobs, _holder(turn, slot, now)) if jobs else []
+    later = baselines_come_last(transaction.active)
+    waiting = Leases(transaction.session).next_queued(transaction.active.id, count, baselines=not later)
+    jobs = [job for job in waiting if not _prefers_other_slot(transaction, slot, job, now)]
+    transaction.active.has_queued = later or len(waiting) == count or len(jobs) < len(waiting)
+    return Grants(transaction.session).grant(jobs, _holder(transaction, slot, now)) if jobs else []
 
 
 def baselines_come_last(active: ActiveSearch) -> bool:
@@ -61,9 +61,9 @@ def baselines_come_last(active: ActiveSearch) -> bool:
     return active.state == "running" and minutes is not None and minutes < SHORT_MINUTES
 
 
-def proposed(turn: Turn, clock: Clock, count: int) -> list[ProposedTrial]:
+def proposed(transaction: SearchTransaction, clock: Clock, count: int) -> list[ProposedTrial]:
     """Propose up to `count` new trials, within the budget. A strategy may propose fewer."""
-    active = turn.active
+    active = transaction.active
     bars = active.search.bars()
     proposals: list[ProposedTrial] = []
     while len(proposals) < count and _wants_more(active, clock()):
@@ -80,51 +80,55 @@ def _wants_more(active: ActiveSearch, now: datetime) -> bool:
     return not waits and active.search.stop_reason(elapsed_s) is None
 
 
-def begun(turn: Turn, slot: Slot, now: datetime, asked: Sequence[ProposedTrial]) -> list[Granted]:
+def begun(transaction: SearchTransaction, slot: Slot, now: datetime, asked: Sequence[ProposedTrial]) -> list[Granted]:
     """Lease the jobs of new trials."""
-    return Grants(turn.session).begin(turn.active.id, asked, _holder(turn, slot, now)) if asked else []
+    return (
+        Grants(transaction.session).begin(transaction.active.id, asked, _holder(transaction, slot, now))
+        if asked
+        else []
+    )
 
 
-def again(turn: Turn, slot: Slot, attempt_id: int, now: datetime) -> list[Lease]:
+def again(transaction: SearchTransaction, slot: Slot, attempt_id: int, now: datetime) -> list[Lease]:
     """Renew a lease that was granted before; return nothing if it has ended."""
-    attempt = Leases(turn.session).live_or_none(attempt_id)
+    attempt = Leases(transaction.session).live_or_none(attempt_id)
     if attempt is None:
         return []
     attempt.expires_at = now + timedelta(seconds=slot.lease_s)
-    return leases_on(turn, slot, [Granted(attempt_id=attempt.id, token=attempt.token, job=attempt.job.payload)])
+    return leases_on(transaction, slot, [Granted(attempt_id=attempt.id, token=attempt.token, job=attempt.job.payload)])
 
 
-def leases_on(turn: Turn, slot: Slot, granted: Sequence[Granted]) -> list[Lease]:
+def leases_on(transaction: SearchTransaction, slot: Slot, granted: Sequence[Granted]) -> list[Lease]:
     """Return the leases as sent to the worker."""
     return [
         Lease(
             attempt_id=each.attempt_id,
             token=each.token,
             lease_s=slot.lease_s,
-            terms=turn.active.terms,
+            terms=transaction.active.terms,
             job=each.job,
         )
         for each in granted
     ]
 
 
-def _holder(turn: Turn, slot: Slot, now: datetime) -> Holder:
+def _holder(transaction: SearchTransaction, slot: Slot, now: datetime) -> Holder:
     """Return the holder of the new leases. The search's clock starts with its first lease."""
-    if not turn.active.started:
-        turn.active.start(Archive(turn.session).search(turn.active.id), now)
+    if not transaction.active.started:
+        transaction.active.start(Archive(transaction.session).search(transaction.active.id), now)
     return Holder(worker_id=slot.worker_id, device_uuid=slot.device.uuid, now=now, lease_s=slot.lease_s)
 
 
-def _prefers_other_slot(turn: Turn, slot: Slot, job: JobRow, now: datetime) -> bool:
+def _prefers_other_slot(transaction: SearchTransaction, slot: Slot, job: JobRow, now: datetime) -> bool:
     """Return True if a confirmation should wait briefly for another unit, so that one unit's bias is not repeated."""
-    if job.kind != "confirm" or job.trial_id is None or turn.active.device_uuid is not None:
+    if job.kind != "confirm" or job.trial_id is None or transaction.active.device_uuid is not None:
         return False
-    if not timedelta(0) <= now - job.created_at < timedelta(seconds=turn.active.search.policy.other_unit_s):
+    if not timedelta(0) <= now - job.created_at < timedelta(seconds=transaction.active.search.policy.other_unit_s):
         return False  # also if the clock was set back
-    if Leases(turn.session).measured_on(job.trial_id) != slot.device.uuid:
+    if Leases(transaction.session).measured_on(job.trial_id) != slot.device.uuid:
         return False
-    others = Fleet(turn.session).other_units(slot.device, slot.connected_since)
-    return any(turn.active.fits(other) for other in others)
+    others = Fleet(transaction.session).other_units(slot.device, slot.connected_since)
+    return any(transaction.active.fits(other) for other in others)
 
 
 def _asked(active: ActiveSearch, trial: Trial, job: Evaluate, now: datetime) -> ProposedTrial:

@@ -13,7 +13,7 @@ from api.scheduler.active import Clock
 from api.scheduler.leasing import claims
 from api.scheduler.leasing.batching import Batcher
 from api.scheduler.leasing.claims import Slot, StrategyFailed
-from api.scheduler.leasing.transaction import Turn
+from api.scheduler.leasing.transaction import SearchTransaction
 from api.scheduler.registry import Registry
 from api.scheduler.results.store import Ruling, settle
 from api.schemas import Receipt
@@ -75,8 +75,12 @@ class WorkQueue:
     def _serve(self, search_id: int, requests: Sequence[WorkRequest | SearchResults]) -> list[list[Lease] | Settled]:
         for _ in range(MAX_RACES):
             try:
-                with self._registry.turn(search_id) as turn:
-                    return self._all(turn, requests) if turn else [_ended(search_id, each) for each in requests]
+                with self._registry.transaction(search_id) as transaction:
+                    return (
+                        self._all(transaction, requests)
+                        if transaction
+                        else [_ended(search_id, each) for each in requests]
+                    )
             except StrategyFailed as error:
                 if len(requests) > 1:
                     raise  # then each is served alone, so that no valid result is lost
@@ -86,44 +90,50 @@ class WorkQueue:
         reason = f"search {search_id} keeps being changed by other processes: try again"
         raise StoreUnavailable(reason, public=reason)
 
-    def _all(self, turn: Turn, requests: Sequence[WorkRequest | SearchResults]) -> list[list[Lease] | Settled]:
-        settled = iter(self._settled(turn, [each for each in requests if isinstance(each, SearchResults)]))
-        leases = iter(self._leases(turn, [each for each in requests if isinstance(each, WorkRequest)]))
+    def _all(
+        self, transaction: SearchTransaction, requests: Sequence[WorkRequest | SearchResults]
+    ) -> list[list[Lease] | Settled]:
+        settled = iter(self._settled(transaction, [each for each in requests if isinstance(each, SearchResults)]))
+        leases = iter(self._leases(transaction, [each for each in requests if isinstance(each, WorkRequest)]))
         return [next(settled) if isinstance(each, SearchResults) else next(leases) for each in requests]
 
-    def _settled(self, turn: Turn, given: Sequence[SearchResults]) -> list[Settled]:
+    def _settled(self, transaction: SearchTransaction, given: Sequence[SearchResults]) -> list[Settled]:
         if not given:
             return []
         now = self._clock()
-        attempts = Leases(turn.session).together({each.attempt_id for every in given for each, _ in every.results})
+        attempts = Leases(transaction.session).together(
+            {each.attempt_id for every in given for each, _ in every.results}
+        )
         taken = [
-            [_settle(turn, attempts[each.attempt_id], each, ruling, now) for each, ruling in every.results]
+            [_settle(transaction, attempts[each.attempt_id], each, ruling, now) for each, ruling in every.results]
             for every in given
         ]
-        due = lifecycle.is_due(turn.active, now)
+        due = lifecycle.is_due(transaction.active, now)
         return [Settled(taken=each, due=due and place == 0) for place, each in enumerate(taken)]
 
-    def _leases(self, turn: Turn, wants: Sequence[WorkRequest]) -> list[list[Lease]]:
-        if not wants or turn.active.state not in {"running", "stopping", "ablating"}:
+    def _leases(self, transaction: SearchTransaction, wants: Sequence[WorkRequest]) -> list[list[Lease]]:
+        if not wants or transaction.active.state not in {"running", "stopping", "ablating"}:
             return [[] for _ in wants]
-        lifecycle.follow(turn, self._clock())
-        granted = [claims.queued(turn, want.slot, self._clock(), want.count) for want in wants]
-        if turn.active.state == "running":
+        lifecycle.follow(transaction, self._clock())
+        granted = [claims.queued(transaction, want.slot, self._clock(), want.count) for want in wants]
+        if transaction.active.state == "running":
             more = [want.count - len(leases) for want, leases in zip(wants, granted, strict=True)]
-            proposals = [claims.proposed(turn, self._clock, count) for count in more]
+            proposals = [claims.proposed(transaction, self._clock, count) for count in more]
             now = self._clock()  # the time for proposals must not shorten the lease
             for want, leases, asked in zip(wants, granted, proposals, strict=True):
-                leases.extend(claims.begun(turn, want.slot, now, asked))
-        lifecycle.follow(turn, self._clock())  # its budget may be used up now
-        return [claims.leases_on(turn, want.slot, each) for want, each in zip(wants, granted, strict=True)]
+                leases.extend(claims.begun(transaction, want.slot, now, asked))
+        lifecycle.follow(transaction, self._clock())  # its budget may be used up now
+        return [claims.leases_on(transaction, want.slot, each) for want, each in zip(wants, granted, strict=True)]
 
 
-def _settle(turn: Turn, attempt: AttemptRow, delivery: Delivery, ruling: Ruling, now: datetime) -> Taken:
+def _settle(
+    transaction: SearchTransaction, attempt: AttemptRow, delivery: Delivery, ruling: Ruling, now: datetime
+) -> Taken:
     if attempt.state == "done":
         return REPEATED
     try:
         check_live(attempt.id, attempt.state)
-        settle(turn, attempt, delivery.report, ruling, now)
+        settle(transaction, attempt, delivery.report, ruling, now)
     except (StaleLease, InvalidInput) as error:
         return error
     return Receipt()

@@ -1,4 +1,4 @@
-"""A turn: one process's exclusive transaction on one search."""
+"""The exclusive transaction of one process on one search."""
 
 from contextlib import ExitStack
 
@@ -8,11 +8,11 @@ from api.scheduler.active import ActiveSearch
 from db.engine.events import Events
 from db.engine.session import Database
 from db.engine.signals import WORK, announce
-from db.repositories.turns import Turns
+from db.repositories.coordination import Coordination
 
 
-class Turn:
-    """An unfinished search in memory, with the transaction that stores all changes of this turn.
+class SearchTransaction:
+    """An unfinished search in memory, with the transaction that stores all its changes.
 
     On a database that one process serves, the lock in memory is enough, and the transaction begins when the session
     is first needed, so strategies propose outside it. On a shared database it begins at once by locking the search's
@@ -20,7 +20,7 @@ class Turn:
     and others continue; what this process then tries to store is refused.
 
     Attributes:
-        ended: ids of the trials that ended in this turn.
+        ended: ids of the trials that ended in this transaction.
     """
 
     def __init__(self, database: Database, active: ActiveSearch, stack: ExitStack) -> None:
@@ -33,14 +33,14 @@ class Turn:
 
     @property
     def session(self) -> Session:
-        """The transaction. It is committed when the turn ends, and rolled back if the turn ends with an error."""
+        """The database transaction. It is committed at the end, and rolled back after an error."""
         if self._session is None:
             self._session = self._stack.enter_context(self._database.write())
         return self._session
 
     def lock(self) -> bool:
         """Lock out other processes and read their changes; False if they ended the search."""
-        locked = Turns(self.session).lock(self.active.id)
+        locked = Coordination(self.session).lock(self.active.id)
         if locked is None:
             return False
         if locked.revision != self.active.revision:
@@ -64,4 +64,4 @@ class Turn:
         if self._database.shared:
             self.active.revision += 1
             if self._milestone:
-                Turns(self.session).mark(self.active.id)
+                Coordination(self.session).mark(self.active.id)

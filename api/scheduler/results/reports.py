@@ -50,7 +50,7 @@ class ResultReceiver:
         return places
 
     def _judged(self, search_id: int, deliveries: Sequence[Delivery]) -> SearchResults:
-        """Return the results with the rulings on their samples, computed outside any turn."""
+        """Return the results with the rulings on their samples, computed outside any transaction."""
         return SearchResults(
             results=[(each, ruled(self._database, search_id, each.attempt_id, each.report)) for each in deliveries]
         )

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from api.families.catalogue import goal_of
 from api.scheduler import ablation
 from api.scheduler.active import ActiveSearch, family_ref
-from api.scheduler.leasing.transaction import Turn
+from api.scheduler.leasing.transaction import SearchTransaction
 from api.scheduler.results.validation import check_answer
 from db.engine.events import Events
 from db.engine.session import Database
@@ -36,7 +36,7 @@ Ruling: TypeAlias = Verdict | tuple[Effect | None, ...] | None
 """Ruling on a report's samples: a confirmation's verdict, or an ablation's effects."""
 
 
-def settle(turn: Turn, attempt: AttemptRow, report: Report, ruling: Ruling, now: datetime) -> None:
+def settle(transaction: SearchTransaction, attempt: AttemptRow, report: Report, ruling: Ruling, now: datetime) -> None:
     """Take the report of a live attempt.
 
     Args:
@@ -48,37 +48,37 @@ def settle(turn: Turn, attempt: AttemptRow, report: Report, ruling: Ruling, now:
     """
     if attempt.job.kind != report.kind:
         raise InvalidInput("report.kind", f"this attempt is of a job of kind {attempt.job.kind}, not {report.kind}")
-    check_answer(report, attempt.job.payload, turn.active.terms)
+    check_answer(report, attempt.job.payload, transaction.active.terms)
     if isinstance(report, AblateReport) and isinstance(attempt.job.payload, Ablate):
         ablation.check_answers(attempt.job.payload, report)
-    Leases(turn.session).end(attempt, "done", now=now, result=report)
+    Leases(transaction.session).end(attempt, "done", now=now, result=report)
     match report:
         case EvaluateReport():
-            _evaluated(turn, attempt, report)
+            _evaluated(transaction, attempt, report)
         case BaselineReport():
-            _baselines(turn, attempt, report)
+            _baselines(transaction, attempt, report)
         case ConfirmReport():
-            _confirmed(turn, attempt, Evidence(report=report, verdict=cast(Verdict, ruling)))
+            _confirmed(transaction, attempt, Evidence(report=report, verdict=cast(Verdict, ruling)))
         case AblateReport():
-            ablation.settle(turn.session, attempt, report, cast(tuple[Effect | None, ...], ruling))
+            ablation.settle(transaction.session, attempt, report, cast(tuple[Effect | None, ...], ruling))
 
 
 # Trials
 
 
-def _evaluated(turn: Turn, attempt: AttemptRow, report: EvaluateReport) -> None:
-    active = turn.active
+def _evaluated(transaction: SearchTransaction, attempt: AttemptRow, report: EvaluateReport) -> None:
+    active = transaction.active
     job, outcome, now = attempt.job, _possible(active, report.outcome), cast(datetime, attempt.ended_at)
     if isinstance(outcome, Crashed | TimedOut):
         job.candidate_faults += 1
         if job.candidate_faults < active.terms.policy.max_candidate_faults:
             job.state = "queued"
-            turn.queued()
+            transaction.queued()
             return
     job.state, job.ended_at = "done", now
     spent = report.stages
     end_trial(
-        turn,
+        transaction,
         cast(TrialRow, job.trial),
         replace(
             active.search.history.pending[cast(Evaluate, job.payload).number],
@@ -92,7 +92,7 @@ def _evaluated(turn: Turn, attempt: AttemptRow, report: EvaluateReport) -> None:
 
 
 def end_trial(
-    turn: Turn,
+    transaction: SearchTransaction,
     row: TrialRow,
     trial: Trial,
     *,
@@ -104,22 +104,22 @@ def end_trial(
 
     Memory is changed first, because it decides the order. If the commit fails, the registry drops the copy in memory.
     """
-    search = turn.active.search
+    search = transaction.active.search
     full, most_pending = search.full, search.most_pending
     ended = Ended(
         logged=search.tell(trial),
         at=now,
-        suspect=_suspect(turn.active, trial.time_us),
+        suspect=_suspect(transaction.active, trial.time_us),
         overhead_ms=overhead_ms,
         delivery_ms=delivery_ms,
     )
-    archive = Archive(turn.session)
+    archive = Archive(transaction.session)
     archive.end_trial(row, ended)
     if search.challengers.has_confirmed(trial.binary_digest):
         archive.confirm_duplicate(row, search.goal)
-    turn.ended.append(row.id)
+    transaction.ended.append(row.id)
     if full and search.most_pending != most_pending:
-        announce(turn.session, WORK)
+        announce(transaction.session, WORK)
 
 
 def _possible(active: ActiveSearch, outcome: Outcome) -> Outcome:
@@ -143,11 +143,11 @@ def _suspect(active: ActiveSearch, time_us: float | None) -> bool:
 # Baselines
 
 
-def _baselines(turn: Turn, attempt: AttemptRow, report: BaselineReport) -> None:
-    active, session = turn.active, turn.session
+def _baselines(transaction: SearchTransaction, attempt: AttemptRow, report: BaselineReport) -> None:
+    active, session = transaction.active, transaction.session
     attempt.job.state, attempt.job.ended_at = "done", attempt.ended_at
     Archive(session).search(active.id).baselines = active.baselines = report
-    turn.milestone()
+    transaction.milestone()
     Events(session).search_changed(active.id)
     if (baseline_us := active.fastest_baseline_us) is not None:
         speedup = active.search.policy.suspect_speedup
@@ -159,7 +159,7 @@ def _baselines(turn: Turn, attempt: AttemptRow, report: BaselineReport) -> None:
 
 
 def ruled(database: Database, search_id: int, attempt_id: int, report: Report) -> Ruling:
-    """Return the ruling on a report's samples. Bootstrap resampling takes a while, so this runs outside any turn."""
+    """Return the ruling on a report's samples. Runs outside any transaction, because the bootstrap takes a while."""
     match report:
         case ConfirmReport():
             return judged(database, search_id, attempt_id, report)
@@ -202,17 +202,17 @@ def _quick(search: SearchRow, trial: TrialRow | None) -> Quick | None:
     return Quick(timing=outcome.timing, baselines=search.timed_baselines) if isinstance(outcome, Measured) else None
 
 
-def _confirmed(turn: Turn, attempt: AttemptRow, evidence: Evidence) -> None:
-    session = turn.session
-    job, search, verdict = attempt.job, Archive(session).search(turn.active.id), evidence.verdict
+def _confirmed(transaction: SearchTransaction, attempt: AttemptRow, evidence: Evidence) -> None:
+    session = transaction.session
+    job, search, verdict = attempt.job, Archive(session).search(transaction.active.id), evidence.verdict
     job.state, job.ended_at, job.verdict = "done", attempt.ended_at, verdict
-    time_us = comparable_us(verdict, turn.active.timed_baselines)
+    time_us = comparable_us(verdict, transaction.active.timed_baselines)
     if job.trial is not None and time_us is not None:
-        turn.active.search.challengers.confirmed(job.trial.number, time_us)
+        transaction.active.search.challengers.confirmed(job.trial.number, time_us)
     if job.trial is not None and (confirmation := confirmation_of(verdict)) is not None:
-        Archive(session).confirm(job.trial, confirmation, turn.active.search.goal)
-    confirmed(turn)
-    Events(session).search_changed(turn.active.id)
+        Archive(session).confirm(job.trial, confirmation, transaction.active.search.goal)
+    confirmed(transaction)
+    Events(session).search_changed(transaction.active.id)
     if not verdict.promote:
         return
     try:
@@ -220,22 +220,22 @@ def _confirmed(turn: Turn, attempt: AttemptRow, evidence: Evidence) -> None:
     except IncumbentChanged:
         summary = "Not promoted. The incumbent changed meanwhile; the new one is challenged instead."
         job.verdict = replace(verdict, promote=False, summary=summary)
-        queue_confirmation(turn, cast(TrialRow, job.trial), cast(int, job.seen), cast(datetime, job.ended_at))
+        queue_confirmation(transaction, cast(TrialRow, job.trial), cast(int, job.seen), cast(datetime, job.ended_at))
 
 
-def confirmed(turn: Turn) -> None:
+def confirmed(transaction: SearchTransaction) -> None:
     """End a confirmation, with any result: the next one may be due, in this and other processes."""
-    turn.active.confirming = False
-    turn.milestone()
+    transaction.active.confirming = False
+    transaction.milestone()
 
 
-def queue_confirmation(turn: Turn, trial: TrialRow, seen: int, now: datetime) -> None:
+def queue_confirmation(transaction: SearchTransaction, trial: TrialRow, seen: int, now: datetime) -> None:
     """Queue a confirmation of a trial against the current incumbent.
 
     An incumbent of another variant is built from the files of that one. If an edited family no longer accepts the
     incumbent's config, it cannot be measured. The challenger is then confirmed alone and still replaces it.
     """
-    session, active = turn.session, turn.active
+    session, active = transaction.session, transaction.active
     search = Archive(session).search(active.id)
     incumbent = Champions(session).incumbent(search)
     family = None if incumbent is None else _other_variant(session, search, incumbent)
@@ -249,7 +249,7 @@ def queue_confirmation(turn: Turn, trial: TrialRow, seen: int, now: datetime) ->
     incumbent_id = None if incumbent is None else incumbent.id
     Leases(session).queue(search.id, payload, now=now, trial=trial, incumbent_id=incumbent_id, seen=seen)
     active.confirming = True
-    turn.queued()
+    transaction.queued()
 
 
 def _comparable(active: ActiveSearch, incumbent: ChampionRow) -> bool:

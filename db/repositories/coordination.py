@@ -78,7 +78,7 @@ class Ended:
     active_s: float
 
 
-class Turns:
+class Coordination:
     """Queries over one session; the code that opened the session commits."""
 
     def __init__(self, session: Session) -> None:
