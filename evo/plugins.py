@@ -1,9 +1,18 @@
-"""Objects that installed packages add through entry points."""
+"""Objects that are discovered: in the modules of a package, and by the entry points of installed packages."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from pkgutil import iter_modules
 
 from evo.errors import EvoError
+
+
+def import_modules(package: str, path: Iterable[str], without: Collection[str] = ()) -> None:
+    """Import the modules of a package, so that they mark their classes; not those of its folders, nor `without`."""
+    for module in iter_modules(path, f"{package}."):
+        if not module.ispkg and module.name.rpartition(".")[2] not in without:
+            import_module(module.name)
 
 
 def offered(

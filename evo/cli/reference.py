@@ -1,7 +1,7 @@
 """The reference of the command line as Markdown: ``python -m evo.cli.reference`` writes docs/reference/cli.md."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,8 @@ from evo.cli.exits import MEANING
 from evo.cli.main import app
 from evo.strategy import STRATEGIES
 from evo.strategy.base import MARKED
+from evo.variants.proposers import PROPOSERS
+from evo.variants.proposers.base import MARKED as MARKED_PROPOSERS
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 
@@ -27,7 +29,11 @@ the line, `--debug` shows the traceback behind an error.
 
 def reference() -> str:
     """Return the whole document."""
-    parts = [_HEAD, "## Exit codes\n", _exit_codes(), "## Strategies\n", _strategies()]
+    strategies = {name: each for name, each in STRATEGIES.items() if name in MARKED}
+    proposers = {kind: each for kind, each in PROPOSERS.items() if kind in MARKED_PROPOSERS}
+    parts = [_HEAD, "## Exit codes\n", _exit_codes()]
+    parts += ["## Strategies\n", _discovered("--strategy", strategies)]
+    parts += ["## Proposers\n", _discovered("--proposer", proposers)]
     for name, command in _commands("kernel-evo", get_command(app)):
         parts.append(_command(name, command))
     return "\n".join(parts)
@@ -38,11 +44,14 @@ def _exit_codes() -> str:
     return "\n".join(["| code | meaning |", "|---|---|", *rows]) + "\n"
 
 
-def _strategies() -> str:
-    """Return the strategies of this repository, each with the first line of its module."""
-    ours = [(name, sys.modules[each.__module__]) for name, each in STRATEGIES.items() if name in MARKED]
-    rows = [f"| `{name}` | {str(module.__doc__).splitlines()[0]} |" for name, module in ours]
-    return "\n".join(["| `search --strategy` | |", "|---|---|", *rows]) + "\n"
+def _discovered(option: str, found: Mapping[str, object]) -> str:
+    """Return the names of this repository for an option, each with the first line of its module."""
+    rows = [f"| `{name}` | {_prose(_first_line(each)).strip()} |" for name, each in found.items()]
+    return "\n".join([f"| `{option}` | |", "|---|---|", *rows]) + "\n"
+
+
+def _first_line(marked: object) -> str:
+    return str(sys.modules[marked.__module__].__doc__).splitlines()[0]
 
 
 def _commands(path: str, group: Any) -> Iterator[tuple[str, Any]]:

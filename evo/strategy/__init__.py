@@ -5,12 +5,10 @@ names under the entry points ``kernel_evo.strategies``.
 """
 
 from collections.abc import Callable
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import cast
 
 from evo.errors import NotFound
-from evo.plugins import offered
+from evo.plugins import import_modules, offered
 from evo.strategy.base import MARKED, Context, Patient, Strategy
 from evo.strategy.parts.warm_start import WarmStartsFirst
 from evo.strategy.portfolio import Portfolio
@@ -28,9 +26,7 @@ def _discovered() -> dict[str, Callable[[Context], Strategy]]:
     Raises:
         EvoError: a class of another package cannot be imported, or its name is taken.
     """
-    for module in iter_modules(__path__, f"{__name__}."):
-        if not module.ispkg and module.name.rpartition(".")[2] not in _WITHOUT_STRATEGY:
-            import_module(module.name)
+    import_modules(__name__, __path__, without=_WITHOUT_STRATEGY)
     found = dict(sorted(MARKED.items(), key=lambda each: (each[0] != DEFAULT, each[0])))
     for entry, factory in offered(GROUP, "strategy", taken=found):
         found[entry.name] = cast(Callable[[Context], Strategy], factory)

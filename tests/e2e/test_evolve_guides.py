@@ -51,6 +51,12 @@ def test_guide_for_agents_works_as_written(folder: Path) -> None:
     assert "stepped" in run(listed, folder)
 
 
+def test_guide_to_proposers_works_as_written(folder: Path) -> None:
+    search, propose = commands_of("proposer.md", "search docs", "variant propose")
+    run(search, folder)
+    assert "stepped" in run(propose, folder)
+
+
 def test_guide_to_evolution_works_as_written(folder: Path) -> None:
     module = scripted()
     server = module.server(module.Script(json.loads((EXAMPLES / "evolve" / "answers.json").read_text())))

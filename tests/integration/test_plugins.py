@@ -1,4 +1,4 @@
-"""Device kinds and strategies that another package adds by entry points."""
+"""Device kinds, strategies and proposers that another package adds by entry points."""
 
 import json
 import subprocess
@@ -71,3 +71,11 @@ def test_strategy_of_another_package_is_found_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize("entry", ["tpe = evo.strategy.random:RandomSearch", "other = nowhere:Other"])
 def test_strategy_with_a_taken_or_missing_name_is_named(tmp_path: Path, entry: str) -> None:
     assert entry.partition(" = ")[2] in imported(tmp_path, "kernel_evo.strategies", entry, LIST).stderr
+
+
+PROPOSERS = "from evo.variants.proposers import PROPOSERS; print(*PROPOSERS)"
+
+
+def test_proposer_of_another_package_is_found_by_kind(tmp_path: Path) -> None:
+    ended = imported(tmp_path, "kernel_evo.proposers", "other = evo.variants.proposers.model:openai", PROPOSERS)
+    assert ended.stdout.split() == ["anthropic", "folder", "openai", "other"]

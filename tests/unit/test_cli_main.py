@@ -21,7 +21,7 @@ from evo.cli.exits import MEANING, Exit
 from evo.cli.reference import DOCUMENT, reference
 from evo.errors import Conflict, EvoError, InvalidInput, NotFound
 from evo.strategy import STRATEGIES
-from evo.strategy.random import RandomSearch
+from evo.variants.proposers import PROPOSERS
 from tests.unit.views import finished
 
 
@@ -59,7 +59,7 @@ def test_all_commands_exist() -> None:
     workers = [f"workers {each}" for each in ("list", "drain", "resume", "quarantine", "clear")]
     tokens = [f"token {each}" for each in ("create", "join", "list", "revoke", "rotate")]
     benches = ["bench kernelbench"]
-    variants = [f"variant {each}" for each in ("brief", "list", "show", "source", "submit")]
+    variants = [f"variant {each}" for each in ("brief", "list", "propose", "show", "source", "submit")]
     assert {" ".join(command) for command in commands()} == {
         "record",
         "mission",
@@ -347,13 +347,18 @@ def test_reference_matches_the_help() -> None:
     assert DOCUMENT.read_text(encoding="utf-8") == reference(), "run: python -m evo.cli.reference"
 
 
-def test_help_of_search_lists_a_strategy_that_is_added(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [("search", STRATEGIES), ("bench kernelbench", PROPOSERS), ("variant propose", PROPOSERS)],
+)
+def test_help_lists_what_is_discovered(
+    command: str, found: dict[str, object], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(STRATEGIES, "hill_climb", RandomSearch)
-    assert entry.main(["search", "--help"]) == Exit.DONE
+    monkeypatch.setitem(found, "mine", object())
+    assert entry.main([*command.split(), "--help"]) == Exit.DONE
     shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert f"One of {', '.join(STRATEGIES)}." in shown
+    ending = ":…" if found is PROPOSERS else ""
+    assert f"One of {', '.join(f'{name}{ending}' for name in found)}." in shown
 
 
 def test_every_exit_code_is_documented() -> None:

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 import pytest
 from typer.main import get_command
 
+from evo.cli.files.variant import read_variant_files
 from evo.cli.main import app
 from evo.family import Family
 from evo.family.problem import split_assignments, split_shapes
@@ -21,6 +22,7 @@ from evo.strategy.base import MARKED
 from evo.trial.history import History
 from evo.trial.results import ConfirmReport
 from evo.trial.timing import Timing
+from evo.variants import proposers
 from templates import registry
 from templates.render import used_names
 from tests.unit.landscapes import SPACES, advance, measured
@@ -48,6 +50,7 @@ SOURCE = re.compile(r"\b(?:evo|api|workers|db|templates|tests|docs)/[\w./-]+\.(?
 WRITTEN_BY_THE_READER = {
     "evo/strategy/hill_climb.py",
     "evo/promotion/rules/rounds.py",
+    "evo/variants/proposers/program.py",
     "api/rest/outcomes.py",
     "api/v1/openapi.json",
 }
@@ -175,6 +178,35 @@ def test_strategy_of_the_guide_keeps_the_contract(monkeypatch: pytest.MonkeyPatc
     assert len({space.key(trial.config) for trial in trials}) == len(trials)
     assert all(trial.config in space for trial in trials)
     assert {trial.proposal.origin for trial in trials} == {"random", "hill_climb"}
+
+
+def test_proposer_of_the_guide_submits_what_a_program_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evo.variants.proposers.base.MARKED", {})
+    guide = (GUIDES / "proposer.md").read_text()
+    (module,) = [block for language, block in FENCE.findall(guide) if language == "python"]
+    names: dict[str, Any] = {}
+    exec(module, names)
+    names |= {"brief_markdown": str, "subprocess": SimpleNamespace(run=answering_program)}
+    submitted, said = list[Any](), list[str]()
+
+    def submit(*given: Any, **terms: Any) -> Any:
+        submitted.append((given, terms))
+        return SimpleNamespace(ended=False, number=4)
+
+    client: Any = SimpleNamespace(
+        variant_brief=lambda search_id: f"brief of {search_id}",
+        submit_variant=submit,
+        variant=lambda *_: SimpleNamespace(ended=True, name="program", usable=True),
+    )
+    context = proposers.Context(argument="model -v", trials=3, say=said.append, read=read_variant_files)
+    assert list(names["ProgramProposer"](context).propose(lambda: client, 7, "saxpy")) == [None]
+    source = "['model', '-v'] read the brief of 7"
+    assert submitted == [((7, {"kernel.c": source}), {"document": {"name": "program"}, "trials": 3})]
+    assert said == ["saxpy: program works"]
+
+
+def answering_program(command: list[str], *, input: str, **_: Any) -> Any:
+    return SimpleNamespace(returncode=0, stdout=f"{command} read the {input}", stderr="")
 
 
 def test_route_and_page_of_the_guide_are_a_get_of_the_search(monkeypatch: pytest.MonkeyPatch) -> None:

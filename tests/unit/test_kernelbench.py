@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from evo.cli.files.kernelbench import write_kernelbench
-from evo.cli.session.kernelbench import FolderProposer, problems_in, proposer_of
+from evo.cli.session.kernelbench import problems_in
 from evo.errors import Conflict, InvalidInput, NotFound
 from evo.family import Family
 from evo.family.importing.kernelbench.described import Described, Tensor, described
@@ -170,21 +170,9 @@ def test_summary_covers_validity_medians_and_cost() -> None:
     assert summary([]).validity is None
 
 
-def test_proposers_are_named_by_kind() -> None:
-    assert proposer_of("openai:m:1") == ("openai", "m:1")
-    for wrong in ("folder", "folder:", "gpt:5"):
-        with pytest.raises(InvalidInput, match="--proposer"):
-            proposer_of(wrong)
-
-
 def test_problems_are_ordered_by_their_number(tmp_path: Path) -> None:
     for name in ("10_b.py", "2_a.py", "c.py", "_not.py"):
         (tmp_path / name).write_text("")
     assert [each.stem for each in problems_in(tmp_path)] == ["2_a", "10_b", "c"]
     with pytest.raises(NotFound, match="holds no problems"):
         problems_in(tmp_path / "nothing")
-
-
-def test_folder_without_variants_of_a_problem_is_named(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match="no variants of this problem"):
-        next(FolderProposer(folder=tmp_path, trials=1).propose(lambda: None, 1, "p"))  # type: ignore[arg-type,return-value]

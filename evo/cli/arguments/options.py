@@ -105,6 +105,7 @@ PolicyName = Annotated[
         help="Gates and thresholds: default, l4-notes, l4-final, or a .toml or .json file.", metavar="NAME|FILE"
     ),
 ]
+ProposerName = Annotated[str, typer.Option(metavar="KIND:ARGUMENT", help="Who proposes variants.")]
 _MODEL = "Model"
 ModelUrl = Annotated[
     str | None,

@@ -2,12 +2,13 @@
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from evo.cli.arguments.discovered import listing, proposers
 from evo.cli.arguments.options import (
     BudgetUsd,
     Db,
@@ -16,6 +17,7 @@ from evo.cli.arguments.options import (
     ModelUrl,
     PriceIn,
     PriceOut,
+    ProposerName,
     Token,
     Url,
     examples,
@@ -24,11 +26,7 @@ from evo.cli.service.locations import Where
 from evo.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from evo.cli.session.kernelbench import Proposer
-    from evo.client import Client
     from evo.report.kernelbench import Result
-    from evo.variants.evolve.chat import Chat, Prices
-    from evo.variants.evolve.evolution import Limits
 
 _MODEL = "Model"
 
@@ -37,10 +35,11 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True, help="Rate a proposer of variants.")
     group.callback()(lambda: None)
     group.command(
+        cls=listing("proposer", proposers),
         epilog=examples(
             "kernel-evo bench kernelbench ./level1 --proposer folder:./variants",
             "kernel-evo bench kernelbench ./level1 --proposer openai:qwen3-coder --base-url http://127.0.0.1:11434/v1",
-        )
+        ),
     )(kernelbench)
     app.add_typer(group, name="bench")
 
@@ -48,13 +47,7 @@ def register(app: typer.Typer) -> None:
 def kernelbench(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of problems: .py files in its format.")],
     *,
-    proposer: Annotated[
-        str,
-        typer.Option(
-            metavar="KIND:NAME",
-            help="folder:PATH submits PATH/PROBLEM/*; openai:MODEL and anthropic:MODEL ask a model, as `evolve` does.",
-        ),
-    ],
+    proposer: ProposerName,
     only: Annotated[
         list[str] | None, typer.Option(metavar="PROBLEM", help="Only this problem; may be repeated.")
     ] = None,
@@ -89,19 +82,20 @@ def kernelbench(
     Every variant is proven on further seeds, scales, means and shapes, and tuned, before it counts. The limits of a
     model are those for each problem.
     """
-    from evo.cli.commands.evolve import chat_of, prices_of
+    from evo.cli.commands.evolve import prices_of
     from evo.cli.console.output import console, print_json
-    from evo.cli.session.kernelbench import Contest, FolderProposer, problems_in, proposer_of
+    from evo.cli.files.variant import read_variant_files
+    from evo.cli.session.kernelbench import Contest, problems_in
     from evo.cli.session.session import ended_by_signals, progress, reached
     from evo.report.kernelbench import markdown, summary
     from evo.variants.evolve.evolution import Limits
+    from evo.variants.proposers import Context, build
 
     files = [each for each in problems_in(folder) if only is None or each.stem in only]
     if not files:
         raise InvalidInput("--only", f"names no problem of {folder}")
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InvalidInput("--out", f"{out} is there already: name a new folder")
-    kind, name = proposer_of(proposer)
     prices = prices_of(price_in, price_out, budget_usd)
     said, transcript = progress(as_json), list[str]()
 
@@ -109,12 +103,16 @@ def kernelbench(
         transcript.append(text)
         said.print(text, markup=False, highlight=False)
 
-    chosen: Proposer
-    if kind == "folder":
-        chosen = FolderProposer(folder=_folder(name), trials=trials, say=say)
-    else:
-        limits = Limits(proposals=proposals, usd=budget_usd, trials=trials)
-        chosen = _ModelProposer(chat_of(kind, name, base_url), prices, limits, say)
+    context = Context(
+        argument="",
+        trials=trials,
+        say=say,
+        read=read_variant_files,
+        base_url=base_url,
+        prices=prices,
+        limits=Limits(proposals=proposals, usd=budget_usd, trials=trials),
+    )
+    chosen = build(proposer, context)
     where = Where(url=url, token=token, database=db)
     with (
         ended_by_signals(),
@@ -159,42 +157,3 @@ def _write(out: Path, results: "list[Result]", transcript: list[str]) -> None:
     (out / "table.md").write_text(markdown(results), "utf-8")
     (out / "results.json").write_text(json.dumps([asdict(each) for each in results], indent=1) + "\n", "utf-8")
     (out / "transcript.txt").write_text("\n".join(transcript) + "\n", "utf-8")
-
-
-def _folder(name: str) -> Path:
-    folder = Path(name).expanduser()
-    if not folder.is_dir():
-        raise InvalidInput("--proposer", f"{folder} is no folder")
-    return folder
-
-
-class _ModelProposer:
-    """Asks a language model, as ``evolve`` does. It waits within a step, so problems run one after the other."""
-
-    def __init__(self, chat: "Chat", prices: "Prices", limits: "Limits", say: Callable[[str], None]) -> None:
-        self._chat, self._prices, self._limits, self._say = chat, prices, limits, say
-
-    def propose(self, client: "Callable[[], Client]", search_id: int, problem: str) -> Iterator[None]:
-        import time
-
-        from evo.cli.session.kernelbench import LOOK_S
-        from evo.messages.view import VariantView
-        from evo.variants.evolve.evolution import Evolution
-
-        def wait(view: VariantView) -> VariantView:
-            while not view.ended:
-                time.sleep(LOOK_S)
-                view = client().variant(view.search_id, view.number)
-            return view
-
-        evolution = Evolution(
-            service=client,
-            search_id=search_id,
-            chat=self._chat,
-            prices=self._prices,
-            limits=self._limits,
-            information="insights",
-            wait=wait,
-        )
-        self._say(f"{problem}: ended by {evolution.run()}")
-        yield

@@ -1,6 +1,5 @@
 """``evolve``: a language model proposes variants, and the search proves, times and tunes them."""
 
-import os
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -27,14 +26,11 @@ if TYPE_CHECKING:
 
     from evo.cli.service.connection import Connection
     from evo.messages.view import ProposalView, SearchView, VariantView
-    from evo.variants.evolve.chat import Chat, Prices, Protocol
+    from evo.variants.evolve.chat import Prices
 
 _BUDGET, _MODEL = "Budget", "Model"
 PROPOSALS = 10
 """Requests to the model if no budget is given."""
-
-KEY_VARIABLE = "KERNEL_EVO_MODEL_KEY"
-"""Environment variable with the key for the service at --base-url."""
 
 Provider = Literal["openai", "anthropic"]
 ENDS = {
@@ -118,6 +114,7 @@ def evolve(
     """
     from evo.cli.console.output import print_json
     from evo.cli.session.session import ended_by_signals, progress, reached
+    from evo.variants.evolve.chat import chat_of
     from evo.variants.evolve.evolution import Evolution, Limits
 
     if search_id is not None and policy != "default":
@@ -165,14 +162,6 @@ def prices_of(price_in: float, price_out: float, budget_usd: float | None) -> "P
     if budget_usd is not None and not (price_in or price_out):
         raise InvalidInput("--price-in", "is needed for a budget in USD: give it, and --price-out")
     return Prices(tokens_in=price_in, tokens_out=price_out)
-
-
-def chat_of(provider: "Protocol", model: str, base_url: str | None, *, most_tokens: int = 8192) -> "Chat":
-    """Return the chat with a model. A provider's key is sent only to that provider."""
-    from evo.variants.evolve.chat import BASES, KEYS, Chat
-
-    key = os.environ.get(KEY_VARIABLE if base_url is not None else KEYS[provider]) or None
-    return Chat(model=model, protocol=provider, base_url=base_url or BASES[provider], key=key, most_tokens=most_tokens)
 
 
 def _search(connection: "Connection", search_id: int | None, *, family: str, **terms: Any) -> "SearchView":

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
+from evo.cli.arguments.discovered import listing, strategies
 from evo.cli.arguments.naming import VARIABLES
 from evo.cli.arguments.options import (
     AnyOrder,
@@ -40,20 +40,9 @@ _DEVICE = "Which devices may work for it"
 _BUDGET = "Budget: the first limit reached ends the search"
 
 
-class _SearchCommand(TyperCommand):
-    """`search`, whose help lists the strategies of this installation. They are imported only for it."""
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        from evo.strategy import STRATEGIES
-
-        option: Any = next(each for each in self.params if each.name == "strategy")
-        option.help = f"{_STRATEGY} One of {', '.join(STRATEGIES)}."
-        super().format_help(ctx, formatter)
-
-
 def register(app: typer.Typer) -> None:
     app.command(
-        cls=_SearchCommand,
+        cls=listing("strategy", strategies),
         epilog=examples(
             "kernel-evo search sdpa",
             "kernel-evo search sdpa --problem B=2,H=8,S=512,D=64 --minutes 10",

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evo.cli.arguments.options import Db, Json, SearchId, Token, Url, examples
+from evo.cli.arguments.discovered import listing, proposers
+from evo.cli.arguments.options import Db, Json, ProposerName, SearchId, Token, Url, examples
 from evo.cli.service.locations import Where
 from evo.errors import EvoError
 
@@ -38,6 +39,10 @@ def register(app: typer.Typer) -> None:
             "kernel-evo variant submit kernel.c --search 12 --parent 1 --trials 40",
         )
     )(submit)
+    group.command(
+        cls=listing("proposer", proposers),
+        epilog=examples("kernel-evo variant propose 12 --proposer folder:./variants --trials 40"),
+    )(propose)
     group.command("list", epilog=examples("kernel-evo variant list 12", "kernel-evo variant list 12 --json"))(list_)
     group.command(epilog=examples("kernel-evo variant show 12 1"))(show)
     group.command(epilog=examples("kernel-evo variant source 12 1 --out ./better"))(source)
@@ -92,6 +97,42 @@ def submit(
         view = waited(connection, view) if wait else view
     if wait or as_json:
         _show(view, as_json=as_json)
+
+
+def propose(
+    search_id: SearchId,
+    *,
+    proposer: ProposerName,
+    trials: Annotated[int, typer.Option(min=1, metavar="N", help="Maximum trials of each variant.")] = 40,
+    url: Url = None,
+    token: Token = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """Let a proposer submit variants to a search, and list them at the end.
+
+    folder:PATH submits the variants in PATH/FAMILY. `evolve` has the options for a language model.
+    """
+    from evo.cli.console.output import console, print_json
+    from evo.cli.files.variant import read_variant_files
+    from evo.cli.session.session import ended_by_signals, progress, reached
+    from evo.variants.proposers import Context, build
+
+    out = progress(as_json)
+
+    def say(text: str) -> None:
+        out.print(text, markup=False, highlight=False)
+
+    chosen = build(proposer, Context(argument="", trials=trials, say=say, read=read_variant_files))
+    where = Where(url=url, token=token, database=db)
+    with ended_by_signals(), reached(out, where, measuring=url is None) as connection:
+        for _ in chosen.propose(lambda: connection.client, search_id, connection.client.search(search_id).family):
+            time.sleep(LOOK_S)
+        found = connection.client.variants(search_id)
+    if as_json:
+        print_json(found)
+    else:
+        show_table(console(), found)
 
 
 def list_(search_id: SearchId, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:

@@ -1,30 +1,15 @@
 """Variants on disk: a folder with variant.toml and sources, or one source."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from evo.errors import Conflict, InvalidInput, NotFound
 from evo.messages.view import VariantSource
 from evo.text.document import read_toml, toml_text
+from evo.variants.proposers.base import VariantFiles
 from templates.variant import CONTRACT, FOLDER, MAX_BYTES, MAX_FILES
 
 DOCUMENT = "variant.toml"
-
-
-@dataclass(frozen=True, kw_only=True)
-class VariantFiles:
-    """A variant on disk.
-
-    Attributes:
-        document: content of variant.toml; empty for a single source.
-        files: text of the other files, by name relative to the folder.
-    """
-
-    document: Mapping[str, Any]
-    files: Mapping[str, str]
 
 
 def read_variant_files(path: Path) -> VariantFiles:

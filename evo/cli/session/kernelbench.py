@@ -4,65 +4,22 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any
 
 import numpy as np
 
 from evo.cli.files.kernelbench import write_kernelbench
-from evo.cli.files.variant import read_variant_files
 from evo.cli.session.request import Request
 from evo.client import Client
-from evo.errors import EvoError, InvalidInput, NotFound
+from evo.errors import EvoError, NotFound
 from evo.messages.view import SearchView, VariantView
 from evo.promotion.statistics import Interval, independent_ratio_interval, paired_ratio, ratio_interval
 from evo.report.kernelbench import CONFIDENCE, Attempt, Result, SpeedUp
 from evo.search.lifecycle import TERMINAL
 from evo.trial.outcome import Measured
+from evo.variants.proposers import Proposer
 
 LOOK_S = 0.5
-
-
-class Proposer(Protocol):
-    """Submits variants to a search. Yields while it waits."""
-
-    def propose(self, client: Callable[[], Client], search_id: int, problem: str) -> Iterator[None]: ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class FolderProposer:
-    """Submits the variants in a folder named like the problem, one after the other in the order of their names."""
-
-    folder: Path
-    trials: int
-    say: Callable[[str], None] = lambda text: None
-
-    def propose(self, client: Callable[[], Client], search_id: int, problem: str) -> Iterator[None]:
-        place = self.folder / problem
-        if not place.is_dir():
-            raise NotFound(f"{place} is not there: the proposer has no variants of this problem")
-        for path in sorted(each for each in place.iterdir() if not each.name.startswith(".")):
-            given = read_variant_files(path)
-            brief = client().variant_brief(search_id)
-            self.say(f"{problem}: read the brief ({len(brief.tried)} variants timed); submits {path.name}")
-            try:
-                view = client().submit_variant(
-                    search_id, given.files, document=given.document, parents=(0,), trials=self.trials
-                )
-            except EvoError as error:
-                self.say(f"{problem}: {path.name} was refused: {error}")
-                continue
-            while not view.ended:
-                yield
-                view = client().variant(search_id, view.number)
-            self.say(f"{problem}: {_result_text(view)}")
-
-
-def _result_text(view: VariantView) -> str:
-    if view.best is None:
-        detail = view.failures[0].detail.strip().splitlines()[0] if view.failures else view.reason or ""
-        return f"{view.name} does not work: {detail[:200]}"
-    gain = "" if view.tuning_gain is None else f", tuned {view.tuning_gain:.2f}×"
-    return f"{view.name}: {view.best.time_us:.4g} µs in {view.finished} trials{gain}"
 
 
 @dataclass(kw_only=True)
@@ -249,16 +206,3 @@ def _speedups(client: Client, tuning: SearchView) -> dict[str, SpeedUp]:
 
 def _ends(interval: Interval) -> dict[str, float]:
     return {"low": interval.low, "high": interval.high}
-
-
-def proposer_of(text: str) -> tuple[Literal["folder", "openai", "anthropic"], str]:
-    """Return kind and argument of ``--proposer``.
-
-    Raises:
-        InvalidInput: it is of no known kind.
-    """
-    kind, _, argument = text.partition(":")
-    match kind:
-        case "folder" | "openai" | "anthropic" if argument:
-            return kind, argument
-    raise InvalidInput("--proposer", f"{text!r:.80} is none of folder:PATH, openai:MODEL and anthropic:MODEL")

@@ -1,5 +1,6 @@
 """Chat with a language model over the OpenAI-compatible protocol or Anthropic's."""
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,9 @@ Protocol: TypeAlias = Literal["openai", "anthropic"]
 BASES: Mapping[Protocol, str] = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com/v1"}
 KEYS: Mapping[Protocol, str] = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 """Environment variables of the keys, which are only sent, never stored or logged."""
+
+KEY_VARIABLE = "KERNEL_EVO_MODEL_KEY"
+"""Environment variable with the key for the service at --base-url."""
 
 ATTEMPTS = 5
 MOST_WAIT_S = 120.0
@@ -158,6 +162,12 @@ class Chat:
             return Answer(text=str(text), tokens_in=tokens_in, tokens_out=tokens_out)
         except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
             raise ModelFailed(f"its answer is not of the {self.protocol} protocol: {error}", charged=True) from error
+
+
+def chat_of(provider: Protocol, model: str, base_url: str | None, *, most_tokens: int = 8192) -> Chat:
+    """Return the chat with a model. A provider's key is sent only to that provider."""
+    key = os.environ.get(KEY_VARIABLE if base_url is not None else KEYS[provider]) or None
+    return Chat(model=model, protocol=provider, base_url=base_url or BASES[provider], key=key, most_tokens=most_tokens)
 
 
 def _count(value: object) -> int | None:

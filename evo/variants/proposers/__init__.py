@@ -1,0 +1,48 @@
+"""Proposers of variants by kind. All implement the contract of `evo.variants.proposers.base`.
+
+A proposer is a module of this package whose class is marked with `@proposer("kind")`, or a class that another package
+names under the entry points ``kernel_evo.proposers``.
+"""
+
+from dataclasses import replace
+from typing import cast
+
+from evo.errors import InvalidInput
+from evo.plugins import import_modules, offered
+from evo.variants.proposers.base import MARKED, Context, Factory, Proposer
+
+__all__ = ["PROPOSERS", "Context", "Proposer", "build"]
+
+GROUP = "kernel_evo.proposers"
+
+
+def _discovered() -> dict[str, Factory]:
+    """Proposers by kind, ours before those of other packages.
+
+    Raises:
+        EvoError: a class of another package cannot be imported, or its kind is taken.
+    """
+    import_modules(__name__, __path__)
+    found = dict(sorted(MARKED.items()))
+    for entry, factory in offered(GROUP, "proposer", taken=found):
+        found[entry.name] = cast(Factory, factory)
+    return found
+
+
+PROPOSERS = _discovered()
+"""Proposers by kind."""
+
+
+def build(text: str, context: Context) -> Proposer:
+    """Build the proposer that ``--proposer KIND:ARGUMENT`` names.
+
+    Args:
+        context: its `argument` is replaced by that of `text`.
+
+    Raises:
+        InvalidInput: there is no such kind, or the argument is missing or refused.
+    """
+    kind, _, argument = text.partition(":")
+    if kind not in PROPOSERS or not argument:
+        raise InvalidInput("--proposer", f"{text!r:.80} is no KIND:ARGUMENT; kinds are {', '.join(PROPOSERS)}")
+    return PROPOSERS[kind](replace(context, argument=argument))

@@ -1,0 +1,88 @@
+"""Contract between a search and the proposers that submit variants to it."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from evo.client import Client
+from evo.variants.evolve.chat import Prices
+from evo.variants.evolve.evolution import Limits
+
+
+@dataclass(frozen=True, kw_only=True)
+class VariantFiles:
+    """A variant on disk.
+
+    Attributes:
+        document: content of variant.toml; empty for a single source.
+        files: text of the other files, by name relative to the folder.
+    """
+
+    document: Mapping[str, Any]
+    files: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """The input from which a proposer is built.
+
+    Attributes:
+        argument: text after the kind, as in ``--proposer KIND:ARGUMENT``; not empty.
+        trials: maximum trials of each variant.
+        say: prints a line of the transcript.
+        read: reads a variant on disk; raises NotFound or InvalidInput.
+        base_url: address of a language model's API; None: the provider's own.
+        prices: prices of a language model.
+        limits: budget of a language model.
+    """
+
+    argument: str
+    trials: int
+    say: Callable[[str], None]
+    read: Callable[[Path], VariantFiles]
+    base_url: str | None = None
+    prices: Prices = field(default_factory=Prices)
+    limits: Limits = field(default_factory=Limits)
+
+
+class Proposer(Protocol):
+    """Submits variants to a search.
+
+    Contract: it uses only the client, like a program outside this one. It yields while it waits, so that several
+    problems can be worked on at the same time, and ends when it has no further variant. An `EvoError` ends the work on
+    this problem and is reported.
+    """
+
+    def propose(self, client: Callable[[], Client], search_id: int, problem: str) -> Iterator[None]:
+        """Propose variants for one search, whose first trials have ended.
+
+        Args:
+            client: returns the client; call it for every request, because the address may change.
+            problem: name of the problem.
+        """
+        ...
+
+
+Factory: TypeAlias = Callable[[Context], Proposer]
+
+MARKED: dict[str, Factory] = {}
+"""Proposers that were marked by `proposer`, by kind."""
+
+_Factory = TypeVar("_Factory", bound=Factory)
+
+
+def proposer(kind: str) -> Callable[[_Factory], _Factory]:
+    """Mark a class as the proposer of this kind.
+
+    Raises:
+        ValueError: another class has the kind.
+    """
+
+    def mark(factory: _Factory) -> _Factory:
+        if kind in MARKED:
+            raise ValueError(f"two proposers are named {kind!r}")
+        MARKED[kind] = factory
+        return factory
+
+    return mark

@@ -1,0 +1,48 @@
+"""``folder:PATH`` submits the variants in PATH/PROBLEM, one after the other in the order of their names."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from evo.client import Client
+from evo.errors import EvoError, InvalidInput, NotFound
+from evo.messages.view import VariantView
+from evo.variants.proposers.base import Context, proposer
+
+
+@proposer("folder")
+class FolderProposer:
+    """Submits the files and folders of a folder that is named like the problem."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._folder = Path(context.argument).expanduser()
+        if not self._folder.is_dir():
+            raise InvalidInput("--proposer", f"{self._folder} is no folder")
+
+    def propose(self, client: Callable[[], Client], search_id: int, problem: str) -> Iterator[None]:
+        say, place = self._context.say, self._folder / problem
+        if not place.is_dir():
+            raise NotFound(f"{place} is not there: the proposer has no variants of this problem")
+        for path in sorted(each for each in place.iterdir() if not each.name.startswith(".")):
+            given = self._context.read(path)
+            brief = client().variant_brief(search_id)
+            say(f"{problem}: read the brief ({len(brief.tried)} variants timed); submits {path.name}")
+            try:
+                view = client().submit_variant(
+                    search_id, given.files, document=given.document, parents=(0,), trials=self._context.trials
+                )
+            except EvoError as error:
+                say(f"{problem}: {path.name} was refused: {error}")
+                continue
+            while not view.ended:
+                yield
+                view = client().variant(search_id, view.number)
+            say(f"{problem}: {_result_text(view)}")
+
+
+def _result_text(view: VariantView) -> str:
+    if view.best is None:
+        detail = view.failures[0].detail.strip().splitlines()[0] if view.failures else view.reason or ""
+        return f"{view.name} does not work: {detail[:200]}"
+    gain = "" if view.tuning_gain is None else f", tuned {view.tuning_gain:.2f}×"
+    return f"{view.name}: {view.best.time_us:.4g} µs in {view.finished} trials{gain}"

@@ -1,0 +1,62 @@
+"""Proposers: kinds, and the folder proposer on a service that answers from memory."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from evo.cli.files.variant import read_variant_files
+from evo.errors import Conflict, InvalidInput, NotFound
+from evo.variants.proposers import PROPOSERS, Context, build
+
+
+def context(said: list[str]) -> Context:
+    return Context(argument="", trials=2, say=said.append, read=read_variant_files)
+
+
+def test_every_proposer_of_the_package_is_discovered() -> None:
+    assert list(PROPOSERS) == ["anthropic", "folder", "openai"]
+
+
+@pytest.mark.parametrize("wrong", ["folder", "folder:", "gpt:5"])
+def test_unknown_proposer_is_refused_with_the_kinds(wrong: str) -> None:
+    with pytest.raises(InvalidInput, match=r"--proposer.*anthropic, folder, openai"):
+        build(wrong, context([]))
+
+
+def test_argument_may_contain_colons(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="a:b is no folder"):
+        build(f"folder:{tmp_path}/a:b", context([]))
+
+
+def test_folder_without_variants_of_a_problem_is_named(tmp_path: Path) -> None:
+    proposer = build(f"folder:{tmp_path}", context([]))
+    with pytest.raises(NotFound, match="no variants of this problem"):
+        next(proposer.propose(lambda: pytest.fail("the service is not needed"), 1, "p"))
+
+
+def test_folder_proposer_goes_on_after_a_refused_variant(tmp_path: Path) -> None:
+    """It submits in the order of names, waits for each variant, and reports what became of it."""
+    (tmp_path / "p").mkdir()
+    for name in ("b.c", "a.c", ".hidden"):
+        (tmp_path / "p" / name).write_text(name)
+    best = SimpleNamespace(time_us=1.5)
+    pending = SimpleNamespace(ended=False, number=1)
+    ended = SimpleNamespace(ended=True, name="b", best=best, tuning_gain=1.25, finished=2)
+
+    def submit(search_id: int, files: Any, **terms: Any) -> Any:
+        if "a.c" in files:
+            raise Conflict("a variant has that name")
+        assert (search_id, terms) == (3, {"document": {"name": "b"}, "parents": (0,), "trials": 2})
+        return pending
+
+    client: Any = SimpleNamespace(
+        variant_brief=lambda _: SimpleNamespace(tried=()), submit_variant=submit, variant=lambda *_: ended
+    )
+    said = list[str]()
+    assert list(build(f"folder:{tmp_path}", context(said)).propose(lambda: client, 3, "p")) == [None]
+    assert [line for line in said if "brief" not in line] == [
+        "p: a.c was refused: a variant has that name",
+        "p: b: 1.5 µs in 2 trials, tuned 1.25×",
+    ]
