@@ -117,7 +117,7 @@ def test_cuda_example_is_correct_on_the_host_and_its_wrong_variants_fail(fault: 
     source.write_text(source.read_text().replace(old, new))
     package = find(str(place))
     problem = package.family.problem("ROWS=300,COLUMNS=70", "cuda")
-    kernel = build(package, declared(package), problem, known("sm_90"), tmp_path)
+    kernel = build(package, declared(package), problem, known("sm_90"))
     inputs = reference(package).inputs(problem, "normal", np.random.default_rng(1))
     exact = reference(package).reference(problem, inputs)
     errors = [error(kernel(inputs, order=order, eager=eager), exact) for order, eager in ORDERS]

@@ -8,7 +8,6 @@ import importlib.util
 import re
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -362,31 +361,31 @@ def ladder_config(name: str) -> Config:
 
 
 @pytest.mark.parametrize(("name", "text"), LADDER)
-def test_ladder_step_is_correct(name: str, text: str, tmp_path: Path) -> None:
+def test_ladder_step_is_correct(name: str, text: str) -> None:
     package = find("sdpa_ladder")
     problem = package.family.problem(text, "cuda")
-    kernel = build(package, ladder_config(name), problem, DEVICE, tmp_path)
+    kernel = build(package, ladder_config(name), problem, DEVICE)
     assert max(errors(kernel, package, problem)) < TOLERANCE
 
 
 @pytest.mark.parametrize(("text", "change"), KEYS, ids=[text for text, _ in KEYS])
 @pytest.mark.parametrize("drawn", ["normal", "peaked"])
-def test_cross_attention_is_correct(text: str, change: Config, drawn: str, tmp_path: Path) -> None:
+def test_cross_attention_is_correct(text: str, change: Config, drawn: str) -> None:
     package = find("sdpa")
     problem = package.family.problem(text, "cuda")
     config = {**declared(package), **SDPA, "UNROLL": 1, **change}
     assert not package.family.violations(config, problem, DEVICE, Objective())
-    kernel = build(package, config, problem, DEVICE, tmp_path)
+    kernel = build(package, config, problem, DEVICE)
     assert max(errors(kernel, package, problem, drawn)) < LIMITS[str(problem["dtype"])]
 
 
 @pytest.mark.parametrize(("text", "change"), LAYOUTS)
-def test_attention_in_every_layout_is_correct(text: str, change: Config, tmp_path: Path) -> None:
+def test_attention_in_every_layout_is_correct(text: str, change: Config) -> None:
     package = find("sdpa")
     problem = package.family.problem(text, "cuda")
     config = {**declared(package), **SDPA, "UNROLL": 1, **change}
     assert not package.family.violations(config, problem, DEVICE, Objective())
-    kernel = build(package, config, problem, DEVICE, tmp_path)
+    kernel = build(package, config, problem, DEVICE)
     assert max(errors(kernel, package, problem, "normal")) < LIMITS[str(problem["dtype"])]
 
 
@@ -412,12 +411,12 @@ SCORES = (
 
 @pytest.mark.parametrize(("text", "change"), SCORES)
 @pytest.mark.parametrize("drawn", ["normal", "large"])
-def test_attention_with_adjusted_scores_is_correct(text: str, change: Config, drawn: str, tmp_path: Path) -> None:
+def test_attention_with_adjusted_scores_is_correct(text: str, change: Config, drawn: str) -> None:
     package = find("sdpa")
     problem = package.family.problem(text, "cuda")
     config = {**declared(package), **SDPA, "UNROLL": 1, **change}
     assert not package.family.violations(config, problem, DEVICE, Objective())
-    kernel = build(package, config, problem, DEVICE, tmp_path)
+    kernel = build(package, config, problem, DEVICE)
     assert max(errors(kernel, package, problem, drawn)) < LIMITS[str(problem["dtype"])]
 
 
@@ -436,7 +435,7 @@ SCORE_TWINS = (
     SCORE_TWINS,
     ids=["no cap", "no slopes", "one slope", "aligned at the first key", "later keys weigh more", "another base"],
 )
-def test_kernels_that_mistake_scores_are_wrong(terms: str, drawn: str, text: str, instead: str, tmp_path: Path) -> None:
+def test_kernels_that_mistake_scores_are_wrong(terms: str, drawn: str, text: str, instead: str) -> None:
     package = find("sdpa")
     [file] = [name for name, content in package.files.items() if name.endswith(".j2") and text.encode() in content]
     broken = replace(
@@ -446,8 +445,8 @@ def test_kernels_that_mistake_scores_are_wrong(terms: str, drawn: str, text: str
     config = {**declared(package), **SDPA, "UNROLL": 1, "BLOCK_N": 32}
     inputs = reference(package).inputs(problem, drawn, np.random.default_rng(5))
     exact = reference(package).reference(problem, inputs)
-    assert error(build(package, config, problem, DEVICE, tmp_path)(inputs), exact) < TOLERANCE
-    assert error(build(broken, config, problem, DEVICE, tmp_path)(inputs), exact) > 2 * TOLERANCE
+    assert error(build(package, config, problem, DEVICE)(inputs), exact) < TOLERANCE
+    assert error(build(broken, config, problem, DEVICE)(inputs), exact) > 2 * TOLERANCE
 
 
 def test_scores_that_are_not_adjusted_cost_no_instruction() -> None:
@@ -468,18 +467,18 @@ DECODE_TWINS = (
 
 
 @pytest.mark.parametrize("page", [0, 16])
-def test_decoding_beyond_a_length_is_wrong(page: int, tmp_path: Path) -> None:
+def test_decoding_beyond_a_length_is_wrong(page: int) -> None:
     package = find("sdpa_decode")
     problem = package.family.problem(f"B=3,H=4,KV=2,S=147,D=64,page={page},lengths=ragged", "cuda")
     config = {**package.family.space(problem, DEVICE, Objective()).default(), **DECODE, "WARPS": 2}
     inputs = reference(package).inputs(problem, "normal", np.random.default_rng(5))
     exact = reference(package).reference(problem, inputs)
     sound = package.files["kernel.cu.j2"].decode()
-    assert error(build(package, config, problem, DEVICE, tmp_path)(inputs), exact) < TOLERANCE
+    assert error(build(package, config, problem, DEVICE)(inputs), exact) < TOLERANCE
     for text, instead in DECODE_TWINS:
         assert sound.count(text) == 1
         broken = replace(package, files={**package.files, "kernel.cu.j2": sound.replace(text, instead).encode()})
-        assert error(build(broken, config, problem, DEVICE, tmp_path)(inputs), exact) > 10 * TOLERANCE
+        assert error(build(broken, config, problem, DEVICE)(inputs), exact) > 10 * TOLERANCE
 
 
 PACKED_TWINS = (
@@ -490,14 +489,14 @@ PACKED_TWINS = (
 
 
 @pytest.mark.parametrize(("text", "instead"), PACKED_TWINS, ids=["one start", "a key leaks", "other queries"])
-def test_kernels_that_mistake_packed_sequences_are_wrong(text: str, instead: str, tmp_path: Path) -> None:
+def test_kernels_that_mistake_packed_sequences_are_wrong(text: str, instead: str) -> None:
     package, file = find("sdpa"), "include/attention/walk.cuh.j2"
     sound = package.files[file].decode()
     assert sound.count(text) == 1
     broken = replace(package, files={**package.files, file: sound.replace(text, instead).encode()})
     problem = package.family.problem("B=3,H=2,S=75,D=32,lengths=packed,tokens=130,layout=bshd", "cuda")
     config = {**declared(package), **SDPA, "UNROLL": 1, "BLOCK_N": 32}
-    kernel = build(broken, config, problem, DEVICE, tmp_path)
+    kernel = build(broken, config, problem, DEVICE)
     inputs = reference(package).inputs(problem, "normal", np.random.default_rng(5))
     try:
         made = error(kernel(inputs), reference(package).reference(problem, inputs))
@@ -507,37 +506,37 @@ def test_kernels_that_mistake_packed_sequences_are_wrong(text: str, instead: str
 
 
 @pytest.mark.parametrize("change", DIFFERENTLY, ids=["ahead", "producers", "alone", "boxes", "shared", "shared boxes"])
-def test_attention_is_correct(change: Config, tmp_path: Path) -> None:
+def test_attention_is_correct(change: Config) -> None:
     package = find("sdpa")
     length = 139 + 64 * (change.get("KV_SPLITS") == 2)  # the same number of tiles for each sharing block
     problem = package.family.problem(f"B=1,H=1,S={length},D=64,causal=true", "cuda")
     config = {**declared(package), **SDPA, "UNROLL": 1, **change}
     assert not package.family.violations(config, problem, DEVICE, Objective())
-    kernel = build(package, config, problem, DEVICE, tmp_path)
+    kernel = build(package, config, problem, DEVICE)
     assert max(errors(kernel, package, problem)) < TOLERANCE
 
 
 @pytest.mark.parametrize("change", [{}, {"WARPS_KV": 1, "PARTS_APART": True}], ids=["warps too", "blocks alone"])
 @pytest.mark.parametrize("order", [0, 1, 2, 3, 4])
-def test_blocks_of_a_cluster_merge_alike_in_every_order(change: Config, order: int, tmp_path: Path) -> None:
+def test_blocks_of_a_cluster_merge_alike_in_every_order(change: Config, order: int) -> None:
     """Not causal: each block has keys, so that one that adds its own part twice instead of the other's is wrong."""
     package = find("sdpa")
     problem = package.family.problem("B=1,H=1,S=203,D=64", "cuda")
     config = {**declared(package), **SDPA, **SHARED, "UNROLL": 1, **change}
     assert not package.family.violations(config, problem, DEVICE, Objective())
-    kernel = build(package, config, problem, DEVICE, tmp_path)
+    kernel = build(package, config, problem, DEVICE)
     inputs = reference(package).inputs(problem, "normal", np.random.default_rng(5))
     exact = reference(package).reference(problem, inputs)
     assert error(kernel(inputs, order=order), exact) < TOLERANCE
 
 
 @pytest.mark.parametrize(("text", "change"), QUANTISE)
-def test_codes_are_the_nearest_values(text: str, change: Config, tmp_path: Path) -> None:
+def test_codes_are_the_nearest_values(text: str, change: Config) -> None:
     package = find("quantize_e4m3")
     problem, device = package.family.problem(text, "cuda"), known("sm_89")
     config = {**package.family.space(problem, device, Objective()).default(), **change}
     assert not package.family.violations(config, problem, device, Objective())
-    kernel = build(package, config, problem, device, tmp_path)
+    kernel = build(package, config, problem, device)
     for drawn in ("normal", "outlier", "outlier-8000", "outlier-1000", "zeros"):
         inputs = reference(package).inputs(problem, drawn, np.random.default_rng(5))
         inputs["x"][:, :, ::7] = 0
@@ -549,14 +548,14 @@ def test_codes_are_the_nearest_values(text: str, change: Config, tmp_path: Path)
 
 
 @pytest.mark.parametrize(("text", "change"), FP8)
-def test_attention_on_e4m3_is_correct(text: str, change: Config, tmp_path: Path) -> None:
+def test_attention_on_e4m3_is_correct(text: str, change: Config) -> None:
     """Within the family's tolerance: a wrong key, column or byte costs far more than rounding to E4M3."""
     package = find("sdpa_fp8")
     device = known("sm_90" if change.get("PRODUCTS") == "wgmma" else "sm_89")
     problem = package.family.problem(text, "cuda")
     config = {**declared(package), **SHARED_KEYS, **change}
     assert not package.family.violations(config, problem, device, Objective())
-    kernel = build(package, config, problem, device, tmp_path)
+    kernel = build(package, config, problem, device)
     [tolerance] = [each.tolerance for each in package.family.operands(problem) if each.tolerance]
     for drawn in ("normal", "zeros"):
         inputs = reference(package).inputs(problem, drawn, np.random.default_rng(5))
@@ -569,18 +568,18 @@ def test_attention_on_e4m3_is_correct(text: str, change: Config, tmp_path: Path)
 
 
 @pytest.mark.parametrize(("text", "change"), WARPGROUPS, ids=["boxes", "alone", "turns", "shared"])
-def test_attention_by_warpgroups_is_correct(text: str, change: Config, tmp_path: Path) -> None:
+def test_attention_by_warpgroups_is_correct(text: str, change: Config) -> None:
     package = find("sdpa")
     problem = package.family.problem(text, "cuda")
     config = {**declared(package), **change, "PRODUCTS": "wgmma"}
     assert not package.family.violations(config, problem, DEVICE, Objective())
-    kernel = build(package, config, problem, DEVICE, tmp_path)
+    kernel = build(package, config, problem, DEVICE)
     [tolerance] = [each.tolerance for each in package.family.operands(problem) if each.tolerance]
     assert max(errors(kernel, package, problem, "normal")) < tolerance.rel_l2
 
 
 @pytest.mark.parametrize(("text", "change"), HEAD_SIZES)
-def test_attention_is_correct_for_every_head_size(text: str, change: Config, tmp_path: Path) -> None:
+def test_attention_is_correct_for_every_head_size(text: str, change: Config) -> None:
     package = find("sdpa")
     problem = package.family.problem(f"B=1,H=2,S=75,{text}", "cuda")
     common = {
@@ -594,17 +593,17 @@ def test_attention_is_correct_for_every_head_size(text: str, change: Config, tmp
     }
     config = {**declared(package), **common, **change}
     assert not package.family.violations(config, problem, DEVICE, Objective())
-    kernel = build(package, config, problem, DEVICE, tmp_path)
+    kernel = build(package, config, problem, DEVICE)
     assert max(errors(kernel, package, problem, "normal")) < TOLERANCE
 
 
 @pytest.mark.parametrize(("text", "change"), BY_TURNS, ids=["ahead", "shares", "shares alone", "few tiles", "uneven"])
-def test_attention_by_blocks_with_several_items_is_correct(text: str, change: Config, tmp_path: Path) -> None:
+def test_attention_by_blocks_with_several_items_is_correct(text: str, change: Config) -> None:
     package = find("sdpa")
     problem = package.family.problem(text, "cuda")
     config = {**declared(package), **change}
     assert not package.family.violations(config, problem, FEW, Objective())
-    kernel = build(package, config, problem, FEW, tmp_path)
+    kernel = build(package, config, problem, FEW)
     assert kernel.launch.grid[0] == FEW.limits["sm_count"] * change["CTAS_PER_SM"]
     inputs = reference(package).inputs(problem, "normal", np.random.default_rng(5))
     exact = reference(package).reference(problem, inputs)
@@ -618,22 +617,22 @@ def test_attention_by_blocks_with_several_items_is_correct(text: str, change: Co
     MEMORY_BOUND,
     ids=[f"{each[0]}-{each[1]}" for each in MEMORY_BOUND],
 )
-def test_memory_bound_kernel_is_correct(family: str, text: str, change: Config, tmp_path: Path) -> None:
+def test_memory_bound_kernel_is_correct(family: str, text: str, change: Config) -> None:
     package = find(family)
     problem = package.family.problem(text, "cuda")
     default = package.family.space(problem, DEVICE, Objective()).default()
-    kernel = build(package, {**default, **change}, problem, DEVICE, tmp_path)
+    kernel = build(package, {**default, **change}, problem, DEVICE)
     drawn = "normal" if problem.get("causal") else "peaked"  # a peak outweighs the last keys of causal attention
     assert max(errors(kernel, package, problem, drawn)) < {**LIMITS, "float32": 1e-5}[str(problem["dtype"])]
 
 
 @pytest.mark.parametrize(("family", "text", "change"), ODD_ROWS, ids=[f"{each[0]}-{each[1]}" for each in ODD_ROWS])
-def test_rows_of_odd_length_are_correct(family: str, text: str, change: Config, tmp_path: Path) -> None:
+def test_rows_of_odd_length_are_correct(family: str, text: str, change: Config) -> None:
     package = find(family)
     problem = package.family.problem(text, "cuda")
     config = {**declared(package), **change}
     assert not package.family.violations(config, problem, DEVICE, Objective())
-    kernel = build(package, config, problem, DEVICE, tmp_path)
+    kernel = build(package, config, problem, DEVICE)
     limit = {**LIMITS, "float32": 1e-5}[str(problem["dtype"])]
     for drawn in ("peaked", "offset") if family in ("softmax", "rmsnorm", "layernorm") else ("normal",):
         assert max(errors(kernel, package, problem, drawn)) < limit
@@ -648,14 +647,12 @@ def test_rows_of_odd_length_are_correct(family: str, text: str, change: Config, 
         *("stream", "bytes", "boxes of bytes"),
     ],
 )
-def test_product_is_correct_and_independent_of_the_last_block(
-    family: str, text: str, change: Config, tmp_path: Path
-) -> None:
+def test_product_is_correct_and_independent_of_the_last_block(family: str, text: str, change: Config) -> None:
     package = find(family)
     problem = package.family.problem(text, "cuda")
     config = {**declared(package), **PRODUCT, **change}
     assert not package.family.violations(config, problem, FEW, Objective())
-    kernel = build(package, config, problem, FEW, tmp_path)
+    kernel = build(package, config, problem, FEW)
     inputs = reference(package).inputs(problem, "unit", np.random.default_rng(5))
     exact = reference(package).reference(problem, inputs)
     results = [kernel(inputs, order=order, eager=eager) for order, eager in ORDERS]
@@ -666,12 +663,12 @@ def test_product_is_correct_and_independent_of_the_last_block(
 
 @pytest.mark.parametrize("keep", ["registers", "packed", "shared", "reload"])
 @pytest.mark.parametrize("distribution", ["peaked", "offset"])
-def test_softmax_of_masked_and_dominated_rows_is_correct(keep: str, distribution: str, tmp_path: Path) -> None:
+def test_softmax_of_masked_and_dominated_rows_is_correct(keep: str, distribution: str) -> None:
     package = find("softmax")
     problem = package.family.problem("rows=5,cols=200", "cuda")
     config = {**declared(package), "KEEP": keep, "THREADS_PER_ROW": 32, "ROWS_PER_BLOCK": 2, "VECTOR": 4}
     assert not package.family.violations(config, problem, DEVICE, Objective())
-    kernel = build(package, config, problem, DEVICE, tmp_path)
+    kernel = build(package, config, problem, DEVICE)
     inputs = reference(package).inputs(problem, distribution, np.random.default_rng(5))
     assert np.isneginf(inputs["x"]).any() == (distribution == "peaked")
     assert error(kernel(inputs), reference(package).reference(problem, inputs)) < TOLERANCE
@@ -685,13 +682,13 @@ MISTAKES = (
 
 
 @pytest.mark.parametrize(("file", "text", "instead", "symptom"), MISTAKES)
-def test_planted_faults_are_detected(file: str, text: str, instead: str, symptom: str, tmp_path: Path) -> None:
+def test_planted_faults_are_detected(file: str, text: str, instead: str, symptom: str) -> None:
     package = find("sdpa_ladder")
     sound = package.files[file].decode()
     assert text in sound
     broken = replace(package, files={**package.files, file: sound.replace(text, instead).encode()})
     problem = package.family.problem("B=1,H=1,S=70,D=64", "cuda")
-    kernel = build(broken, ladder_config("sum in registers"), problem, DEVICE, tmp_path)
+    kernel = build(broken, ladder_config("sum in registers"), problem, DEVICE)
     try:
         found = "right" if max(errors(kernel, package, problem)) < TOLERANCE else "wrong"
     except AssertionError as fault:

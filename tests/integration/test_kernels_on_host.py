@@ -53,17 +53,17 @@ def judged(package: Package, kernel: HostKernel, *, order: int, eager: bool) -> 
     return None
 
 
-def verdicts(place: Path, folder: Path) -> list[str | None]:
+def verdicts(place: Path) -> list[str | None]:
     """Return what is wrong with the default config in each order of execution."""
     package = find(str(place))
     problem = package.family.problem(PROBLEMS[package.family.name], "cuda")
-    kernel = build(package, declared(package), problem, DEVICE, folder)
+    kernel = build(package, declared(package), problem, DEVICE)
     return [judged(package, kernel, order=order, eager=eager) for order, eager in ORDERS]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_kernel_is_correct(name: str, tmp_path: Path) -> None:
-    assert verdicts(KERNELS / name, tmp_path) == [None] * len(ORDERS)
+def test_kernel_is_correct(name: str) -> None:
+    assert verdicts(KERNELS / name) == [None] * len(ORDERS)
 
 
 @pytest.mark.parametrize("twin", [each for each in TWINS if not each.racing], ids=lambda each: each.id)
@@ -73,7 +73,7 @@ def test_wrong_variant_of_a_kernel_is_refused(twin: Twin, tmp_path: Path) -> Non
     text = (place / twin.file).read_text()
     assert twin.old in text
     (place / twin.file).write_text(text.replace(twin.old, twin.new))
-    assert any(verdicts(place, tmp_path))
+    assert any(verdicts(place))
 
 
 def test_each_kernel_has_a_wrong_variant() -> None:

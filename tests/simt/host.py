@@ -1,12 +1,14 @@
 """Renders a CUDA kernel with replacements for PTX and CUDA's headers, compiles it for the host, and runs it."""
 
+import atexit
 import ctypes
-import hashlib
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,11 @@ FORWARD, BACKWARD = 0, 1
 ORDERS = ((FORWARD, False), (BACKWARD, True), (3, False))
 """Orders of execution: (first thread first, last thread first or the seed of a shuffle; copies at once)."""
 CLUSTER = re.compile(r"__cluster_dims__\((\d+)")
+
+FLAGS = ("-std=c++17", "-O1", "-w", "-fPIC", "-U_FORTIFY_SOURCE")
+"""As in `ptx.cuh`, without _FORTIFY_SOURCE, which the precompiled headers would hold."""
+
+STANDARD = re.compile(r"^#include <[\w.]+>$", re.MULTILINE)
 
 
 def compiler() -> str | None:
@@ -105,8 +112,8 @@ def _run(function: Any, launch: Launch, addresses: Mapping[str, int], *, order: 
     assert not fault, fault.decode()
 
 
-def build(package: Package, config: Config, problem: Problem, device: Device, folder: Path) -> HostKernel:
-    """Compile one config with g++.
+def build(package: Package, config: Config, problem: Problem, device: Device) -> HostKernel:
+    """Compile one config with g++. A process compiles equal sources once.
 
     Raises:
         AssertionError: it does not compile; the message is the compiler's.
@@ -122,18 +129,39 @@ def build(package: Package, config: Config, problem: Problem, device: Device, fo
     launched = ENTRY.replace("CLUSTER_SIZE", cluster[1] if cluster else "1")
     for name, entry in zip(names, implementation.entries, strict=True):
         text += launched.replace("NAME", name).replace("ENTRY", entry)
-    path = folder / hashlib.sha256(text.encode()).hexdigest()[:16]
-    path.with_suffix(".cpp").write_text(text, encoding="utf-8")
-    flags = ["-std=c++17", "-O1", "-w", "-shared", "-fPIC", f"-I{HERE / 'include'}"]
-    command = ["g++", *flags, "-o", f"{path}.so", f"{path}.cpp"]
-    made = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert made.returncode == 0, made.stderr[:4000]
-    library = ctypes.CDLL(f"{path}.so")
+    library = _library(text)
     functions = tuple(library[name] for name in names)
     for function in functions:
         function.restype = ctypes.c_char_p
     assert candidate.launch is not None
     return HostKernel(operands=candidate.operands, launch=Launch.of(candidate.launch), functions=functions)
+
+
+@cache
+def _library(text: str) -> ctypes.CDLL:
+    """Compile and load a source. Its files are not needed once the library is loaded."""
+    with tempfile.TemporaryDirectory(prefix="kernel-evo-host-") as folder:
+        source, made = Path(folder) / "kernel.cpp", Path(folder) / "kernel.so"
+        source.write_text(text, encoding="utf-8")
+        _compile(f"-I{HERE / 'include'}", "-include", _standard_headers(), "-shared", "-o", made, source)
+        return ctypes.CDLL(str(made))
+
+
+@cache
+def _standard_headers() -> Path:
+    """Precompile the standard headers of `ptx.cuh`: to parse them takes a quarter of a build."""
+    folder = Path(tempfile.mkdtemp(prefix="kernel-evo-host-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    header = folder / "standard.hpp"
+    header.write_text("\n".join(STANDARD.findall((HERE / "ptx.cuh").read_text())))
+    _compile("-x", "c++-header", "-o", f"{header}.gch", header)
+    return header
+
+
+def _compile(*arguments: object) -> None:
+    command = ["g++", *FLAGS, *map(str, arguments)]
+    made = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert made.returncode == 0, made.stderr[:4000]
 
 
 def described(tensor_map: TensorMap, address: int) -> NDArray[Any]:
