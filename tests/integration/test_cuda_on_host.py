@@ -8,6 +8,7 @@ import importlib.util
 import re
 from dataclasses import replace
 from functools import cache
+from operator import itemgetter
 from types import ModuleType
 
 import numpy as np
@@ -21,6 +22,7 @@ from templates.registry import Package, find
 from templates.render import render
 from tests.bench.steps import steps
 from tests.simt.host import ORDERS, HostKernel, build, compiler, error
+from tests.tiers import one_in
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no g++ here")
 
@@ -379,7 +381,7 @@ def test_cross_attention_is_correct(text: str, change: Config, drawn: str) -> No
     assert max(errors(kernel, package, problem, drawn)) < LIMITS[str(problem["dtype"])]
 
 
-@pytest.mark.parametrize(("text", "change"), LAYOUTS)
+@pytest.mark.parametrize(("text", "change"), one_in(2, LAYOUTS))
 def test_attention_in_every_layout_is_correct(text: str, change: Config) -> None:
     package = find("sdpa")
     problem = package.family.problem(text, "cuda")
@@ -578,7 +580,7 @@ def test_attention_by_warpgroups_is_correct(text: str, change: Config) -> None:
     assert max(errors(kernel, package, problem, "normal")) < tolerance.rel_l2
 
 
-@pytest.mark.parametrize(("text", "change"), HEAD_SIZES)
+@pytest.mark.parametrize(("text", "change"), one_in(2, HEAD_SIZES))
 def test_attention_is_correct_for_every_head_size(text: str, change: Config) -> None:
     package = find("sdpa")
     problem = package.family.problem(f"B=1,H=2,S=75,{text}", "cuda")
@@ -614,7 +616,7 @@ def test_attention_by_blocks_with_several_items_is_correct(text: str, change: Co
 
 @pytest.mark.parametrize(
     ("family", "text", "change"),
-    MEMORY_BOUND,
+    one_in(2, MEMORY_BOUND, of=itemgetter(0)),
     ids=[f"{each[0]}-{each[1]}" for each in MEMORY_BOUND],
 )
 def test_memory_bound_kernel_is_correct(family: str, text: str, change: Config) -> None:
@@ -626,7 +628,11 @@ def test_memory_bound_kernel_is_correct(family: str, text: str, change: Config) 
     assert max(errors(kernel, package, problem, drawn)) < {**LIMITS, "float32": 1e-5}[str(problem["dtype"])]
 
 
-@pytest.mark.parametrize(("family", "text", "change"), ODD_ROWS, ids=[f"{each[0]}-{each[1]}" for each in ODD_ROWS])
+@pytest.mark.parametrize(
+    ("family", "text", "change"),
+    one_in(3, ODD_ROWS, of=itemgetter(0)),
+    ids=[f"{each[0]}-{each[1]}" for each in ODD_ROWS],
+)
 def test_rows_of_odd_length_are_correct(family: str, text: str, change: Config) -> None:
     package = find(family)
     problem = package.family.problem(text, "cuda")
@@ -640,7 +646,7 @@ def test_rows_of_odd_length_are_correct(family: str, text: str, change: Config) 
 
 @pytest.mark.parametrize(
     ("family", "text", "change"),
-    PRODUCTS,
+    one_in(2, PRODUCTS, of=itemgetter(0)),
     ids=[
         *("split", "one row", "residual", "tanh", "warpgroups", "boxes", "cluster"),
         *("odd", "odd rows of c", "odd cluster", "odd boxes", "batch", "odd batch", "batch of boxes"),

@@ -3,6 +3,7 @@
 import re
 import shutil
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from evo.trial import Config
 from evo.trial.objective import Objective
 from evo.trial.outcome import CompileFailed, LaunchFailed, OverResources
 from templates.registry import Package, find
+from tests.tiers import one_in
 from workers.backends.cuda.compilers.nvrtc import NoNvrtcError, NvrtcCompiler
 from workers.build.build import Builder, Built
 from workers.build.cache import Cache
@@ -23,6 +25,9 @@ from workers.build.families import Assignment, Families
 
 KERNELS = Path(__file__).parent.parent / "data" / "kernels"
 NAMES = sorted(each.parent.name for each in KERNELS.glob("*/family.toml") if "[cuda]" in each.read_text())
+ARCHITECTURES = ("sm_80", "sm_89", "sm_90")
+COMPILED = [(name, ARCHITECTURES[(at + place) % 3]) for place, name in enumerate(NAMES) for at in range(3)]
+"""Of each kernel, another architecture is the first."""
 
 
 @pytest.fixture(scope="module")
@@ -76,8 +81,7 @@ def workshop(compiler: NvrtcCompiler, tmp_path: Path) -> Workshop:
     return Workshop(compiler, tmp_path)
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("architecture", ["sm_80", "sm_89", "sm_90"])
+@pytest.mark.parametrize(("name", "architecture"), one_in(3, COMPILED, of=itemgetter(0)))
 def test_default_config_compiles(workshop: Workshop, name: str, architecture: str) -> None:
     made = workshop.built(find(str(KERNELS / name)), known(architecture))
     skip_without_headers(made.refusal)

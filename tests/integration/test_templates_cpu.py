@@ -4,6 +4,7 @@ import ctypes
 import importlib.util
 from collections.abc import Callable
 from functools import cache
+from operator import itemgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,6 +23,7 @@ from evo.trial import Config
 from evo.trial.objective import Objective
 from templates.registry import INCLUDE, Package, find
 from templates.render import render, used_names
+from tests.tiers import one_in
 from workers.backends.cpu.compiler import CCompiler, find_compiler
 from workers.backends.cpu.memory import HostBuffers
 from workers.build import Artefact, Unit
@@ -255,7 +257,7 @@ def worst(name: str, problem: Problem, config: Config, folder: Path, *, instead:
     return float(np.max(found))  # NaN if any is
 
 
-@pytest.mark.parametrize(("name", "text"), SAMPLED)
+@pytest.mark.parametrize(("name", "text"), one_in(2, SAMPLED, of=itemgetter(0)))
 def test_sampled_configs_pass_every_case(name: str, text: str, tmp_path: Path) -> None:
     problem = package(name).family.problem(text, "cpu")
     for config in configs(name, problem, {"sdpa": 3, "gemm": 1, "sdpa_fp8": 0}.get(name, 2), seed=11):
@@ -271,7 +273,9 @@ def test_maximum_ignores_nan(at: int, tmp_path: Path) -> None:
         assert kernel("reduce", problem, config, tmp_path)({"x": x})["out"].tolist() == [1000.0]
 
 
-@pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in SHAPES.items() for text in texts])
+@pytest.mark.parametrize(
+    ("name", "text"), one_in(2, ((name, text) for name, texts in SHAPES.items() for text in texts), of=itemgetter(0))
+)
 def test_odd_shapes_are_correct(name: str, text: str, tmp_path: Path) -> None:
     problem = package(name).family.problem(text, "cpu")
     inputs = reference(name).inputs(problem, "normal", np.random.default_rng(1))
