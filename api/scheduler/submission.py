@@ -16,6 +16,7 @@ from db.repositories.champions import Champions
 from db.repositories.fleet import Fleet
 from evo import strategy
 from evo.device import Device, kind_of, kinds
+from evo.device.energy import lacking_meter
 from evo.device.estimate.roofline import Roofline
 from evo.device.estimate.target import aimed_at, compared_with, known, shown_roofline
 from evo.device.requirements import Requirements
@@ -90,7 +91,8 @@ def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, con
     row.space = SpaceSize(product_size=space.product_size, valid_count=space.valid_count, default=space.default())
     row.roofline = _roofline(family, row)
     if (goal := goal_of(row)) is not None:
-        goal.check(space.names, compiled=kind_of(aimed_at(device, objective).kind).sources == "cuda")
+        compiled = kind_of(aimed_at(device, objective).kind).sources == "cuda"
+        goal.check(space.names, compiled=compiled, unmetered=lacking_meter(device))
     if request.from_default:
         row.warm_starts = [space.default()]
     else:

@@ -23,6 +23,9 @@ FIELD = "objective.metric"
 WORST = sys.float_info.max
 """Cost of a kernel whose metric has no value at its confirmed time."""
 
+POWER = ("energy_uj", "power_w")
+"""Names that an energy meter provides: energy of a call in microjoules, and average power in watts."""
+
 RATES = ("gflop_s", "gb_s", "flops", "bytes")
 """Names that the family's ``[work]`` provides: rates of a call in GFLOP/s and GB/s, and the work of a call."""
 
@@ -33,15 +36,17 @@ class Kernel:
 
     Attributes:
         resources: of its build, by the names of `RESOURCES`; empty where the compiler reports none.
+        power_w: average power of the device while it runs; None if that was not measured.
     """
 
     config: Config
     resources: Mapping[str, float] = field(default_factory=dict)
+    power_w: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Goal:
-    """A metric over ``time_us``, rates, resources of the build, tunables and problem fields.
+    """A metric over ``time_us``, energy and power, rates, resources of the build, tunables and problem fields.
 
     Attributes:
         work: ``flops`` and ``bytes`` of a call; empty if the family states none.
@@ -73,17 +78,26 @@ class Goal:
         expression = Expression.parse(objective.metric, FIELD)
         return cls(objective=objective, expression=expression, problem=problem, work=work)
 
-    def check(self, tunables: Collection[str], *, compiled: bool) -> None:
+    @property
+    def metered(self) -> bool:
+        """True if the metric needs an energy meter."""
+        return not self.expression.names.isdisjoint(POWER)
+
+    def check(self, tunables: Collection[str], *, compiled: bool, unmetered: str | None = None) -> None:
         """Check that the metric's names are known and that it can differ between configs.
 
         Args:
             compiled: True if the device's compiler reports the resources of a build.
+            unmetered: why the device has no energy meter; None if it has one.
 
         Raises:
             InvalidInput: names the unknown name and those there are.
         """
         rates = RATES if self.work else ()
-        varying = {"time_us", *rates[:2], *(RESOURCES if compiled else ()), *tunables}
+        if self.metered and unmetered is not None:
+            raise InvalidInput(FIELD, f"`{self.expression.text}` needs energy, and {unmetered}")
+        power = () if unmetered else POWER
+        varying = {"time_us", *power, *rates[:2], *(RESOURCES if compiled else ()), *tunables}
         self.expression.check_names(sorted({*varying, *rates, *self.problem}), "figures of a trial here")
         if not self.expression.names & varying:
             way_out = f"use one of: {', '.join(sorted(varying))}"
@@ -100,6 +114,8 @@ class Goal:
             figures["gflop_s"] = self.work["flops"] / time_us / 1e3
         if "bytes" in self.work:
             figures["gb_s"] = self.work["bytes"] / time_us / 1e3
+        if kernel.power_w is not None:
+            figures |= {"power_w": kernel.power_w, "energy_uj": kernel.power_w * time_us}
         figures |= {**self.problem, **kernel.config, "time_us": time_us}
         if not self.expression.names <= figures.keys():
             self.expression.check_names(sorted(figures), "figures of this trial")
@@ -116,9 +132,10 @@ class Goal:
 
     def confirmed(self, trial: Trial, time_us: float) -> float:
         """Return the cost of a trial at its confirmed time; `WORST` if the metric has no value there."""
-        resources = trial.outcome.resources if isinstance(trial.outcome, Measured | Estimated) else {}
+        if not isinstance(trial.outcome, Measured | Estimated):
+            return WORST
         try:
-            return self.cost(Kernel(config=trial.config, resources=resources), time_us)
+            return self.cost(_kernel(trial.config, trial.outcome), time_us)
         except InvalidInput:
             return WORST
 
@@ -128,7 +145,7 @@ class Goal:
         if not isinstance(outcome, Measured | Estimated) or trial.time_us is None:
             return trial
         try:
-            cost = self.cost(Kernel(config=trial.config, resources=outcome.resources), trial.time_us)
+            cost = self.cost(_kernel(trial.config, outcome), trial.time_us)
         except InvalidInput as error:
             return replace(trial, outcome=InvalidMeasurement(reason=str(error)))
         return replace(trial, outcome=replace(outcome, cost=cost))
@@ -136,6 +153,17 @@ class Goal:
     def words(self) -> Words:
         """Return the words in which rules report this goal."""
         return Words(quantity=f"cost ({self.objective.goal})", unit="", takes="has", ratio="times as good", ran="was")
+
+
+def needs_energy(objective: Objective) -> bool:
+    """Return True if the metric of an objective needs an energy meter."""
+    goal = Goal.of(objective, {}, flops=None, moved=None)
+    return goal is not None and goal.metered
+
+
+def _kernel(config: Config, outcome: Measured | Estimated) -> Kernel:
+    power = outcome.timing.power if isinstance(outcome, Measured) else None
+    return Kernel(config=config, resources=outcome.resources, power_w=None if power is None else power.median_w)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,8 +184,12 @@ class Costs:
         built = report.resources
         return cls(
             goal=goal,
-            challenger=Kernel(config=challenger, resources=built.get("challenger", {})),
-            incumbent=None if incumbent is None else Kernel(config=incumbent, resources=built.get("incumbent", {})),
+            challenger=Kernel(
+                config=challenger, resources=built.get("challenger", {}), power_w=_power_w(report.challenger)
+            ),
+            incumbent=None
+            if incumbent is None
+            else Kernel(config=incumbent, resources=built.get("incumbent", {}), power_w=_power_w(report.incumbent)),
         )
 
     def report(self, report: ConfirmReport) -> ConfirmReport:
@@ -205,4 +237,13 @@ class Costs:
         return longer / self.goal.cost(self.challenger, time_us)
 
     def _series(self, kernel: Kernel, timing: Timing) -> Timing:
+        """Return the costs of the samples, or of the spans with a known power if the metric needs energy."""
+        if self.goal.metered and timing.power is not None:
+            pairs = zip(timing.power.samples_us, timing.power.samples_w, strict=True)
+            costs = tuple(self.goal.cost(replace(kernel, power_w=power), time) for time, power in pairs)
+            return replace(timing, samples_us=costs)
         return replace(timing, samples_us=tuple(self.goal.cost(kernel, each) for each in timing.samples_us))
+
+
+def _power_w(timing: Timing | None) -> float | None:
+    return None if timing is None or timing.power is None else timing.power.median_w

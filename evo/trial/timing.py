@@ -9,6 +9,25 @@ from evo.trial.objective import PROTOCOL_VERSION
 
 
 @dataclass(frozen=True, kw_only=True)
+class Power:
+    """Average power of a device during spans of uninterrupted calls of one kernel, by an energy meter.
+
+    Attributes:
+        samples_w: watts, one entry per span, in the order taken; they include what the device draws when idle.
+        samples_us: microseconds per call in the same spans.
+        meter: the meter, e.g. ``RAPL package-0``.
+    """
+
+    samples_w: tuple[float, ...]
+    samples_us: tuple[float, ...]
+    meter: str
+
+    @cached_property
+    def median_w(self) -> float:
+        return float(np.median(self.samples_w))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Timing:
     """Times of one kernel in one session. All samples are kept; the median ranks.
 
@@ -18,6 +37,7 @@ class Timing:
         anchor_us: median of the anchor kernel timed in the same session; None if there is none (replay).
         floor_us: median of an empty call or empty kernel in the same session; reported, never subtracted.
         protocol: version of the timing protocol.
+        power: measured after the samples in the same session; None if the search's metric needs none.
     """
 
     samples_us: tuple[float, ...]
@@ -25,6 +45,7 @@ class Timing:
     anchor_us: float | None = None
     floor_us: float | None = None
     protocol: int = PROTOCOL_VERSION
+    power: Power | None = None
 
     @cached_property
     def median_us(self) -> float:

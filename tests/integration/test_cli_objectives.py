@@ -3,6 +3,10 @@
 import csv
 import io
 import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -65,3 +69,70 @@ def test_metrics_that_cannot_rank_are_refused_by_the_name_of_the_option(
     refused = line.run_apart("search", str(SAXPY), "--objective", objective, "--trials", "1")
     assert refused.code == 2
     assert said in " ".join(refused.err.split())
+
+
+WATTS = 20.0
+
+
+@contextmanager
+def rapl(folder: Path) -> Iterator[None]:
+    """Offer a counter of a processor package that always draws the same power."""
+    zone, ended, began_s = folder / "intel-rapl:0", threading.Event(), time.monotonic()
+    zone.mkdir(parents=True)
+    (zone / "name").write_text("package-0\n")
+    (zone / "max_energy_range_uj").write_text("262143328850\n")
+
+    def count() -> None:
+        while not ended.is_set():
+            (zone / "next").write_text(f"{(time.monotonic() - began_s) * WATTS * 1e6:.0f}\n")
+            (zone / "next").replace(zone / "energy_uj")
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    try:
+        while not (zone / "energy_uj").exists():
+            time.sleep(0.001)
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_search_for_the_least_energy_measures_it_in_every_process(
+    line: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KERNEL_EVO_POWERCAP", str(tmp_path))
+    apart = ("--db", str(tmp_path / "energy.db"), "--policy", str(line.home / "quick.toml"), "--trials", "4")
+    with rapl(tmp_path):
+        ended = line.run_apart(
+            "search", str(SAXPY), *apart, "--problem", "N=65536", "--objective", "minimise: energy_uj", "--json"
+        )
+    assert ended.code == 0, ended.err
+    view = ended.json
+    assert view["device"]["software"]["energy"] == "RAPL package-0"
+    trials = line.run_apart("trials", "1", "--db", str(tmp_path / "energy.db"), "--json").json
+    measured = [each for each in trials if each["outcome"]["kind"] == "measured"]
+    assert len(measured) == 4
+    for trial in measured:
+        power = trial["outcome"]["timing"]["power"]
+        assert power["meter"] == "RAPL package-0"
+        assert power["samples_w"] == pytest.approx([WATTS] * 3, rel=0.25)
+        assert trial["cost"] == pytest.approx(trial["time_us"] * sorted(power["samples_w"])[1])
+    front = line.run_apart(
+        "trials", "1", "--db", str(tmp_path / "energy.db"), "--metric", "maximise: power_w", "--metric", "energy_uj"
+    )
+    assert front.code == 0, front.err
+    assert view["champion"]["verdict"]["metric"] == pytest.approx(WATTS * view["champion"]["time_us"], rel=0.25)
+
+
+def test_metric_of_energy_is_refused_where_nothing_measures_it(
+    line: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KERNEL_EVO_POWERCAP", str(tmp_path))
+    terms = ("--db", str(tmp_path / "evo.db"), "--trials", "1")
+    refused = line.run_apart("search", str(SAXPY), *terms, "--objective", "minimise: power_w")
+    assert refused.code == 2
+    said = " ".join(refused.err.split())
+    assert "--objective: `power_w` needs energy, and " in said
+    assert "mount the folder and name it in KERNEL_EVO_POWERCAP" in said

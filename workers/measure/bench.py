@@ -1,6 +1,7 @@
 """A device opened for one problem, in a runner: candidates are verified, timed and compared on it."""
 
 import itertools
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,13 +16,14 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from evo.promotion import straddles
+from evo.promotion.goal import needs_energy
 from evo.promotion.policy import Policy
 from evo.promotion.rules.precision import precise
 from evo.reference.encoding import is_floating
 from evo.reference.library import host_only
 from evo.trial.outcome import CaseError
 from evo.trial.results import Repetition, Witness
-from evo.trial.timing import Bars
+from evo.trial.timing import Bars, Power
 from workers.backends import (
     Buffers,
     DeviceLostError,
@@ -34,6 +36,7 @@ from workers.backends import (
     driver,
 )
 from workers.backends.cold_sets import cold_sets
+from workers.backends.energy import EnergyMeter, Metered, NoMeterError
 from workers.build.cache import Cache
 from workers.build.kernel import Argument, KernelFile
 from workers.measure.baselines import Baselines, prepare_baselines
@@ -54,6 +57,7 @@ from workers.measure.checks.repetition import repetition
 from workers.measure.checks.two_threads import judge_two_threads
 from workers.measure.family.expected_output import Arrays, ExpectedOutput
 from workers.measure.family.reference import Reference
+from workers.measure.power import CONFIRM_SPANS, QUICK_SPANS, measure_power
 from workers.measure.proof import ProofPlan
 from workers.measure.rounds import fitting_rounds
 from workers.measure.timing import Moment, ReferenceTimers, Taken, interleave, take
@@ -74,8 +78,8 @@ from workers.runner.protocol import (
 from workers.system.seconds import Seconds
 
 Mode = Literal["hot", "cold"]
-_ORDERS = 1
-"""Separates the random stream of orders from that of inputs, which has the same seed."""
+_ORDERS, _POWER = 1, 2
+"""Separate the random streams of orders from that of inputs, which has the same seed."""
 
 _KEPT_SETS = 2
 """Number of argument lists whose buffers are kept, because allocating them for cold timing takes longer than timing."""
@@ -197,6 +201,8 @@ class Bench:
         if len(taken.samples_us) < request.samples:
             self._judge_again(candidate)
             return Sampled(timing=timing, environment=environment)
+        power = self._power({request.candidate: self._timer(candidate)}, QUICK_SPANS)
+        timing = replace(timing, power=power.get(request.candidate))
         beside, calls = self._take(candidate, "cold" if ranking == "hot" else "hot", request.other_samples)
         other = moment.timing(beside.samples_us, calls)
         self._judge_again(candidate)
@@ -207,6 +213,8 @@ class Bench:
     def compare(self, request: Compare) -> Compared:
         """Time candidates and baselines in interleaved rounds, then judge each candidate again."""
         mode, seconds = self.terms.objective.cache, Seconds()
+        if self._meter is not None:  # half of the time is for the energy
+            request = replace(request, budget_s=request.budget_s / 2)
         chosen = {name: self.candidates[candidate] for name, candidate in request.series.items()}
         with seconds.of("buffers"):
             timers = {
@@ -236,6 +244,11 @@ class Bench:
             )
             self._require_nothing_left("the timed launches")
             moment = self._reference_timers.now()
+        power: Mapping[str, Power] = {}
+        if "incumbent" in timers or request.witness is not None:
+            with seconds.of("energy"):
+                power = self._power(timers, CONFIRM_SPANS, budget_s=request.budget_s)
+                self._require_nothing_left("the launches whose energy was measured")
         found = None
         if (name := request.witness) is not None:
             look_on = scrutinies[request.series[name]].look
@@ -251,7 +264,10 @@ class Bench:
             for candidate in (self.candidates[name] for name, each in answers.items() if not each.wrong):
                 self._judge_again(candidate)
         return Compared(
-            series={name: moment.timing(samples[name], timer.calls) for name, timer in timers.items()},
+            series={
+                name: replace(moment.timing(samples[name], timer.calls), power=power.get(name))
+                for name, timer in timers.items()
+            },
             baselines={name: moment.timing(samples[name], timer.calls) for name, timer in baselines.timers.items()},
             unavailable=baselines.unavailable,
             witness=found,
@@ -283,6 +299,19 @@ class Bench:
     @cached_property
     def _reference_timers(self) -> ReferenceTimers:
         return ReferenceTimers(self.session)
+
+    @cached_property
+    def _meter(self) -> EnergyMeter | None:
+        """The meter of the device; None if the search's metric needs none.
+
+        Raises:
+            NoMeterError: the metric needs one, and the device has none.
+        """
+        if not needs_energy(self.terms.objective):
+            return None
+        if not isinstance(self.session, Metered):
+            raise NoMeterError(f"devices of kind {self.terms.device.kind} have no energy meter")
+        return self.session.meter()
 
     @cached_property
     def _proofs(self) -> dict[str, str]:
@@ -373,6 +402,16 @@ class Bench:
         if mode == "hot":
             self._require_undamaged(sets[0], "the timed launches")
         return taken, timer.calls
+
+    def _timer(self, candidate: Candidate) -> Timer:
+        return self.session.timer(candidate.kernel, self._sets(self.terms.objective.cache, candidate.arguments))
+
+    def _power(self, timers: Mapping[str, Timer], spans: int, *, budget_s: float = math.inf) -> Mapping[str, Power]:
+        """Return the power of timers; empty if the search's metric needs none."""
+        if self._meter is None:
+            return {}
+        rng = np.random.default_rng([*self._seed, _POWER])
+        return measure_power(timers, self._meter, spans, rng=rng, budget_s=budget_s)
 
     def _require_nothing_left(self, where: str) -> None:
         """Reject kernels that leave threads, processes or changes behind, also after verification."""

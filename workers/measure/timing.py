@@ -129,7 +129,7 @@ def interleave(
     names = list(timers)
     taken: dict[str, list[float]] = {name: [] for name in names}
     with undisturbed():
-        for order in _balanced(names, rounds, rng):
+        for order in balanced(names, rounds, rng):
             for name in order:
                 if warm and (not taken[name] or taken[name][0] * timers[name].calls < WARM_US):
                     _warm_up(timers[name])
@@ -141,7 +141,8 @@ def interleave(
     return taken
 
 
-def _balanced(names: Sequence[str], rounds: int, rng: np.random.Generator) -> Iterator[list[str]]:
+def balanced(names: Sequence[str], rounds: int, rng: np.random.Generator) -> Iterator[list[str]]:
+    """Yield the order of each round: random, and every second one the reverse of the round before."""
     order: list[str] = []
     for number in range(rounds):
         order = order[::-1] if number % 2 else rng.permutation(names).tolist()

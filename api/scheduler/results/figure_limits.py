@@ -10,7 +10,7 @@ from evo.errors import InvalidInput
 from evo.text.limits import LARGEST_FIGURE, LONGEST_S, LONGEST_US, SHORTEST_US, accepted
 from evo.trial.outcome import CaseError
 from evo.trial.results import OutputChecks
-from evo.trial.timing import Timing
+from evo.trial.timing import Power, Timing
 
 Range: TypeAlias = tuple[float, float]
 
@@ -24,11 +24,14 @@ ERROR: Range = (0.0, sys.float_info.max)
 COUNT: Range = (0.0, 1e15)
 """Range of counts of calls, samples and versions: at a nanosecond per call, more would take eleven days."""
 CALLS: Range = (1.0, 1e15)
+WATTS: Range = (1e-6, 1e6)
 RATE: Range = (1.0, LARGEST_FIGURE)
 FIGURE: Range = (-LARGEST_FIGURE, LARGEST_FIGURE)
 
 _FIELDS: Mapping[tuple[type, str], Range] = {
     (Timing, "samples_us"): TIME_US,
+    (Power, "samples_us"): TIME_US,
+    (Power, "samples_w"): WATTS,
     (Timing, "calls_per_sample"): CALLS,
     (Timing, "protocol"): COUNT,
 }

@@ -26,6 +26,8 @@ def check(report: Report) -> None:
     for where, timing in _timings(report):
         if not timing.samples_us:
             raise InvalidInput(f"{where}.samples_us", "at least one sample is needed")
+        if timing.power is not None and not len(timing.power.samples_w) == len(timing.power.samples_us) > 0:
+            raise InvalidInput(f"{where}.power", "needs samples, and as many of samples_us as of samples_w")
     if isinstance(report, EvaluateReport):
         _check_outcome(report.outcome)
     if isinstance(report, ConfirmReport):

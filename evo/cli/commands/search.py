@@ -199,7 +199,7 @@ def search(
         typer.Option(
             metavar="OBJECTIVE",
             help="What to look for: `time` (the shortest), or a metric of your own as `minimise: EXPRESSION` or "
-            "`maximise: EXPRESSION` over time_us, gflop_s, gb_s, registers …, tunables and problem fields.",
+            "`maximise: EXPRESSION` over time_us, energy_uj, gflop_s, gb_s, registers …, tunables and fields.",
         ),
     ] = "time",
     ablate: Annotated[

@@ -8,6 +8,7 @@ from evo.messages.view.trial import TrialView
 from evo.space.expression import Expression
 from evo.trial import Value
 from evo.trial.objective import Direction, direction_from
+from evo.trial.outcome import Measured
 
 TIME = "time_us"
 MOST_METRICS = 2
@@ -115,4 +116,6 @@ def front(points: Sequence[tuple[float, float]]) -> frozenset[int]:
 
 def _figures(trial: TrialView, problem: Mapping[str, Value]) -> dict[str, Value]:
     resources: Mapping[str, float] = getattr(trial.outcome, "resources", {})
-    return {**resources, **problem, **trial.config, TIME: trial.time_us or 0.0}
+    time_us, power = trial.time_us or 0.0, trial.outcome.timing.power if isinstance(trial.outcome, Measured) else None
+    energy = {} if power is None else {"power_w": power.median_w, "energy_uj": power.median_w * time_us}
+    return {**resources, **energy, **problem, **trial.config, TIME: time_us}

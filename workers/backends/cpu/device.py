@@ -18,6 +18,7 @@ import psutil
 from numpy.typing import NDArray
 
 from evo.device import Device, DeviceKind
+from evo.device.energy import ENERGY, without_meter
 from evo.errors import InvalidInput
 from evo.export.loader.float_control import FloatControl
 from evo.trial.objective import Objective
@@ -26,8 +27,10 @@ from workers.backends.cpu.compiler import CCompiler, NoCompilerError, find_compi
 from workers.backends.cpu.imports import NO_KERNEL_MAY, forbidden_imports
 from workers.backends.cpu.kernel_process import KernelProcess, ending
 from workers.backends.cpu.memory import HostBuffers, host_sets
+from workers.backends.cpu.powercap import PowercapMeter
 from workers.backends.cpu.sanitizer import CSanitizer
 from workers.backends.cpu.support import isolation, kernel_program, load_ceilings, load_support
+from workers.backends.energy import EnergyMeter, NoMeterError
 from workers.build import Launch
 from workers.build.kernel import Argument
 from workers.system import descendants, machine
@@ -292,6 +295,10 @@ class CpuSession:
                 return fault
         return self._written_since()
 
+    def meter(self) -> EnergyMeter:
+        """See `workers.backends.energy.Metered`."""
+        return PowercapMeter.here()
+
     def _living(self) -> list[KernelProcess]:
         return [process for process in self._processes if process.alive]
 
@@ -333,6 +340,13 @@ class CpuSession:
         return facts
 
 
+def _meter_name() -> str:
+    try:
+        return PowercapMeter.here().name
+    except NoMeterError as error:
+        return without_meter(str(error))
+
+
 def _threads_of(pid: int) -> int:
     """Return the number of threads of a process; 1 if the system does not report it."""
     try:
@@ -371,6 +385,7 @@ class CpuDriver:
                     "python": platform.python_version(),
                     "numpy": np.__version__,
                     **isolation(compiler, folder),
+                    ENERGY: _meter_name(),
                 },
                 memory_bytes=psutil.virtual_memory().total,
             )

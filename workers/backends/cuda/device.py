@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evo.device import Device, DeviceKind
+from evo.device.energy import ENERGY, without_meter
 from evo.device.gpu import capability, ceilings, limits
 from evo.device.separation import SANDBOX
 from evo.trial.objective import Objective
@@ -25,10 +26,12 @@ from workers.backends.cuda.launch import BoundCall, cuda_errors, driver_installe
 from workers.backends.cuda.machine import nvml
 from workers.backends.cuda.machine.copy_bandwidth import with_measured_copies
 from workers.backends.cuda.machine.kept_survey import kept_survey
+from workers.backends.cuda.machine.power import NvmlMeter
 from workers.backends.cuda.machine.survey import NO_DRIVER, CudaUnusableError, index_of, surveyed
 from workers.backends.cuda.support import SupportKernels, checksum, support_binary
 from workers.backends.cuda.tools.profiler import NcuProfiler
 from workers.backends.cuda.tools.sanitizer import CudaSanitizer
+from workers.backends.energy import EnergyMeter, NoMeterError
 from workers.build import Launch
 from workers.build.kernel import Argument, Step, steps
 from workers.system.log import log
@@ -146,6 +149,10 @@ class CudaSession:
             buffer.write(sent)
         (found,), expected = self._support.checksums([(buffer.pointer, sent.nbytes)]), checksum(sent)
         return None if found == expected else f"a known kernel computed {found:#x} where {expected:#x} is right"
+
+    def meter(self) -> EnergyMeter:
+        """See `workers.backends.energy.Metered`."""
+        return NvmlMeter(self._device.uuid)
 
     def environment(self) -> Mapping[str, str]:
         load = {"load": f"{os.getloadavg()[0]:.2f}"}
@@ -266,6 +273,13 @@ class CudaDriver:
         return CudaSession(device, folder, self.compiler())
 
 
+def _meter_name(uuid: str) -> str:
+    try:
+        return NvmlMeter(uuid).name
+    except NoMeterError as error:
+        return without_meter(str(error))
+
+
 def _device(gpu: Mapping[str, Any], compiler: str) -> Device:
     attributes = gpu["attributes"]
     return Device(
@@ -280,6 +294,7 @@ def _device(gpu: Mapping[str, Any], compiler: str) -> Device:
             "cuda": compiler.partition(" ")[2],
             "compiler": compiler,
             SANDBOX: sandbox_here() or "none",
+            ENERGY: _meter_name(gpu["uuid"]),
         },
         memory_bytes=gpu["memory_bytes"],
     )

@@ -62,6 +62,12 @@ def strangers(uuid: str) -> tuple[str, ...]:
     return () if handle is None else tuple(_strangers(nvml, handle))
 
 
+def energy_mj(uuid: str) -> float | None:
+    """Return the energy in millijoules that a GPU has drawn since its driver was loaded; None if it is not known."""
+    nvml, handle = _handle(uuid)
+    return None if handle is None else _try(nvml.nvmlDeviceGetTotalEnergyConsumption, handle)
+
+
 def _throttling(reasons: int | None) -> str | None:
     return None if reasons is None else f"{reasons & ~_HARMLESS_REASONS:#x}"
 

@@ -1,0 +1,95 @@
+"""Energy of CPUs by RAPL, the counters that Linux offers in /sys/class/powercap for processors of Intel and AMD."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from workers.backends.energy import NoMeterError
+
+FOLDER = "KERNEL_EVO_POWERCAP"
+"""Environment variable with the folder of the counters, for containers that see it elsewhere."""
+
+_SYSTEM = Path("/sys/class/powercap")
+_COUNTED = ("package", "dram")
+"""Zones that are summed up: processor packages, which include their cores, and memory where it is counted apart."""
+
+SPAN_S = 0.15
+"""Counters advance about every millisecond."""
+
+
+@dataclass(kw_only=True)
+class Zone:
+    """One counter, which restarts at zero after its largest value.
+
+    Attributes:
+        limit_uj: the largest value.
+    """
+
+    name: str
+    file: Path
+    limit_uj: float
+    _last_uj: float | None = field(default=None, repr=False)
+    _total_uj: float = field(default=0.0, repr=False)
+
+    def total_uj(self) -> float:
+        """Return the energy since the first reading."""
+        now_uj = _number(self.file)
+        if self._last_uj is not None:
+            self._total_uj += now_uj - self._last_uj + (self.limit_uj if now_uj < self._last_uj else 0.0)
+        self._last_uj = now_uj
+        return self._total_uj
+
+
+class PowercapMeter:
+    """Sum of the counters of all processor packages and their memory. It includes what other programs draw."""
+
+    span_s = SPAN_S
+
+    def __init__(self, zones: Sequence[Zone]) -> None:
+        self._zones = zones
+        self.name = f"RAPL {', '.join(zone.name for zone in zones)}"
+
+    @classmethod
+    def here(cls, folder: Path | None = None) -> "PowercapMeter":
+        """Return the meter of this machine.
+
+        Args:
+            folder: of the counters; None: that of the system, or of the environment variable `FOLDER`.
+
+        Raises:
+            NoMeterError: there are no counters, or they cannot be read.
+        """
+        place = folder or Path(os.environ.get(FOLDER) or _SYSTEM)
+        zones = [zone for each in sorted(place.glob("*:*")) if (zone := _zone(each)) is not None]
+        if not any(zone.name.startswith("package") for zone in zones):
+            raise NoMeterError(
+                f"{place} has no RAPL counter of a processor package: virtual machines and containers often hide them; "
+                f"search on the machine itself, or mount the folder and name it in {FOLDER}"
+            )
+        meter = cls(zones)
+        meter.read_uj()
+        return meter
+
+    def read_uj(self) -> float:
+        return sum(zone.total_uj() for zone in self._zones)
+
+
+def _zone(folder: Path) -> Zone | None:
+    try:
+        name = (folder / "name").read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    if not name.startswith(_COUNTED):
+        return None
+    return Zone(name=name, file=folder / "energy_uj", limit_uj=_number(folder / "max_energy_range_uj"))
+
+
+def _number(file: Path) -> float:
+    try:
+        return float(file.read_text(encoding="ascii"))
+    except PermissionError:
+        way_out = f"let its user read it (`sudo chmod a+r {file}`), or run the worker as root"
+        raise NoMeterError(f"{file} may not be read by the worker: {way_out}") from None
+    except (OSError, ValueError) as error:
+        raise NoMeterError(f"{file} cannot be read: {error}") from None

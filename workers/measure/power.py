@@ -1,0 +1,90 @@
+"""Power of kernels: an energy meter is read around spans of uninterrupted calls."""
+
+import time
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from evo.trial.timing import Power
+from workers.backends import InvalidMeasurementError, Timer
+from workers.backends.energy import EnergyMeter
+from workers.measure.timing import balanced, undisturbed
+
+QUICK_SPANS, CONFIRM_SPANS = 3, 10
+LEAST_SPANS = 6
+"""Spans of a comparison that are taken even if time is short: the interval of a median needs six samples."""
+
+_BATCH_S = 0.005
+"""Seconds of calls between two readings, so that reading the meter takes a negligible share of the time."""
+
+_STUCK_S = 5.0
+"""Seconds after which a counter that does not advance is reported."""
+
+
+def measure_power(
+    timers: Mapping[str, Timer],
+    meter: EnergyMeter,
+    spans: int,
+    *,
+    rng: np.random.Generator,
+    budget_s: float = float("inf"),
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, Power]:
+    """Return the power of each timer's kernel, measured in turn so that drift affects all equally.
+
+    Args:
+        rng: draws the orders.
+        budget_s: no further round begins after this time, except for the first `LEAST_SPANS`.
+
+    Raises:
+        InvalidMeasurementError: the meter does not advance.
+    """
+    names, began_s = list(timers), clock()
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
+    with undisturbed():
+        for number, order in enumerate(balanced(names, spans, rng)):
+            if number >= LEAST_SPANS and clock() - began_s > budget_s:
+                break
+            for name in order:
+                taken[name].append(_span(timers[name], meter, clock))
+    return {
+        name: Power(
+            samples_w=tuple(watts for watts, _ in found), samples_us=tuple(us for _, us in found), meter=meter.name
+        )
+        for name, found in taken.items()
+    }
+
+
+def _span(timer: Timer, meter: EnergyMeter, clock: Callable[[], float]) -> tuple[float, float]:
+    """Return the average power in watts, and microseconds per call, between two advances of the meter.
+
+    Calls go on from the first reading to the last, so steps of the counter fall on readings and idle time is
+    negligible.
+    """
+    before_uj = _advance(timer, meter, clock, meter.read_uj(), [])
+    began_s, batches, now_uj = clock(), list[float](), before_uj
+    while clock() - began_s < meter.span_s:
+        batches += _batch(timer, clock)
+    now_uj = _advance(timer, meter, clock, meter.read_uj(), batches)
+    took_s = clock() - began_s
+    return (now_uj - before_uj) * 1e-6 / took_s, float(np.mean(batches))
+
+
+def _advance(
+    timer: Timer, meter: EnergyMeter, clock: Callable[[], float], before_uj: float, batches: list[float]
+) -> float:
+    """Call the kernel until the meter advances, add the times of its calls, and return the reading."""
+    began_s = clock()
+    while True:
+        batches += _batch(timer, clock)
+        if (now_uj := meter.read_uj()) > before_uj:
+            return now_uj
+        if clock() - began_s > _STUCK_S:
+            raise InvalidMeasurementError(f"{meter.name} does not advance: no energy was counted in {_STUCK_S:g} s")
+
+
+def _batch(timer: Timer, clock: Callable[[], float]) -> list[float]:
+    began_s, taken = clock(), list[float]()
+    while not taken or clock() - began_s < _BATCH_S:
+        taken.append(timer.sample())
+    return taken
