@@ -18,7 +18,7 @@ from api.scheduler.active import Clock, Lost, nothing_lost, utc_now
 from api.scheduler.commands import Commands
 from api.scheduler.expiry import Expiry
 from api.scheduler.leasing.assignment import Dispatch
-from api.scheduler.leasing.queue import Taken, WorkQueue
+from api.scheduler.leasing.queue import ReceiptOrRefusal, WorkQueue
 from api.scheduler.registry import Registry, stuck
 from api.scheduler.results.reports import ResultReceiver, answer
 from api.schemas import LeaseReply, Receipt
@@ -219,14 +219,16 @@ class Conductor:
             StaleLease: the lease had ended; the result is not counted.
             InvalidInput: the report does not answer the job.
         """
-        (taken,) = self._take([Delivery(attempt_id=attempt_id, token=token, report=report)])
-        if isinstance(taken, EvoError):
-            raise taken
-        return taken
+        (receipts,) = self._take([Delivery(attempt_id=attempt_id, token=token, report=report)])
+        if isinstance(receipts, EvoError):
+            raise receipts
+        return receipts
 
     def report_many(self, deliveries: Sequence[Delivery]) -> list[Answer]:
         """Take several results, each as `report` does. The answers are in the same order."""
-        return [answer(delivery, taken) for delivery, taken in zip(deliveries, self._take(deliveries), strict=True)]
+        return [
+            answer(delivery, receipts) for delivery, receipts in zip(deliveries, self._take(deliveries), strict=True)
+        ]
 
     def release(self, attempt_id: int, token: str, reason: str = "", *, unfit: bool = False) -> None:
         """Return a lease; its job waits for the next worker.
@@ -305,10 +307,10 @@ class Conductor:
                 Fleet(session).contest(worker_id, self.clock())
             raise
 
-    def _take(self, deliveries: Sequence[Delivery]) -> list[Taken]:
-        taken, changed = self._receiver.take(deliveries)
+    def _take(self, deliveries: Sequence[Delivery]) -> list[ReceiptOrRefusal]:
+        receipts, changed = self._receiver.take(deliveries)
         self._failures.each(changed, self._advance_one, key=lambda search_id: search_id)
-        return taken
+        return receipts
 
     def _lose_all(self, leases: Iterable[tuple[int, int]], how: AttemptState) -> None:
         """End leases without a result, each named by its attempt and its search."""

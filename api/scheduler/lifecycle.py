@@ -19,7 +19,7 @@ from db.repositories.leases import Leases
 from db.repositories.variants import Variants
 from evo.errors import InvalidInput
 from evo.promotion.challenge import ChallengeLimit, Incumbent, bar, comparable_us
-from evo.search.halving import REPEATED, Standing, goes_on, next_rung, repeats, stagnates
+from evo.search.halving import REPEATED, VariantProgress, continues, next_rung, repeats, stagnates
 from evo.search.hopeless import same_error
 from evo.search.lifecycle import TERMINAL, Command, transition
 from evo.search.search import StopReason
@@ -105,19 +105,19 @@ def _may_grow(active: ActiveSearch, variant: VariantRow) -> bool:
 def _more_trials(session: Session, variant: VariantRow) -> int | None:
     """Return how many trials a variant may have in all from now on; None if it gets no more."""
     variants = Variants(session)
-    standings = {each: _standing(variants, each) for each in variants.searches_of(variant.search_id)}
-    mine = standings.pop(variant.tuning_id)
+    progress_by_search = {each: _progress(variants, each) for each in variants.searches_of(variant.search_id)}
+    mine = progress_by_search.pop(variant.tuning_id)
     following = next_rung(len(mine.costs), most=variant.most_trials)
     stagnating = stagnates(variants.costs_of_all(variant.search_id))
-    more = following > len(mine.costs) and goes_on(mine, list(standings.values()), stagnating=stagnating)
+    more = following > len(mine.costs) and continues(mine, list(progress_by_search.values()), stagnating=stagnating)
     return following if more else None
 
 
-def _standing(variants: Variants, search_id: int) -> Standing:
+def _progress(variants: Variants, search_id: int) -> VariantProgress:
     best = variants.best(search_id)
     outcome = None if best is None else best.outcome
     used = outcome.mechanisms if isinstance(outcome, Measured | Estimated) else None
-    return Standing(costs=variants.costs(search_id), niche=used)
+    return VariantProgress(costs=variants.costs(search_id), niche=used)
 
 
 def _may_repeat(active: ActiveSearch) -> bool:

@@ -131,7 +131,7 @@ class Leaderboard:
             if trial_id is not None and state == "done"
         }
 
-    def twins(self, trials: Collection[int]) -> dict[int, int]:
+    def duplicates(self, trials: Collection[int]) -> dict[int, int]:
         """Return, by trial id, the number of the earliest trial of the same search with an equal binary."""
         other = aliased(TrialRow)
         same = (other.search_id == TrialRow.search_id) & (other.binary_digest == TrialRow.binary_digest)

@@ -108,7 +108,7 @@ class Work(Calls):
         body = {"token": token, "reason": reason, **({"unfit": True} if unfit else {})}
         self._send("POST", f"/attempts/{attempt_id}/release", body)
 
-    def twin(self, search_id: int, binary_digest: str) -> EvaluateReport | None:
+    def find_duplicate(self, search_id: int, binary_digest: str) -> EvaluateReport | None:
         """Return the report of an earlier trial of this search or its variants with the same binary, or None."""
         try:
             return self._get(f"/searches/{search_id}/binaries/{binary_digest}", EvaluateReport)

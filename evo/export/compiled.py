@@ -80,8 +80,8 @@ class Compiled:
     ptx: bytes | None = None
     headers: Mapping[str, bytes] = field(default_factory=dict)
 
-    def working_files(self, config: Config, **told: Any) -> dict[str, bytes]:
-        """Return the content by file name; `told` is added to config.json."""
+    def working_files(self, config: Config, **facts: Any) -> dict[str, bytes]:
+        """Return the content by file name; `facts` is added to config.json."""
         folder = files(__package__) / "loader"
         return {
             self.source_name: self.source,
@@ -89,7 +89,7 @@ class Compiled:
             **({PTX: self.ptx} if self.ptx else {}),
             **laid_out(self.headers, self.family.implementation(self.search.device.kind).file),
             **{name: (folder / ours).read_bytes() for name, ours in self._loaders(config).items()},
-            "config.json": as_json({**self._description(config), **told}),
+            "config.json": as_json({**self._description(config), **facts}),
         }
 
     def _loaders(self, config: Config) -> Mapping[str, str]:

@@ -99,7 +99,7 @@ class RunnerUp(Compiled):
         return tuple(each.report for each in self.trial.attempts if each.report is not None)
 
     @property
-    def standing(self) -> str:
+    def explanation(self) -> str:
         """Explain in one sentence why it is not the champion."""
         if self.verdicts:
             return self.verdicts[-1].summary
@@ -159,7 +159,7 @@ class RunnerUp(Compiled):
         ]
         parts = [
             f"# {search.subject}: trial {trial.number}, not promoted",
-            f"**{self.standing}**",
+            f"**{self.explanation}**",
             table(("", ""), list(rows.items())),
             "## Time",
             table(("", "process", "median", "interquartile range", "samples"), times),

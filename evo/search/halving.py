@@ -37,7 +37,7 @@ REPEATED = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class VariantProgress:
     """What the ended trials of a variant show.
 
     Attributes:
@@ -55,7 +55,7 @@ def next_rung(trials: int, *, most: int | None) -> int:
     return following if most is None else min(following, most)
 
 
-def goes_on(mine: Standing, others: Sequence[Standing], *, stagnating: bool = False) -> bool:
+def continues(mine: VariantProgress, others: Sequence[VariantProgress], *, stagnating: bool = False) -> bool:
     """Return True if a variant may have more trials.
 
     Args:

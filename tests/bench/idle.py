@@ -69,7 +69,7 @@ class FarService:
     def put_artefact(self, digest: str, content: bytes) -> None:
         time.sleep(self._round_trip_s)
 
-    def twin(self, search_id: int, digest: str) -> EvaluateReport | None:
+    def find_duplicate(self, search_id: int, digest: str) -> EvaluateReport | None:
         return None
 
 

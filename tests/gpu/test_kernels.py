@@ -1,4 +1,4 @@
-"""The kernels of `tests/data/kernels` on a GPU: each is measured, and its wrong twins are refused."""
+"""The kernels of `tests/data/kernels` on a GPU: each is measured, and its wrong variants are refused."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from evo.trial.outcome import Measured, WrongAnswer
 from tests.gpu.kernels import Changeable
 from tests.gpu.record import Recorder
 from tests.integration.test_kernels_compile import KERNELS, NAMES, skip_without_headers
-from tests.integration.wrong_twins import TWINS, Twin
+from tests.integration.wrong_variants import WRONG_VARIANTS, WrongVariant
 from workers.backends.cuda.compilers.nvcc import NvccCompiler
 from workers.backends.cuda.tools.sanitizer import CudaSanitizer, read
 
@@ -33,11 +33,11 @@ def test_kernel_is_measured(kernels: Changeable, name: str) -> None:
     assert isinstance(report.outcome, Measured), report.outcome
 
 
-@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.id)
-def test_wrong_variant_of_a_kernel_is_refused(kernels: Changeable, twin: Twin) -> None:
-    report = kernels.measured(twin.kernel, (twin.file, twin.old, twin.new))
+@pytest.mark.parametrize("variant", WRONG_VARIANTS, ids=lambda variant: variant.id)
+def test_wrong_variant_of_a_kernel_is_refused(kernels: Changeable, variant: WrongVariant) -> None:
+    report = kernels.measured(variant.kernel, (variant.file, variant.old, variant.new))
     skip_without_headers(report.outcome)
-    assert isinstance(report.outcome, WrongAnswer) or races(kernels, twin.kernel), report.outcome
+    assert isinstance(report.outcome, WrongAnswer) or races(kernels, variant.kernel), report.outcome
 
 
 def races(kernels: Changeable, name: str) -> bool:

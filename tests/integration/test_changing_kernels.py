@@ -1,4 +1,4 @@
-"""Kernels that change their arguments or need initial values, measured on the CPU; their wrong twins are refused."""
+"""Kernels that change their arguments or need initial values, measured on the CPU; their wrong variants are refused."""
 
 import shutil
 import tempfile

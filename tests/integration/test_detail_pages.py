@@ -19,7 +19,7 @@ from evo.export.headers import pack_headers
 from evo.messages.job import Evaluate, Lease
 from evo.promotion import Rule
 from evo.trial.outcome import CaseError, CompileFailed, Measured, Pruned, WrongAnswer
-from evo.trial.results import ConfirmReport, EvaluateReport, OutputChecks, Profiled, Witness
+from evo.trial.results import ConfirmReport, EvaluateReport, OutputChecks, OverwriteCheck, Profiled
 from tests.integration.inside import BROWSER
 from tests.integration.serving import served
 from tests.integration.stage import DEVICE, OTHER_DIGEST, TOY, Stage, answer, timing
@@ -67,7 +67,7 @@ def hand_in_with_files(stage: Stage, lease: Lease) -> None:
     if isinstance(report, ConfirmReport):
         profiles = {"challenger": COUNTED, "incumbent": Profiled(tool="ncu", skipped=HOSTILE)}
         assert report.challenger is not None
-        witness = Witness(answered=report.challenger, poisoned=report.challenger)
+        witness = OverwriteCheck(answered=report.challenger, poisoned=report.challenger)
         report = replace(report, profiles=profiles, cases=(RIGHT,), uncovered=LEFT_OUT)
         report = replace(report, answers=OutputChecks(judged=17), witness=witness)
     stage.conductor.report(lease.attempt_id, lease.token, report)

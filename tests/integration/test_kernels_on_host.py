@@ -1,4 +1,4 @@
-"""The CUDA kernels of `tests/data/kernels` executed on the host: they are right, and their wrong twins are not."""
+"""The CUDA kernels of `tests/data/kernels` executed on the host: they are right, and their wrong variants are not."""
 
 import shutil
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from evo.device.estimate.target import known
 from templates.registry import Package, find
 from tests.integration.test_cuda_on_host import declared, reference
 from tests.integration.test_kernels_compile import KERNELS, NAMES
-from tests.integration.wrong_twins import TWINS, Twin
+from tests.integration.wrong_variants import WRONG_VARIANTS, WrongVariant
 from tests.simt.host import ORDERS, HostKernel, build, compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no g++ here")
@@ -66,15 +66,15 @@ def test_kernel_is_correct(name: str) -> None:
     assert verdicts(KERNELS / name) == [None] * len(ORDERS)
 
 
-@pytest.mark.parametrize("twin", [each for each in TWINS if not each.racing], ids=lambda each: each.id)
-def test_wrong_variant_of_a_kernel_is_refused(twin: Twin, tmp_path: Path) -> None:
-    place = tmp_path / twin.kernel
-    shutil.copytree(KERNELS / twin.kernel, place)
-    text = (place / twin.file).read_text()
-    assert twin.old in text
-    (place / twin.file).write_text(text.replace(twin.old, twin.new))
+@pytest.mark.parametrize("variant", [each for each in WRONG_VARIANTS if not each.racing], ids=lambda each: each.id)
+def test_wrong_variant_of_a_kernel_is_refused(variant: WrongVariant, tmp_path: Path) -> None:
+    place = tmp_path / variant.kernel
+    shutil.copytree(KERNELS / variant.kernel, place)
+    text = (place / variant.file).read_text()
+    assert variant.old in text
+    (place / variant.file).write_text(text.replace(variant.old, variant.new))
     assert any(verdicts(place))
 
 
 def test_each_kernel_has_a_wrong_variant() -> None:
-    assert {twin.kernel for twin in TWINS} == set(NAMES)
+    assert {variant.kernel for variant in WRONG_VARIANTS} == set(NAMES)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.backends import Buffers, Manner, Placement, Timer
+from workers.backends import Buffers, CallMode, Placement, Timer
 from workers.backends.distance import POISON, Distance, distance
 from workers.build import Launch
 from workers.build.kernel import Argument
@@ -78,7 +78,7 @@ class FakeSession:
 
     def limit_memory(self, most_bytes: int) -> None: ...
 
-    def call(self, kernel: Kernel, buffers: FakeBuffers, manner: Manner = Manner()) -> None:
+    def call(self, kernel: Kernel, buffers: FakeBuffers, mode: CallMode = CallMode()) -> None:
         self.launches += 1
         kernel(buffers.arrays)
 

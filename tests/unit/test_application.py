@@ -8,7 +8,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api.auth.openapi import Application
 
 
-class Witness:
+class OverwriteCheck:
     """Middleware that notes the types of the scopes it sees."""
 
     def __init__(self, app: ASGIApp, seen: list[str]) -> None:
@@ -44,7 +44,7 @@ def test_middlewares_see_http_requests_only(
     answers: list[str] = []
     waiting = iter(received)
     app = Application(docs_url=None, openapi_url=None, redoc_url=None)
-    app.add_middleware(Witness, seen=noted)
+    app.add_middleware(OverwriteCheck, seen=noted)
 
     async def receive() -> Message:
         return {"type": next(waiting)}

@@ -24,16 +24,16 @@ class Serving:
         self.turns: list[list[int]] = []
         self.begun, self.go_on = threading.Event(), threading.Event()
 
-    def __call__(self, search_id: int, asked: Sequence[int]) -> Sequence[int]:
-        self.turns.append(list(asked))
+    def __call__(self, search_id: int, payload: Sequence[int]) -> Sequence[int]:
+        self.turns.append(list(payload))
         self.begun.set()
         assert self.go_on.wait(10)
-        if -1 in asked:
+        if -1 in payload:
             raise ValueError("minus one")
-        return [search_id + each for each in asked]
+        return [search_id + each for each in payload]
 
 
-def served(batcher: Batcher[int, int], serving: Serving, asked: Sequence[int]) -> list[int | str]:
+def served(batcher: Batcher[int, int], serving: Serving, payload: Sequence[int]) -> list[int | str]:
     """Return the answers to requests made during the first batch."""
 
     def ask(each: int) -> int | str:
@@ -42,11 +42,11 @@ def served(batcher: Batcher[int, int], serving: Serving, asked: Sequence[int]) -
         except ValueError as error:
             return str(error)
 
-    with ThreadPoolExecutor(len(asked) + 1) as pool:
+    with ThreadPoolExecutor(len(payload) + 1) as pool:
         first = pool.submit(ask, 0)
         assert serving.begun.wait(10)
-        answers = [pool.submit(ask, each) for each in asked]
-        wait_until(lambda: len(batcher._waiting[100]) == len(asked))
+        answers = [pool.submit(ask, each) for each in payload]
+        wait_until(lambda: len(batcher._waiting[100]) == len(payload))
         serving.go_on.set()
         assert first.result(10) == 100
         return [answer.result(10) for answer in answers]

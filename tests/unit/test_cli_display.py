@@ -192,9 +192,9 @@ def test_report_without_champion_names_the_best_config() -> None:
 
 
 def test_refusals_rollbacks_and_missing_challenges_are_shown_with_figures() -> None:
-    twins = [replace(trial(number, 812.34), binary_digest="ab") for number in (12, 14)]
+    duplicates = [replace(trial(number, 812.34), binary_digest="ab") for number in (12, 14)]
     ended = finished(champion=None, challenges=(REFUSED, PROMOTED), retired=(ROLLED_BACK,))
-    text = reported(ended, twins, "", "sdpa")
+    text = reported(ended, duplicates, "", "sdpa")
     assert "The challenger takes 1.0% less time; at least 2.0% less is needed." in text
     assert "Champion 5 was rolled back: wrong for NaN." in text
     assert "(same binary as trial 12)" in text

@@ -236,7 +236,7 @@ def test_long_retry_after_ends_the_call_and_says_when_to_retry() -> None:
 
 
 def test_missing_duplicate_is_no_error() -> None:
-    assert Service(problem(404, detail="none")).client().twin(1, "ab") is None
+    assert Service(problem(404, detail="none")).client().find_duplicate(1, "ab") is None
 
 
 def test_token_is_sent_and_absent_filters_are_not() -> None:

@@ -10,7 +10,7 @@ from evo.device import DeviceKind, kinds
 from evo.promotion import Verdict, decide, required
 from evo.promotion.policy import Policy
 from evo.trial.outcome import CaseError, Crashed
-from evo.trial.results import ConfirmReport, OutputChecks, Repeat, Sanitized, Witness
+from evo.trial.results import ConfirmReport, OutputChecks, OverwriteCheck, Repeat, Sanitized
 from evo.trial.timing import Timing
 
 FAST = Timing(samples_us=(50.0,) * 20)
@@ -21,7 +21,7 @@ WHOLE = ConfirmReport(
     challenger_again=FAST,
     cases=(RIGHT,),
     answers=OutputChecks(judged=60),
-    witness=Witness(answered=FAST, poisoned=FAST),
+    witness=OverwriteCheck(answered=FAST, poisoned=FAST),
     sanitizers=(Sanitized(tool="address", skipped="not installed"),),
     repeats=(Repeat(challenger=FAST, other=None),) * 2,
     environment={"separation": "another user, Landlock, seccomp"},

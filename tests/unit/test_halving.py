@@ -2,11 +2,21 @@
 
 import pytest
 
-from evo.search.halving import FIRST, GROWTH, REPEATED, STAGNATION, Standing, goes_on, next_rung, repeats, stagnates
+from evo.search.halving import (
+    FIRST,
+    GROWTH,
+    REPEATED,
+    STAGNATION,
+    VariantProgress,
+    continues,
+    next_rung,
+    repeats,
+    stagnates,
+)
 
 
-def standing(*times: float | None, niche: str = "scalar") -> Standing:
-    return Standing(costs=times, niche=(niche,))
+def progress(*times: float | None, niche: str = "scalar") -> VariantProgress:
+    return VariantProgress(costs=times, niche=(niche,))
 
 
 def test_rungs_grow_up_to_the_limit() -> None:
@@ -21,30 +31,30 @@ def test_first_rung_is_no_larger_than_the_limit() -> None:
 
 
 def test_only_variant_continues() -> None:
-    assert goes_on(standing(9.0, None), [])
+    assert continues(progress(9.0, None), [])
 
 
 def test_variant_without_measured_trials_ends() -> None:
-    assert not goes_on(standing(*[None] * FIRST), [])
+    assert not continues(progress(*[None] * FIRST), [])
 
 
 @pytest.mark.parametrize(("mine", "expected"), [(4.0, True), (6.0, False)])
 def test_better_of_two_variants_continues(mine: float, expected: bool) -> None:
-    assert goes_on(standing(*[mine] * 8), [standing(*[5.0] * 8)]) is expected
+    assert continues(progress(*[mine] * 8), [progress(*[5.0] * 8)]) is expected
 
 
 def test_variants_are_compared_after_equally_many_trials() -> None:
     late = [9.0] * 8 + [1.0] * 8
-    assert goes_on(standing(*[5.0] * 8), [standing(*late)])
+    assert continues(progress(*[5.0] * 8), [progress(*late)])
 
 
 def test_variants_below_the_rung_do_not_count() -> None:
-    assert goes_on(standing(*[5.0] * 8), [standing(*[1.0] * 7)])
+    assert continues(progress(*[5.0] * 8), [progress(*[1.0] * 7)])
 
 
 def test_best_third_of_variants_continues() -> None:
-    field = [standing(*[float(time)] * 8) for time in range(1, 10)]
-    survivors = [mine.costs[0] for mine in field if goes_on(mine, [each for each in field if each is not mine])]
+    field = [progress(*[float(time)] * 8) for time in range(1, 10)]
+    survivors = [mine.costs[0] for mine in field if continues(mine, [each for each in field if each is not mine])]
     assert survivors == [1.0, 2.0, 3.0]
 
 
@@ -62,27 +72,28 @@ def test_trials_that_fail_count_as_stagnation() -> None:
 
 
 def test_stagnating_search_widens_to_new_niches() -> None:
-    fast = [standing(*[1.0] * 8) for _ in range(5)]
-    slow = standing(*[9.0] * 8, niche="mma")
-    assert not goes_on(slow, fast)
-    assert goes_on(slow, fast, stagnating=True)
+    fast = [progress(*[1.0] * 8) for _ in range(5)]
+    slow = progress(*[9.0] * 8, niche="mma")
+    assert not continues(slow, fast)
+    assert continues(slow, fast, stagnating=True)
 
 
 def test_stagnating_search_keeps_half_of_the_new_variants_of_a_niche() -> None:
-    field = [standing(*[float(time)] * FIRST) for time in range(1, 9)]
+    field = [progress(*[float(time)] * FIRST) for time in range(1, 9)]
+    others = [[each for each in field if each is not mine] for mine in field]
     survivors = [
-        mine.costs[0] for mine in field if goes_on(mine, [each for each in field if each is not mine], stagnating=True)
+        mine.costs[0] for mine, rest in zip(field, others, strict=True) if continues(mine, rest, stagnating=True)
     ]
     assert survivors == [1.0, 2.0, 3.0, 4.0]
 
 
 def test_stagnating_search_keeps_older_variants_only_if_they_lead_their_niche() -> None:
     count = FIRST * GROWTH
-    leader, second, third = (standing(*[time] * count) for time in (1.0, 2.0, 3.0))
-    assert goes_on(leader, [second, third], stagnating=True)
-    assert not goes_on(second, [leader, third], stagnating=True)
-    best_of_six = [standing(*[5.0] * count) for _ in range(4)]
-    assert goes_on(second, [leader, *best_of_six])
+    leader, second, third = (progress(*[time] * count) for time in (1.0, 2.0, 3.0))
+    assert continues(leader, [second, third], stagnating=True)
+    assert not continues(second, [leader, third], stagnating=True)
+    best_of_six = [progress(*[5.0] * count) for _ in range(4)]
+    assert continues(second, [leader, *best_of_six])
 
 
 def test_copy_is_recognised_by_its_first_binaries() -> None:

@@ -8,7 +8,7 @@ import pytest
 from evo.promotion import Rule, Verdict, judge, promising, so_far, undecided
 from evo.promotion.policy import Policy
 from evo.trial.outcome import CaseError, WrongAnswer
-from evo.trial.results import ConfirmReport, OutputChecks, Repeat, Sanitized, Witness
+from evo.trial.results import ConfirmReport, OutputChecks, OverwriteCheck, Repeat, Sanitized
 from evo.trial.timing import Timing
 
 POLICY = Policy()
@@ -62,7 +62,7 @@ def test_verdict_without_anything_to_compare_gives_the_reason_and_predicts_the_t
         replace(
             confirmation(rng, challenger_us=100, incumbent_us=None),
             cases=(right,),
-            witness=Witness(answered=series[0], poisoned=series[1]),
+            witness=OverwriteCheck(answered=series[0], poisoned=series[1]),
             answers=OutputChecks(judged=500),
             environment={"load": "0.1", "baseline torch": "ImportError: no torch"},
             repeats=tuple(Repeat(challenger=each, other=None) for each in series[2:]),
@@ -92,7 +92,7 @@ def test_calls_must_take_equally_long_whatever_their_outputs_hold(
     rng = np.random.default_rng(1)
     report = confirmation(rng, challenger_us=80)
     answered, poisoned = (time_us * rng.lognormal(0, spread, 12) for time_us in (80.0, poisoned_us))
-    witness = Witness(answered=Timing(samples_us=tuple(answered)), poisoned=Timing(samples_us=tuple(poisoned)))
+    witness = OverwriteCheck(answered=Timing(samples_us=tuple(answered)), poisoned=Timing(samples_us=tuple(poisoned)))
     result = verdict(replace(report, witness=witness))
     found = rule(result, "work")
     assert (found.passed, found.conclusive, result.promote) == (passed, spread < 1, passed)
@@ -421,7 +421,7 @@ def test_kernel_that_skips_work_is_no_first_champion(rework: float, refused: boo
     rng = np.random.default_rng(3)
     report = confirmation(rng, challenger_us=90, incumbent_us=None)
     answered, poisoned = (time_us * rng.lognormal(0, 0.004, 24) for time_us in (90.0, 90.0 * rework))
-    witness = Witness(answered=Timing(samples_us=tuple(answered)), poisoned=Timing(samples_us=tuple(poisoned)))
+    witness = OverwriteCheck(answered=Timing(samples_us=tuple(answered)), poisoned=Timing(samples_us=tuple(poisoned)))
     result = verdict(replace(report, witness=witness))
     assert result.promote is not refused
     assert rule(result, "work").conclusive
@@ -451,7 +451,9 @@ def test_number_of_processes_follows_the_policy_without_an_incumbent() -> None:
 def test_time_saved_by_skipping_work_is_no_gain(rework: float, promoted: bool) -> None:
     """A challenger that takes 7.4 % less time, but 8 % more if its outputs do not already hold the answer."""
     report = confirmation(np.random.default_rng(1), challenger_us=92.6)
-    witness = Witness(answered=Timing(samples_us=(92.6,) * 24), poisoned=Timing(samples_us=(92.6 * rework,) * 24))
+    witness = OverwriteCheck(
+        answered=Timing(samples_us=(92.6,) * 24), poisoned=Timing(samples_us=(92.6 * rework,) * 24)
+    )
     result = verdict(replace(report, witness=witness), policy=Policy(max_skipped=0.1))
     assert rule(result, "work").passed
     assert rule(result, "rework").passed is result.promote is promoted

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from evo.promotion import judge
 from evo.promotion.policy import Policy
-from evo.trial.results import ConfirmReport, Repetition, Witness
+from evo.trial.results import ConfirmReport, OverwriteCheck, Repetition
 from evo.trial.timing import Timing
 from tests.unit.fake_session import FakeBuffers
 from workers.measure.checks.repetition import LEAST_ROUNDS, MOST_ROUNDS, repetition
@@ -78,7 +78,7 @@ def verdict_on(seen: Repetition, **policy: float) -> tuple[bool, str]:
         challenger=alike,
         challenger_again=alike,
         incumbent=Timing(samples_us=(2.0,) * 20),
-        witness=Witness(answered=alike, poisoned=alike, repetition=seen),
+        witness=OverwriteCheck(answered=alike, poisoned=alike, repetition=seen),
     )
     verdict = judge(report, Policy(**policy), 1, np.random.default_rng(0))  # type: ignore[arg-type]
     (rule,) = (each for each in verdict.rules if each.name == "inputs")

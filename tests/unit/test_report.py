@@ -87,7 +87,7 @@ def test_only_pairs_that_differ_in_one_tunable_are_compared() -> None:
     assert fast.finding(0.005) == "pays"
     assert fast.ratio is not None
     assert (fast.ratio.low, fast.ratio.estimate, fast.ratio.high) == pytest.approx((1.01, 1.01, 1.01))
-    assert fast.beside_winner == pytest.approx(1.01)
+    assert fast.direct_ratio == pytest.approx(1.01)
     assert ("BLOCK", 50) not in made
     assert ("FAST", 2) not in made
     assert made["BLOCK", 6].pairs == 2
@@ -121,7 +121,7 @@ def test_equal_binaries_are_one_measurement_and_the_ablation_has_precedence() ->
     ]
     made = {(each.tunable, each.value): each for each in comparisons(found, {"BLOCK": 0, "FAST": True}, 0.95)}
     fast, block = made["FAST", False], made["BLOCK", 1]
-    assert (fast.pairs, fast.same_binary, fast.finding(0.02), fast.beside_winner) == (1, 1, None, 1.024)
+    assert (fast.pairs, fast.same_binary, fast.finding(0.02), fast.direct_ratio) == (1, 1, None, 1.024)
     assert (block.pairs, block.same_binary, block.ratio, block.negative(0.02)) == (0, 2, None, True)
     best = BestView(number=0, config={"BLOCK": 0, "FAST": True}, time_us=100.0)
     material = Material(search=replace(finished(), champion=None, best=best), best=None, found=found)

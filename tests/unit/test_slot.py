@@ -40,7 +40,7 @@ class Service:
     reports: dict[int, Report] = field(default_factory=dict)
     released: list[int] = field(default_factory=list)
     unfit: list[str] = field(default_factory=list)
-    twins: dict[str, EvaluateReport] = field(default_factory=dict)
+    duplicates: dict[str, EvaluateReport] = field(default_factory=dict)
     answers: list[EvoError] = field(default_factory=list)
     registered: int = 0
 
@@ -76,8 +76,8 @@ class Service:
         self.unfit += [reason] if unfit else []
         self.leases += [lease for lease in self.returned if lease.attempt_id == attempt_id]
 
-    def twin(self, search_id: int, digest: str) -> EvaluateReport | None:
-        return self.twins.get(digest)
+    def find_duplicate(self, search_id: int, digest: str) -> EvaluateReport | None:
+        return self.duplicates.get(digest)
 
     def put_artefact(self, digest: str, content: bytes) -> None: ...
 
@@ -229,7 +229,7 @@ def test_binary_measured_by_another_worker_is_not_measured_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = Scene(tmp_path, monkeypatch, evaluation(1), digest="same")
-    scene.service.twins["same"] = GOOD
+    scene.service.duplicates["same"] = GOOD
     scene.play()
     assert scene.performer.performed == 0
     assert scene.service.reports[1].environment["binary"] == "measured with an earlier trial"

@@ -18,7 +18,16 @@ from workers.build.kernel import Argument
 from workers.measure.baselines import Baselines
 from workers.measure.checks.overwrite import MIXED_SETS, MOST_ROUNDS, USUAL_ROUNDS, mixed_sets, ring_sets, witness
 from workers.measure.rounds import fitting_rounds
-from workers.measure.timing import ROUND_US, WARM_US, ReferenceTimers, Taken, interleave, repeats, take, undisturbed
+from workers.measure.timing import (
+    ROUND_US,
+    WARM_US,
+    ReferenceTimers,
+    Taken,
+    interleave,
+    repeats,
+    take,
+    undisturbed,
+)
 from workers.runner.protocol import Compare
 
 RNG = np.random.default_rng

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.unit.fake_session import FakeSession, Kernel, doubled
-from workers.backends import Buffers, Manner, Placement, TrespassError
+from workers.backends import Buffers, CallMode, Placement, TrespassError
 from workers.measure.checks.two_threads import judge_two_threads
 from workers.measure.proof import Launch
 from workers.measure.verify import WrongAnswerError, verify, verify_elsewhere
@@ -84,7 +84,7 @@ def test_author_of_a_variant_is_not_advised_to_change_the_contract() -> None:
         with pytest.raises(WrongAnswerError, match="not deterministic") as caught:
             verify(FakeSession(), kernel, buffers, golden, launches=2, deterministic=True, fixed=fixed)
         assert ("family.toml" in str(caught.value)) is not fixed
-        launches = [Launch(placement=Placement(where="adrift", shift=1), manner=Manner())]
+        launches = [Launch(placement=Placement(where="adrift", shift=1), mode=CallMode())]
         with pytest.raises(WrongAnswerError, match="begin on any element") as caught:
             verify_elsewhere(FakeSession(), after(0, far), buffers, golden, launches, fixed=fixed)
         assert ("family.toml" in str(caught.value)) is not fixed

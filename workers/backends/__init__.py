@@ -67,7 +67,7 @@ class Placement:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Manner:
+class CallMode:
     """How a kernel is called when its output is checked.
 
     Attributes:
@@ -213,7 +213,7 @@ class Session(Protocol):
 
     @property
     def places(self) -> bool:
-        """True if `Buffers.place` and `Manner` have an effect on this device."""
+        """True if `Buffers.place` and `CallMode` have an effect on this device."""
         ...
 
     def limit_memory(self, most_bytes: int) -> None:
@@ -254,7 +254,7 @@ class Session(Protocol):
         """Allocate `count` sets, which are called in turn."""
         ...
 
-    def call(self, kernel: Any, buffers: Buffers, manner: Manner = Manner()) -> None:
+    def call(self, kernel: Any, buffers: Buffers, mode: CallMode = CallMode()) -> None:
         """Run the kernel once and wait for it.
 
         Raises:

@@ -40,7 +40,7 @@ class Duplicates:
         if self._measured_all_before(lease):
             return None
         try:
-            return self._client.twin(lease.terms.search_id, digest)
+            return self._client.find_duplicate(lease.terms.search_id, digest)
         except EvoError:
             return None
 

@@ -22,7 +22,7 @@ from evo.promotion.rules.precision import precise
 from evo.reference.encoding import is_floating
 from evo.reference.library import host_only
 from evo.trial.outcome import CaseError
-from evo.trial.results import Repetition, Witness
+from evo.trial.results import OverwriteCheck, Repetition
 from evo.trial.timing import Bars, Power
 from workers.backends import (
     Buffers,
@@ -434,7 +434,7 @@ class Bench:
         *,
         moment: Moment,
         request: Compare,
-    ) -> Witness:
+    ) -> OverwriteCheck:
         """Check for skipped work: cold calls rotate the timed sets, hot calls rotate outputs with shared inputs."""
         sets, contents = (
             self._sets(self.terms.objective.cache, candidate.arguments),
@@ -503,7 +503,7 @@ class Bench:
             contents.note(each, 0)
         return found
 
-    def _overtaken(self, candidate: Candidate, found: Witness, moment: Moment) -> Witness:
+    def _overtaken(self, candidate: Candidate, found: OverwriteCheck, moment: Moment) -> OverwriteCheck:
         """Judge and time consecutive calls whose inputs change between them, at the timed addresses."""
         plan, arguments = self.terms.cases[0], candidate.arguments
         floating = [is_floating(each.dtype) for each in plan.operands if each.role == "input"]
@@ -542,7 +542,7 @@ class Bench:
             output_check.look_at(buffers, golden)
         contents.put(buffers, before)
 
-    def _require_alike(self, candidate: Candidate, found: Witness, policy: Policy) -> None:
+    def _require_alike(self, candidate: Candidate, found: OverwriteCheck, policy: Policy) -> None:
         """Reject a kernel that is much faster on repeated calls: it does not do the same work each time."""
         sets, limits = found.poisoned.calls_per_sample, self.terms.device.limits
         limit = most_disagreement(candidate.arguments, sets, limits, policy)

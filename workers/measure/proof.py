@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from workers.backends import Manner, Placement
+from workers.backends import CallMode, Placement
 
 _STACKS = (8, 16)
 """Stack size of a kernel's own thread in MiB: minimum, and exclusive maximum."""
@@ -17,10 +17,10 @@ _STACKS = (8, 16)
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """One judged call: the placement of its buffers and the manner of the call."""
+    """One judged call: the placement of its buffers and the mode of the call."""
 
     placement: Placement
-    manner: Manner
+    mode: CallMode
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ class ProofPlan:
         launches = [
             Launch(
                 placement=places[place],
-                manner=Manner(
+                mode=CallMode(
                     own_thread=threads[place],
                     perturb=bool(rng.integers(2)),
                     stack_bytes=int(rng.integers(*_STACKS)) << 20,
@@ -66,4 +66,4 @@ class ProofPlan:
     @property
     def words(self) -> str:
         """Return the plan in words, e.g. ``last on its own thread, first, adrift``."""
-        return ", ".join(each.placement.where + " on its own thread" * each.manner.own_thread for each in self.launches)
+        return ", ".join(each.placement.where + " on its own thread" * each.mode.own_thread for each in self.launches)

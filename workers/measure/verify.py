@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from evo.errors import EvoError
 from evo.trial.outcome import CaseError, WrongAnswer
-from workers.backends import Buffers, DeviceLostError, Manner, Placement, Session, TrespassError
+from workers.backends import Buffers, CallMode, DeviceLostError, Placement, Session, TrespassError
 from workers.backends.distance import POISON, Distance
 from workers.measure.family.expected_output import ExpectedOutput
 from workers.measure.proof import Launch
@@ -137,7 +137,7 @@ def verify_elsewhere(
     for launch in launches:
         buffers.place(launch.placement)
         try:
-            _launch(session, kernel, buffers, golden, launch.manner)
+            _launch(session, kernel, buffers, golden, launch.mode)
             judge(buffers, golden, f"case {golden.case}, {_where(launch)}")
         except DeviceLostError as error:
             raise DeviceLostError(
@@ -168,12 +168,14 @@ def _where(launch: Launch) -> str:
         "last": "with buffers directly before memory that is not there",
         "adrift": "with buffers that begin on any element",
     }[launch.placement.where]
-    return where + ", on another thread" * launch.manner.own_thread
+    return where + ", on another thread" * launch.mode.own_thread
 
 
-def _launch(session: Session, kernel: Any, buffers: Buffers, golden: ExpectedOutput, manner: Manner = Manner()) -> None:
+def _launch(
+    session: Session, kernel: Any, buffers: Buffers, golden: ExpectedOutput, mode: CallMode = CallMode()
+) -> None:
     try:
-        session.call(kernel, buffers, manner)
+        session.call(kernel, buffers, mode)
     except TrespassError as error:
         raise WrongAnswerError(f"case {golden.case}: {error}") from None
     for fault in (buffers.damage(), session.residue(kernel)):

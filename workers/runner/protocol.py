@@ -15,7 +15,7 @@ from evo.promotion.policy import Policy
 from evo.trial import Value
 from evo.trial.objective import Objective
 from evo.trial.outcome import CaseError, Outcome
-from evo.trial.results import OutputChecks, Witness
+from evo.trial.results import OutputChecks, OverwriteCheck
 from evo.trial.timing import Bars, Timing
 from workers.build.kernel import KernelFile
 
@@ -223,7 +223,7 @@ class Compared:
     series: Mapping[str, Timing]
     baselines: Mapping[str, Timing] = field(default_factory=dict)
     unavailable: Mapping[str, str] = field(default_factory=dict)
-    witness: Witness | None = None
+    witness: OverwriteCheck | None = None
     answers: Mapping[str, OutputChecks] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)

@@ -5,25 +5,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-Asked = TypeVar("Asked")
-Given = TypeVar("Given")
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
 
 MOST = 16
 """Requests per batch: enough to share its cost, few enough that no request waits long."""
 
 
 @dataclass(eq=False)
-class _Request(Generic[Asked, Given]):
+class _Request(Generic[RequestT, ResponseT]):
     """`ready` is set once the request is served, or must serve itself and the requests behind it."""
 
-    asked: Asked
+    payload: RequestT
     ready: threading.Event = field(default_factory=threading.Event)
-    given: Given | None = None
+    response: ResponseT | None = None
     error: BaseException | None = None
     served: bool = False
 
 
-class Batcher(Generic[Asked, Given]):
+class Batcher(Generic[RequestT, ResponseT]):
     """Batches of requests by search. Safe to share between threads.
 
     A batch costs one transaction for any number of requests. While one runs, further requests gather, and the next
@@ -34,23 +34,23 @@ class Batcher(Generic[Asked, Given]):
         serve: handles several requests for one search and returns their answers in order.
     """
 
-    def __init__(self, serve: Callable[[int, Sequence[Asked]], Sequence[Given]]) -> None:
+    def __init__(self, serve: Callable[[int, Sequence[RequestT]], Sequence[ResponseT]]) -> None:
         self._serve = serve
-        self._waiting: dict[int, list[_Request[Asked, Given]]] = {}
+        self._waiting: dict[int, list[_Request[RequestT, ResponseT]]] = {}
         self._lock = threading.Lock()
 
-    def submit(self, search_id: int, asked: Asked) -> Given:
+    def submit(self, search_id: int, payload: RequestT) -> ResponseT:
         """Return the answer to this request, or raise what `serve` raised for it."""
-        request: _Request[Asked, Given] = _Request(asked)
+        request: _Request[RequestT, ResponseT] = _Request(payload)
         if not self._first(search_id, request):
             request.ready.wait()
         if not request.served:
-            self._take_turn(search_id, request)
+            self._serve_batch(search_id, request)
         if request.error is not None:
             raise request.error
-        return request.given  # type: ignore[return-value]  # served without an error
+        return request.response  # type: ignore[return-value]  # served without an error
 
-    def _first(self, search_id: int, request: _Request[Asked, Given]) -> bool:
+    def _first(self, search_id: int, request: _Request[RequestT, ResponseT]) -> bool:
         """Return True if no batch of the search is running; otherwise queue the request."""
         with self._lock:
             if search_id not in self._waiting:
@@ -59,7 +59,7 @@ class Batcher(Generic[Asked, Given]):
             self._waiting[search_id].append(request)
             return False
 
-    def _take_turn(self, search_id: int, request: _Request[Asked, Given]) -> None:
+    def _serve_batch(self, search_id: int, request: _Request[RequestT, ResponseT]) -> None:
         """Serve this request with those behind it, then pass on to the one that waits longest."""
         with self._lock:
             waiting = self._waiting[search_id]
@@ -79,10 +79,10 @@ class Batcher(Generic[Asked, Given]):
             else:
                 del self._waiting[search_id]
 
-    def _serve_all(self, search_id: int, requests: Sequence[_Request[Asked, Given]]) -> None:
+    def _serve_all(self, search_id: int, requests: Sequence[_Request[RequestT, ResponseT]]) -> None:
         """Serve all together; if that fails, serve each alone, so that one bad request does not fail the others."""
         try:
-            given = self._serve(search_id, [request.asked for request in requests])
+            response = self._serve(search_id, [request.payload for request in requests])
         except BaseException as error:  # noqa: BLE001 - raised in the thread of the request
             if len(requests) > 1:
                 for request in requests:
@@ -90,7 +90,7 @@ class Batcher(Generic[Asked, Given]):
                 return
             requests[0].error = error
         else:
-            for request, answer in zip(requests, given, strict=True):
-                request.given = answer
+            for request, answer in zip(requests, response, strict=True):
+                request.response = answer
         for request in requests:
             request.served = True

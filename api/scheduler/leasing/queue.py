@@ -26,7 +26,7 @@ from evo.messages.job import Delivery, Lease
 log = structlog.get_logger("conductor")
 
 Refusal: TypeAlias = StaleLease | NotFound | InvalidInput
-Taken: TypeAlias = Receipt | Refusal
+ReceiptOrRefusal: TypeAlias = Receipt | Refusal
 REPEATED = Receipt(repeated=True)
 
 MAX_RACES = 3
@@ -52,7 +52,7 @@ class SearchResults:
 class Settled:
     """Receipt of each result, and whether `api.scheduler.lifecycle.advance` must run."""
 
-    taken: Sequence[Taken]
+    receipts: Sequence[ReceiptOrRefusal]
     due: bool
 
 
@@ -97,19 +97,19 @@ class WorkQueue:
         leases = iter(self._leases(transaction, [each for each in requests if isinstance(each, WorkRequest)]))
         return [next(settled) if isinstance(each, SearchResults) else next(leases) for each in requests]
 
-    def _settled(self, transaction: SearchTransaction, given: Sequence[SearchResults]) -> list[Settled]:
-        if not given:
+    def _settled(self, transaction: SearchTransaction, results: Sequence[SearchResults]) -> list[Settled]:
+        if not results:
             return []
         now = self._clock()
         attempts = Leases(transaction.session).together(
-            {each.attempt_id for every in given for each, _ in every.results}
+            {each.attempt_id for every in results for each, _ in every.results}
         )
-        taken = [
+        receipts = [
             [_settle(transaction, attempts[each.attempt_id], each, ruling, now) for each, ruling in every.results]
-            for every in given
+            for every in results
         ]
         due = lifecycle.is_due(transaction.active, now)
-        return [Settled(taken=each, due=due and place == 0) for place, each in enumerate(taken)]
+        return [Settled(receipts=each, due=due and place == 0) for place, each in enumerate(receipts)]
 
     def _leases(self, transaction: SearchTransaction, wants: Sequence[WorkRequest]) -> list[list[Lease]]:
         if not wants or transaction.active.state not in {"running", "stopping", "ablating"}:
@@ -128,7 +128,7 @@ class WorkQueue:
 
 def _settle(
     transaction: SearchTransaction, attempt: AttemptRow, delivery: Delivery, ruling: Ruling, now: datetime
-) -> Taken:
+) -> ReceiptOrRefusal:
     if attempt.state == "done":
         return REPEATED
     try:
@@ -143,4 +143,4 @@ def _ended(search_id: int, request: WorkRequest | SearchResults) -> list[Lease] 
     if isinstance(request, WorkRequest):
         return []
     refusal = StaleLease(f"search {search_id} has ended: drop this work")
-    return Settled(taken=[refusal] * len(request.results), due=False)
+    return Settled(receipts=[refusal] * len(request.results), due=False)

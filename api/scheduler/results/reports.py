@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from api.scheduler.leasing.queue import REPEATED, SearchResults, Taken, WorkQueue
+from api.scheduler.leasing.queue import REPEATED, ReceiptOrRefusal, SearchResults, WorkQueue
 from api.scheduler.results.store import ruled
 from api.scheduler.results.validation import check
 from api.schemas import Receipt
@@ -20,17 +20,17 @@ class ResultReceiver:
         self._database = database
         self._queue = queue
 
-    def take(self, deliveries: Sequence[Delivery]) -> tuple[list[Taken], list[int]]:
+    def take(self, deliveries: Sequence[Delivery]) -> tuple[list[ReceiptOrRefusal], list[int]]:
         """Return the receipt of each report, and the searches that must run `api.scheduler.lifecycle.advance`."""
-        taken: dict[int, Taken] = {}
+        receipts: dict[int, ReceiptOrRefusal] = {}
         due: list[int] = []
-        for search_id, places in self._sorted(deliveries, taken).items():
+        for search_id, places in self._sorted(deliveries, receipts).items():
             settled = self._queue.hand_in(search_id, self._judged(search_id, [deliveries[each] for each in places]))
-            taken.update(zip(places, settled.taken, strict=True))
+            receipts.update(zip(places, settled.receipts, strict=True))
             due += [search_id] if settled.due else []
-        return [taken[place] for place in range(len(deliveries))], due
+        return [receipts[place] for place in range(len(deliveries))], due
 
-    def _sorted(self, deliveries: Sequence[Delivery], taken: dict[int, Taken]) -> dict[int, list[int]]:
+    def _sorted(self, deliveries: Sequence[Delivery], receipts: dict[int, ReceiptOrRefusal]) -> dict[int, list[int]]:
         """Return the indices of deliveries by search. Those that concern no search are answered at once."""
         with self._database.look() as session:
             known = Leases(session).known({delivery.attempt_id for delivery in deliveries})
@@ -41,12 +41,12 @@ class ResultReceiver:
                     raise NotFound(f"there is no attempt {delivery.attempt_id}")
                 check_token(delivery.attempt_id, attempt.token, delivery.token)
                 if attempt.state == "done":
-                    taken[place] = REPEATED
+                    receipts[place] = REPEATED
                     continue
                 check(delivery.report)
                 places[attempt.search_id].append(place)
             except (NotFound, StaleLease, InvalidInput) as error:
-                taken[place] = error
+                receipts[place] = error
         return places
 
     def _judged(self, search_id: int, deliveries: Sequence[Delivery]) -> SearchResults:
@@ -56,14 +56,14 @@ class ResultReceiver:
         )
 
 
-def answer(delivery: Delivery, taken: Taken) -> Answer:
+def answer(delivery: Delivery, receipt: ReceiptOrRefusal) -> Answer:
     """Return a receipt as one answer of several."""
-    match taken:
+    match receipt:
         case Receipt(repeated=repeated):
             return Answer(attempt_id=delivery.attempt_id, status="repeated" if repeated else "accepted")
         case StaleLease():
-            return Answer(attempt_id=delivery.attempt_id, status="stale", detail=str(taken))
+            return Answer(attempt_id=delivery.attempt_id, status="stale", detail=str(receipt))
         case NotFound():
-            return Answer(attempt_id=delivery.attempt_id, status="unknown", detail=str(taken))
+            return Answer(attempt_id=delivery.attempt_id, status="unknown", detail=str(receipt))
         case InvalidInput():
-            return Answer(attempt_id=delivery.attempt_id, status="refused", detail=str(taken))
+            return Answer(attempt_id=delivery.attempt_id, status="refused", detail=str(receipt))

@@ -180,13 +180,13 @@ def listing_of(
     ranks = places if selection.plain else board.ranks(ids, list(places)) if places else {}
     measurers = board.measurers([row.id for row in found])
     shared = _shared([trial.config for trial in trials])
-    twins = board.twins([row.id for row in found])
+    duplicates = board.duplicates([row.id for row in found])
     rows = [
         replace(
             _row(search, trial, shared),
             rank=ranks.get(trial.id),
             measurer=measurers.get(trial.id),
-            same=twins.get(trial.id),
+            same=duplicates.get(trial.id),
         )
         for trial in trials
     ]

@@ -203,7 +203,7 @@ def _print_trials(found: "Iterable[TrialView]", place: str, objective: "Objectiv
     metric = () if objective.metric is None else (f">{objective.metric}",)
     rows = table(">trial", "outcome", *metric, ">time", "source", "origin", "config")
     found = list(found)
-    twins = same_binary(found)
+    duplicates = same_binary(found)
     for trial in found:
         outcome = "running" if trial.outcome is None else outcome_text(trial.outcome.kind)
         time = time_text(trial.time_us, estimated=outcome == "estimated")
@@ -214,7 +214,7 @@ def _print_trials(found: "Iterable[TrialView]", place: str, objective: "Objectiv
             time,
             "–" if trial.time is None else trial.time.source,
             trial.origin,
-            Text(f"{spaced_text(trial.config)}{duplicates_text(trial, twins)}"),
+            Text(f"{spaced_text(trial.config)}{duplicates_text(trial, duplicates)}"),
         )
     console().print(rows if rows.row_count else "No such trials.")
     console().print(Text(place, "dim"))

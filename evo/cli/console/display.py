@@ -242,9 +242,9 @@ def screen(console: Console) -> Iterator[LiveScreen | LineScreen]:
         yield LiveScreen(console, live)
 
 
-def duplicates_text(trial: TrialView, twins: Mapping[int, int]) -> str:
+def duplicates_text(trial: TrialView, duplicates: Mapping[int, int]) -> str:
     """Return ` (same binary as trial 3)` for a trial that compiled to the binary of an earlier one; else nothing."""
-    return f" (same binary as trial {twins[trial.number]})" if trial.number in twins else ""
+    return f" (same binary as trial {duplicates[trial.number]})" if trial.number in duplicates else ""
 
 
 @contextmanager

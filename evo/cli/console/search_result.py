@@ -105,8 +105,8 @@ def ranked(view: SearchView, ranking: Sequence[TrialView]) -> Table:
     """
     metric = view.objective.metric
     shared = _shared([trial.config for trial in ranking])
-    twins = same_binary(ranking)
-    configs = [f"{_rest(each.config, shared)}{duplicates_text(each, twins)}" for each in ranking]
+    duplicates = same_binary(ranking)
+    configs = [f"{_rest(each.config, shared)}{duplicates_text(each, duplicates)}" for each in ranking]
     rows = [
         (each.cost or 0.0, each.time_us or 0.0, str(each.number), _source(each), _over(view, each), told, "")
         for each, told in zip(ranking, configs, strict=True)

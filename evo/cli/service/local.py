@@ -9,7 +9,7 @@ from db.engine.key import ensure_key, local_key
 from db.engine.ownership import running_service
 from evo.cli.service.child import Child, ChildFailed, Deaths
 from evo.cli.service.locations import LocalDatabase
-from evo.cli.service.worker_lock import Post
+from evo.cli.service.worker_lock import WorkerLock
 from evo.client import Client, ServiceUnreachable
 from evo.errors import EvoError
 from evo.messages.condition import silence
@@ -48,7 +48,7 @@ class Local:
         self._worker: Child | None = None
         self._worker_url: str | None = None
         self._deaths = Deaths()
-        self._post = Post(place.worker_data)
+        self._worker_lock = WorkerLock(place.worker_data)
 
     def tend(self) -> str:
         """Find the service, or start it and its worker; return its address. Cheap while the service answers.
@@ -112,7 +112,7 @@ class Local:
             if child is not None:
                 child.stop()
         self._worker = self._service = None
-        self._post.leave()
+        self._worker_lock.release()
 
     def _bury(self, child: Child | None) -> None:
         if child is not None:
@@ -167,14 +167,14 @@ class Local:
         """Start the worker while the service starts at this address: both take a second or two."""
         with suppress(EvoError):  # the service reports why the place cannot be used
             ensure_key(self.place.database)
-            if self._post.take():
+            if self._worker_lock.acquire():
                 self._start_worker(url)
 
     def _tend_worker(self, url: str) -> None:
         if self._worker is not None and self._worker.exit_code is None:
             return
         self._bury(self._worker)
-        if not worker_connected(url, token=self._key, other_than=WORKER) and self._post.take():
+        if not worker_connected(url, token=self._key, other_than=WORKER) and self._worker_lock.acquire():
             self._start_worker(url)
 
     def _spare_worker(self, url: str) -> None:

@@ -7,7 +7,7 @@ from typing import IO
 from evo.errors import EvoError
 
 
-class Post:
+class WorkerLock:
     """Lock by which only one of several terminals on a database runs a worker, so that measurements are undisturbed.
 
     Args:
@@ -18,7 +18,7 @@ class Post:
         self._folder = folder
         self._lock: IO[bytes] | None = None
 
-    def take(self) -> bool:
+    def acquire(self) -> bool:
         """Take the lock; return False while another process holds it.
 
         Raises:
@@ -39,7 +39,7 @@ class Post:
         self._lock = lock
         return True
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Release the lock."""
         if self._lock is not None:
             self._lock.close()

@@ -4,18 +4,18 @@ from evo.promotion.goal import Costs
 from evo.promotion.policy import Policy
 from evo.promotion.statistics import CONFIDENCE, Interval, order_interval, rounds_ratio
 from evo.promotion.verdict import Rule, Words, change_text
-from evo.trial.results import ConfirmReport, Witness
+from evo.trial.results import ConfirmReport, OverwriteCheck
 from evo.trial.timing import Timing
 
 
-def rework(witness: Witness, confidence: float = CONFIDENCE) -> Interval:
+def rework(witness: OverwriteCheck, confidence: float = CONFIDENCE) -> Interval:
     """Return the time of a call on poisoned outputs relative to answered ones: median ratio of the rounds, with
     interval.
     """
     return order_interval(rounds_ratio(witness.poisoned.samples_us, witness.answered.samples_us), confidence)
 
 
-def straddles(witness: Witness, policy: Policy) -> bool:
+def straddles(witness: OverwriteCheck, policy: Policy) -> bool:
     """True if more rounds are needed: it is open whether calls skip more work than allowed."""
     most = 1.0 + policy.max_skipped
     return rework(witness, policy.skip_confidence).low <= most < rework(witness).high

@@ -119,7 +119,7 @@ def _row(each: Comparison, least: float, ablated: Effects) -> tuple[str, ...]:
         str(each.pairs),
         "–" if ratio is None else _ratio(ratio.estimate),
         f"{_ratio(ratio.low)} to {_ratio(ratio.high)}" if each.is_conclusive and ratio is not None else "–",
-        "" if each.beside_winner is None else _ratio(each.beside_winner),
+        "" if each.direct_ratio is None else _ratio(each.direct_ratio),
         _finding_text(each, least, ablated.get((each.tunable, each.value))),
     )
 

@@ -33,7 +33,7 @@ class Comparison:
         same_binary: pairs of trials that compile to one binary, so that the value made no difference.
         ratio: time with the value over time with the winner's: above 1 it is slower. With fewer than `FEW` pairs the
             range; None without a pair.
-        beside_winner: the ratio for the trial that differs from the winner in this value alone; None: not measured.
+        direct_ratio: the ratio for the trial that differs from the winner in this value alone; None: not measured.
     """
 
     tunable: str
@@ -42,7 +42,7 @@ class Comparison:
     pairs: int
     same_binary: int
     ratio: Interval | None
-    beside_winner: float | None
+    direct_ratio: float | None
 
     @property
     def is_conclusive(self) -> bool:
@@ -105,7 +105,7 @@ def _of_tunable(name: str, measured: Sequence[Found], winner: Config, confidence
             pairs=len(ratios),
             same_binary=taken.same_binary,
             ratio=order_interval(ratios, confidence) if ratios else None,
-            beside_winner=taken.beside_winner,
+            direct_ratio=taken.direct_ratio,
         )
 
 
@@ -115,7 +115,7 @@ class _Met:
 
     ratios: dict[tuple[Binary, Binary], float] = field(default_factory=dict)
     same_binary: int = 0
-    beside_winner: float | None = None
+    direct_ratio: float | None = None
 
     def add(self, other: Found, own: Found, *, at_home: bool) -> None:
         pair = _binary(other), _binary(own)
@@ -123,7 +123,7 @@ class _Met:
             self.same_binary += 1
         elif other.time_us and own.time_us:
             ratio = self.ratios.setdefault(pair, other.time_us / own.time_us)
-            self.beside_winner = ratio if at_home else self.beside_winner
+            self.direct_ratio = ratio if at_home else self.direct_ratio
 
 
 def _groups(name: str, measured: Sequence[Found]) -> dict[tuple[Value, ...], dict[Value, Found]]:

@@ -4,11 +4,11 @@ from evo.trial.results.confirmation import (
     Changing,
     ConfirmReport,
     OutputChecks,
+    OverwriteCheck,
     Profiled,
     Repeat,
     Repetition,
     Sanitized,
-    Witness,
 )
 from evo.trial.results.report import Ablated, AblateReport, BaselineReport, EvaluateReport, Report
 from evo.trial.results.stages import Stages, Step
@@ -21,6 +21,7 @@ __all__ = [
     "ConfirmReport",
     "EvaluateReport",
     "OutputChecks",
+    "OverwriteCheck",
     "Profiled",
     "Repeat",
     "Repetition",
@@ -28,5 +29,4 @@ __all__ = [
     "Sanitized",
     "Stages",
     "Step",
-    "Witness",
 ]

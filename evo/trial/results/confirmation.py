@@ -84,7 +84,7 @@ class Changing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Witness:
+class OverwriteCheck:
     """Calls of the challenger on separate outputs with known contents; entry i of both was taken in round i.
 
     Attributes:
@@ -107,7 +107,7 @@ class OutputChecks:
     """Correctness of the outputs of timed calls.
 
     Attributes:
-        judged: number of calls whose outputs were checked: the last one of each sample, and all those of `Witness`.
+        judged: number of calls whose outputs were checked: the last one of each sample, and all of `OverwriteCheck`.
         wrong: number of wrong ones among these.
         first: the first fault.
         inputs: number of different inputs of these calls; 0: not known.
@@ -144,7 +144,7 @@ class ConfirmReport:
     baselines: Mapping[str, Timing] = field(default_factory=dict)
     cases: tuple[CaseError, ...] = ()
     uncovered: Mapping[str, str] = field(default_factory=dict)
-    witness: Witness | None = None
+    witness: OverwriteCheck | None = None
     answers: OutputChecks | None = None
     sanitizers: tuple[Sanitized, ...] = ()
     repeats: tuple[Repeat, ...] = ()

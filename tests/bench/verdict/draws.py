@@ -11,7 +11,7 @@ from evo.promotion import looks
 from evo.promotion.policy import Policy
 from evo.promotion.rules.precision import STEP, precise
 from evo.promotion.statistics import Samples
-from evo.trial.results import ConfirmReport, Repeat, Witness
+from evo.trial.results import ConfirmReport, OverwriteCheck, Repeat
 from evo.trial.timing import Timing
 from tests.bench.verdict.noise import Noise
 from workers.measure.checks.overwrite import USUAL_ROUNDS
@@ -64,7 +64,7 @@ class Draw:
                 for each, rounds in enumerate(later, start=1)
             ),
             repeated_against="incumbent" if processes > 1 else None,
-            witness=Witness(
+            witness=OverwriteCheck(
                 answered=_timing(self.challenger[0][-USUAL_ROUNDS:]), poisoned=_timing(self.again[0][-USUAL_ROUNDS:])
             ),
         )

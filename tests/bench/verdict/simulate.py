@@ -10,7 +10,7 @@ from evo.promotion import Rule, judge, straddles, undecided
 from evo.promotion.policy import Policy
 from evo.promotion.prediction import predict, times_as_fast
 from evo.promotion.rules.work import work_rule
-from evo.trial.results import ConfirmReport, Repeat, Witness
+from evo.trial.results import ConfirmReport, OverwriteCheck, Repeat
 from evo.trial.timing import Timing
 from tests.bench.verdict.draws import ALIKE, blocks
 from tests.bench.verdict.noise import Noise
@@ -49,9 +49,9 @@ def _work_rule(noise: Noise, rework: float, rng: np.random.Generator, *, slow: b
     chosen = blocks(noise.of(process, one).size, MOST_ROUNDS, rng)
     answered, poisoned = noise.of(process, one)[chosen], rework * noise.of(process, other)[chosen]
 
-    def witness(rounds: int) -> Witness:
+    def witness(rounds: int) -> OverwriteCheck:
         taken = (Timing(samples_us=tuple(series[:rounds].tolist())) for series in (answered, poisoned))
-        return Witness(answered=next(taken), poisoned=next(taken))
+        return OverwriteCheck(answered=next(taken), poisoned=next(taken))
 
     policy = Policy()
     rounds, most = (LEAST_ROUNDS, PATIENCE * LEAST_ROUNDS) if slow else (USUAL_ROUNDS, MOST_ROUNDS)

@@ -22,7 +22,7 @@ from evo.device.energy import ENERGY, without_meter
 from evo.errors import InvalidInput
 from evo.export.loader.float_control import FloatControl
 from evo.trial.objective import Objective
-from workers.backends import Buffers, Change, LaunchError, Manner, Overlap, Timer
+from workers.backends import Buffers, CallMode, Change, LaunchError, Overlap, Timer
 from workers.backends.cpu.compiler import CCompiler, NoCompilerError, find_compiler
 from workers.backends.cpu.imports import NO_KERNEL_MAY, forbidden_imports
 from workers.backends.cpu.kernel_process import KernelProcess, ending
@@ -208,9 +208,9 @@ class CpuSession:
     ) -> Sequence[Buffers]:
         return host_sets(arguments, inputs, count)
 
-    def call(self, kernel: Any, buffers: Buffers, manner: Manner = Manner()) -> None:
+    def call(self, kernel: Any, buffers: Buffers, mode: CallMode = CallMode()) -> None:
         process, held = cast(KernelProcess, kernel), cast(HostBuffers, buffers)
-        process.call(process.bind([held], new=False), manner)
+        process.call(process.bind([held], new=False), mode)
         self._at_return = (held, held.output_prints()) if _threads_of(process.pid) > 1 else None
 
     def call_together(self, kernel: Any, sets: Sequence[Buffers], calls: int) -> None:

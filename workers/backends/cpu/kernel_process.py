@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from evo.device.separation import LANDLOCK, OTHER_USER, SECCOMP
-from workers.backends import DeviceLostError, InvalidMeasurementError, LaunchError, Manner, TrespassError
+from workers.backends import CallMode, DeviceLostError, InvalidMeasurementError, LaunchError, TrespassError
 from workers.backends.cpu.batch import Batch, contradicted, joined, leak, overused, worth_repeating
 from workers.backends.cpu.imports import NO_KERNEL_MAY
 from workers.backends.cpu.kernel_state import KernelState, state_of
@@ -212,7 +212,7 @@ class KernelProcess:
         calls: int,
         *,
         first: int = 0,
-        manner: Manner = Manner(),
+        mode: CallMode = CallMode(),
         meanwhile: Callable[[], None] | None = None,
         behind: bool = False,
     ) -> Batch:
@@ -228,9 +228,9 @@ class KernelProcess:
             DeviceLostError: the process ended.
         """
         self._send_table(table)
-        return self._batch(calls, first, _flags(manner) | _BEHIND * behind, manner.stack_bytes, meanwhile)
+        return self._batch(calls, first, _flags(mode) | _BEHIND * behind, mode.stack_bytes, meanwhile)
 
-    def call(self, table: Table, manner: Manner) -> None:
+    def call(self, table: Table, mode: CallMode) -> None:
         """Call the kernel once on the first set; state that it changed is recorded for `fault`.
 
         Raises:
@@ -238,7 +238,7 @@ class KernelProcess:
         """
         sent = self._new_table(table)
         self.pace.begin()
-        self._send(sent + _REQUEST.pack(_RUN, 0, 1, 0, _flags(manner), manner.stack_bytes))
+        self._send(sent + _REQUEST.pack(_RUN, 0, 1, 0, _flags(mode), mode.stack_bytes))
         if sent:  # both together: a process switch takes longer than most calls
             self._answer()
         _, _, changes, signal_number, _, _ = self._answer()
@@ -632,8 +632,8 @@ def _environment() -> dict[str, str]:
     return {**passed, "LC_ALL": "C", **({} if mark is None else {_SESSION: mark})}
 
 
-def _flags(manner: Manner) -> int:
-    return _EXAMINE | _OWN_THREAD * manner.own_thread | _PERTURB * manner.perturb
+def _flags(mode: CallMode) -> int:
+    return _EXAMINE | _OWN_THREAD * mode.own_thread | _PERTURB * mode.perturb
 
 
 def _changes_text(changes: int, number: int) -> str | None:

@@ -17,7 +17,7 @@ from evo.device.energy import ENERGY, without_meter
 from evo.device.gpu import capability, ceilings, limits
 from evo.device.separation import SANDBOX
 from evo.trial.objective import Objective
-from workers.backends import Buffers, LaunchError, Manner, Timer
+from workers.backends import Buffers, CallMode, LaunchError, Timer
 from workers.backends.cuda.buffers import DeviceBuffers, GuardedBuffer
 from workers.backends.cuda.compilers.compiler import CudaCompiler
 from workers.backends.cuda.compilers.nvrtc import NoNvrtcError, NvrtcCompiler
@@ -107,7 +107,7 @@ class CudaSession:
     ) -> Sequence[Buffers]:
         return [self.allocate(arguments, inputs) for _ in range(count)]
 
-    def call(self, kernel: Kernel, buffers: Buffers, manner: Manner = Manner()) -> None:
+    def call(self, kernel: Kernel, buffers: Buffers, mode: CallMode = CallMode()) -> None:
         shared = [step.launch.shared_memory_bytes for step in kernel.steps]
         if own_bytes := max(map(sum, zip(shared, map(static_shared_bytes, kernel.functions), strict=True))):
             self._support.poison_shared(own_bytes)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from evo.promotion.policy import Policy
 from evo.promotion.statistics import CONFIDENCE, order_interval, rounds_ratio
-from evo.trial.results import Witness
+from evo.trial.results import OverwriteCheck
 from evo.trial.timing import Timing
 from workers.backends import Buffers, Timer
 from workers.build.kernel import Argument
@@ -182,9 +182,9 @@ def witness(
     look: Callable[[Buffers], None],
     moment: Moment,
     budget_s: float,
-    undecided: Callable[[Witness], bool],
+    undecided: Callable[[OverwriteCheck], bool],
     repeated: Timer | None = None,
-) -> Witness:
+) -> OverwriteCheck:
     """Take pairs of samples in turns until their ratio is precise enough or the time is up.
 
     Args:
@@ -206,10 +206,10 @@ def witness(
     for timer in timers.values():
         timer.sample()  # first touch
 
-    def found() -> Witness:
+    def found() -> OverwriteCheck:
         series = {name: moment.timing(samples_us, turn.calls) for name, samples_us in taken.items()}
         answered, poisoned, again = series["answered"], series["poisoned"], series.get("repeated")
-        return Witness(answered=answered, poisoned=poisoned, repeated=again)
+        return OverwriteCheck(answered=answered, poisoned=poisoned, repeated=again)
 
     with undisturbed():
         for place in _rounds(budget_s, lambda: undecided(found())):
