@@ -285,7 +285,7 @@ def test_stopping_worker_holds_neither_killed_nor_unstarted_jobs(
 
 def test_job_is_not_started_after_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(tmp_path, monkeypatch, evaluation(1), digest="same")
-    monkeypatch.setattr(scene.service, "twin", lambda *_: scene.stopping.set())
+    monkeypatch.setattr(scene.service, "find_duplicate", lambda *_: scene.stopping.set())
     monkeypatch.setattr(
         "workers.daemon.slot.exclusive", lambda *_, **__: nullcontext(0.0)
     )  # the device is free at once
