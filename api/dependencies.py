@@ -7,7 +7,7 @@ from fastapi import Depends, Request
 
 from api.auth.authentication import Gate
 from api.events.feed import Feed
-from api.events.listeners import Listeners
+from api.events.stream import Listeners
 from api.events.webhooks.delivery import WebhookDelivery
 from api.families.builtin import BuiltinFamilies
 from api.monitoring.metrics import Metrics

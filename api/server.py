@@ -1,8 +1,10 @@
 """One service process: opens the database, listens, announces its address, and runs until it is stopped."""
 
+import gc
 import socket
 from collections.abc import Callable
 
+import numpy as np
 import structlog
 import uvicorn
 from fastapi import FastAPI
@@ -13,12 +15,15 @@ from api.dependencies import Service
 from api.http.middleware.connections import TimedProtocol, raise_limit
 from api.monitoring.logs import configure
 from api.settings import Settings
-from api.upkeep.warm_up import learn_to_judge, settle
 from db.engine.ownership import Ownership
 from db.engine.session import Database
 from db.repositories.tokens import Tokens
 from evo.errors import EvoError
+from evo.promotion import judge
+from evo.promotion.policy import Policy
 from evo.text.shell import command
+from evo.trial.results import ConfirmReport
+from evo.trial.timing import Timing
 
 log = structlog.get_logger("service")
 
@@ -173,3 +178,26 @@ class _Server(uvicorn.Server):
         service: Service = self.config.app.state.service  # type: ignore[union-attr]
         service.end_waits()
         await super().shutdown(sockets)
+
+
+YOUNG, MIDDLE = 10_000, 20
+"""Thresholds of the garbage collector. A request creates some thousands of objects, none of which lives on; the
+defaults would scan older objects far too often."""
+
+
+def learn_to_judge() -> None:
+    """Load the modules that a verdict needs. Otherwise the first verdict would delay all requests of a process by a
+    second.
+    """
+    timing = Timing(samples_us=(1.0, 1.1, 0.9))
+    report = ConfirmReport(challenger=timing, challenger_again=timing, incumbent=timing, baselines={"library": timing})
+    judge(report, Policy(), 1, np.random.default_rng(0))
+
+
+def settle() -> None:
+    """Exclude all objects that exist now from garbage collection; each scan of them would take 0.1 s or more.
+
+    Only for a process that does nothing but serve.
+    """
+    gc.freeze()
+    gc.set_threshold(YOUNG, MIDDLE, MIDDLE)

@@ -1,12 +1,15 @@
-"""Turns rows of the event log into server-sent events: each trial, and the current state of searches and workers."""
+"""Server-sent events from rows of the event log: each trial, and the current state of searches and workers."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar, cast
 
 import structlog
 from sqlalchemy.orm import Session
+from starlette.exceptions import HTTPException
 
 from api.views import source_of
 from api.views.summaries import search_summaries
@@ -147,3 +150,37 @@ def _worker(row: WorkerRow, place: EventPosition) -> ServerEvent:
 
 def _json(kind: type, event: object) -> str:
     return str(adapter(kind).dump_json(event), "utf-8")
+
+
+MOST_STREAMS = 100
+"""Open streams per token, its sessions included: enough for many tabs and scripts, far below the connection limit."""
+
+AGAIN_S = 60
+
+
+class Listeners:
+    """Open streams by caller. For use from one event loop."""
+
+    def __init__(self) -> None:
+        self._open: Counter[str] = Counter()
+
+    @contextmanager
+    def one_more(self, key: str | None) -> Iterator[None]:
+        """Count a stream while it is open. Key None, a caller on this machine without token, has no limit.
+
+        Raises:
+            HTTPException: 429, the caller has too many open streams.
+        """
+        if key is None:
+            yield
+            return
+        if self._open[key] >= MOST_STREAMS:
+            reason = f"{MOST_STREAMS} streams of events are open with this token: close some, or poll instead"
+            raise HTTPException(429, reason, {"Retry-After": str(AGAIN_S)})
+        self._open[key] += 1
+        try:
+            yield
+        finally:
+            self._open[key] -= 1
+            if not self._open[key]:
+                del self._open[key]

@@ -1,10 +1,12 @@
 """Reads JSON bodies strictly: no repeated names, bounded depth and size."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 from fastapi import Request
 from fastapi.routing import APIRoute
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -56,3 +58,34 @@ def _parsed(body: bytes) -> Any:
     if body.count(b",") > MOST_VALUES:
         raise InvalidInput("body", f"holds more than {MOST_VALUES:,} values: send it in parts")
     return read_json(body)
+
+
+_COLLECTIONS = frozenset({"list", "tuple", "set", "frozenset", "dict"})
+
+
+def ending_at_first_fault(schema: CoreSchema, handler: GetCoreSchemaHandler) -> CoreSchema:
+    """Change the schema in place so that validation of each collection ends at its first fault.
+
+    Args:
+        handler: resolves the schemas that this one refers to; they are changed as well.
+    """
+    waiting: list[Any] = [schema]
+    seen: set[str] = set()
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            if node.get("type") == "definition-ref":
+                if node["schema_ref"] not in seen:
+                    seen.add(node["schema_ref"])
+                    waiting.append(handler.resolve_ref_schema(node))
+                continue
+            if node.get("type") in _COLLECTIONS:
+                node["fail_fast"] = True
+        waiting.extend(_inner(node))
+    return schema
+
+
+def _inner(node: Any) -> Iterator[Any]:
+    """Yield the parts of a schema that may contain schemas."""
+    parts = node.values() if isinstance(node, dict) else node
+    yield from (part for part in parts if isinstance(part, dict | list | tuple))

@@ -15,7 +15,7 @@ import typer
 from typer.exceptions import TyperException
 
 from evo.cli.arguments.naming import typed_name, variable_of
-from evo.cli.arguments.usage import complaint
+from evo.cli.arguments.usage import complaint, typed, user_text
 from evo.cli.commands import (
     ablation,
     bench,
@@ -33,7 +33,6 @@ from evo.cli.commands import (
 )
 from evo.cli.commands.fleet import services, tokens, workers
 from evo.cli.console.output import console
-from evo.cli.console.wording import typed, user_text
 from evo.cli.exits import Exit, code_of
 from evo.errors import EvoError, InvalidInput
 from evo.text.masking import masked

@@ -10,7 +10,7 @@ from typing import cast
 from evo.errors import NotFound
 from evo.plugins import import_modules, offered
 from evo.strategy.base import MARKED, Context, Patient, Strategy
-from evo.strategy.parts.warm_start import WarmStartsFirst
+from evo.strategy.parts.advice import WarmStartsFirst
 from evo.strategy.portfolio import Portfolio
 
 __all__ = ["DEFAULT", "STRATEGIES", "Context", "Patient", "Strategy", "build"]

@@ -15,9 +15,8 @@ from evo.strategy.parts.niches import Niches
 from evo.strategy.parts.observations import Observations
 from evo.strategy.parts.parzen import Parzen, good_count
 from evo.strategy.parts.relinking import Relinking
-from evo.strategy.parts.single_thread import single_thread
 from evo.strategy.parts.suggestions import Suggestions
-from evo.strategy.parts.surrogate import Surrogate
+from evo.strategy.parts.surrogate import Surrogate, single_thread
 from evo.trial import Proposal
 from evo.trial.history import History
 

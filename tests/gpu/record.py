@@ -27,7 +27,7 @@ from workers.backends.cuda.tools.profiler import read as read_page
 from workers.backends.cuda.tools.sanitizer import TOOLS, CudaSanitizer
 from workers.backends.cuda.tools.sanitizer import read as read_log
 from workers.backends.cuda.tools.toolkit import find_tool
-from workers.backends.sanitizer import Subject
+from workers.backends.tools import Subject
 from workers.build.build import Builder
 from workers.build.cache import Cache
 from workers.build.families import Assignment, Families

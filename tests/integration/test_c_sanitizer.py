@@ -9,7 +9,7 @@ from evo.family.source.language import Language
 from evo.trial.results import Sanitized
 from workers.backends.cpu.compiler import find_compiler
 from workers.backends.cpu.sanitizer import CSanitizer
-from workers.backends.sanitizer import Subject
+from workers.backends.tools import Subject
 from workers.build import Unit
 from workers.build.kernel import Argument, KernelFile
 

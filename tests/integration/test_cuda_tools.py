@@ -12,7 +12,7 @@ from workers.backends.cuda.tools import profiler, sanitizer
 from workers.backends.cuda.tools.profiler import NcuProfiler, value_of
 from workers.backends.cuda.tools.sanitizer import TOOLS, CudaSanitizer
 from workers.backends.cuda.tools.toolkit import find_tool
-from workers.backends.sanitizer import Subject
+from workers.backends.tools import Subject
 from workers.build import Launch, Unit
 from workers.build.kernel import Argument, KernelFile
 

@@ -40,7 +40,7 @@ from workers.jobs import evaluation
 from workers.jobs.confirmation import NOT_WON
 from workers.jobs.evaluation import Ladder
 from workers.jobs.single import climb
-from workers.jobs.status import Status
+from workers.jobs.stopwatch import Status
 from workers.runner.child import Child
 from workers.runner.pool import TroubleError, open_limit_s
 from workers.runner.protocol import Sampled

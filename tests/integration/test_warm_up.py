@@ -6,7 +6,7 @@ import sys
 VERDICT = """
 import sys
 import numpy as np
-from api.upkeep.warm_up import learn_to_judge, settle
+from api.server import learn_to_judge, settle
 from evo.trial.results import ConfirmReport, Repeat
 from evo.promotion.policy import Policy
 from evo.promotion import judge

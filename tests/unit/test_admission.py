@@ -8,7 +8,7 @@ import pytest
 
 from evo.errors import Conflict
 from evo.messages.access import IssuedToken, TokenView
-from workers.daemon.admission import NotKept, own_token
+from workers.daemon.identity import NotKept, own_token
 
 GIVEN = "kej_0123456789ab_" + "j" * 43
 SECRET = "kev_ba9876543210_" + "s" * 43

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from workers.system.bytecode import keeping_bytecode
+from workers.system.program import keeping_bytecode
 
 
 def test_bytecode_is_cached_if_the_environment_disables_it(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from typer.main import get_command
 
 from evo.cli import main as entry
-from evo.cli.console.wording import typed, user_text
+from evo.cli.arguments.usage import typed, user_text
 from evo.cli.exits import MEANING, Exit
 from evo.cli.reference import DOCUMENT, reference
 from evo.errors import Conflict, EvoError, InvalidInput, NotFound

@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from uvicorn import Config
 from uvicorn.server import ServerState
 
-from api.events.listeners import MOST, Listeners
+from api.events.stream import MOST_STREAMS, Listeners
 from api.http.middleware.connections import HEADERS_S, TimedProtocol
 
 HEADERS = b"GET / HTTP/1.1\r\nHost: x\r\n"
@@ -50,7 +50,7 @@ def test_connection_without_a_request_is_closed() -> None:
 def test_streams_per_token_are_limited() -> None:
     listeners, held = Listeners(), ExitStack()
     with held:
-        for key in ["a"] * MOST + ["b"] + [None] * 2 * MOST:
+        for key in ["a"] * MOST_STREAMS + ["b"] + [None] * 2 * MOST_STREAMS:
             held.enter_context(listeners.one_more(key))
         with pytest.raises(HTTPException, match=r"429.*close some"), listeners.one_more("a"):
             pass

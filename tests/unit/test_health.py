@@ -1,7 +1,7 @@
 """Device health: which faults count, and how many quarantine a device."""
 
 from workers.daemon.health import Health
-from workers.daemon.idle_end import Ending
+from workers.daemon.idle_clock import Ending
 
 
 def test_three_different_candidates_are_too_many_at_any_interval() -> None:

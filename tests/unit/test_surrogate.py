@@ -17,8 +17,7 @@ from evo.strategy.parts.gaussian_process import Covariance, Posterior, _apart, _
 from evo.strategy.parts.initial_design import DESIGN
 from evo.strategy.parts.neighbourhood import MOST, Neighbourhood
 from evo.strategy.parts.observations import HOPELESS, Observations, spread
-from evo.strategy.parts.single_thread import single_thread
-from evo.strategy.parts.surrogate import Forecast, Surrogate, last_fit, slowness
+from evo.strategy.parts.surrogate import Forecast, Surrogate, last_fit, single_thread, slowness
 from evo.strategy.portfolio import Portfolio
 from evo.trial import Proposal
 from evo.trial.history import History

@@ -14,8 +14,7 @@ from evo.errors import EvoError
 from evo.plugins import offered
 from evo.trial.objective import Objective
 from workers.backends.distance import POISON, Distance
-from workers.backends.profiler import Profiler
-from workers.backends.sanitizer import Sanitizer
+from workers.backends.tools import Profiler, Sanitizer
 from workers.build import Compiler, Launch
 from workers.build.kernel import Argument
 

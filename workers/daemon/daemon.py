@@ -21,17 +21,16 @@ from evo.device import Device, DeviceKind, kinds
 from evo.errors import Conflict, EvoError
 from workers.backends import driver
 from workers.build.families import Families
-from workers.daemon.admission import own_token
 from workers.daemon.claims import Office
-from workers.daemon.identity import claim_identity
-from workers.daemon.idle_end import Ending
+from workers.daemon.identity import claim_identity, own_token
+from workers.daemon.idle_clock import Ending
 from workers.daemon.leases import Held
 from workers.daemon.slot import LONGEST_PAUSE_S, PAUSE_S, Slot
 from workers.delivery.outbox import Outbox
 from workers.jobs.estimated import Estimator
 from workers.jobs.evaluation import Ladder, Performer
 from workers.jobs.replayed import Replay
-from workers.jobs.status import Status
+from workers.jobs.stopwatch import Status
 from workers.system.backoff import Backoff
 from workers.system.scratch import scratch, sweep_scratch
 
@@ -66,7 +65,7 @@ class Settings:
         cache: folder of binaries and references; it can be deleted safely.
         kinds: kinds of devices to offer.
         worker_id: explicit id; None uses the id stored in `data`.
-        exit_when_idle_s, drain_after_s: see `workers.daemon.idle_end.Ending`.
+        exit_when_idle_s, drain_after_s: see `workers.daemon.idle_clock.Ending`.
         replay_scale: see `workers.jobs.replayed.Replay`.
     """
 

@@ -1,12 +1,15 @@
-"""Worker identity: an id that survives restarts, so that the service finds the worker's old leases at once."""
+"""Identity of a worker: an id that survives restarts, so that its old leases are found, and the token it was given."""
 
 import fcntl
+import json
 import os
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from evo.errors import EvoError
+from evo.messages.access import IssuedToken
 
 
 class IdentityError(EvoError, OSError):
@@ -51,3 +54,61 @@ def _claim(path: Path) -> Identity | None:
         kept = f"worker-{uuid.uuid4().hex[:12]}"
         os.write(descriptor, kept.encode())
     return Identity(worker_id=kept, descriptor=descriptor)
+
+
+JOIN_PREFIX = "kej_"
+
+
+class NotKept(EvoError, OSError):
+    """The token cannot be stored, so the join token is not exchanged."""
+
+
+def own_token(given: str | None, kept: Path, join: Callable[[], IssuedToken]) -> str | None:
+    """Return the token that the worker uses.
+
+    Args:
+        given: token from the start of the worker; the same join token may be given at every start.
+        kept: file that stores the token received for a join token.
+        join: exchanges the given join token.
+
+    Raises:
+        NotKept: the file cannot be written.
+        AccessDenied, Conflict, ServiceUnreachable: raised by `join`.
+    """
+    if given is None or not given.startswith(JOIN_PREFIX):
+        return given
+    if (token := _read(kept, given)) is not None:
+        return token
+    trial = kept.with_name(f"{kept.name}.trial")
+    _write(trial, given, "")  # before the join token is used; if it is refused, the stored token is kept
+    trial.unlink()
+    token = join().secret
+    _write(kept, given, token)
+    return token
+
+
+def _read(kept: Path, given: str) -> str | None:
+    """Return the stored token that was received for this join token."""
+    try:
+        document = json.loads(kept.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return document["token"] or None if document.get("join") == _name(given) else None
+
+
+def _write(kept: Path, given: str, token: str) -> None:
+    draft = kept.with_name(f".{kept.name}.{os.getpid()}")
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        draft.unlink(missing_ok=True)
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump({"join": _name(given), "token": token}, file)
+        draft.replace(kept)
+    except OSError as error:
+        raise NotKept(f"{kept} cannot be written ({error.strerror}): name another folder with --data") from error
+
+
+def _name(join_token: str) -> str:
+    """Return the public part of a join token."""
+    return join_token.split("_")[1] if join_token.count("_") > 1 else ""

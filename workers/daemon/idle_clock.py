@@ -1,9 +1,10 @@
-"""Seconds in which a slot was idle while work was available."""
+"""Idle slots: how long each was idle, and the shutdown of idle or old workers that are paid by the hour."""
 
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 
 class IdleClock:
@@ -58,3 +59,41 @@ class IdleClock:
         if not self._working:
             self._still_s += now_s - self._since_s
         self._since_s = now_s
+
+
+@dataclass(kw_only=True)
+class Ending:
+    """Tracks idle time and age; all times are seconds on the monotonic clock.
+
+    Attributes:
+        begun_s: when the worker began.
+        idle_s: idle seconds after which the worker ends; None: no limit.
+        drain_after_s: age after which it requests no more work and ends when held jobs are done; None: no limit.
+    """
+
+    begun_s: float
+    idle_s: float | None = None
+    drain_after_s: float | None = None
+    _worked_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._worked_s = self.begun_s
+
+    def closing(self, now_s: float) -> bool:
+        """True if the worker must take no more work."""
+        return self.drain_after_s is not None and now_s - self.begun_s >= self.drain_after_s
+
+    def due(self, now_s: float, *, busy: bool) -> str | None:
+        """Return why the worker should end now, or None.
+
+        Args:
+            busy: the worker holds jobs or undelivered results.
+        """
+        if busy:
+            self._worked_s = now_s
+            return None
+        if self.closing(now_s):
+            return "its time is over"
+        if self.idle_s is not None and now_s - self._worked_s >= self.idle_s:
+            return f"there was no work for {self.idle_s:g} s"
+        return None

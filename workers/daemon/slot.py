@@ -25,7 +25,7 @@ from workers.delivery.report import died, doubtful, failure, job_of, refused, su
 from workers.delivery.shipping import Shipping
 from workers.jobs.duplicates import Duplicates
 from workers.jobs.evaluation import Performer, Preparation
-from workers.jobs.status import Status
+from workers.jobs.stopwatch import Status
 from workers.runner.pool import TroubleError, UnfitError
 from workers.system.backoff import Backoff
 from workers.system.device_lock import GaveUp, exclusive, log_busy

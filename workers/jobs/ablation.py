@@ -10,8 +10,7 @@ from evo.trial.results import Ablated, AblateReport
 from workers.build.build import Built
 from workers.build.families import Assignment
 from workers.jobs.confirmation import budget_s, compare
-from workers.jobs.status import Status
-from workers.jobs.stopwatch import Stopwatch
+from workers.jobs.stopwatch import Status, Stopwatch
 from workers.measure.checks.output import refusal
 from workers.runner.child import Child
 from workers.runner.pool import CandidateFault, Runners, TroubleError, ask, trouble

@@ -15,13 +15,11 @@ from evo.promotion.goal import Costs, Goal
 from evo.promotion.prediction import fastest_baseline
 from evo.trial.outcome import CaseError
 from evo.trial.results import ConfirmReport, OutputChecks, Profiled, Repeat, Sanitized
-from workers.backends.profiler import Profiler
-from workers.backends.sanitizer import Sanitizer, Subject
+from workers.backends.tools import Profiler, Sanitizer, Subject
 from workers.build.build import Built
 from workers.build.families import Assignment
 from workers.jobs.sanitized_cases import case_order, examine_cases
-from workers.jobs.status import Status
-from workers.jobs.stopwatch import Stopwatch
+from workers.jobs.stopwatch import Status, Stopwatch
 from workers.measure.checks.output import refusal, together
 from workers.runner.child import Child
 from workers.runner.plan import imports

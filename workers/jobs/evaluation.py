@@ -24,8 +24,7 @@ from workers.build.effects import Effects
 from workers.build.families import Assignment
 from workers.jobs.ablation import Ablation
 from workers.jobs.confirmation import Confirmation, Instruments, Side, budget_s, compare, overlaps, prepare_first
-from workers.jobs.status import Status
-from workers.jobs.stopwatch import Stopwatch
+from workers.jobs.stopwatch import Status, Stopwatch
 from workers.runner.child import Child
 from workers.runner.killed import undisturbed
 from workers.runner.pool import CandidateFault, Runners, TroubleError, ask, trouble

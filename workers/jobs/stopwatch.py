@@ -1,4 +1,4 @@
-"""Seconds spent in each stage of a job."""
+"""Progress of a job: its current step, and the seconds spent in each stage."""
 
 import time
 from collections.abc import Iterator
@@ -39,3 +39,14 @@ class Stopwatch:
     def note(self, process: int, name: str, seconds: float) -> None:
         """Add a step that was timed elsewhere."""
         self.steps = (*self.steps, Step(process=process, name=name, seconds=seconds))
+
+
+class Status:
+    """Written by the performer, read by the heartbeat. Assigning a string is atomic, so there is no lock."""
+
+    def __init__(self) -> None:
+        self.words: str | None = None
+
+    def say(self, words: str | None) -> None:
+        """Set the current step; None if no long step runs."""
+        self.words = words

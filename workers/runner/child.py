@@ -19,9 +19,8 @@ from evo.errors import EvoError
 from workers.runner.guardian import PEAK
 from workers.runner.protocol import REPLIES, REQUESTS, Reply, Request, encode
 from workers.system import descendants
-from workers.system.bytecode import keeping_bytecode
 from workers.system.exit_status import ended, sent_from_outside
-from workers.system.program import python_path
+from workers.system.program import keeping_bytecode, python_path
 from workers.system.scratch import sweep_scratch
 
 _CHUNK_BYTES = 4096

@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
+from platformdirs import user_cache_path
+
 from workers.system.exit_status import sent_from_outside
 from workers.system.interruption import Interruption
 
@@ -103,3 +105,16 @@ def python_path(base: Mapping[str, str]) -> str:
     """Return a ``PYTHONPATH`` that finds this package first."""
     package = str(Path(__file__).resolve().parents[2])
     return os.pathsep.join(filter(None, (package, base.get("PYTHONPATH", ""))))
+
+
+_REFUSED, _FOLDER = "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"
+
+
+def keeping_bytecode(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment in which Python keeps bytecode in the user's cache, if it would otherwise keep none.
+
+    Nothing is written next to sources, and a folder chosen by the user is kept.
+    """
+    if not environment.get(_REFUSED) or environment.get(_FOLDER):
+        return dict(environment)
+    return {**environment, _REFUSED: "", _FOLDER: str(user_cache_path("kernel-evo", appauthor=False) / "bytecode")}

@@ -1,5 +1,6 @@
 """Messages for wrong command lines: one line that names the option and how to correct it."""
 
+import re
 from collections.abc import Mapping, Set
 from typing import Any
 
@@ -8,6 +9,7 @@ from typer.exceptions import TyperException
 
 from evo.errors import InvalidInput
 from evo.text.limits import accepted, refused
+from evo.text.masking import masked
 
 _SERVICE = frozenset({"--resume", "--url", "--token", "--db", "--json"})
 
@@ -74,3 +76,25 @@ def _reason(error: TyperException, parameter: Any) -> str:
     first: Mapping[str, Any] = cause.errors()[0]
     limits = accepted(getattr(parameter, "min", None), getattr(parameter, "max", None))
     return refused(first, limits) or str(first.get("ctx", {}).get("error", first["msg"])).rstrip(".")
+
+
+_COMMANDS = (
+    (r"GET /searches/(\w+)/trials", r"`kernel-evo trials \1`"),
+    (r"GET /searches", "`kernel-evo searches`"),
+    (r"GET /champions", "`kernel-evo champion show`"),
+    (r"GET /workers", "`kernel-evo workers`"),
+)
+"""Requests that the service's messages name, and the commands that replace them."""
+
+
+def user_text(message: str) -> str:
+    """Return a message of the service as the command line prints it."""
+    for request, command in _COMMANDS:
+        message = re.sub(request, command, message)
+    return masked(message)
+
+
+def typed(arguments: list[str]) -> str:
+    """Return a command line without its tokens and passwords."""
+    secret = re.sub(r"(--token[= ])\S+", r"\1***", " ".join(arguments))
+    return masked(secret)

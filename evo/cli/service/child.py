@@ -1,15 +1,16 @@
-"""A ``kernel-evo`` subcommand in a child process that ends with this one."""
+"""A ``kernel-evo`` subcommand in a child process, and its end together with the command that started it."""
 
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from evo.errors import EvoError
-from workers.system.bytecode import keeping_bytecode
+from workers.system.program import keeping_bytecode
 
 RESTARTS = 5
 WINDOW_S = 60.0
@@ -89,3 +90,26 @@ class Deaths:
         self._at = [at for at in self._at if now - at < WINDOW_S] + [now]
         if len(self._at) > RESTARTS:
             raise ChildFailed(f"the {child.name} died {len(self._at)} times within a minute: {child.last_words()}")
+
+
+CHECK_S = 0.5
+ORPHANED_S = 15.0
+"""Seconds that a child may take to end after its parent has ended."""
+
+
+def follow_parent(parent_pid: int | None) -> None:
+    """End this process soon after its parent `parent_pid` ends; None: do nothing.
+
+    On every POSIX system a process whose parent dies gets another parent at once. This reveals the end of a parent that
+    was killed, too.
+    """
+    if parent_pid is not None:
+        threading.Thread(target=_watch, args=(parent_pid,), name="parent", daemon=True).start()
+
+
+def _watch(parent_pid: int) -> None:
+    while os.getppid() == parent_pid:
+        time.sleep(CHECK_S)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(ORPHANED_S)
+    os._exit(1)

@@ -3,10 +3,14 @@
 from copy import copy
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from evo.space import Space
-from evo.strategy.parts.initial_design import ADVICE, BEFORE
+from evo.strategy.base import Context, Strategy
+from evo.strategy.parts.initial_design import ADVICE, BEFORE, InitialDesign
 from evo.strategy.parts.observations import Observations
 from evo.strategy.parts.surrogate import Surrogate
+from evo.trial import Proposal
 from evo.trial.history import History
 
 ADVISED = "advised"
@@ -81,3 +85,22 @@ def _leads(whole: Observations, independent: Observations) -> bool:
     """True if the best config so far descends from the advice."""
     inf = float("inf")
     return bool(whole.losses.min(initial=inf) < independent.losses.min(initial=inf))
+
+
+class WarmStartsFirst:
+    """Proposes advice, warm starts and the default, then the proposals of the strategy, which learns from these trials.
+
+    Refuted advice is not continued.
+    """
+
+    def __init__(self, strategy: Strategy, context: Context) -> None:
+        self._strategy = strategy
+        self._initial_design = InitialDesign(context)
+        self._seen = Observations(context.space)
+        self._own = Observations(context.space, hidden=(ADVICE,))
+
+    def propose(self, history: History, rng: np.random.Generator) -> Proposal | None:
+        self._seen.refresh(history)
+        self._own.refresh(history)
+        start = self._initial_design.start(self._seen, advice=not refuted(self._seen, self._own))
+        return start or self._strategy.propose(history, rng)

@@ -1,8 +1,12 @@
 """Surrogate model: predicts from the observations how much faster than the best an untried config may be."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import accumulate, repeat, takewhile
+from threading import RLock
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,6 +14,9 @@ from evo.space import Indices, Space
 from evo.strategy.parts.coordinates import Coordinates, Points
 from evo.strategy.parts.gaussian_process import Covariance, Floats, Posterior, fit, log_improvement
 from evo.strategy.parts.observations import HOPELESS, Observations, spread
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
 
 TRAINED = 160
 """Number of observations in a prediction, whose cost grows with their square."""
@@ -168,3 +175,22 @@ def within_measured(losses: Floats) -> Floats:
 def standardised(figures: Floats) -> Floats:
     """Return values scaled to mean 0 and variance 1."""
     return np.asarray((figures - figures.mean()) / max(float(figures.std()), 1e-9))
+
+
+_ONE_AT_A_TIME = RLock()
+"""The number of threads belongs to the process, so only one caller at a time may set and restore it."""
+
+
+@contextmanager
+def single_thread() -> Iterator[None]:
+    """Limit BLAS to one thread. This also makes proposals independent of the number of cores."""
+    with _ONE_AT_A_TIME, _controller().limit(limits=1, user_api="blas"):
+        yield
+
+
+@cache
+def _controller() -> "ThreadpoolController":
+    import scipy.linalg  # noqa: F401  # its own BLAS must be loaded to be found
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()

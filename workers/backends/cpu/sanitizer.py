@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from evo.family.source.flags import native_flag, without_libraries
 from evo.trial.results import Sanitized
 from workers.backends.cpu.compiler import SUFFIXES, searched_flags
-from workers.backends.sanitizer import Subject
+from workers.backends.tools import Subject
 from workers.build.kernel import Argument
 from workers.system import machine
 from workers.system.program import run
@@ -53,7 +53,7 @@ TOOLS = (Tool(name="address,undefined"), Tool(name="thread", threaded=True))
 
 
 class CSanitizer:
-    """A `workers.backends.sanitizer.Sanitizer` for C kernels.
+    """A `workers.backends.tools.Sanitizer` for C kernels.
 
     Args:
         compiler: the command that starts gcc or clang.

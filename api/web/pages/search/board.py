@@ -13,8 +13,7 @@ from api.web.drawings.spark import SPARK_POINTS, Spark, spark_of
 from api.web.drawings.trade_off import TradeOff, Weighed, front_of, trade_off
 from db.models import SearchRow
 from db.queries.genealogy import Genealogy
-from db.queries.landscape import Landscape
-from db.queries.trend import Points, Trends
+from db.queries.landscape import Landscape, Points, Trends
 from db.repositories.archive import Archive
 from db.repositories.champions import Champions, Retired
 from db.repositories.fleet import Fleet

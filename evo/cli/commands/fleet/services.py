@@ -62,8 +62,8 @@ def serve(
         from api.settings import Settings
         from db.engine.location import Location
         from evo.cli.console.output import console, styled
+        from evo.cli.service.child import follow_parent
         from evo.cli.service.locations import LocalDatabase
-        from evo.cli.service.parent import follow_parent
 
     follow_parent(parent_pid)
     location = Location.of(db or LocalDatabase.of(None).database)
@@ -149,9 +149,9 @@ def worker(
     """
     with _loading():
         from api.monitoring.logs import configure
+        from evo.cli.service.child import follow_parent
         from evo.cli.service.devices import cache_folder
         from evo.cli.service.locations import data_folder
-        from evo.cli.service.parent import follow_parent
         from evo.text.limits import refuse_unaddressable
         from workers.daemon.daemon import Settings
         from workers.daemon.daemon import serve as work_until_told

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from evo.device.counters import FIGURES, Metric
 from evo.trial.results import Profiled
 from workers.backends.cuda.tools.toolkit import find_tool, watched
-from workers.backends.sanitizer import Subject
+from workers.backends.tools import Subject
 from workers.system.scratch import scratch
 
 TOOL = "Nsight Compute"
@@ -21,7 +21,7 @@ _NO_PERMISSION = "ERR_NVGPUCTRPERM"
 
 
 class NcuProfiler:
-    """A `workers.backends.profiler.Profiler` for CUDA kernels.
+    """A `workers.backends.tools.Profiler` for CUDA kernels.
 
     Args:
         command: command of Nsight Compute; None: not installed.

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from evo.trial.results import Sanitized
 from workers.backends.cuda.tools.solo import DONE
 from workers.backends.cuda.tools.toolkit import find_tool, watched
-from workers.backends.sanitizer import Subject
+from workers.backends.tools import Subject
 from workers.system import machine
 from workers.system.scratch import scratch
 
@@ -33,7 +33,7 @@ _OWN_FAULT = re.compile(
 
 
 class CudaSanitizer:
-    """A `workers.backends.sanitizer.Sanitizer` for CUDA kernels.
+    """A `workers.backends.tools.Sanitizer` for CUDA kernels.
 
     Args:
         command: command of compute-sanitizer; None: not installed.

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from workers.backends.cuda.tools.solo import PLANS, Plan
-from workers.backends.sanitizer import Subject
+from workers.backends.tools import Subject
 from workers.system.program import python_path, run
 
 _HOMES = ("CUDA_HOME", "CUDA_PATH")

@@ -1,11 +1,11 @@
-"""Sanitizers: tools that detect forbidden behaviour of a candidate, in a separate process."""
+"""Tools that examine a kernel: sanitizers and profilers, as a backend offers them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from evo.trial.results import Sanitized
+from evo.trial.results import Profiled, Sanitized
 from workers.build import Unit
 from workers.build.kernel import KernelFile
 from workers.system.interruption import Interruption
@@ -45,4 +45,16 @@ class Sanitizer(Protocol):
 
     def examine(self, subject: Subject, *, timeout_s: float) -> Sequence[Sanitized]:
         """Return one result per tool, in a fixed order."""
+        ...
+
+
+class Profiler(Protocol):
+    """Contract: failures of a candidate and missing tools are results, never exceptions.
+
+    Raises:
+        GaveUp: the job was interrupted.
+    """
+
+    def profile(self, subject: Subject, *, cold: bool, timeout_s: float) -> Profiled:
+        """Profile one launch; `cold` empties the caches before it."""
         ...
