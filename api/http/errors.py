@@ -33,10 +33,10 @@ CONTENT: dict[str, Any] = {
                 "type": {"type": "string"},
                 "title": {"type": "string"},
                 "status": {"type": "integer"},
-                "detail": {"type": "string", "description": "what is wrong, and how to mend it"},
+                "detail": {"type": "string", "description": "what is wrong, and how to correct it"},
                 "field": {"type": "string", "description": "the offending field, e.g. `problem.S`"},
                 "errors": {"type": "array", "items": {"type": "object"}},
-                "roles": {"type": "array", "items": {"type": "string"}, "description": "any one of them is needed"},
+                "roles": {"type": "array", "items": {"type": "string"}, "description": "one of them is enough"},
             },
         }
     }
@@ -169,8 +169,8 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
         reason = f"cannot be read: {error.detail}"
         return answer(request, 422, f"body: {reason}", field="body", errors=[{"field": "body", "reason": reason}])
     details = {
-        404: f"nothing is at {request.url.path}: see /api/v1/openapi.json for what there is",
-        405: f"{request.method} is not possible on {request.url.path}: see /api/v1/openapi.json for what is",
+        404: f"there is nothing at {request.url.path}: /api/v1/openapi.json lists what exists",
+        405: f"{request.method} is not possible on {request.url.path}: /api/v1/openapi.json lists the methods",
     }
     extra = {"roles": error.roles} if isinstance(error, RoleMissing) else {}
     response = answer(request, error.status_code, details.get(error.status_code, str(error.detail)), **extra)

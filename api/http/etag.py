@@ -49,7 +49,7 @@ def require(if_match: str | None, current: str) -> None:
     if if_match is None or if_match.strip() == "*":
         return
     if current not in {_decided(tag) for tag in if_match.split(",")}:
-        raise Outdated(f"this has changed since you read it, its ETag is {current} now: look at it again, then decide")
+        raise Outdated(f"it has changed since you read it, and its ETag is now {current}: read it again, then decide")
 
 
 def _decided(tag: str) -> str:

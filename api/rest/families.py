@@ -62,8 +62,8 @@ def register_family(digest: Digest, body: FamilyBody, service: ServiceDep) -> Fa
 async def upload_family(digest: Digest, request: Request, service: ServiceDep) -> FamilyView:
     """Upload a family's files as a ZIP. Workers run them, so the service must be configured to allow it."""
     if not service.settings.allow_family_upload:
-        ways = "set KERNEL_EVO_ALLOW_FAMILY_UPLOAD=true there, or put the family where the workers find it"
-        raise HTTPException(403, f"this service takes no uploaded families: {ways}")
+        ways = "set KERNEL_EVO_ALLOW_FAMILY_UPLOAD=true for the service, or copy the family to the workers"
+        raise HTTPException(403, f"this service does not accept uploaded families: {ways}")
     return await run_in_threadpool(_upload, service, digest, await request.body())
 
 

@@ -109,7 +109,7 @@ def revoke_token(token_id: Name, service: ServiceDep) -> TokenView:
         tokens = Tokens(session)
         if caller().token_id is not None and [each.id for each in tokens.admins(now)] == [token_id]:
             raise Conflict(
-                "this is the last token of an administrator, and no user could create another: create one first"
+                "this is the last administrator token, and only an administrator can create another: create one first"
             )
         view = token_view(tokens.revoke(token_id, now), now)
     service.gate.forget()

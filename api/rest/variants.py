@@ -34,7 +34,7 @@ def submit_variant(search_id: Id, body: VariantBody, service: ServiceDep) -> Var
     It may change nothing of the contract: problem, arguments, cases, tolerances, baselines and reference stay.
     """
     if not service.settings.allow_variants:
-        raise HTTPException(403, "this service takes no variants: set KERNEL_EVO_ALLOW_VARIANTS=true there")
+        raise HTTPException(403, "this service does not accept variants: set KERNEL_EVO_ALLOW_VARIANTS=true for it")
     author = "" if caller().token_id is None else caller().name
     base_id, number = _desk(service).submit(search_id, body, author=author)
     with service.database.read() as session:
@@ -57,7 +57,7 @@ def get_brief(search_id: Id, service: ServiceDep) -> BriefView:
         base = base_of(session, search_id)
         family = service.conductor.catalogue.family(base.family)
         if base.device.runs == "recordings":
-            raise InvalidInput("search_id", f"search {base.id} replays a recording, which has no source to vary")
+            raise InvalidInput("search_id", f"search {base.id} replays a recording, which has no source to change")
         return brief_view(session, base, family, lambda number: source_of(session, service, base, number))
 
 

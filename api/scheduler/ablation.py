@@ -40,8 +40,8 @@ def begin(session: Session, catalogue: Catalogue, search_id: int, *, values: boo
     champion = _champion(session, search)
     found = changes(catalogue.space(search), champion.config, values=values)
     if not found:
-        way_out = "" if values else ": ask for the neighbouring values of its other tunables, too (--values)"
-        raise Conflict(f"champion {champion.id} has no switch to turn{way_out}")
+        way_out = "" if values else ": include the neighbouring values of its other tunables (--values)"
+        raise Conflict(f"champion {champion.id} has no switch to ablate{way_out}")
     _queue(session, search, champion, found, now)
     search.state = state
     Coordination(session).mark(search_id)

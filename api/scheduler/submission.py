@@ -201,7 +201,7 @@ def _check_launch(objective: Objective, device: Device, family: Family) -> None:
             "objective.launch", f"{needed}, and {device.model} is {device.architecture}; accepted: plain"
         )
     if objective.launch == "pdl" and not family.implementation(device.kind).programmatic:
-        way_out = "a kernel waits for the launch before it where its family.toml has a derived value of `programmatic`"
+        way_out = "for kernels that wait for the launch before them, set `programmatic` under derived in family.toml"
         raise InvalidInput(
             "objective.launch",
             f"kernels of {family.name} do not support programmatic dependent launch; accepted: plain ({way_out})",

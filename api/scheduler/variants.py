@@ -133,7 +133,7 @@ class VariantDesk:
     def _composed(self, session: Session, base: SearchRow, body: VariantBody, author: str) -> _Composed:
         device = aimed_at(base.device, base.objective)
         if base.device.runs == "recordings":
-            raise InvalidInput("search_id", f"search {base.id} replays a recording, which has no source to vary")
+            raise InvalidInput("search_id", f"search {base.id} replays a recording, which has no source to change")
         variants = Variants(session)
         parents = body.parents or (FAMILY,)
         if sorted(set(parents)) != sorted(parents):

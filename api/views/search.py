@@ -163,7 +163,7 @@ def _detail(device: DeviceRow, attempt: AttemptRow) -> str | None:
     """Return the device's activity for this lease. If it works for another search, this lease waits."""
     if device.attempt_id in (None, attempt.id):
         return None if device.attempt_id is None else device.detail
-    return "waits for other work on the device"
+    return "waits for other jobs on the device"
 
 
 def _challenges(confirmations: Sequence[JobRow]) -> Iterator[ChallengeView]:

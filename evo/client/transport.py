@@ -169,12 +169,12 @@ def address(url: str) -> str:
     except ValueError:
         usable = False
     if not usable or not url.isprintable() or " " in url:
-        raise InvalidInput("url", f"{masked(url)!r} is no address of a service: give one like {EXAMPLE}")
+        raise InvalidInput("url", f"{masked(url)!r} is not the address of a service: give one like {EXAMPLE}")
     for part, found in (
         ("a user name (a service knows tokens only)", "@" in parts.netloc),
         ("a `?`", "?" in url),
         ("a `#`", "#" in url),
-        ("/api/v1, which requests add themselves", parts.path.rstrip("/").endswith("/api/v1")),
+        ("/api/v1, which the client adds itself", parts.path.rstrip("/").endswith("/api/v1")),
     ):
         if found:
             raise InvalidInput("url", f"{masked(url)!r} has {part}: leave it out, as in {EXAMPLE}")
@@ -228,7 +228,7 @@ def _service_away(response: httpx.Response, problem: Mapping[str, Any]) -> Servi
     detail = problem.get("detail") or f"{response.status_code} {response.reason_phrase}".strip()
     again_s = retry_after_s(response)
     when = f"in {again_s:.0f} s" if again_s >= 1 else "in a while"
-    reason = f"the service at {masked(base)} cannot be asked now ({detail}): try again {when}"
+    reason = f"the service at {masked(base)} is temporarily unavailable ({detail}): try again {when}"
     return ServiceAway(reason, again_s=again_s)
 
 

@@ -204,7 +204,7 @@ def ranking_files(
     made["ranking.md"] = (
         f"{table(('folder', '', 'time', 'config'), rows)}\n\nOnly the champion was promoted. "
         "Quick samples of different trials come from different sessions: close ones may be in any order. What "
-        "confirmations found, of the champion and of those that challenged and were refused, stands in their reports.\n"
+        "confirmations found, of the champion and of those that challenged and were refused, is in their reports.\n"
     ).encode()
     return made
 

@@ -222,7 +222,7 @@ def read_arguments(tables: Sequence[Table], fields: Sequence[Field]) -> tuple[Ar
     for table in tables:
         argument = _read_argument(table, fields)
         if argument.name in [each.name for each in arguments]:
-            raise InvalidInput(table.field("name"), f"`{argument.name}` is declared before: rename one of the two")
+            raise InvalidInput(table.field("name"), f"`{argument.name}` is declared twice: rename one of the two")
         arguments.append(argument)
     return tuple(arguments)
 

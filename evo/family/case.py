@@ -52,7 +52,7 @@ def read_cases(table: Table, fields: Sequence[Field]) -> tuple[Case, ...]:
         earlier = [each.name for each in cases]
         case = _read_case(entry, fields, earlier)
         if case.name in earlier:
-            raise InvalidInput(entry.field("name"), f"`{case.name}` is declared before: rename one of the two")
+            raise InvalidInput(entry.field("name"), f"`{case.name}` is declared twice: rename one of the two")
         cases.append(case)
     if not cases or cases[0].changes:
         reason = "the first case is the searched problem itself, which is timed: put one without `problem` first"
@@ -81,7 +81,9 @@ def _instead_of(table: Table, earlier: Sequence[str]) -> str:
     name = table.text("instead_of", pattern=CASE_NAME, what="the name of an earlier case")
     if name not in earlier[1:]:
         known = ", ".join(earlier[1:]) or "none"
-        raise InvalidInput(table.field("instead_of"), f"`{name}` is no earlier case but the first; such are: {known}")
+        raise InvalidInput(
+            table.field("instead_of"), f"`{name}` must be an earlier case other than the first; there are: {known}"
+        )
     return name
 
 

@@ -35,10 +35,10 @@ def lengths_of(text: str, where: str) -> list[int] | None:
         return None
     found = _RANGE.fullmatch(text.strip())
     if found is None:
-        raise InvalidInput(where, f"`{text.strip():.60}` is no range of lengths: write e.g. 1..4096")
+        raise InvalidInput(where, f"`{text.strip():.60}` is not a range of lengths: write e.g. 1..4096")
     low, high = int(found[1]), int(found[2])
     if not 1 <= low <= high:
-        raise InvalidInput(where, f"`{text.strip()}` holds no length: write the smaller one first, e.g. 1..4096")
+        raise InvalidInput(where, f"`{text.strip()}` contains no length: write the smaller number first, e.g. 1..4096")
     steps = POINTS - 1
     return sorted({min(high, max(low, round(low * (high / low) ** (step / steps)))) for step in range(POINTS)})
 

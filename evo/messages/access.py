@@ -13,7 +13,7 @@ MEANING: dict[Role, str] = {
     "submitter": "also starts and commands searches, and rolls champions back",
     "worker": "leases jobs and reports on them, as one worker, and nothing else",
     "author": "uploads families: code that runs on the workers",
-    "admin": "also makes and revokes tokens, and sees to workers",
+    "admin": "also creates and revokes tokens, and manages workers",
 }
 
 _IMPLIED: dict[Role, frozenset[Role]] = {

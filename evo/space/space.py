@@ -243,7 +243,7 @@ class Space:
             raise InvalidInput("tunables", f"a space has from 1 to {MAX_TUNABLES} tunables, not {len(self.tunables)}")
         for name in self.names:
             if self.names.count(name) > 1 or name in self.constants:
-                raise InvalidInput(f"tunables.{name}", "the name is taken: rename one of the two")
+                raise InvalidInput(f"tunables.{name}", "the name is already used: rename one of the two")
         for constraint in self.constraints:
             constraint.expression.check_names({*self.names, *self.constants})
 

@@ -115,7 +115,7 @@ def test_ablation_needs_a_finished_search_with_its_own_champion_and_a_switch(sta
         stage.conductor.orders.ablate(running)
     list(stage.play())
     (champion,) = stage.champions()
-    with pytest.raises(Conflict, match=r"has no switch to turn.*--values"):
+    with pytest.raises(Conflict, match=r"has no switch to ablate.*--values"):
         stage.conductor.orders.ablate(running)
     second = stage.submit(budget={"trials": 1}, seed=5)
     list(stage.play())
@@ -158,7 +158,7 @@ def test_search_shows_the_progress_of_its_confirmation(stage: Stage) -> None:
     words = "timing, process 2 of 5 at most"
     for attempt_id, told in (
         (lease.attempt_id, words),
-        (lease.attempt_id - 1, "waits for other work on the device"),  # the progress text is about that lease
+        (lease.attempt_id - 1, "waits for other jobs on the device"),  # the progress text is about that lease
         (2**70, None),
     ):
         report = SlotReport(device_uuid=DEVICE.uuid, activity="working", detail=words, attempt_id=attempt_id)

@@ -43,7 +43,7 @@ def serving(line: CommandLine) -> Iterator[str]:
         (["search", "sdpa", "--policy", "gone.toml"], "--policy: gone.toml cannot be read: No such file"),
         (["measure", "sdpa", "--config", "WIDHT=8"], "--config WIDHT: there is no `WIDHT`, did you mean `WIDTH`?"),
         (["measure", "sdpa", "--config", "WIDTH=7"], "--config WIDTH: 7 is not one of"),
-        (["measure", RECORDING], f"FAMILY: {RECORDING} is a recording, which nothing is built from: replay it with "),
+        (["measure", RECORDING], f"FAMILY: {RECORDING} is a recording, which has no source to build: replay it with "),
         (["render", RECORDING], f"`kernel-evo search {RECORDING}`"),
         (["render", "sdpa", "--device", "tpu"], "no device fits --device tpu"),
         (["render", "sdpa_fp8", "--target", "sm_80"], "E4M3 exists from sm_89 on"),

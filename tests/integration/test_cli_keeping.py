@@ -52,7 +52,7 @@ def test_search_is_annotated_archived_and_deleted(run: Callable[..., str], rest:
     search = str(rest.submit(seed=5)["id"])
     assert "priority 7. Notes: [b]odd[/b]" in run("edit", search, "--notes", "[b]odd[/b]", "--priority", "7")
     assert "nothing to change" in run("edit", search, code=Exit.WRONG_INPUT)
-    assert "only one that has ended" in run("edit", search, "--archive", code=Exit.CONFLICT)
+    assert "only an ended search" in run("edit", search, "--archive", code=Exit.CONFLICT)
     run("cancel", search)
     assert json.loads(run("edit", search, "--archive", "--json"))["archived"]
     assert f"Search {search} is deleted" in run("delete", search)

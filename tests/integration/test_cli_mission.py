@@ -37,7 +37,7 @@ def test_rehearsal_runs_all_steps(line: CommandLine, tmp_path: Path) -> None:
     again = ("mission", "--rehearse", "--device", "cpu", "--minutes", "0.1", "--to", str(path))
     refused = line.run(*again)
     assert (refused.code, refused.out) == (4, ""), "before any check"
-    assert "report.md is there already: replace it with --force, or name another file with --to" in refused.err
+    assert "report.md already exists: replace it with --force, or name another file with --to" in refused.err
     assert path.read_text() == report
     missing = line.run(*again, "--force", "--warm-start", str(tmp_path / "none.json"))
     assert (missing.code, missing.out) == (2, "")

@@ -60,7 +60,7 @@ def test_measured_trials_are_ranked_and_promoted_by_the_metric(line: CommandLine
     [
         ("minimise: registers", "--objective: `registers`: there is no `registers`. Figures of a trial here: A, N, "),
         ("maximise: N", "--objective: `N` is the same for every config: use one of: "),
-        ("maximise", "--objective: 'maximise' is no time, and no direction with a metric"),
+        ("maximise", "--objective: 'maximise' is neither `time` nor a direction with a metric"),
     ],
 )
 def test_metrics_that_cannot_rank_are_refused_by_the_name_of_the_option(

@@ -55,7 +55,10 @@ def test_trials_are_listed_by_rank_number_or_outcome(line: CommandLine, searched
     numbered = line.run("trials", "1", "--sort", "number", "--json").json
     assert [trial["number"] for trial in numbered] == list(range(36))
     refused = line.run("trials", "1", "--format", "csv", "--limit", "5")
-    assert (refused.code, "--limit: is not for --format csv, which writes every trial" in refused.err) == (2, True)
+    assert (refused.code, "--limit: does not apply to --format csv, which writes every trial" in refused.err) == (
+        2,
+        True,
+    )
     failed = line.run("trials", "1", "--outcome", "compile_failed", "--json").json
     assert {trial["config"]["X"] for trial in failed} == {5}
     assert "compile failed" in line.run("trials", "1", "--outcome", "compile_failed").out

@@ -122,7 +122,7 @@ def test_correct_kernel_is_verified_on_every_case_and_timed_hot_and_cold(worksho
         ("address", "case nominal: `y` is off the reference by rel_l2"),
         ("peaked", "case nominal with a lone largest element: `y` is off the reference"),
         ("rounded", "case nominal: `y` is off the reference by rel_l2"),
-        ("straggler", "case nominal: goes on writing its outputs after it returned"),
+        ("straggler", "case nominal: still writes its outputs after it returned"),
         ("thread", "case nominal: leaves 1 threads running after it returned"),
         ("fork", "case nominal: starts 1 process and does not wait for the end"),
         pytest.param(
@@ -409,7 +409,7 @@ def test_baselines_are_timed_or_named_with_the_reason(workshop: Workshop) -> Non
         "wrong": report.unavailable["wrong"],
         "absent": "ModuleNotFoundError: No module named 'no_such_library'",
     }
-    assert "its result is off the reference" in report.unavailable["wrong"]
+    assert "its result differs from the reference" in report.unavailable["wrong"]
 
 
 def test_confirmation_interleaves_challenger_incumbent_and_baselines(workshop: Workshop) -> None:
@@ -519,7 +519,7 @@ def test_kernel_that_skips_work_where_outputs_hold_the_answer_is_not_promoted(wo
         return
     verdict = judge(report, QUICK, 1, np.random.default_rng(0))
     assert not verdict.promote
-    assert "does less work where its outputs hold the answer already" in verdict.summary
+    assert "does less work if its outputs already hold the answer" in verdict.summary
     (rule,) = (rule for rule in verdict.rules if rule.name == "work")
     assert rule.figure > 1.5 > rule.threshold
 

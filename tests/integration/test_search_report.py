@@ -188,7 +188,7 @@ def test_command_writes_both_files_without_any_worker(
     again = ("report", "1", "--db", str(kept / "evo.db"), "--to", "out")
     refused = line.run(*again)
     assert refused.code == 4
-    assert "out/report.md is there already: replace it with --force" in refused.err
+    assert "out/report.md already exists: replace it with --force" in refused.err
     assert (line.home / "out" / "report.md").read_bytes() == kept_before
     assert line.run(*again, "--force").code == 0
     assert (line.home / "out" / "report.md").read_bytes() != kept_before

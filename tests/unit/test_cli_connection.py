@@ -46,5 +46,5 @@ def test_lasting_outage_ends_the_command_with_the_last_error(monkeypatch: pytest
     monkeypatch.setattr(module, "TIMEOUT_S", -1.0)
     connection = Connection(lambda: "http://127.0.0.1:1", lambda: None)
     with pytest.raises(ServiceAway, match="try again in 120 s"):
-        connection.ask(failing(ServiceAway("the service cannot be asked now: try again in 120 s")))
+        connection.ask(failing(ServiceAway("the service is temporarily unavailable: try again in 120 s")))
     connection.close()

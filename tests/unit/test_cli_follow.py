@@ -197,6 +197,6 @@ def test_search_served_only_by_this_command_ends_with_its_obstacle(
         stay()
     number = view().id
     assert str(stopped.value) == (
-        f"search {number} cannot go on: {STUCK}; `kernel-evo search --resume {number} --db 'a b.db'` goes on with it "
+        f"search {number} cannot go on: {STUCK}; `kernel-evo search --resume {number} --db 'a b.db'` continues it "
         f"then, `kernel-evo cancel {number} --db 'a b.db'` ends it"
     )

@@ -95,14 +95,14 @@ def test_option_that_only_starts_a_search_is_refused_with_resume(
 
 def test_webhook_secret_without_a_webhook_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.main(["search", "sdpa", "--webhook-secret", "x" * 16]) == 2
-    assert "--webhook-secret: signs the message to a --webhook: give that too" in capsys.readouterr().err
+    assert "--webhook-secret: signs the message to a --webhook: add --webhook" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("device", "target", "said"),
     [
         ("auto", None, "--target: is needed for --compile-only: an estimate is for a GPU, e.g. sm_89"),
-        ("cpu", "sm_89", "--compile-only: runs nothing, so --device cpu has no part in it"),
+        ("cpu", "sm_89", "--compile-only: runs no kernel, so --device cpu does not apply"),
     ],
 )
 def test_estimate_needs_a_target_and_no_device(device: str, target: str | None, said: str) -> None:
@@ -115,7 +115,7 @@ def test_estimate_needs_a_target_and_no_device(device: str, target: str | None, 
     ("terms", "said"),
     [
         ({"threads": 4}, "--threads: is for kernels of CPUs, and --compile-only estimates for a GPU"),
-        ({"ablate": True}, "--ablate: takes a champion apart, and --compile-only promotes none"),
+        ({"ablate": True}, "--ablate: needs a champion, and --compile-only promotes none"),
     ],
 )
 def test_options_without_meaning_for_estimates_are_refused(terms: dict[str, Any], said: str) -> None:
@@ -231,7 +231,7 @@ def test_ending_command_lets_its_worker_finish_a_confirmation_for_another_termin
     local.url, local._worker = "http://127.0.0.1:9", SimpleNamespace(exit_code=None)  # type: ignore[assignment]
     local.let_finish()
     assert (looks, drained) == ([], ["local"])
-    assert "still at search 3 (sdpa), begun in another terminal: waiting" in capsys.readouterr().err
+    assert "still running search 3 (sdpa), started in another terminal: waiting" in capsys.readouterr().err
 
 
 def test_further_commands_reach_the_same_service() -> None:

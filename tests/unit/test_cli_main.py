@@ -218,12 +218,15 @@ def test_search_needs_a_family(capsys: pytest.CaptureFixture[str]) -> None:
         ("searches --state runing", "--state: 'runing' is not one of 'running', 'paused'"),
         (
             "search a.json --objective score",
-            "--objective: 'score' is no time, and no direction with a metric; accepted: time, minimise: EXPRESSION",
+            "--objective: 'score' is neither `time` nor a direction with a metric; accepted: time, minimise:",
         ),
         ("searches --limt 3", "No such option: --limt (Possible options: --limit): see `kernel-evo searches --help`"),
         ("serch", "No such command 'serch'. Did you mean 'search'"),
-        ("searches --url notaurl", "--url: 'notaurl' is no address of a service: give one like http://127.0.0.1:8765"),
-        ("searches --url http://[::1", "--url: 'http://[::1' is no address"),
+        (
+            "searches --url notaurl",
+            "--url: 'notaurl' is not the address of a service: give one like http://127.0.0.1:8765",
+        ),
+        ("searches --url http://[::1", "--url: 'http://[::1' is not the address"),
         ("searches --url http://u:p@a:1", "--url: 'http://u:***@a:1' has a user name (a service knows tokens only)"),
         ("searches --url http://u@a:1", "--url: 'http://u@a:1' has a user name"),
         ("searches --url http://a:1/evo?x=1", "--url: 'http://a:1/evo?x=1' has a `?`: leave it out, as in http://"),
@@ -278,9 +281,13 @@ def test_field_refused_by_the_service_is_named_by_its_option(field: str, option:
         ("search softmax", "KERNEL_EVO_DB=file:///tmp/evo.db", "is a URL: give the path of the SQLite file alone"),
         ("serve --port 0", "KERNEL_EVO_DB=mysql+pymysql://h/evo", "must be the path of an SQLite file or postgresql"),
         ("searches", "KERNEL_EVO_DB=/", "file '/' is a directory"),
-        ("searches", "KERNEL_EVO_URL=evo.example.org", "'evo.example.org' is no address of a service: give one like"),
+        (
+            "searches",
+            "KERNEL_EVO_URL=evo.example.org",
+            "'evo.example.org' is not the address of a service: give one like",
+        ),
         ("searches --url http://127.0.0.1:1", "KERNEL_EVO_TOKEN=a\nb", "has characters that no token has"),
-        ("worker", "KERNEL_EVO_URL=http://x:99999", "'http://x:99999' is no address of a service: give one like"),
+        ("worker", "KERNEL_EVO_URL=http://x:99999", "'http://x:99999' is not the address of a service: give one like"),
     ],
 )
 def test_invalid_environment_variables_are_named_with_a_remedy(

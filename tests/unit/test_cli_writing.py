@@ -15,7 +15,7 @@ def test_path_is_checked_and_left_unchanged(tmp_path: Path) -> None:
     place.write_text("before")
     require_place(place, force=True)
     assert place.read_text() == "before"
-    with pytest.raises(Conflict, match=r"report\.md is there already: replace it with --force, or name another"):
+    with pytest.raises(Conflict, match=r"report\.md already exists: replace it with --force, or name another"):
         require_place(place, force=False)
 
 

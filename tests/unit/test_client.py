@@ -171,10 +171,14 @@ def test_retries_are_bounded_and_the_error_names_a_remedy() -> None:
         ),
         (httpx.Response(401, text="<html>"), ForeignService, "401 Unauthorized"),
         (httpx.Response(403, text="<html>"), ForeignService, "403 Forbidden"),
-        (httpx.Response(408, text="<html>"), ServiceAway, "cannot be asked now .408 Request Timeout"),
+        (httpx.Response(408, text="<html>"), ServiceAway, "is temporarily unavailable .408 Request Timeout"),
         (httpx.Response(429, text="<html>"), ServiceAway, "try again in a while"),
         (httpx.Response(500, text="<html>"), ServiceAway, "500 Internal Server Error"),
-        (httpx.Response(502, text="<html>"), ServiceAway, "at http://service cannot be asked now .502 Bad Gateway"),
+        (
+            httpx.Response(502, text="<html>"),
+            ServiceAway,
+            "at http://service is temporarily unavailable .502 Bad Gateway",
+        ),
         (httpx.Response(504), ServiceAway, "504 Gateway Timeout"),
         (httpx.Response(522), ServiceAway, "522"),
         (problem(503, detail="the database does not answer"), ServiceAway, "the database does not answer"),
@@ -230,7 +234,9 @@ def test_service_is_retried_after_the_requested_time(status: int) -> None:
 
 def test_long_retry_after_ends_the_call_and_says_when_to_retry() -> None:
     service = Service(httpx.Response(503, headers={"retry-after": "120"}))
-    with pytest.raises(ServiceAway, match=r"cannot be asked now \(503 Service Unavailable\): try again in 120 s"):
+    with pytest.raises(
+        ServiceAway, match=r"is temporarily unavailable \(503 Service Unavailable\): try again in 120 s"
+    ):
         service.client().report(7, "t", REPORT)
     assert service.pauses == []
 

@@ -208,7 +208,7 @@ WRONG: list[tuple[str, Any, str, str]] = [
     ("cases.1.problem.ROWS", "rows", "cases[1].problem.ROWS", "did you mean `ROWS`"),
     ("cases.1.problem.HEADS", "1", "cases[1].problem.HEADS", "there is no `HEADS`"),
     ("cases.1.name", "nominal", "cases[1].name", "is declared before"),
-    ("cases.1.instead_of", "nominal", "cases[1].instead_of", "`nominal` is no earlier case but the first"),
+    ("cases.1.instead_of", "nominal", "cases[1].instead_of", "`nominal` must be an earlier case other than the first"),
     ("cases.1.hidden", "yes", "cases[1].hidden", "must be true or false"),
     ("cases.0.mixed", 0, "cases[0].mixed", "must be true or false"),
     ("cases.1.inputs", None, "cases[1].inputs", "is missing"),

@@ -77,10 +77,15 @@ def test_verdict_without_anything_to_compare_gives_the_reason_and_predicts_the_t
 @pytest.mark.parametrize(
     ("poisoned_us", "spread", "passed", "words"),
     [
-        (80.0, 0.02, True, "A call takes 0.997 times as long on outputs that hold nothing yet as where they hold the"),
+        (
+            80.0,
+            0.02,
+            True,
+            "A call takes 0.997 times as long on outputs that do not hold the result yet as where they hold the",
+        ),
         (86.0, 0.02, True, "A call takes 1.07 times as long"),
-        (240.0, 0.02, False, "The challenger does less work where its outputs hold the answer already"),
-        (92.0, 0.02, False, "The challenger does less work where its outputs hold the answer already"),
+        (240.0, 0.02, False, "The challenger does less work if its outputs already hold the answer"),
+        (92.0, 0.02, False, "The challenger does less work if its outputs already hold the answer"),
         (80.0, 1.5, False, "Too noisy to tell whether calls do less work"),
         (240.0, 1.5, False, "Too noisy to tell whether calls do less work"),
     ],

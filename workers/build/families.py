@@ -173,7 +173,7 @@ class Families:
         """Return the name or path under which this machine finds the family."""
         if is_bundle(ref):
             if self._fetch is None:
-                raise NotFound("it was uploaded to a service, which is not at hand here")
+                raise NotFound("it was uploaded to a service, which this machine cannot reach")
             return str(lay_out(ref, self._fetch, self._folder / "bundles"))
         if ref.location is None and is_path(ref.name):
             raise NotFound("its name is a path, and only a location may be one")

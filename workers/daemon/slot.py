@@ -174,8 +174,8 @@ class Slot:
             _LOG.error("device.set_aside", device=self.device.model, uuid=self.device.uuid, reason=self._fault)
         self._doing = ("quarantined", None)
         for lease, _ in self._claims.collect(wait=True):
-            self._release(lease, "the device is set aside")
-        self._give_back("the device is set aside")
+            self._release(lease, "the device is quarantined")
+        self._give_back("the device is quarantined")
         self._health.forget()
         self._office.stopping.wait(PAUSE_S)
         self._meter.take()
@@ -333,7 +333,7 @@ class Slot:
     def _performing(self, lease: Lease) -> Iterator[None]:
         with self._turn:
             if self._unwanted(lease)():
-                raise GaveUp("the measurement is not wanted any more")
+                raise GaveUp("the measurement is no longer needed")
             self._performer.begin()
             self._current = lease
         self._doing = ("working", None)

@@ -36,8 +36,8 @@ SPARE_CORES = 4
 PREPARED = 2
 """Number of processes that are started ahead: importing libraries takes about as long as measuring."""
 
-NO_SANITIZER = "there is none for this kind of device"
-NOT_WON = "the samples make no champion of it"
+NO_SANITIZER = "this kind of device has none"
+NOT_WON = "its samples do not lead to a promotion"
 _BUDGET_SHARE = 0.8
 """Share of the measuring time limit that interleaved rounds may use."""
 
@@ -175,7 +175,7 @@ class Confirmation:
             compared = self._compare(child, request)
         other = compared.series["incumbent"] if beside else compared.baselines.get(against or "")
         if other is None and against is not None:
-            raise TroubleError(f"baseline {against}: {compared.unavailable.get(against, 'is not offered any more')}")
+            raise TroubleError(f"baseline {against}: {compared.unavailable.get(against, 'is no longer offered')}")
         return Repeat(challenger=compared.series["challenger"], other=other), compared.answers["challenger"]
 
     def _draws(self, process: int) -> tuple[int, ...]:

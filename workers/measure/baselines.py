@@ -80,4 +80,4 @@ def _check(result: Any, golden: ExpectedOutput) -> None:
         return
     error = float(np.linalg.norm(values - expected)) / max(float(np.linalg.norm(expected)), 1e-30)
     if not error <= _FAR_OFF:
-        raise ValueError(f"its result is off the reference by rel_l2 {error:.3g}")
+        raise ValueError(f"its result differs from the reference by rel_l2 {error:.3g}")

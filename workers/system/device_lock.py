@@ -59,7 +59,7 @@ def exclusive(
         for descriptor in (queue, device):
             while not _taken(descriptor):
                 if unwanted():
-                    raise GaveUp("the measurement is not wanted any more")
+                    raise GaveUp("the measurement is no longer needed")
                 if not told and time.monotonic() - begun >= BUSY_S:
                     told = True
                     on_busy(_holder(device))

@@ -34,7 +34,7 @@ class Interruption:
             GaveUp: the job was interrupted.
         """
         if self._came:
-            raise GaveUp("the measurement is not wanted any more")
+            raise GaveUp("the measurement is no longer needed")
 
     @contextmanager
     def ends(self, kill: Callable[[], None]) -> Iterator[None]:

@@ -95,7 +95,7 @@ def kernelbench(
     if not files:
         raise InvalidInput("--only", f"names no problem of {folder}")
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InvalidInput("--out", f"{out} is there already: name a new folder")
+        raise InvalidInput("--out", f"{out} already exists: name a new folder")
     prices = prices_of(price_in, price_out, budget_usd)
     said, transcript = progress(as_json), list[str]()
 

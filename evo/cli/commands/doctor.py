@@ -190,7 +190,7 @@ def _sharing(devices: "list[Device]") -> Iterator[Finding]:
             found=not users,
             detail=f"in use by {users}" if users else "no other program uses it",
             needed_for="undisturbed times",
-            way_out=f"let nothing else compute there: end {users}",
+            way_out=f"stop other programs on it: {users}",
         )
 
 

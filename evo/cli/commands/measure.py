@@ -165,9 +165,11 @@ def resolve(
     package = registry.find(family)
     if package.recording is not None:
         replay = command("search", family)
-        raise InvalidInput("FAMILY", f"{family} is a recording, which nothing is built from: replay it with `{replay}`")
+        raise InvalidInput(
+            "FAMILY", f"{family} is a recording, which has no source to build: replay it with `{replay}`"
+        )
     if target is not None and device != "auto":
-        raise InvalidInput("--target", "takes the place of --device: give one of them")
+        raise InvalidInput("--target", "replaces --device: give only one of them")
     chosen = choose(local_devices(), device, package.family) if target is None else known(target)
     _refuse_several(problem)
     _refuse_threads(objective, chosen)

@@ -99,7 +99,7 @@ def _require(devices: "list[Device]", wanted: str, family: str) -> None:
     try:
         choose(devices, wanted, registry.find(family).family)
     except EvoError as error:
-        raise EvoError(f"{error}. `kernel-evo mission --rehearse` walks the way without it") from None
+        raise EvoError(f"{error}. `kernel-evo mission --rehearse` runs the whole procedure without it") from None
 
 
 def _searched(mission: "Mission", terms: dict[str, Any], where: Where, out: "Console") -> "list[Result]":

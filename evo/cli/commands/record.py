@@ -132,7 +132,7 @@ def _keep(client: "Client", view: "SearchView", folder: Path) -> None:
     out.print(f"{len(recording.entries):,} configs, {share}")
     if view.device.runs == "recordings":
         out.print(
-            "Its seconds of compiling and timing are the replay's own, next to none: the original has the real ones."
+            "Its compile and timing seconds are those of the replay, close to zero: the original has the real ones."
         )
 
 

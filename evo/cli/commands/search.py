@@ -234,11 +234,11 @@ def search(
     if resume is not None and suite is None:
         refuse_with_resume(context, {"--ablate", "--detach", "--announce"})
     if webhook is None and webhook_secret is not None and "--webhook-secret" in typed_options(context):
-        raise InvalidInput("--webhook-secret", "signs the message to a --webhook: give that too, or leave it out")
+        raise InvalidInput("--webhook-secret", "signs the message to a --webhook: add --webhook, or leave it out")
     where = Where(url=url, token=token, database=db)
     then = partial(ablation.after_search, as_json=as_json) if ablate else None
     if detach and ablate and url is not None:
-        raise InvalidInput("--ablate", "follows the search, which --detach does not stay for: run `ablate` later")
+        raise InvalidInput("--ablate", "runs after the search, and --detach does not wait for it: run `ablate` later")
     if detach and url is None:
         again = [argument for argument in sys.argv[1:] if argument != "--detach"]
         place = LocalDatabase.to_begin(db) if resume is None else LocalDatabase.to_use(db)
@@ -253,9 +253,11 @@ def search(
         raise typer.BadParameter("name a family, a --suite, or a search to --resume", param_hint="FAMILY")
     problems = [""] if suite is not None else split_shapes(problem)
     if detach and suite is not None:
-        raise InvalidInput("--detach", "does not stay, and a suite's searches wait for each other: leave it out")
+        raise InvalidInput("--detach", "returns at once, but a suite's searches run one after the other: leave it out")
     if detach and len(problems) > 1:
-        raise InvalidInput("--problem", "names several shapes, whose searches wait for each other: leave out --detach")
+        raise InvalidInput(
+            "--problem", "names several shapes, which are searched one after the other: leave out --detach"
+        )
     terms: dict[str, Any] = dict(
         device=_estimating(device, target, threads=threads, ablate=ablate) if compile_only else device,
         objective=_objective(cache=cache, threads=threads, launch=launch, any_order=any_order, target=target)
@@ -336,7 +338,7 @@ def _goal(objective: str) -> dict[str, object]:
     before, colon, metric = objective.partition(":")
     if not colon or not metric.strip():
         way_out = "accepted: time, minimise: EXPRESSION, maximise: EXPRESSION, e.g. `maximise: gflop_s`"
-        reason = f"{objective!r} is no time, and no direction with a metric; {way_out}. A recording has times only"
+        reason = f"{objective!r} is neither `time` nor a direction with a metric; {way_out}. A recording has times only"
         raise InvalidInput(
             "--objective",
             f"{reason}: give each of its entries a time in milliseconds that falls as another figure gets better",
@@ -348,13 +350,13 @@ def _goal(objective: str) -> dict[str, object]:
 def _estimating(device: str, target: str | None, *, threads: int, ablate: bool) -> str:
     """Return the device kind that runs no kernels, after refusing options that do not apply to it."""
     if device not in ("auto", "estimate"):
-        raise InvalidInput("--compile-only", f"runs nothing, so --device {device} has no part in it: leave that out")
+        raise InvalidInput("--compile-only", f"runs no kernel, so --device {device} does not apply: leave it out")
     if target is None:
         raise InvalidInput("--target", "is needed for --compile-only: an estimate is for a GPU, e.g. sm_89")
     if threads != 1:
         raise InvalidInput("--threads", "is for kernels of CPUs, and --compile-only estimates for a GPU: leave it out")
     if ablate:
-        raise InvalidInput("--ablate", "takes a champion apart, and --compile-only promotes none: leave it out")
+        raise InvalidInput("--ablate", "needs a champion, and --compile-only promotes none: leave it out")
     return "estimate"
 
 
@@ -366,7 +368,7 @@ def _budget(
     cost_per_hour: float | None,
 ) -> dict[str, float]:
     if max_cost is not None and cost_per_hour is None:
-        raise InvalidInput("--cost-per-hour", "is needed for --max-cost: what the machines cost together")
+        raise InvalidInput("--cost-per-hour", "is needed for --max-cost: the cost of all machines together")
     given = {"trials": trials, "minutes": minutes, "stagnation": stagnation, "cost": max_cost}
     limits = {name: limit for name, limit in given.items() if limit is not None} or {"minutes": MINUTES}
     return limits if cost_per_hour is None else {**limits, "cost_per_hour": cost_per_hour}

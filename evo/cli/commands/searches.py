@@ -125,11 +125,11 @@ def trials(
     from evo.messages.view.metric import weighed
 
     if form != "table" and limit is not None:
-        raise InvalidInput("--limit", f"is not for --format {form}, which writes every trial: leave one of them out")
+        raise InvalidInput("--limit", f"does not apply to --format {form}, which writes every trial: leave one out")
     if form not in ("table", "json") and as_json:
-        raise InvalidInput("--json", f"is another form than --format {form}: leave one of them out")
+        raise InvalidInput("--json", f"conflicts with --format {form}: leave one out")
     if metric and form != "table":
-        raise InvalidInput("--metric", f"is not for --format {form}: leave one of them out")
+        raise InvalidInput("--metric", f"does not apply to --format {form}: leave one out")
     with connect(Where(url=url, token=token, database=db)) as connection:
         if form != "table":
             for piece in connection.client.export_trials(search_id, form, sort=sort, outcome=outcome):
@@ -340,7 +340,7 @@ def gc(
         return
     text = (
         f"{gone.searches_deleted} searches deleted, {gone.searches_thinned} thinned out (champions rest on them), "
-        f"{gone.workers_deleted} workers not heard of, {gone.tokens_deleted} refused tokens and "
+        f"{gone.workers_deleted} silent workers, {gone.tokens_deleted} refused tokens and "
         f"{gone.families_deleted} unused family versions deleted, "
         f"{gone.artefacts_deleted} artefacts with {gone.bytes_freed / 1e6:,.1f} MB deleted."
     )
@@ -394,7 +394,7 @@ def report(
         raise Conflict(f"{folder} is no folder: name another one with --to")
     earlier = [name for name in (MARKDOWN, PAGE) if (folder / name).exists()]
     if earlier and not force:
-        raise Conflict(f"{folder / earlier[0]} is there already: replace it with --force, or name a folder with --to")
+        raise Conflict(f"{folder / earlier[0]} already exists: replace it with --force, or name a folder with --to")
     with connect(Where(url=url, token=token, database=db)) as connection:
         fetch = partial(
             connection.client.search_report,

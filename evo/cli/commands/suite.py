@@ -44,7 +44,7 @@ def record(
     for (function, reason), count in recorder.skipped.most_common():
         out.print(f"not recorded: {count_text(count, 'call')} of {function} ({reason})")
     if not recorder.counts:
-        why = f"the program failed ({trouble})" if trouble else "it made none in this process"
+        why = f"the program failed ({trouble})" if trouble else "it made no calls in this process"
         raise NotFound(f"no call that a kernel could serve was recorded: {why}")
     with writing_to(to):
         to.write_text(recorder.suite(), encoding="utf-8")

@@ -39,13 +39,13 @@ from evo.trial.objective import objective_text
 
 REASONS = {
     "stopped": "it was stopped",
-    "trials": "the budget of trials is used",
+    "trials": "every trial of the budget has ended",
     "minutes": "the time limit was reached",
     "cost": "the cost limit was reached",
     "exhausted": "every valid config was tried",
     "stagnation": "no better trial for the given number of trials",
     "outperformed": "other variants were faster after as many trials",
-    "duplicate": "its binaries are those of earlier variants",
+    "duplicate": "its binaries equal those of earlier variants",
 }
 
 ESTIMATES = (

@@ -35,7 +35,7 @@ def write_imported(file: Path, folder: Path | None, *, entry: str | None, refere
     draft, content = _drafted(text, file, entry)
     place = folder or Path(re.sub(r"[^a-z0-9_-]+", "_", file.stem.lower()).strip("_-") or "kernel")
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
-        raise Conflict(f"{place} is there already: choose another folder with --folder, or remove it first")
+        raise Conflict(f"{place} already exists: choose another folder with --folder, or remove it first")
     answer = None if reference is None else _answer(reference)
     files = {
         "family.toml": family_toml(draft, name=place.absolute().name, file=_name(file)),

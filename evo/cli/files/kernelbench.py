@@ -39,7 +39,7 @@ def write_kernelbench(file: Path, folder: Path | None) -> tuple[Path, Described]
         raise NotFound(f"{file} cannot be read: {error}") from error
     place = folder or Path(_name(file.stem))
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
-        raise Conflict(f"{place} is there already: choose another folder with --folder, or remove it first")
+        raise Conflict(f"{place} already exists: choose another folder with --folder, or remove it first")
     found = described(_run(file))
     files = family_files(found, text, place.absolute().name)
     place.mkdir(parents=True, exist_ok=True)

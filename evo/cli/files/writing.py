@@ -39,7 +39,7 @@ def require_place(place: Path, *, force: bool) -> None:
         elif force:
             place.open("ab").close()
         else:
-            raise Conflict(f"{place} is there already: replace it with --force, or name another file with --to")
+            raise Conflict(f"{place} already exists: replace it with --force, or name another file with --to")
 
 
 def write_or_show(place: Path, text: str, *, force: bool) -> None:

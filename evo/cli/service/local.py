@@ -99,8 +99,8 @@ class Local:
             if not (others := _proven(client)):
                 return
             sys.stderr.write(
-                f"The worker of this command is still at {', '.join(others)}, begun in another terminal: waiting for "
-                "that. Ctrl-C leaves at once; it is then begun again.\n"
+                f"The worker of this command is still running {', '.join(others)}, started in another terminal: "
+                "waiting for it. Ctrl-C ends at once; the work is then repeated.\n"
             )
             client.drain(WORKER)
             while self._worker.exit_code is None and _proven(client):

@@ -73,5 +73,5 @@ def _tell(begun: dict[str, Any], pid: int, log: Path, options: str) -> None:
     out, number = console(), begun["search"]
     out.print(f"Search {number} runs in the background (process {pid}, log {log}).")
     out.print(f"  leaderboard  {begun['page']}")
-    out.print(f"  stay with it kernel-evo watch {number}{options}")
+    out.print(f"  follow it kernel-evo watch {number}{options}")
     out.print(f"  end it       kernel-evo stop {number}{options}")

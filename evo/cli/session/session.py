@@ -98,7 +98,7 @@ def watch(search_id: int, where: Where, *, as_json: bool = False) -> Exit:
         view = connection.client.search(search_id)
         out.print(head(view, masked(f"{connection.client.url}/searches/{view.id}")))
         if view.state not in TERMINAL and not worker_connected(connection.client.url, token=connection.token()):
-            way_out = f"kernel-evo search --resume {search_id}{where.options} goes on with it."
+            way_out = f"kernel-evo search --resume {search_id}{where.options} continues it."
             out.print(Text(f"No worker is connected. {way_out}\n", "yellow"))
         with screen(out) as shown:
             view = follow(connection, search_id, shown, Interrupts(), where=where.options)

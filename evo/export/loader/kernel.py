@@ -198,7 +198,7 @@ def main(repeats: int = 50) -> None:
         begun = time.perf_counter()
         kernel(**arrays)
         times.append(time.perf_counter() - begun)
-    print(f"median of {repeats} calls: {np.median(times) * 1e6:.1f} µs, the way through Python included")
+    print(f"median of {repeats} calls: {np.median(times) * 1e6:.1f} µs, including the overhead of Python")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ def straddles(witness: OverwriteCheck, policy: Policy) -> bool:
 def work_rule(report: ConfirmReport, policy: Policy) -> tuple[Rule, ...]:
     """Judge whether calls skip work; an undecided result does not pass. Recordings have neither samples nor cases."""
     if report.witness is None:
-        text = "Whether calls do less work where their outputs hold the answer already was not checked."
+        text = "Whether calls do less work if their outputs already hold the answer was not checked."
         return (
             (Rule(name="work", passed=False, figure=0.0, threshold=policy.max_rework, text=text),)
             if report.cases
@@ -57,7 +57,8 @@ def rework_rule(
     left, needed = 1.0 - grown / speedup.estimate, policy.minimum_gain
     words = Words() if costs is None else costs.goal.words()
     text = (
-        f"Calls take {again:.3g} times as long on outputs that hold nothing yet, which leaves {change_text(left)} "
+        f"Calls take {again:.3g} times as long on outputs that do not hold the result yet, which leaves "
+        f"{change_text(left)} "
         f"{words.quantity} without skipped work; at least {needed:.1%} less is needed."
     )
     return (Rule(name="rework", passed=left >= needed, figure=left, threshold=needed, text=text),)
@@ -87,19 +88,19 @@ def _input_rule(words: str, slow: Timing, fast: Timing, limit: float, policy: Po
         f"({policy.confidence:.0%}: {ratio.low:.3g} to {ratio.high:.3g}; at most {limit:g} is allowed)."
     )
     if not passed:
-        text += " The challenger does less work where inputs repeat, as they do in a timed loop."
+        text += " The challenger does less work if inputs repeat, as in a timed loop."
     return Rule(name="inputs", passed=passed, figure=ratio.estimate, threshold=limit, text=text)
 
 
 def _text(found: Interval, policy: Policy, *, skips: bool, passed: bool) -> str:
     span = f"{policy.confidence:.0%}: {found.low:.3g} to {found.high:.3g}"
-    takes = f"a call takes {found.estimate:.3g} times as long on outputs that hold nothing yet"
+    takes = f"a call takes {found.estimate:.3g} times as long on outputs that do not hold the result yet"
     if passed:
         return f"A{takes[1:]} as where they hold the answer ({span}; at most {policy.max_rework:g} is allowed)."
     if skips:
-        what = "The challenger does less work where its outputs hold the answer already"
+        what = "The challenger does less work if its outputs already hold the answer"
         sure = f"more than {1.0 + policy.max_skipped:g} with {policy.skip_confidence:.1%} confidence"
         return f"{what}: {takes} ({span}; {sure})."
-    what = "Too noisy to tell whether calls do less work where their outputs hold the answer already"
+    what = "Too noisy to tell whether calls do less work if their outputs already hold the answer"
     allowed = f"at most {policy.max_rework:g} is allowed, and an interval up to {policy.max_rework_bound:g}"
-    return f"{what}: {takes} ({span}; {allowed}). Search again while less else runs on the machine."
+    return f"{what}: {takes} ({span}; {allowed}). Search again while fewer other programs run on the machine."

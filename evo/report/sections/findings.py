@@ -67,7 +67,9 @@ def negative_blocks(material: Material) -> Iterator[Block]:
         )
     yield from never
     if not negatives and not never:
-        yield Text(f"None: no value met the winner's in a pair and lost ({count_text(len(compared), 'value')} met it).")
+        yield Text(
+            f"None: no value was worse than the winner's in a pair ({count_text(len(compared), 'value')} met it)."
+        )
 
 
 def never_blocks(material: Material) -> Iterator[Block]:

@@ -109,7 +109,7 @@ class CCompiler:
                 if status is None:
                     return CompileFailed(log=f"the compiler was stopped after {timeout_s:g} s\n{messages}".strip())
                 if status != 0:
-                    return CompileFailed(log=messages or f"the compiler ended with status {status} and said nothing")
+                    return CompileFailed(log=messages or f"the compiler ended with status {status} without a message")
             binary = (folder / library).read_bytes()
             if not _exports(binary, unit.entry):
                 return CompileFailed(log=f"{_unexported(unit)}\n{messages}".strip())

@@ -329,7 +329,7 @@ class CpuSession:
         if self._at_return is None:
             return None
         buffers, prints = self._at_return
-        return None if buffers.output_prints() == prints else "goes on writing its outputs after it returned"
+        return None if buffers.output_prints() == prints else "still writes its outputs after it returned"
 
     def environment(self) -> Mapping[str, str]:
         facts = {"load": f"{os.getloadavg()[0]:.2f}", "cores": ",".join(map(str, self._cores)) or "not pinned"}

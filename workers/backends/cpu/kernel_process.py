@@ -641,7 +641,7 @@ def _changes_text(changes: int, number: int) -> str | None:
     if left := [name for bit, name in modes.items() if changes & bit]:
         return f"leaves the processor's {' and '.join(left)} changed after it returned"
     if changes & 4:
-        return f"changes what happens on {_signal_name(number)} and leaves it so"
+        return f"changes what happens on {_signal_name(number)} and does not restore it"
     if changes & 8:
         return "leaves a timer running"
     return None

@@ -41,8 +41,8 @@ class KernelState:
 
 
 _WORDS = {
-    "signals": "changes which signals it blocks, ignores or handles, and leaves it so",
-    "cores": "changes the cores that it may run on",
+    "signals": "changes which signals it blocks, ignores or handles, and does not restore it",
+    "cores": "changes its allowed cores",
     "priorities": "changes its priority",
     "limits": "changes the limits of its process",
     "descriptors": "leaves files open, or closes those of others",

@@ -76,7 +76,7 @@ class CSanitizer:
             stop = subject.interruption
             status, log = run([*self._compiler, *_flags(tool, subject)], folder, timeout_s, interruption=stop)
             if status != 0:
-                message = log.strip().partition("\n")[0] or "the compiler says nothing"
+                message = log.strip().partition("\n")[0] or "the compiler gave no message"
                 return Sanitized(tool=tool.name, skipped=f"the compiler cannot build with it here: {message}")
             command = [str(folder / "main"), str(subject.inputs)]
             status, log = run(command, folder, timeout_s, {**os.environ, **_SETTINGS}, interruption=stop)

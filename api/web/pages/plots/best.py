@@ -52,7 +52,7 @@ def best_so_far(landscape: Landscape, search: SearchView) -> Plot:
         table=Table(
             head=("Trial", "Best so far"), rows=tuple((number, time_text(time_us)) for number, time_us in records)
         ),
-        note="Click a dot to open its trial. Stars are promotions. Times are on a logarithmic scale.",
+        note="Click a point to open its trial. Stars are promotions. Times are on a logarithmic scale.",
     )
 
 

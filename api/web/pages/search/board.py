@@ -38,9 +38,9 @@ REASONS = {
     "minutes": "its time budget was used up",
     "cost": "its cost budget was used up",
     "exhausted": "every valid config was tried",
-    "stagnation": "no better trial came for long enough",
+    "stagnation": "no better trial was found for long enough",
     "outperformed": "other variants were faster after as many trials",
-    "duplicate": "its binaries are those of earlier variants",
+    "duplicate": "its binaries equal those of earlier variants",
     "stopped": "it was stopped by a user",
     "cancelled": "it was cancelled by a user",
 }

@@ -199,7 +199,7 @@ def _chosen(against: str, trial: TrialView, search: SearchView) -> TrialPlace:
         return found
     if against in ROLES:
         raise NotFound(f"trial {trial.number} has no {against} but itself: compare it with a trial's number")
-    raise InvalidInput("against", "is neither `parent`, `champion`, a number of this search nor like `3.57`")
+    raise InvalidInput("against", "must be `parent`, `champion`, a trial number of this search, or e.g. `3.57`")
 
 
 def _places(trial: TrialView, search: SearchView) -> dict[str, TrialPlace]:

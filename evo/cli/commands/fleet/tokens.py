@@ -98,7 +98,7 @@ def list_(*, url: Url = None, token: Token = None, db: Db = None, as_json: Json 
         made = f"{each.created_at:%Y-%m-%d} by {each.created_by}"
         used = "never" if each.last_used_at is None else f"{each.last_used_at:%Y-%m-%d %H:%M}"
         rows.add_row(each.id, each.name, _roles_text(each), each.worker_id or "", _state(each), used, made)
-    console().print(rows if tokens else "No tokens: on this machine, everybody may use the service.")
+    console().print(rows if tokens else "No tokens: on this machine, every user may use the service.")
 
 
 def revoke(token_id: TokenId, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:

@@ -78,7 +78,7 @@ class NvccCompiler:
             if status != 0:
                 if _UNFIT.search(log):
                     raise NoNvccError(f"{self.version} does not compile for {unit.architecture} here: {log[:500]}")
-                return CompileFailed(log=log or f"nvcc ended with status {status} and said nothing")
+                return CompileFailed(log=log or f"nvcc ended with status {status} without a message")
             ptx = (folder / "kernel.ptx").read_bytes()
             symbol = symbol_of(unit.entry, ptx.decode())
             found = figures(log, symbol)

@@ -183,7 +183,7 @@ def absent(entry: str, log: str) -> str:
     """Explain why a build has no figures for its entry; names the kernels it has, as `entry` expects them."""
     names = list(dict.fromkeys(_COMPILED.findall(log)))
     if entry in names:
-        return f"ptxas says nothing of the resources of `{entry}`"
+        return f"ptxas does not report the resources of `{entry}`"
     missing = f"the kernel `{entry}`, which is the `entry` of family.toml, is not found in the binary"
     if not names:
         return (

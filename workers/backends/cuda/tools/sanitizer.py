@@ -75,9 +75,7 @@ def read(tool: str, log: str) -> Sanitized:
     found = tuple(dict.fromkeys(_findings(texts)))[:MAX_FINDINGS]
     if not found and DONE not in log:
         printed = [line for line in log.splitlines() if line.strip() and not line.startswith("=========")]
-        return Sanitized(
-            tool=tool, skipped=f"the kernel was not launched: {printed[-1] if printed else 'nothing was said'}"
-        )
+        return Sanitized(tool=tool, skipped=f"the kernel was not launched: {printed[-1] if printed else 'no output'}")
     return Sanitized(tool=tool, findings=found)
 
 
