@@ -231,7 +231,7 @@ def test_search_needs_a_family(capsys: pytest.CaptureFixture[str]) -> None:
         ("searches --url http://u@a:1", "--url: 'http://u@a:1' has a user name"),
         ("searches --url http://a:1/evo?x=1", "--url: 'http://a:1/evo?x=1' has a `?`: leave it out, as in http://"),
         ("searches --url http://a:1#x", "--url: 'http://a:1#x' has a `#`: leave it out"),
-        ("searches --url http://a:1/evo/api/v1/", "--url: 'http://a:1/evo/api/v1/' has /api/v1, which requests add"),
+        ("searches --url http://a:1/evo/api/v1/", "--url: 'http://a:1/evo/api/v1/' has /api/v1, which the client adds"),
         ("searches --url http://127.0.0.1:1 --token ü", "--token: has characters that no token has, e.g. a line break"),
         ("token join a --hours nan", "--hours: nan is out of its limits; accepted: 0.001 … 876,000"),
     ],

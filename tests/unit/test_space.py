@@ -546,9 +546,9 @@ def test_default_is_one_of_the_values(default: Any) -> None:
 
 
 def test_names_are_unique_and_constraints_use_known_ones() -> None:
-    with pytest.raises(InvalidInput, match=r"tunables\.A: the name is taken"):
+    with pytest.raises(InvalidInput, match=r"tunables\.A: the name is already used"):
         Space([tunable("A", [1]), tunable("A", [2])])
-    with pytest.raises(InvalidInput, match=r"tunables\.A: the name is taken"):
+    with pytest.raises(InvalidInput, match=r"tunables\.A: the name is already used"):
         Space([tunable("A", [1])], constants={"A": 1})
     with pytest.raises(InvalidInput, match="there is no `X`"):
         Space([tunable("A", [1])], [constraint("X > 1")])
