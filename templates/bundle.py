@@ -16,6 +16,7 @@ from pathlib import PurePosixPath
 from evo.errors import InvalidInput
 from evo.family import Family
 from evo.text.document import read_toml
+from evo.text.encoding import not_utf8
 from templates.errors import RenderError
 from templates.registry import (
     MAX_FILES,
@@ -106,6 +107,8 @@ def family_of(files: Mapping[str, bytes]) -> Family:
         raise InvalidInput(SPEC, f"is larger than {MAX_SPEC_BYTES >> 20} MiB")
     try:
         document = read_toml(files[SPEC].decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise InvalidInput(SPEC, not_utf8(files[SPEC], error, SPEC)) from error
     except ValueError as error:
         raise InvalidInput(SPEC, f"is not TOML: {error}") from error
     family = Family.from_document(document, SPEC)

@@ -21,6 +21,7 @@ from evo.family.python.reading import read_family
 from evo.family.scope import WORD
 from evo.space.recording import Recording, parse_recording, recording_name
 from evo.text.document import read_toml, toml_text
+from evo.text.encoding import not_utf8
 from evo.text.suggestion import unknown
 from templates.reference_source import require_inputs
 
@@ -222,9 +223,9 @@ def _read_folder(path: Path, built_in: bool, state: object) -> Package:
 
 
 def _read_family(path: Path) -> Family:
-    where = str(path / SPEC)
+    where, text = str(path / SPEC), _utf8(path / SPEC)
     try:
-        document = read_toml(_bytes(path / SPEC).decode("utf-8-sig"))
+        document = read_toml(text)
     except ValueError as error:
         raise InvalidInput(where, f"is not TOML: {error}") from error
     family = Family.from_document(document, SPEC)
@@ -237,8 +238,8 @@ def _read_family(path: Path) -> Family:
 
 def _read_python(path: Path, files: dict[str, bytes]) -> Family:
     """Read the class in a family.py, and replace it among the files by those that it stands for."""
-    text = files.pop(PYTHON_SPEC).decode("utf-8-sig", errors="replace")
-    document, made = read_family(text)
+    del files[PYTHON_SPEC]
+    document, made = read_family(_utf8(path / PYTHON_SPEC))
     made[SPEC] = toml_text(document)
     if clashing := sorted(made.keys() & files.keys()):
         raise InvalidInput(str(path / PYTHON_SPEC), f"stands for {clashing[0]}, which is in its folder too: keep one")
@@ -248,6 +249,14 @@ def _read_python(path: Path, files: dict[str, bytes]) -> Family:
         raise InvalidInput(where, f"`class {family.name}` differs from the folder's name: {_common_name(family, path)}")
     files |= {name: content.encode() for name, content in made.items()}
     return family
+
+
+def _utf8(path: Path) -> str:
+    content = _bytes(path)
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(str(path), not_utf8(content, error, str(path))) from error
 
 
 def _common_name(family: Family, path: Path) -> str:
@@ -287,14 +296,32 @@ def _read_files(folder: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _paths(path: Path) -> list[Path]:
-    """Return all relevant files in a fixed order, without hidden files, caches and editors' backups."""
+    """Return all relevant files in a fixed order, without hidden files, caches and editors' backups.
+
+    Symbolic links to files and folders are followed.
+    """
     if path.is_file():
         return [path]
-    found = (each for each in path.rglob("*") if _matters(each.relative_to(path)) and each.is_file())
-    paths = sorted(islice(found, MAX_FILES + 1))
+    paths = sorted(islice(_walked(path, path, frozenset()), MAX_FILES + 1))
     if len(paths) > MAX_FILES:
         raise InvalidInput(str(path), f"holds more than {MAX_FILES} files: give the family a folder of its own")
     return paths
+
+
+def _walked(folder: Path, top: Path, above: frozenset[Path]) -> Iterator[Path]:
+    """Yield the relevant files of a folder; a link to a folder above it is left out, as it would never end.
+
+    Args:
+        above: the folders that lead here, without symbolic links.
+    """
+    above = above | {folder.resolve()}
+    for path in folder.iterdir():
+        if not _matters(path.relative_to(top)):
+            continue
+        if path.is_file():
+            yield path
+        elif path.is_dir() and path.resolve() not in above:
+            yield from _walked(path, top, above)
 
 
 def _bytes(path: Path) -> bytes:

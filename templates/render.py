@@ -3,7 +3,6 @@
 import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import lru_cache
 from math import gcd
 
@@ -13,6 +12,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from evo.device import DeviceKind, kind_of
 from evo.family import Implementation
 from evo.family.problem import Problem
+from evo.text.encoding import not_utf8
 from evo.text.suggestion import unknown
 from evo.trial import Config, Value
 from templates import triton
@@ -155,8 +155,7 @@ def _texts(package: Package) -> dict[str, str]:
     texts: dict[str, str] = {}
     for name, content in package.files.items():
         if b"\0" not in content[:8192]:
-            with suppress(UnicodeDecodeError):
-                texts[name] = content.decode("utf-8-sig")
+            texts[name] = content.decode("utf-8-sig", errors="replace")  # a compiler reads headers of any encoding
     return texts
 
 
@@ -231,7 +230,8 @@ def _text(package: Package, name: str) -> str:
     try:
         return package.files[name].decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise RenderError(f"{name}: is not UTF-8 text: {error.reason} at byte {error.start}") from error
+        file = name if package.location is None else f"{package.location}/{name}"
+        raise RenderError(f"{name}: {not_utf8(package.files[name], error, file)}") from error
 
 
 def _undeclared(package: Package, implementation: Implementation) -> frozenset[str]:

@@ -5,6 +5,7 @@ from pathlib import Path
 from evo.errors import InvalidInput, NotFound
 from evo.search.suite import Suite, suite_from
 from evo.text.document import read_toml
+from evo.text.encoding import not_utf8
 from evo.text.suggestion import unknown
 
 FOLDER = Path(__file__).parent
@@ -44,6 +45,8 @@ def _read(path: Path, name: str) -> Suite:
         raise InvalidInput("--suite", f"{path} cannot be read: {error.strerror}") from None
     except InvalidInput:
         raise
+    except UnicodeDecodeError as error:
+        raise InvalidInput("--suite", f"{path} {not_utf8(content, error, str(path))}") from None
     except ValueError as error:
         raise InvalidInput("--suite", f"{path} is not valid TOML: {error}") from None
     try:

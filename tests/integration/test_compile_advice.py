@@ -194,6 +194,8 @@ def test_types_of_stdint_have_a_replacement(nvrtc: NvrtcCompiler) -> None:
 def test_other_missing_headers_are_named(cc: CCompiler, nvrtc: NvrtcCompiler) -> None:
     own = failure(cc, replace(C, source='#include "mine.h"\nint f(void) { return 1; }'), None)
     assert own.startswith("mine.h is neither beside the source") and '`flags = ["-I/its/folder"]` under [cpu]' in own
+    above = failure(cc, replace(C, source='#include "../mine.h"\nint f(void) { return 1; }'), None)
+    assert "above the family's folder" in above and "put mine.h into it" in above
     own = failure(nvrtc, replace(CUDA, source='#include "mine.h"\n'), None)
     assert own.startswith("mine.h is neither beside the source") and "under [cuda]" in own
 

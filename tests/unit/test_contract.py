@@ -108,7 +108,13 @@ def test_reference_between_integers_is_compared_unrounded() -> None:
         ("int8", [0, 0, 0, -129], r"beyond what int8 holds \(-128 to 127\)"),
         ("uint64", [0, -1, 0, 0], "beyond what uint64 holds"),
         ("int64", np.array([0, 1 << 63, 0, 0], np.uint64), "beyond what int64 holds"),
-        ("uint64", [1 << 64, 0, 0, 0], r"2\^53 or more"),
+        (
+            "uint64",
+            [1 << 64, 0, 0, 0],
+            r"1 of 4 .* beyond what uint64 holds.*first is 18446744073709551616 at",
+        ),
+        ("int64", [0, 0, -(1 << 63) - 1, 1], "beyond what int64 holds"),
+        ("bool", [0, 1 << 80, 0, 0], r"beyond what bool holds \(0 to 1\)"),
         ("bool", [0, 1, 2, 0], r"beyond what bool holds \(0 to 1\)"),
         ("float32", [0, np.nan, 0, 0], r"1 of 4 elements are NaN or infinite.*the first is nan at \[1\]"),
         ("float64", [np.inf, -np.inf, 0, 0], r"2 of 4 elements are NaN or infinite.*the first is inf at \[0\]"),
@@ -145,9 +151,21 @@ def test_saturating_formats_accept_references_beyond_their_range(dtype: str) -> 
     assert checked(dtype, [1e6, 0, 0, -1e6])[0] == 1e6
 
 
-def test_python_integers_keep_all_digits() -> None:
-    made = np.array([(1 << 64) - 1, 0, 1, (1 << 60) + 1], dtype=object)
-    assert checked("uint64", made).tolist() == made.tolist()
+@pytest.mark.parametrize(
+    "made",
+    [
+        np.array([(1 << 64) - 1, 0, 1, (1 << 60) + 1], dtype=object),
+        [1, (1 << 63) + 1, 0, 3],  # NumPy makes floats of these
+        ((1 << 64) - 1, 0, np.int64(1), (1 << 60) + 1),
+        [np.uint64((1 << 63) + 1), np.int64(1), np.int64((1 << 60) + 1), 0],
+    ],
+)
+def test_python_integers_keep_all_digits(made: Any) -> None:
+    assert checked("uint64", made).tolist() == [int(each) for each in made]
+
+
+def test_lists_of_fractions_are_fractions() -> None:
+    assert checked("float32", [1, 2.5, 0, 3]).tolist() == [1.0, 2.5, 0.0, 3.0]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -173,6 +173,12 @@ def test_reference_calls_the_users_function_with_inputs_by_name(tmp_path: Path) 
     assert np.array_equal(outputs["out"], drawn["image"][:-2, :-2])
 
 
+def test_relative_import_of_a_reference_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "given.py").write_text(f"from .x import y\n{REFERENCE}")
+    with pytest.raises(InvalidInput, match=r"given\.py, line 1: the import is relative .* by its name"):
+        imported(tmp_path, reference=f"{tmp_path / 'given.py'}:conv")
+
+
 def test_missing_reference_is_left_to_be_written(tmp_path: Path) -> None:
     text = (imported(tmp_path, reference=None) / "reference.py").read_text()
     assert "# decide: the right outputs, in float64: out" in text

@@ -312,6 +312,24 @@ def test_exact_yardstick_of_integers_requires_exact_results(tmp_path: Path) -> N
     assert golden.limits["y"].max_abs == 0.0
 
 
+@pytest.mark.parametrize(
+    ("yardstick", "reason"),
+    [
+        ("(np.arange(5) + 2**60).astype(np.float64)", r"5 of 5 elements are 2\^53 or more"),
+        ("[2**64, 0, 0, 0, 0]", "1 of 5 elements are beyond what int64 holds"),
+        ("np.full(5, 2**63, np.uint64)", "5 of 5 elements are beyond what int64 holds"),
+        ("[0.5, np.nan, 0, 0, 0]", "1 of 5 elements are NaN or infinite"),
+        ("[None] * 5", "holds object: give real numbers"),
+    ],
+)
+def test_yardstick_that_rounds_or_overflows_integers_is_refused(tmp_path: Path, yardstick: str, reason: str) -> None:
+    text = f"{WHOLE.split('def reference', maxsplit=1)[0]}def reference(problem, inputs):\n"
+    text += '    return {"y": np.arange(5) + 2**60}\n'
+    text += f'def yardstick(problem, inputs):\n    return {{"y": {yardstick}}}\n'
+    with pytest.raises(FamilyError, match=rf"yardstick\(\).*`y`.*{reason}"):
+        reference(tmp_path, text).golden(plan("int64", max_abs_ratio=4.0, rel_l2=0.1), (1, 2))
+
+
 def mixed_cases(tmp_path: Path, answer: str = "2.0 * x", **changes: bool) -> list[str]:
     """Return the names of the mixtures of a normal and a large case."""
     text = WHOLE.replace("rng.standard_normal", "(9 if distribution == 'large' else 1) * rng.standard_normal")
@@ -331,3 +349,98 @@ def test_mixtures_that_the_reference_cannot_compute_are_left_out(tmp_path: Path)
 
 def test_family_can_exclude_its_inputs_from_mixtures(tmp_path: Path) -> None:
     assert mixed_cases(tmp_path, mixed=False) == []
+
+
+FACTOR = "def inputs(problem, distribution, rng):\n    return {'x': np.ones(5, np.float32)}\n"
+FACTOR += "def reference(problem, inputs):\n    %s\n    return {'y': float(factor) * inputs['x']}\n"
+
+
+@pytest.fixture
+def unloaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A folder of the module path, whose modules are gone afterwards, as in a new process."""
+    folder = tmp_path / "installed"
+    folder.mkdir()
+    (tmp_path / "family").mkdir()
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    return folder
+
+
+def factor_of(folder: Path, text: str) -> float:
+    for name in [name for name in sys.modules if name.startswith("factors")]:
+        del sys.modules[name]
+    importlib.invalidate_caches()
+    return float(reference(folder, text).golden(plan(max_abs=0.0), (1, 2)).reference["y"][0])
+
+
+@pytest.mark.parametrize(
+    ("before", "within"),
+    [
+        ("from factors import factor", "pass"),
+        ("import factors", "factor = factors.factor"),
+        ("", "from factors import factor"),
+        ("from factors_of import factor", "pass"),
+    ],
+    ids=["imported", "module", "imported by the call", "imported by another module"],
+)
+def test_expected_outputs_follow_the_modules_that_reference_imports(
+    tmp_path: Path, unloaded: Path, before: str, within: str
+) -> None:
+    text = f"import numpy as np\n{before}\n{FACTOR % within}"
+    (unloaded / "factors_of.py").write_text("from factors import factor\n")
+    for factor in (2, 3, 40):
+        (unloaded / "factors.py").write_text(f"factor = {factor}\n")
+        assert [factor_of(tmp_path / "family", text) for _ in range(2)] == [factor, factor]
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "factor = np.load(FILE)",
+        "factor = np.load(FILE, mmap_mode='r')",
+        "import pathlib, io; factor = np.load(io.BytesIO(pathlib.Path(FILE).read_bytes()))",
+    ],
+)
+@pytest.mark.parametrize("early", [True, False])
+def test_expected_outputs_follow_the_files_that_reference_reads(tmp_path: Path, read: str, *, early: bool) -> None:
+    file = tmp_path / "elsewhere" / "factor.npy"
+    file.parent.mkdir()
+    text = f"import numpy as np\nFILE = {str(file)!r}\n{read if early else ''}\n{FACTOR % ('pass' if early else read)}"
+    folder = tmp_path / "family"
+    folder.mkdir()
+    for factor in (2, 3, 40):
+        np.save(file, np.float64(factor))
+        assert [factor_of(folder, text) for _ in range(2)] == [factor, factor]
+
+
+def test_reference_imports_modules_of_its_own_family(tmp_path: Path) -> None:
+    """Another family's module of the same name does not take its place; the standard library's are never replaced."""
+    text = f"import numpy as np\nimport decimal\nfrom part import factor\n{FACTOR % 'assert decimal.Decimal'}"
+    for factor in (2, 3):
+        folder = tmp_path / f"family{factor}"
+        folder.mkdir()
+        (folder / "part.py").write_text(f"from further import factor\nassert factor == {factor}\n")
+        (folder / "further.py").write_text(f"factor = {factor}\n")
+        (folder / "decimal.py").write_text("raise RuntimeError\n")
+        assert factor_of(folder, text) == factor
+
+
+@pytest.mark.parametrize(
+    ("line", "way_out"),
+    [
+        ("import absent_part", r"put absent_part\.py into the family's folder, or install it"),
+        ("from .part import x", r"write `import helper` for helper\.py"),
+    ],
+)
+def test_failed_import_says_where_modules_are_searched(tmp_path: Path, line: str, way_out: str) -> None:
+    with pytest.raises(FamilyError, match=rf"reference\.py, import \(line 2\): .*{way_out}"):
+        reference(tmp_path, f"{line}\n")
+
+
+@pytest.mark.usefixtures("computed_once")
+def test_expected_outputs_are_cached_while_nothing_changes(tmp_path: Path, unloaded: Path) -> None:
+    (unloaded / "factors.py").write_text("factor = 2\n")
+    text = WHOLE.replace("counter = ", "import factors\n    counter = ")
+    for _ in range(3):
+        reference(tmp_path / "family", text).golden(plan(), (1, 2))
+    assert (tmp_path / "family/counter").read_text() == "x"

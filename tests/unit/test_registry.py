@@ -38,6 +38,24 @@ def test_folder_is_found_by_any_spelling_of_its_path(folder: Path, monkeypatch: 
     assert {registry.find(text).digest for text in (".", "./", "../scale", "./family.toml")} == {package.digest}
 
 
+def test_links_to_files_and_folders_are_followed(folder: Path, tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    (shared / "deep").mkdir(parents=True)
+    (shared / "deep/a.h").write_text("#define A 1\n")
+    before = registry.find(str(folder)).digest
+    (folder / "inc").symlink_to("../shared")
+    (folder / "b.h").symlink_to("../shared/deep/a.h")
+    (shared / "again").symlink_to(shared)  # never ends
+    (shared / "up").symlink_to(folder)
+    (folder / "gone").symlink_to("nowhere")
+    found = registry.find(str(folder))
+    assert {"inc/deep/a.h", "b.h"} <= set(found.files)
+    assert not [name for name in found.files if "again" in name or "/up/" in name]
+    assert found.digest != before
+    (shared / "deep/a.h").write_text("#define A 22\n")
+    assert registry.find(str(folder)).digest != found.digest
+
+
 def test_built_in_families_have_no_location_and_are_found_by_name() -> None:
     packages = registry.builtin()
     assert registry.broken() == []
@@ -182,7 +200,7 @@ def test_folder_needs_a_reference_and_utf8_text(folder: Path) -> None:
     with pytest.raises(InvalidInput, match=r"the file reference\.py is missing"):
         registry.find(str(folder))
     (folder / "family.toml").write_bytes(b'name = "\xff"')
-    with pytest.raises(InvalidInput, match="is not TOML"):
+    with pytest.raises(InvalidInput, match="save it as UTF-8"):
         registry.find(str(folder))
 
 

@@ -95,7 +95,7 @@ def test_faulty_template_is_named_with_its_line(tmp_path: Path, template: str, m
 def test_binary_template_is_named(tmp_path: Path) -> None:
     folder = write_family(tmp_path / "scale")
     (folder / "kernel.c.j2").write_bytes(b"\xff\xfe{{ TILE }}")
-    with pytest.raises(RenderError, match=r"kernel\.c\.j2: is not UTF-8"):
+    with pytest.raises(RenderError, match=r"kernel\.c\.j2: is UTF-16; save it as UTF-8"):
         render(find(str(folder)), "cpu", CONFIG, PROBLEM, DERIVED)
 
 

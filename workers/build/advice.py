@@ -74,7 +74,7 @@ def _under_nvrtc(name: str) -> str:
         if name.startswith(_CCCL):
             way = "it is part of CUDA's C++ libraries: pip install 'cuda-toolkit[cccl]', of your CUDA version"
             return f"<{name}> is not installed: {way}"
-        return f'{_nowhere(name)}: put it there, or name its folder with `flags = ["-I/its/folder"]` under [cuda]'
+        return _elsewhere(name, "cuda")
     nvcc = 'or let nvcc compile it, where it is installed: `compiler = "nvcc"` under [cuda]'
     guarded = f"`#ifndef __CUDACC_RTC__`, `#include <{name}>`, `#endif` in three lines"
     other = counterpart(name)
@@ -91,11 +91,16 @@ def _under_c(name: str, unit: Unit) -> str:
     if unit.language == "c" and (name in _CPP_HEADERS or _of_c(name)):
         return f"<{name}> is a header of C++, and the source is compiled as C: name it .cpp, .cc or .cxx"
     table = "cuda" if unit.language == "cuda" else "cpu"
-    return f'{_nowhere(name)}: put it there, or name its folder with `flags = ["-I/its/folder"]` under [{table}]'
+    return _elsewhere(name, table)
 
 
-def _nowhere(name: str) -> str:
-    return f"{name} is neither beside the source, nor in the family's folder, nor where the compiler looks by itself"
+def _elsewhere(name: str, table: str) -> str:
+    if name.startswith("../"):
+        inside = f"put {name.rpartition('/')[2]} into it and include it without `../`"
+        start = f'name the folder from which {name} starts with `flags = ["-I/that/folder"]` under [{table}]'
+        return f"{name} is above the family's folder, which is copied to where it is compiled: {inside}, or {start}"
+    nowhere = f"{name} is neither beside the source, nor in the family's folder, nor where the compiler looks by itself"
+    return f'{nowhere}: put it there, or name its folder with `flags = ["-I/its/folder"]` under [{table}]'
 
 
 MOST = 3

@@ -9,6 +9,7 @@ from evo.errors import Conflict, InvalidInput, NotFound
 from evo.family.importing import Draft, drafted, drafted_from_triton, read_source
 from evo.family.importing.writing import Answer, family_toml, reference_py
 from evo.family.source.language import language_of
+from evo.text.encoding import not_utf8, python_text
 
 _SUFFIXES = {".c": "cpu", ".cpp": "cpu", ".cc": "cpu", ".cxx": "cpu", ".cu": "cuda", ".py": "triton"}
 
@@ -29,22 +30,28 @@ def write_imported(file: Path, folder: Path | None, *, entry: str | None, refere
     if file.suffix not in _SUFFIXES:
         raise InvalidInput("FILE", f"{file} ends in none of {', '.join(_SUFFIXES)}")
     try:
-        text = file.read_text(encoding="utf-8-sig")
+        content = file.read_bytes()
+        text = python_text(content) if file.suffix == ".py" else content.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        raise InvalidInput("FILE", f"{file} {not_utf8(content, error, str(file))}") from error
+    except SyntaxError as error:
+        raise InvalidInput("FILE", f"{file}: {error.msg}") from error
     except OSError as error:
         raise NotFound(f"{file} cannot be read: {error.strerror}") from error
-    draft, content = _drafted(text, file, entry)
+    draft, source = _drafted(text, file, entry)
     place = folder or Path(re.sub(r"[^a-z0-9_-]+", "_", file.stem.lower()).strip("_-") or "kernel")
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise Conflict(f"{place} already exists: choose another folder with --folder, or remove it first")
     answer = None if reference is None else _answer(reference)
     files = {
+        **(answer.modules if answer else {}),
         "family.toml": family_toml(draft, name=place.absolute().name, file=_name(file)),
         "reference.py": reference_py(draft, answer),
-        _name(file): content,
+        _name(file): source,
     }
     place.mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():
-        (place / name).write_text(content, encoding="utf-8")
+    for name, written in files.items():
+        (place / name).write_text(written, encoding="utf-8")
     return place, draft
 
 
@@ -68,21 +75,65 @@ def _answer(reference: str) -> Answer:
     where, _, function = reference.rpartition(":")
     if not where or not function.isidentifier():
         raise InvalidInput("--reference", f"{reference!r} is not FILE:FUNCTION or MODULE:FUNCTION, e.g. conv.py:conv")
-    text = _code(where)
-    try:
-        defined = {each.name: each for each in ast.parse(text).body if isinstance(each, ast.FunctionDef)}
-    except SyntaxError as error:
-        raise InvalidInput("--reference", f"{where}: line {error.lineno}: {error.msg}") from error
+    path = _path(where)
+    text = _python(path)
+    tree = _parsed(text, where)
+    defined = {each.name: each for each in tree.body if isinstance(each, ast.FunctionDef)}
     if function not in defined:
         raise InvalidInput(
             "--reference", f"{where} defines no function {function}; it has {', '.join(defined) or 'none'}"
         )
     arguments = defined[function].args
     names = tuple(each.arg for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs))
-    return Answer(text=text, function=function, parameters=names, own_inputs="inputs" in defined)
+    modules: dict[str, str] = {}
+    _collect(tree, path, modules)
+    return Answer(text=text, function=function, parameters=names, own_inputs="inputs" in defined, modules=modules)
 
 
-def _code(where: str) -> str:
+def _collect(tree: ast.Module, path: Path, modules: dict[str, str]) -> None:
+    """Add the modules beside a file that it imports, and those that they import, by the name of their file.
+
+    Raises:
+        InvalidInput: an import is relative to a package, which the family's folder is not.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            where, way_out = f"{path}, line {node.lineno}", "a function of its own that imports the package by its name"
+            raise InvalidInput(
+                "--reference", f"{where}: the import is relative to a package: give a file with {way_out}"
+            )
+        for name in _imported(node):
+            file = path.with_name(f"{name}.py")
+            if file.name not in modules and file != path and file.is_file():
+                modules[file.name] = _python(file)
+                _collect(_parsed(modules[file.name], str(file)), file, modules)
+
+
+def _imported(node: ast.AST) -> list[str]:
+    """Return the top-level modules that a statement imports."""
+    names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
+    names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+    return [name.partition(".")[0] for name in names]
+
+
+def _parsed(text: str, where: str) -> ast.Module:
+    try:
+        return ast.parse(text)
+    except SyntaxError as error:
+        raise InvalidInput("--reference", f"{where}: line {error.lineno}: {error.msg}") from error
+
+
+def _python(path: Path) -> str:
+    content = path.read_bytes()
+    try:
+        return python_text(content)
+    except UnicodeDecodeError as error:
+        raise InvalidInput("--reference", f"{path} {not_utf8(content, error, str(path))}") from error
+    except SyntaxError as error:
+        raise InvalidInput("--reference", f"{path}: {error.msg}") from error
+
+
+def _path(where: str) -> Path:
     path = Path(where)
     if not path.is_file():
         try:
@@ -92,4 +143,4 @@ def _code(where: str) -> str:
         if found is None or found.origin is None or not found.origin.endswith(".py"):
             raise InvalidInput("--reference", f"{where} is neither a file nor a Python module that is installed here")
         path = Path(found.origin)
-    return path.read_text(encoding="utf-8")
+    return path

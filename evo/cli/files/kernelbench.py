@@ -11,6 +11,7 @@ from typing import Any
 
 from evo.errors import Conflict, InvalidInput, NotFound
 from evo.family.importing.kernelbench import Described, described, family_files
+from evo.text.encoding import not_utf8
 
 SECONDS = 300.0
 """Longest time that describing a file may take."""
@@ -34,17 +35,20 @@ def write_kernelbench(file: Path, folder: Path | None) -> tuple[Path, Described]
     if file.suffix != ".py":
         raise InvalidInput("FILE", f"{file} is no Python file: give a problem in KernelBench's format")
     try:
-        text = file.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise NotFound(f"{file} cannot be read: {error}") from error
+        content = file.read_bytes()
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInput("FILE", f"{file} {not_utf8(content, error, str(file))}") from error
+    except OSError as error:
+        raise NotFound(f"{file} cannot be read: {error.strerror}") from error
     place = folder or Path(_name(file.stem))
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise Conflict(f"{place} already exists: choose another folder with --folder, or remove it first")
     found = described(_run(file))
     files = family_files(found, text, place.absolute().name)
     place.mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():
-        (place / name).write_text(content, encoding="utf-8")
+    for name, written in files.items():
+        (place / name).write_text(written, encoding="utf-8")
     return place, found
 
 

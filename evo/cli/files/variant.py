@@ -6,6 +6,7 @@ from pathlib import Path
 from evo.errors import Conflict, InvalidInput, NotFound
 from evo.messages.view import VariantSource
 from evo.text.document import read_toml, toml_text
+from evo.text.encoding import not_utf8
 from evo.variants.proposers.base import VariantFiles
 from templates.variant import CONTRACT, FOLDER, MAX_BYTES, MAX_FILES
 
@@ -68,8 +69,9 @@ def _text(path: Path) -> str:
     try:
         if path.stat().st_size > MAX_BYTES:
             raise InvalidInput(str(path), f"is larger than {MAX_BYTES >> 20} MiB")
-        return path.read_text("utf-8-sig")
+        content = path.read_bytes()
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InvalidInput(str(path), "is no UTF-8 text") from error
+        raise InvalidInput(str(path), not_utf8(content, error, str(path))) from error
     except OSError as error:
         raise InvalidInput(str(path), f"cannot be read: {error.strerror}") from error

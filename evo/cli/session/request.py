@@ -11,6 +11,7 @@ from evo.family.problem import Problem
 from evo.messages.view import SearchView
 from evo.promotion.policy import policy_from
 from evo.text.document import read_json, read_toml
+from evo.text.encoding import not_utf8
 from templates import registry
 from templates.bundle import pack
 from templates.errors import RenderError
@@ -118,8 +119,11 @@ def read_policy(name_or_file: str) -> str | dict[str, Any]:
     if path.suffix not in (".toml", ".json"):
         return policy_from(name_or_file).name
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        content = path.read_bytes()
+        text = content.decode("utf-8-sig")
         document = read_toml(text) if path.suffix == ".toml" else read_json(text, "file")
+    except UnicodeDecodeError as error:
+        raise InvalidInput("--policy", f"{path} {not_utf8(content, error, str(path))}") from None
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise InvalidInput("--policy", f"{path} cannot be read: {reason}") from None

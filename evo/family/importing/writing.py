@@ -1,8 +1,8 @@
 """The files of an imported family: ``family.toml`` and ``reference.py``, with a comment where a person must decide."""
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from evo.errors import InvalidInput
 from evo.family.importing.draft import Draft, DraftArgument, DraftField, DraftTunable
@@ -121,21 +121,25 @@ class Answer:
         text: code with its definition.
         parameters: names of inputs, scalars or problem fields.
         own_inputs: True if the code defines ``inputs()`` as well.
+        modules: texts of the modules beside it that it imports, by the name of their file.
     """
 
     text: str
     function: str
     parameters: tuple[str, ...]
     own_inputs: bool = False
+    modules: Mapping[str, str] = field(default_factory=dict)
 
 
 def reference_py(draft: Draft, answer: Answer | None = None) -> str:
     """Return reference.py; without an answer, the user must write ``reference()``."""
     text = answer.text.rstrip() if answer else ""
-    lines = ["import numpy as np"] * (re.search(r"^import numpy as np$", text, re.MULTILINE) is None)
+    imports = ["import numpy as np"] * (re.search(r"^import numpy as np$", text, re.MULTILINE) is None)
     if any(each.dtype in FORMATS for each in draft.arguments):
-        lines += ["", "from evo.reference.encoding import encoded"]
-    lines += ["", "", text] if text and lines else [text] if text else []
+        imports += ["", "from evo.reference.encoding import encoded"]
+    lines = [*imports, "", "", text] if text and imports else [text] if text else imports
+    if re.search(r"^from __future__ import ", text, re.MULTILINE):  # must stay at the beginning
+        lines = [text, "", *imports]
     if answer and answer.function == "reference":
         lines += ["", "", "answer = reference"]
     if answer is None or not answer.own_inputs:

@@ -45,7 +45,7 @@ def check_input(operand: Operand, made: Any, *, case: str, maker: str) -> NDArra
     Raises:
         FamilyError: it is not an array, or its shape or dtype differs.
     """
-    array, where = _array(made, operand, maker), f"{maker}: makes `{operand.name}` of case {case}"
+    array, where = array_of(made, operand, maker), f"{maker}: makes `{operand.name}` of case {case}"
     expected = stored(operand.dtype)
     if array.shape != operand.shape or array.dtype.newbyteorder("=") != expected:
         held = f"family.toml says {expected.name} {operand.shape}{_codes(operand)}"
@@ -62,7 +62,7 @@ def check_reference(operand: Operand, made: Any, *, case: str, maker: str) -> ND
         FamilyError: it has another shape, or holds values that no kernel can write: NaN, infinities, values outside the
             output's dtype, or integers that float64 cannot represent.
     """
-    array, where = _array(made, operand, maker), f"{maker}: `{operand.name}` of case {case}"
+    array, where = array_of(made, operand, maker), f"{maker}: `{operand.name}` of case {case}"
     if array.shape != operand.shape:
         raise FamilyError(f"{where} has shape {array.shape}; family.toml says {operand.shape}")
     if is_floating(operand.dtype):
@@ -70,13 +70,30 @@ def check_reference(operand: Operand, made: Any, *, case: str, maker: str) -> ND
     return _of_integers(operand, array, where)
 
 
-def _array(made: Any, operand: Operand, maker: str) -> NDArray[Any]:
+def check_yardstick(operand: Operand, values: NDArray[Any], where: str) -> NDArray[Any]:
+    """Return the yardstick's values of an output, from which its error follows exactly.
+
+    Raises:
+        FamilyError: an integer output has values that float64 rounded, or that the output's dtype does not hold.
+    """
+    return values if is_floating(operand.dtype) else _of_integers(operand, values, where)
+
+
+def array_of(made: Any, operand: Operand, maker: str) -> NDArray[Any]:
+    """Return what reference.py made as an array of numbers in host memory. Python's integers keep all digits.
+
+    Raises:
+        FamilyError: it holds no real numbers.
+    """
     made = on_host(made)
     if isinstance(made, np.ma.MaskedArray):
         raise FamilyError(f"{maker}: `{operand.name}` is a masked array: give its numbers, e.g. by .filled(0)")
     array = np.asarray(made)
-    if array.dtype == object and array.size and all(isinstance(each, int) for each in array.flat):
-        return _of_python(array)
+    if array.dtype.kind == "f" and isinstance(made, list | tuple):  # NumPy makes floats of [1, 2**63]
+        whole = np.array(made, dtype=object)
+        array = whole if whole.shape == array.shape and _are_integers(whole) else array
+    if array.dtype == object and array.size and _are_integers(array):
+        return _of_python(array, operand, f"{maker}: `{operand.name}`")
     if array.dtype.kind not in "biuf":
         raise FamilyError(f"{maker}: `{operand.name}` holds {array.dtype.name}: give real numbers, or bools")
     return array
@@ -91,12 +108,21 @@ def on_host(made: Any) -> Any:
     return made.get() if library == "cupy" else made
 
 
-def _of_python(array: NDArray[Any]) -> NDArray[Any]:
-    """Return Python integers as int64 or uint64 if they fit, else as float64, which the range check then refuses."""
+def _are_integers(array: NDArray[Any]) -> bool:
+    return all(isinstance(each, int | np.integer) for each in array.flat)
+
+
+def _of_python(array: NDArray[Any], operand: Operand, where: str) -> NDArray[Any]:
+    """Return Python's integers as int64 or uint64; for a floating-point output, larger ones as float64."""
     for dtype in (np.int64, np.uint64):
         limits = np.iinfo(dtype)
         if all(limits.min <= each <= limits.max for each in array.flat):
             return array.astype(dtype)
+    if not is_floating(operand.dtype):
+        kind = stored(operand.dtype)
+        low, high = (0, 1) if kind.kind == "b" else (int(np.iinfo(kind).min), int(np.iinfo(kind).max))
+        wrong = np.array([not low <= each <= high for each in array.flat], np.bool_).reshape(array.shape)
+        _refuse(wrong, array, where, f"beyond what {operand.dtype} holds ({low} to {high})", _WRITABLE)
     return array.astype(np.float64)
 
 
@@ -137,14 +163,13 @@ def _of_integers(operand: Operand, values: NDArray[Any], where: str) -> NDArray[
         _refuse(np.abs(values) >= EXACT_INTEGERS, values, where, reason, f"return integers, e.g. of {operand.dtype}")
     wide = (values.view(np.uint8) != 0).astype(np.uint8) if values.dtype.kind == "b" else values
     beyond = (wide < low) | (wide > high)
-    _refuse(
-        beyond, values, where, f"beyond what {operand.dtype} holds ({low} to {high})", "return what a kernel can write"
-    )
+    _refuse(beyond, values, where, f"beyond what {operand.dtype} holds ({low} to {high})", _WRITABLE)
     if values.dtype.kind == "f" and not np.array_equal(values, np.floor(values)):
         return values.astype(np.float64)
     return wide.astype(dtype)
 
 
+_WRITABLE = "return what a kernel can write"
 _WAYS_OUT = "change inputs() or reference() so that right answers are ordinary numbers"
 
 
@@ -156,7 +181,7 @@ def _refuse(wrong: NDArray[np.bool_], values: NDArray[Any], where: str, what: st
         shown = values[tuple(first)]
         raise FamilyError(
             f"{where}: {count} of {values.size} elements are {what}; the first is {shown} at {first}. "
-            f"The fault is the reference's, not a kernel's: {way_out}"
+            f"The fault is not a kernel's: {way_out}"
         )
 
 

@@ -26,12 +26,14 @@ from evo.family import DRAWN, JUDGED, Operand
 from evo.reference.encoding import is_floating
 from workers.backends.distance import distance
 from workers.build.cache import LIMIT_BYTES, Cache, cache_key
-from workers.measure.family.contract import check_input, check_names, check_reference, on_host
+from workers.measure.family.contract import array_of, check_input, check_names, check_reference, check_yardstick
+from workers.measure.family.dependencies import Siblings, are_unchanged, dependencies, packed, recorded, unpacked
 from workers.measure.family.expected_output import Arrays, ExpectedOutput, FamilyError, Limit
 from workers.measure.family.mixtures import Mixture, mixtures
 from workers.measure.family.verification import Verification
 from workers.runner.protocol import CasePlan
 
+_MODULE = "kernel_evo_reference_"
 NO_LIMIT = sys.float_info.max
 _GROWTH = 32
 """Memory of a reference and its yardstick as a multiple of their inputs: a few float64 copies of half-precision
@@ -42,7 +44,7 @@ _FEW_ELEMENTS = 64
 """Number of elements below which the yardstick's largest error is chance; the norm's tolerance then sets the limit."""
 
 _KEPT_ANYWAY_BYTES = 16 << 20
-_LAYOUT = 3
+_LAYOUT = 4
 """Version of the cache's layout, and of the checks that its entries have passed."""
 
 _REPEATED_S = 0.05
@@ -54,6 +56,8 @@ _MIXED = 0x6D69
 """Separates the random stream of mixtures from those of the inputs."""
 
 _SAMPLED_BYTES = 1 << 14
+_DEPENDENCIES = "dependencies"
+"""Name of a cache entry's array with the states of the files outside the family that it depends on."""
 
 _READ_BYTES_S = 2e8
 """Rate at which cache entries are read and checked. Larger outputs are cached only if computing them takes longer."""
@@ -157,8 +161,7 @@ class Reference:
         """
         inputs = self.draw(plan, seed) if inputs is None else inputs
         key = self._key(plan, seed, inputs)
-        kept = self._cache.get(key)
-        stored = self._made(key, plan, inputs) if kept is None else _unpack(kept)
+        stored = self._kept(key) or self._made(key, plan, inputs)
         golden = self._complete(plan, inputs, stored, few=few)
         if isinstance(golden.verify, Verification):
             golden.verify.check_refuses()
@@ -176,6 +179,14 @@ class Reference:
         verify = Verification(function=self._required("verify"), maker=self._maker("verify"), plan=plan, inputs=inputs)
         return replace(golden, verify=verify, verified=tuple(each.name for each in plan.verified))
 
+    def _kept(self, key: str) -> Arrays | None:
+        """Return a cached golden, unless a file outside the family that it depends on has changed."""
+        content = self._cache.get(key)
+        if content is None:
+            return None
+        stored = _unpack(content)
+        return stored if are_unchanged(unpacked(stored.pop(_DEPENDENCIES).tobytes())) else None
+
     def _made(self, key: str, plan: CasePlan, inputs: Arrays) -> Arrays:
         """Compute a golden, and cache it if that saves time."""
         began = time.perf_counter()
@@ -183,7 +194,8 @@ class Reference:
         size, took_s = sum(each.nbytes for each in made.values()), time.perf_counter() - began
         self.slowest_s = max(self.slowest_s, took_s)
         if size <= min(max(_KEPT_ANYWAY_BYTES, took_s * _READ_BYTES_S), self._most_kept_bytes):
-            self._cache.put(key, _pack(made))
+            states = packed(dependencies(self.path.parent))
+            self._cache.put(key, _pack({**made, _DEPENDENCIES: np.frombuffer(states, np.uint8)}))
         return made
 
     def _compute(self, plan: CasePlan, inputs: Arrays) -> Arrays:
@@ -198,9 +210,8 @@ class Reference:
             if each.name not in yardstick:
                 raise FamilyError(f"{self._maker('yardstick')}: makes no output `{each.name}` for case {plan.name}")
             with self._blame(f"yardstick(), output `{each.name}`"):
-                error = self._error(
-                    plan, each, np.asarray(on_host(yardstick[each.name])), stored[f"reference/{each.name}"]
-                )
+                values = array_of(yardstick[each.name], each, self._maker("yardstick"))
+                error = self._error(plan, each, values, stored[f"reference/{each.name}"])
                 stored[f"error/{each.name}"] = np.asarray(error)
         return stored
 
@@ -235,7 +246,7 @@ class Reference:
         where = f"{self._maker('yardstick')}: `{output.name}` of case {plan.name}"
         if values.shape != reference.shape:
             raise FamilyError(f"{where} has shape {values.shape}, while reference() says {reference.shape}")
-        found = distance(values, reference)
+        found = distance(check_yardstick(output, values, where), reference)
         if found.not_finite == found.elements:
             raise FamilyError(f"{where} holds nothing but NaN or infinities: its error measures no kernel")
         return found.max_abs
@@ -264,7 +275,7 @@ class Reference:
         return function
 
     def _load(self) -> ModuleType:
-        name = f"kernel_evo_reference_{self._digest}"
+        name = f"{_MODULE}{self._digest}"
         spec = importlib.util.spec_from_file_location(name, self.path)
         if spec is None or spec.loader is None:
             raise FamilyError(f"{self.path} is not a Python file")
@@ -273,6 +284,7 @@ class Reference:
         try:
             with self._blame("import"):
                 _provide_earlier_names()
+                Siblings.provide(self.path.parent, [each for each in sys.modules if each.startswith(_MODULE)])
                 spec.loader.exec_module(module)
         except FamilyError:
             del sys.modules[name]
@@ -282,14 +294,27 @@ class Reference:
     @contextmanager
     def _blame(self, doing: str) -> Iterator[None]:
         try:
-            with preserved():
+            with preserved(), recorded():
                 yield
         except FamilyError:
             raise
         except (Exception, SystemExit) as error:
             frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(self.path)]
             line = f" (line {frames[-1].lineno})" if frames else ""
-            raise FamilyError(f"{self.path.name}, {doing}{line}: {type(error).__name__}: {error}") from error
+            way_out = _import_advice(error, self.path)
+            raise FamilyError(f"{self.path.name}, {doing}{line}: {type(error).__name__}: {error}{way_out}") from error
+
+
+def _import_advice(error: BaseException, path: Path) -> str:
+    """Return where modules are searched, for an import that failed; else nothing."""
+    if not isinstance(error, ImportError):
+        return ""
+    if "relative import" in str(error):
+        return ": reference.py is no part of a package; write `import helper` for helper.py of the family's folder"
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        name = error.name.partition(".")[0]
+        return f": put {name}.py into the family's folder, or install it into the environment of the worker"
+    return ""
 
 
 def _provide_earlier_names() -> None:

@@ -1,0 +1,37 @@
+"""Text files: UTF-8, with or without a byte order mark."""
+
+import codecs
+import re
+import shlex
+from importlib.util import decode_source
+
+_COOKIE = re.compile(r"^[ \t\f]*#.*?coding[:=][ \t]*[-\w.]+.*$")
+"""Matches the line that names the encoding of a Python source, which may be its first or second."""
+
+
+def not_utf8(content: bytes, error: UnicodeDecodeError, file: str) -> str:
+    """Return what is wrong with a file that is not UTF-8, and the command that converts it."""
+    utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    given, name = "utf-16" if utf16 else "latin1", shlex.quote(file)
+    what = "is UTF-16" if utf16 else f"is not UTF-8 text: byte 0x{content[error.start]:02x} at {error.start}"
+    return f"{what}; save it as UTF-8, e.g. `iconv -f {given} -t utf-8 {name} > utf8.txt && mv utf8.txt {name}`"
+
+
+def python_text(content: bytes) -> str:
+    """Return a Python source as a text of the default encoding, without the line that named another one.
+
+    Raises:
+        SyntaxError: the file names an unknown encoding.
+        UnicodeDecodeError: the file is not in the encoding that it names, or by default in UTF-8.
+    """
+    try:
+        lines = decode_source(content).split("\n")
+    except SyntaxError:
+        content.decode("utf-8-sig")  # no encoding is named, and this is the reason
+        raise
+    for number, line in enumerate(lines[:2]):
+        if _COOKIE.match(line):
+            return "\n".join(lines[:number] + lines[number + 1 :])
+        if line.strip() and not line.lstrip().startswith("#"):
+            break
+    return "\n".join(lines)

@@ -1,0 +1,137 @@
+"""Files outside the family's folder that reference.py depends on: modules that it imports, data that it reads."""
+
+import importlib.machinery
+import json
+import os
+import stat
+import sys
+import sysconfig
+import threading
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
+from importlib.abc import MetaPathFinder
+from pathlib import Path
+from types import ModuleType
+
+OURS = frozenset({"evo", "workers", "api", "db", "templates"})
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+_NOT_FILES = ("/proc/", "/sys/", "/dev/")
+_STANDARD = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib"))
+_opened: set[str] = set()
+_reading = threading.local()
+
+
+class Siblings(MetaPathFinder):
+    """Finds modules of a family's folder, as Python does for the folder of a script.
+
+    Modules of the standard library and of this program are never replaced by files of the same name.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Return the spec of a top-level module of the folder; None for all others."""
+        if path is not None or fullname in sys.stdlib_module_names or fullname in OURS:
+            return None
+        return importlib.machinery.PathFinder.find_spec(fullname, [str(self.folder)])
+
+    @classmethod
+    def provide(cls, folder: Path, kept: Collection[str]) -> None:
+        """Let imports of this process find the folder's modules, in place of those of earlier families.
+
+        Args:
+            kept: names of modules of earlier folders that stay.
+        """
+        for earlier in [each for each in sys.meta_path if isinstance(each, cls)]:
+            sys.meta_path.remove(earlier)
+            for name, module in list(sys.modules.items()):
+                if _is_below(module, earlier.folder) and name not in kept:
+                    del sys.modules[name]
+        sys.meta_path.insert(0, cls(folder))
+
+
+@contextmanager
+def recorded() -> Iterator[None]:
+    """Record the files that this thread opens."""
+    _install_hook()
+    before, _reading.now = getattr(_reading, "now", False), True
+    try:
+        yield
+    finally:
+        _reading.now = before
+
+
+@cache
+def _install_hook() -> None:
+    """Install the hook at most once, because a process cannot remove it."""
+    sys.addaudithook(_hook)
+
+
+def _hook(event: str, arguments: tuple[object, ...]) -> None:
+    if event == "open" and getattr(_reading, "now", False) and isinstance(arguments[0], str | bytes | os.PathLike):
+        _opened.add(os.path.abspath(os.fsdecode(arguments[0])))  # noqa: PTH100 - a symbolic link stays as it is
+
+
+def dependencies(folder: Path) -> dict[str, list[int]]:
+    """Return the state of each file that was imported or opened so far, by path.
+
+    The family's folder, the standard library and this program are left out: a cache key covers them. Of an installed
+    package the file of its top-level module stands for the whole, since an installation rewrites it.
+    """
+    found = {}
+    for path in {*_imported(), *_opened}:
+        if _is_outside(path, folder) and (state := _state(path)) is not None:
+            found[path] = state
+    return found
+
+
+def are_unchanged(recorded_states: Mapping[str, list[int]]) -> bool:
+    """Return True if every file is as it was when `dependencies` recorded it."""
+    return all(_state(path) == state for path, state in recorded_states.items())
+
+
+def packed(found: Mapping[str, list[int]]) -> bytes:
+    """Return states as bytes, for a cache entry."""
+    return json.dumps(found, sort_keys=True).encode("utf-8", "surrogateescape")
+
+
+def unpacked(content: bytes) -> dict[str, list[int]]:
+    """Return the states of `packed`."""
+    found: dict[str, list[int]] = json.loads(content.decode("utf-8", "surrogateescape"))
+    return found
+
+
+def _imported() -> Iterator[str]:
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if not isinstance(file, str) or name.partition(".")[0] in OURS:
+            continue
+        if "." not in name or not _INSTALLED.intersection(Path(file).parts):
+            yield file
+
+
+def _is_outside(path: str, folder: Path) -> bool:
+    if path.startswith((*_NOT_FILES, f"{folder}{os.sep}")):
+        return False
+    installed = _INSTALLED.intersection(Path(path).parts)
+    if path in _opened and (installed or "__pycache__" in Path(path).parts):  # the modules themselves are listed
+        return False
+    return bool(installed) or not path.startswith(_STANDARD)
+
+
+def _is_below(module: ModuleType, folder: Path) -> bool:
+    file = getattr(module, "__file__", None)
+    return isinstance(file, str) and file.startswith(f"{folder}{os.sep}")
+
+
+def _state(path: str) -> list[int] | None:
+    """Return size, time of change and inode of a regular file; None for anything else."""
+    with suppress(OSError, ValueError):
+        found = os.stat(path)  # noqa: PTH116 - called for each module at each read of the cache
+        if stat.S_ISREG(found.st_mode):
+            return [found.st_size, found.st_mtime_ns, found.st_ino]
+    return None
