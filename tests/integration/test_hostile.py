@@ -30,10 +30,11 @@ from tests.integration.hostile import ATTRIBUTE, NASTY, SCRIPT, TEMPLATE, TRAVER
 from tests.integration.inside import HOME, Serving, serving
 from tests.integration.stage import DEVICE, DIGEST, TOY, answer, timing
 from tests.integration.test_api import REPORT, Rest
+from tests.tiers import one_in
 
 PROBLEMS, FAMILIES, REPORTS, SENT = 5000, 2500, 2500, 150
 SANE = (64,) * 20
-"""Examples: ten thousand together; fewer are sent to a service."""
+"""Examples: ten thousand together in `make test-long`, a fifth in `make test`; fewer are sent to a service."""
 SLOWEST_S = 10.0
 """Seconds that one document may take, also on a busy machine."""
 
@@ -63,10 +64,11 @@ def refused_well(response: httpx.Response) -> bool:
     return True
 
 
-def test_problems_are_accepted_or_refused_without_other_errors() -> None:
+@pytest.mark.parametrize("count", one_in(2, (PROBLEMS // 5, PROBLEMS)))
+def test_problems_are_accepted_or_refused_without_other_errors(count: int) -> None:
     rng, met = random.Random(1), Counter[bool]()
     families = [registry.find("sdpa").family, Family.from_document(TOY, "toy")]
-    for _ in range(PROBLEMS):
+    for _ in range(count):
         family = rng.choice(families)
         names = [*(field.name for field in family.fields), "x", SCRIPT]
         given = {rng.choice(names): rng.choice([*NASTY, *SANE]) for _ in "ab"}
@@ -83,13 +85,14 @@ def test_problems_are_accepted_or_refused_without_other_errors() -> None:
             for field in family.fields:
                 value = problem[field.name]
                 assert isinstance(value, bool | int | float) or value in field.choices, "only the family's own text"
-    assert min(met.values()) > PROBLEMS / 100, met
+    assert min(met.values()) > count / 100, met
 
 
-def test_families_are_accepted_or_refused_in_time() -> None:
+@pytest.mark.parametrize("count", one_in(2, (FAMILIES // 5, FAMILIES)))
+def test_families_are_accepted_or_refused_in_time(count: int) -> None:
     rng, met, slowest = random.Random(2), Counter[bool](), 0.0
     documents = [TOY, dict(registry.find("softmax").family.document)]
-    for _ in range(FAMILIES):
+    for _ in range(count):
         document = spoiled(rng.choice(documents), rng)
         began = time.perf_counter()
         try:
@@ -101,11 +104,12 @@ def test_families_are_accepted_or_refused_in_time() -> None:
         else:
             met[True] += 1
         slowest = max(slowest, time.perf_counter() - began)
-    assert min(met.values()) > FAMILIES / 100, met
+    assert min(met.values()) > count / 100, met
     assert slowest < SLOWEST_S
 
 
-def test_reports_are_accepted_or_refused_without_other_errors() -> None:
+@pytest.mark.parametrize("count", one_in(2, (REPORTS // 5, REPORTS)))
+def test_reports_are_accepted_or_refused_without_other_errors(count: int) -> None:
     rng, met = random.Random(4), Counter[bool]()
     terms = SearchTerms(
         search_id=1,
@@ -119,14 +123,14 @@ def test_reports_are_accepted_or_refused_without_other_errors() -> None:
     config = {"BLOCK": 8, "UNROLL": 2}
     jobs = [Evaluate(number=0, config=config), Baseline(), Confirm(challenger=config, incumbent=config, seed=1)]
     leases = [Lease(attempt_id=1, token="t", lease_s=60.0, terms=terms, job=job) for job in jobs]
-    for _ in range(REPORTS):
+    for _ in range(count):
         try:
             Result.model_validate(_spoiled_report(rng.choice(leases), rng))
         except ValidationError:
             met[False] += 1
         else:
             met[True] += 1
-    assert min(met.values()) > REPORTS / 100, met
+    assert min(met.values()) > count / 100, met
 
 
 def test_reports_families_and_searches_over_rest(service: Serving) -> None:
