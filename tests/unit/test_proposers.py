@@ -8,6 +8,7 @@ import pytest
 
 from evo.cli.files.variant import read_variant_files
 from evo.errors import Conflict, InvalidInput, NotFound
+from evo.variants import proposers
 from evo.variants.proposers import PROPOSERS, Context, build
 
 
@@ -16,7 +17,11 @@ def context(said: list[str]) -> Context:
 
 
 def test_every_proposer_of_the_package_is_discovered() -> None:
-    assert list(PROPOSERS) == ["anthropic", "folder", "openai"]
+    folder = Path(proposers.__file__).parent
+    modules = {f"evo.variants.proposers.{path.stem}" for path in folder.glob("*.py")}
+    found = {each.__module__ for each in PROPOSERS.values()}
+    assert found == {name for name in modules if not name.endswith(("base", "__init__"))}
+    assert {"anthropic", "folder", "openai"} <= set(PROPOSERS)
 
 
 @pytest.mark.parametrize("wrong", ["folder", "folder:", "gpt:5"])
