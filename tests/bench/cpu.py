@@ -36,8 +36,7 @@ def main(
 ) -> int:
     """Run the contests, print the tables; status 1 if a condition is not met, 2 if a contest did not run."""
     options = _parser(trials, rounds).parse_args(arguments)
-    chosen = [each for each in matches if options.family in ("all", each.family)]
-    chosen = [each for each in chosen if options.problem in (None, each.problem)][options.first : options.last]
+    chosen = _chosen(matches, options.family, options.problem)[options.first : options.last]
     missed: list[str] = []
     status, headed = 0, False
     with tempfile.TemporaryDirectory(prefix="kernel-evo-bench-") as folder:
@@ -56,6 +55,14 @@ def main(
     for failure in missed:
         print(f"does not hold: {failure}", file=sys.stderr)
     return status or int(bool(missed))
+
+
+def _chosen(matches: Sequence[Match], family: str, problem: str | None) -> Sequence[Match]:
+    """Return the contests of a family and problem; a named family without one is searched, by default at its own
+    default problem.
+    """
+    chosen = [each for each in matches if family in ("all", each.family) and problem in (None, each.problem)]
+    return chosen or ([] if family == "all" else [Match(family=family, problem=problem or "")])
 
 
 def _effort(options: argparse.Namespace, match: Match, device: str) -> Effort:
@@ -80,7 +87,7 @@ def _tell(text: str, append_to: Path | None) -> None:
 
 def _parser(trials: int, rounds: int) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--family", default="all", help="of the contests only this family's")
+    parser.add_argument("--family", default="all", help="only this family, also one without a contest here")
     parser.add_argument("--problem", help="of the contests only those of this problem, written as in the table")
     parser.add_argument("--first", type=int, default=0, metavar="N", help="leave out the N contests before")
     parser.add_argument("--last", type=int, metavar="N", help="end with the contest before number N, counted from 0")

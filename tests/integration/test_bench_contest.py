@@ -12,7 +12,7 @@ from templates.registry import find
 from tests.bench.cpu import main
 from tests.bench.found import Found
 from tests.bench.grid import main as grid
-from tests.bench.searching import Match
+from tests.bench.searching import BenchError, Match
 
 MATCH = Match(family="softmax", problem="rows=64,cols=64", least={"numpy": 1e9})
 SOFTMAX = find("softmax").family
@@ -46,6 +46,29 @@ def test_stored_champion_is_compared_without_searching(kept: Path, capsys: pytes
     assert told.err.count("does not hold: ") == told.err.count("does not hold: the champion is ") == 1
     assert told.out.count("| **champion**") == 1
     assert "Found on 2026-01-02 by `kernel-evo search softmax`: " in told.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problems"),
+    [
+        (["--family", "rope"], [("rope", "")]),
+        (["--family", "softmax", "--problem", "rows=8"], [("softmax", "rows=8")]),
+        (["--family", "softmax"], [("softmax", MATCH.problem)]),
+        (["--problem", "rows=8"], []),
+    ],
+)
+def test_named_family_needs_no_contest_of_its_own(
+    arguments: list[str], problems: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def hold(match: Match, *_: object) -> None:
+        asked.append((match.family, match.problem))
+        raise BenchError("only noted")
+
+    monkeypatch.setattr("tests.bench.cpu.hold", hold)
+    main(arguments, [MATCH])
+    assert asked == problems
 
 
 @pytest.mark.parametrize(

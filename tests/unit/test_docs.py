@@ -5,6 +5,7 @@ import shlex
 import sys
 import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -15,8 +16,10 @@ from typer.main import get_command
 
 from evo.cli.files.variant import read_variant_files
 from evo.cli.main import app
+from evo.cli.session.request import read_policy
 from evo.family import Family
 from evo.family.problem import split_assignments, split_shapes
+from evo.promotion.policy import Policy, policy_from
 from evo.strategy import Context
 from evo.trial.history import History
 from evo.trial.results import ConfirmReport
@@ -221,6 +224,15 @@ def test_route_and_page_of_the_guide_are_a_get_of_the_search(monkeypatch: pytest
         (web["router"], "/searches/{search_id}/outcomes"),
     ):
         assert [(each.path, each.methods) for each in router.routes] == [(path, {"GET"})]
+
+
+def test_policy_of_the_guide_changes_one_threshold(tmp_path: Path) -> None:
+    guide = (GUIDES / "promotion-rule.md").read_text()
+    (text,) = [block for language, block in FENCE.findall(guide) if language == "toml"]
+    (tmp_path / "strict.toml").write_text(text)
+    assert policy_from(read_policy(str(tmp_path / "strict.toml"))) == replace(
+        Policy(), name="custom", minimum_gain=0.05
+    )
 
 
 @pytest.mark.parametrize(("least", "passed"), [(3, [True]), (4, [False]), (0, [])])
