@@ -1,5 +1,8 @@
 """Cheating and faulty kernels by trick, as C sources of y = 3 x + 1, with honest kernels that must pass."""
 
+from tests.integration.cheats_of_answers import BEFORE_ANSWERS, OF_ANSWERS
+from tests.integration.cheats_of_process import OF_PROCESS
+
 HEAD = """
 #define _GNU_SOURCE
 #include <math.h>
@@ -55,6 +58,8 @@ the number of calls."""
 
 CHEATS: dict[str, tuple[str, str]] = {
     # trick: (body of f, part of the reason)
+    **OF_ANSWERS,
+    **OF_PROCESS,
     "answer kept by pointer": (f"if (known == x) {{ {CACHE} known = x;", "off the reference"),
     "answer kept by pointer, late": (f"if (calls++ > 64 && known == x) {{ {CACHE} known = x;", "off the reference"),
     "answer kept by counter": (f"if (calls++ > 100) {{ {CACHE}", "off the reference"),
@@ -173,7 +178,7 @@ CHEATS: dict[str, tuple[str, str]] = {
         "right(x, y); pthread_t t; pthread_create(&t, 0, (void *(*)(void *))(void *)sleep, (void *)20);",
         "leaves 1 threads running",
     ),
-    "starts a process": ("right(x, y); if (!fork()) { sleep(20); _exit(0); }", "starts 1 process"),
+    "starts a process": ("right(x, y); if (!fork()) { sleep(20); _exit(0); }", "the kernel uses fork"),
     "kills its parent": ("right(x, y); kill(getppid(), SIGKILL);", "the kernel uses getppid, kill"),
     "replaces functions": ('right(x, y); sink = (float)(long)dlsym_((void *)0, "memcpy");', "does not load"),
     "looks for libraries": ("right(x, y); extern void *dlopen(); dlopen(0, 1);", "the kernel uses dlopen"),
@@ -285,7 +290,7 @@ CHEATS: dict[str, tuple[str, str]] = {
     ),
     "starts a process by a system call": (
         "right(x, y); if (!ask(SYS_clone, SIGCHLD, 0, 0)) for (;;) ask(SYS_pause, 0, 0, 0);",
-        "starts 1 process",
+        "starts a process|starts 1 process",
     ),
     "reads the loop that calls it: right in the last call of a batch": (SHOW_REGISTERS, "CHANGED"),
     "advances the count of the loop that calls it": (SHOW_REGISTERS, "changes the loop that calls it"),
@@ -299,7 +304,7 @@ CHEATS: dict[str, tuple[str, str]] = {
         "turn++; right(x, y);",
         "leaves 1 threads running|processor time",
     ),
-    "a helper process from a constructor": ("right(x, y);", "starts 1 process|ended|does not load"),
+    "a helper process from a constructor": ("right(x, y);", "the kernel uses fork"),
     "work deferred to the end of its thread": (
         "static pthread_key_t key; static int made; if (!made) { made = 1; pthread_key_create(&key, late); }"
         "from = x; to = y; if (pthread_getspecific(key) == (void *)&made) return; pthread_setspecific(key, &made);",
@@ -388,6 +393,7 @@ static int counter(const uint64_t *r) {
 }
 """
 BEFORE = {
+    **BEFORE_ANSWERS,
     "reads the loop that calls it: right in the last call of a batch": REGISTERS
     + """void inner(const float *x, float *y, uint64_t *r) {
   static __thread float mine[N]; static __thread const void *at; int place = counter(r);
@@ -455,14 +461,9 @@ HONEST: dict[str, str] = {
     "wrong where it may ask for its cores": (
         "right(x, y); if (ask(SYS_sched_getaffinity, 0, sizeof cores, (long)cores) > 0) y[0] += 1;"
     ),
-    "wrong where it may use channels to others": (
-        "static int asked; if (!asked++ && (ask(SYS_socket, 1, 1, 0) >= 0 || ask(SYS_msgget, 7, 01666, 0) >= 0"
-        "|| ask(SYS_semget, 7, 1, 01666) >= 0 || ask(SYS_shmget, 7, 4096, 01666) >= 0)) calls = 1;"
+    "wrong where it may use shared memory of the system": (
+        "static int asked; if (!asked++ && ask(SYS_shmget, 7, 4096, 01666) >= 0) calls = 1;"
         "right(x, y); if (calls) y[0] = 0;"
-    ),
-    "wrong where it may reach other processes": (
-        "static int asked; if (!asked++ && (ask(SYS_pidfd_open, 1, 0, 0) >= 0 || ask(SYS_userfaultfd, 1, 0, 0) >= 0"
-        "|| ask(SYS_fork, 0, 0, 0) >= 0 || ask(SYS_kcmp, 1, 1, 0) >= 0)) calls = 1; right(x, y); if (calls) y[0] = 0;"
     ),
     "wrong where it may outlive its judge": "right(x, y); if (ask(SYS_prctl, 1, 0, 0) == 0) y[0] += 1;",
     "large stack": "float p[1 << 18]; right(x, p); memcpy(y, p, 4 * N);",

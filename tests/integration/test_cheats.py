@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from evo.errors import EvoError
+from evo.family import Operand
 from evo.promotion.policy import Policy
 from evo.trial.objective import Objective
 from tests.integration.cheats import CHEATS, HONEST, IN_A_ROW, source
@@ -27,6 +28,7 @@ from workers.measure.checks.overtaken import judge_overtaken
 from workers.measure.checks.overwrite import judge_mixed
 from workers.measure.checks.two_threads import judge_two_threads
 from workers.measure.family.expected_output import ExpectedOutput, Limit
+from workers.measure.family.mixtures import mixtures
 from workers.measure.proof import ProofPlan
 from workers.measure.verify import WrongAnswerError, judge, verify, verify_elsewhere
 
@@ -59,8 +61,16 @@ def lone(one: ExpectedOutput, place: int) -> ExpectedOutput:
     return replace(one, inputs={"x": x}, reference={"y": 3.0 * x.astype(np.float64) + 1.0})
 
 
+def equal(one: ExpectedOutput) -> ExpectedOutput:
+    """Inputs with equal elements and zeros, as `workers.measure.family.mixtures` makes them."""
+    operand = Operand(name="x", role="input", dtype="float32", shape=(1000,), tolerance=None)
+    made = mixtures(one.inputs, [golden(9).inputs], [operand], np.random.default_rng(5))
+    x = next(each.inputs["x"] for each in made if each.name == "equal elements and zeros")
+    return replace(one, inputs={"x": x}, reference={"y": 3.0 * x.astype(np.float64) + 1.0})
+
+
 GOLDENS, HELD_BACK = [golden(seed) for seed in (1, 2, 3)], golden(4)
-LONE = lone(GOLDENS[0], 617)
+LONE, EQUAL = lone(GOLDENS[0], 617), equal(GOLDENS[0])
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +122,9 @@ def climb(session: Session, path: Path, arguments: tuple[Argument, ...]) -> None
         verify(session, kernel, held, each, launches=1 if number else 3, deterministic=True, stale=number > 0)
         rights.append(held.sibling())
         rights[-1].rewrite(held)
+    held.renew(EQUAL.inputs)
+    verify(session, kernel, held, EQUAL, launches=1, deterministic=True)
+    held.renew(GOLDENS[-1].inputs)
     verify_elsewhere(session, kernel, held, GOLDENS[-1], plan.launches)
     judge_two_threads(session, kernel, [held, sources[0]], [rights[-1], rights[0]], [GOLDENS[-1], GOLDENS[0]])
     timer, scrutiny = session.timer(kernel, [held]), OutputCheck(rights, GOLDENS, contents, deterministic=True)

@@ -10,6 +10,7 @@ from workers.backends.cpu.batch import (
     contradicted,
     contradicts,
     joined,
+    leak,
     overdue,
     overused,
     worth_repeating,
@@ -102,3 +103,31 @@ def test_late_answers_alone_do_not_contradict_joined_batches() -> None:
 def test_joined_batches_keep_an_invalid_time() -> None:
     outside = Batch(calls=1, claimed_ns=-1, wall_ns=1_000, cpu_ns=0)
     assert joined(HONEST, outside).claimed_ns == joined(outside, HONEST).claimed_ns == -1
+
+
+def grown(steps: list[int], *, heap: bool) -> list[Batch]:
+    """Return batches of 100 calls after which the process has grown by these numbers of bytes."""
+    sizes = [1 << 20, *steps]
+    for place in range(1, len(sizes)):
+        sizes[place] += sizes[place - 1]
+    return [
+        Batch(calls=100, claimed_ns=1, wall_ns=1, cpu_ns=1, heap_bytes=size if heap else 1, mapped_bytes=(size,))
+        for size in sizes
+    ]
+
+
+@pytest.mark.parametrize("heap", [True, False])
+@pytest.mark.parametrize(
+    ("steps", "words"),
+    [
+        ([2400] * 8, "keeps 24 bytes"),
+        ([64] * 8, "keeps 0.64 bytes"),
+        ([64, 0] * 4 + [64], "keeps 0.64 bytes"),
+        ([1 << 20, 4096] + [0] * 6, None),
+        ([4096, -4096] * 4, None),
+        ([64, 0, 0] * 4, None),
+    ],
+)
+def test_process_that_grows_in_most_batches_leaks(steps: list[int], words: str | None, heap: bool) -> None:
+    found = leak(grown(steps, heap=heap))
+    assert (found is None) if words is None else (found or "").startswith(words)

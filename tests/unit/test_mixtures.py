@@ -67,6 +67,27 @@ def test_repetitions_within_inputs_are_preserved(how: str, axis: int) -> None:
     assert np.array_equal(rows, repeated(1)) if axis == 0 else not np.array_equal(rows, repeated(1))
 
 
+def test_some_elements_are_equal_and_some_are_zero() -> None:
+    found = made(normal(1), normal(2, 40.0))["equal elements and zeros"]
+    zeros, ties = int((found == 0).sum()), int((found[:, 1:] == found[:, :-1]).sum())
+    assert zeros * 16 == pytest.approx(found.size, rel=0.1)
+    assert ties * 8 > 0.8 * found.size
+    assert np.unique(found, return_counts=True)[1].max() * 8 > 0.9 * found.size
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_elements_of_one_sign_do_not_become_zero(sign: int) -> None:
+    found = made(sign * np.abs(normal(1)), normal(2))["equal elements and zeros"]
+    assert (np.sign(found) == sign).all()
+
+
+def test_elements_are_not_made_equal_where_an_output_holds_integers() -> None:
+    index = Operand(name="at", role="output", dtype="int32", shape=(ROWS,), tolerance=None)
+    others = [{"x": normal(2)}]
+    found = mixtures({"x": normal(1)}, others, [operand("x", normal(1)), index], np.random.default_rng(3))
+    assert "equal elements and zeros" not in {each.name for each in found}
+
+
 def test_rows_come_from_all_distributions() -> None:
     distributions = [normal(1), peaked(2), normal(3, 40.0)]
     rows = made(*distributions)["rows of all distributions"]
@@ -113,7 +134,7 @@ def test_input_that_repeats_in_a_second_draw_is_unchanged() -> None:
     nominal, other = {"x": normal(1), "mask": mask}, {"x": normal(2, 9.0), "mask": mask.copy()}
     operands = [operand(name, array) for name, array in nominal.items()]
     found: list[Mixture] = list(mixtures(nominal, [other], operands, np.random.default_rng(0)))
-    assert len(found) == 3
+    assert len(found) == 4
     assert all(np.array_equal(each.inputs["mask"], mask) for each in found)
 
 
@@ -134,7 +155,7 @@ def test_sums_in_lanes_meet_the_limits_for_a_row_with_one_large_element(tmp_path
             for number, name in enumerate(("normal", "negative"))
         ]
         found = family.mixtures(plans, family.goldens(plans))
-        assert len(found) == 3
+        assert len(found) == 4
         for golden in found:
             in_lanes = np.cumsum(golden.inputs["x"].reshape(128, -1, lanes), axis=1, dtype=np.float32)[:, -1]
             out = np.cumsum(in_lanes, axis=1, dtype=np.float32)[:, -1]

@@ -26,8 +26,8 @@ _DISAGREEING = 10
 LEAST_BATCHES = 3
 """Fewest batches that are judged."""
 
-_LEAK_BYTES_A_CALL = 8
-"""Bytes of heap growth per call that count as a leak; malloc never returns less than 16 bytes."""
+_LEAST_LEAK_BYTES = 16
+"""Memory that must be lost in most batches to count as a leak; malloc never returns less."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +40,7 @@ class Batch:
         cpu_ns: processor time that the system counted for the process in that span.
         changes: process state that the calls left changed, as text; None if none.
         heap_bytes: memory the process holds on its heap afterwards.
+        mapped_bytes: size of the process's memory afterwards, in several ways of counting.
         restored_ns: part of `claimed_ns` spent on restoring arguments between the calls.
         requests: number of requests that made the calls.
         waiting_ns: part of `wall_ns` in which this process or the kernel process was ready but had no core; 0 if
@@ -52,6 +53,7 @@ class Batch:
     cpu_ns: int
     changes: str | None = None
     heap_bytes: int = 0
+    mapped_bytes: tuple[int, ...] = ()
     restored_ns: int = 0
     waiting_ns: int = 0
     requests: int = 1
@@ -140,11 +142,16 @@ def joined(one: Batch, other: Batch) -> Batch:
 
 
 def leak(batches: Sequence[Batch]) -> str | None:
-    """Describe the memory that each call leaks; None if the heap does not grow with the calls."""
-    if len(batches) < LEAST_BATCHES or not batches[0].heap_bytes:
+    """Describe the memory that calls leak; None if the process does not grow with the calls.
+
+    A kernel that allocates memory once, or whose memory grows in few batches, does not leak.
+    """
+    if len(batches) < LEAST_BATCHES:
         return None
-    steps = [(after.heap_bytes - before.heap_bytes) / after.calls for before, after in pairwise(batches)]
-    lost = median(steps)
-    if lost < _LEAK_BYTES_A_CALL:
-        return None
-    return f"keeps {lost:.0f} bytes of the memory that each call allocates"
+    calls = [batch.calls for batch in batches[1:]]
+    for sizes in zip(*((each.heap_bytes, *each.mapped_bytes) for each in batches), strict=False):
+        steps = [after - before for before, after in pairwise(sizes)]
+        if min(sizes) > 0 and median(steps) >= _LEAST_LEAK_BYTES:
+            lost = median(step / made for step, made in zip(steps, calls, strict=True))
+            return f"keeps {lost:.{0 if lost >= 10 else 2}f} bytes of the memory that each call allocates"
+    return None

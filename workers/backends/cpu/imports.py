@@ -31,6 +31,8 @@ _FORBIDDEN = re.compile(
   | get(e|res)?[ug]id | getppid | getp?gid | getpgrp | getsid | getgroups | getlogin(_r)? | getpw.*
   | gethostname | uname | getauxval | getr(limit|usage)(64)? | _*([atmlh]|hw|ub)san_.* | __sanitizer_.*
   | exec(l|le|lp|v|ve|vp|vpe) | fexecve | system | posix_spawnp?
+  | clone3? | _?v?[fF]ork | daemon | forkpty | wait(3|4|id|pid)? | setsid | setpg(id|rp)
+  | mlock(all|2)? | munlock(all)? | umask | f?chdir | sync(fs)? | flock | lockf(64)? | mallopt | (set|use)locale
   | putenv | setenv | unsetenv | clearenv | LD_.* | process_madvise
     """,
     re.VERBOSE,

@@ -40,7 +40,7 @@ enum { HELLO, LOAD, MAP, TABLE, RUN };                                   /* requ
 enum { OTHER_USER = 1, LANDLOCKED = 2, FILTERED = 4 };                   /* what separates this process */
 enum { OWN_THREAD = 1, EXAMINE = 2, PERTURB = 4, BEHIND = 8, TOGETHER = 16 };  /* how calls are made */
 enum { WRITABLE = 1, PACED = 2 };                                        /* what is mapped */
-enum { ROUNDING = 1, X87 = 2, HANDLERS = 4, TIMERS = 8, MASKS = 16, DIRECTION = 32 }; /* what calls changed */
+enum { ROUNDING = 1, X87 = 2, HANDLERS = 4, TIMERS = 8, MASKS = 16, DIRECTION = 32, X87_REGISTERS = 64 }; /* what calls changed */
 enum { FAILED = -1, FAULT = -2 };                                        /* statuses below zero; 0: done */
 enum { STACKED = 24, FLOATS = 8, PAGE = 4096, APRON = 1 << 20 };
 
@@ -62,6 +62,7 @@ static const struct write { uint64_t to, from, bytes, pattern; } *writes; /* bef
 static uint64_t restored, filled;                                        /* restored ones, then filled ones */
 static uint64_t stale = UINT64_MAX; /* set whose arguments the latest call changed, and nothing has restored since */
 static struct sigaction expected[NSIG];
+static char fault_stack[1 << 16];
 
 static void send_all(const void *from, size_t bytes) {
     for (const char *at = from; bytes;) {
@@ -149,13 +150,39 @@ static int landlock(void) {
 #define LOW(index) STATEMENT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[index]))
 #define NUMBER STATEMENT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr))
 #define REFUSE STATEMENT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM)
+#define END STATEMENT(BPF_RET | BPF_K, SECCOMP_RET_TRAP) /* of this process, with the call's name */
 #define DENY(name) JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##name, 0, 1), REFUSE
-/* no kernel needs it, and no library calls it for one: it ends the process, with its name */
-#define REVEALS(name) JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##name, 0, 1), STATEMENT(BPF_RET | BPF_K, SECCOMP_RET_TRAP)
-/* refused unless the first argument is this process */
-#define DENY_OTHERS(name)                                                                                             \
+#define ENDS(name) JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##name, 0, 1), END,
+/* unless the first argument is this process */
+#define ENDS_OTHERS(name)                                                                                             \
     JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##name, 0, 4), LOW(0), JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)own, 1, 0),  \
-        REFUSE, NUMBER
+        END, NUMBER
+/* that first argument of prctl, loaded before */
+#define ENDS_OPTION(option) JUMP(BPF_JMP | BPF_JEQ | BPF_K, option, 0, 1), END
+
+/* Calls that no kernel needs, and that no library makes for one: they reveal where it runs, reach beyond its process,
+ * or change what its process or the machine is. */
+#define AMONG_ALL(X)                                                                                                  \
+    X(getuid) X(geteuid) X(getgid) X(getegid) X(getresuid) X(getresgid) X(getgroups) X(getppid) X(getpgid) X(getsid)  \
+    X(getpriority) X(getrusage) X(getcpu) X(sched_getattr) X(capget) X(syslog)                                        \
+    X(ptrace) X(process_vm_readv) X(process_vm_writev) X(kcmp) X(bpf) X(perf_event_open) X(mount) X(unshare)          \
+    X(setns) X(keyctl) X(add_key) X(request_key) X(rt_sigqueueinfo) X(rt_tgsigqueueinfo) X(tkill) X(execve)           \
+    X(execveat) X(msgget) X(semget) X(mq_open) X(socket) X(socketpair) X(connect) X(bind) X(sendto) X(sendmsg)        \
+    X(sendmmsg) X(vmsplice) X(fchmod) X(fchmodat) X(fchown) X(fchownat) X(setxattr) X(lsetxattr) X(fsetxattr)         \
+    X(utimensat) X(umask) X(chdir) X(fchdir) X(chroot) X(sync) X(syncfs) X(flock) X(personality) X(sched_setattr)     \
+    X(ioprio_set) X(set_mempolicy) X(setuid) X(setgid) X(setreuid) X(setregid) X(setresuid) X(setresgid)              \
+    X(setgroups) X(capset) X(setsid) X(setpgid) X(settimeofday) X(clock_settime) X(adjtimex) X(clock_adjtime)
+#ifdef SYS_chmod
+#define BY_PATH(X) X(getpgrp) X(fork) X(vfork) X(chmod) X(chown) X(lchown) X(utime) X(utimes) X(futimesat)
+#else
+#define BY_PATH(X)
+#endif
+#ifdef SYS_process_madvise
+#define BY_DESCRIPTOR(X) X(process_madvise) X(pidfd_getfd) X(pidfd_open) X(pidfd_send_signal) X(userfaultfd) X(io_uring_setup)
+#else
+#define BY_DESCRIPTOR(X)
+#endif
+#define NEEDLESS(X) AMONG_ALL(X) BY_PATH(X) BY_DESCRIPTOR(X)
 
 /* Libraries of threads ask for the cores; where there is but one thread, a kernel would only learn where it runs. */
 static int filter(int threads) {
@@ -167,37 +194,19 @@ static int filter(int threads) {
 #ifdef __x86_64__ /* the same calls by the numbers of the x32 ABI */
         JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0, 1), STATEMENT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
 #endif
-        DENY(ptrace), DENY(process_vm_readv), DENY(process_vm_writev), DENY(socket), DENY(connect), DENY(bind),
-        DENY(sendto), DENY(shmget), DENY(shmat), DENY(bpf), DENY(perf_event_open), DENY(mount), DENY(unshare),
-        DENY(setns), DENY(keyctl), DENY(rt_sigqueueinfo), DENY(rt_tgsigqueueinfo), DENY(tkill),
-        DENY(kcmp), DENY(add_key), DENY(request_key), DENY(msgget), DENY(semget), DENY(mq_open), DENY(socketpair),
-        DENY(sendmsg), DENY(sendmmsg), DENY(execve), DENY(execveat), DENY(fchmod), DENY(fchmodat), DENY(fchown),
-        DENY(fchownat), DENY(setxattr), DENY(lsetxattr), DENY(fsetxattr), DENY(utimensat), DENY(vmsplice),
-#ifdef SYS_chmod
-        DENY(fork), DENY(vfork), DENY(chmod), DENY(chown), DENY(lchown), DENY(utime), DENY(utimes), DENY(futimesat),
-#endif
-#ifdef SYS_process_madvise
-        DENY(process_madvise), DENY(pidfd_getfd),
-#endif
-#ifdef SYS_userfaultfd
-        DENY(userfaultfd),
-#endif
-#ifdef SYS_io_uring_setup
-        DENY(io_uring_setup),
-#endif
-#ifdef SYS_pidfd_open
-        DENY(pidfd_open), DENY(pidfd_send_signal),
-#endif
-        REVEALS(getuid), REVEALS(geteuid), REVEALS(getgid), REVEALS(getegid), REVEALS(getresuid), REVEALS(getresgid),
-        REVEALS(getgroups), REVEALS(getppid), REVEALS(getpgid), REVEALS(getsid), REVEALS(getpriority),
-        REVEALS(getrusage), REVEALS(getcpu), REVEALS(sched_getattr), REVEALS(capget), REVEALS(syslog),
-#ifdef SYS_getpgrp
-        REVEALS(getpgrp),
-#endif
+        NEEDLESS(ENDS)
+        DENY(shmget), DENY(shmat), /* libraries for linear algebra try it for memory */
         JUMP(BPF_JMP | BPF_JEQ | BPF_K, threads == 1 ? SYS_sched_getaffinity : UINT32_MAX, 0, 1), REFUSE,
-        DENY_OTHERS(kill), DENY_OTHERS(tgkill),
-        JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_prctl, 0, 3), LOW(0), /* it must not outlive its judge */
+        ENDS_OTHERS(kill), ENDS_OTHERS(tgkill),
+        /* threads are started, processes are not; the arguments of clone3 cannot be read, and clone does as well */
+#ifdef SYS_clone3
+        JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 0, 1), STATEMENT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+#endif
+        JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 4), LOW(0), JUMP(BPF_JMP | BPF_JSET | BPF_K, CLONE_THREAD, 1, 0), END, NUMBER,
+        JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_prctl, 0, 13), LOW(0), /* it must not outlive its judge: */
         JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_SET_PDEATHSIG, 0, 1), REFUSE,
+        ENDS_OPTION(PR_SET_DUMPABLE), ENDS_OPTION(PR_SET_TIMERSLACK), ENDS_OPTION(PR_SET_THP_DISABLE),
+        ENDS_OPTION(PR_SET_SPECULATION_CTRL), ENDS_OPTION(PR_SET_CHILD_SUBREAPER),
         STATEMENT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
     const struct sock_fprog program = {sizeof code / sizeof *code, (struct sock_filter *)code};
@@ -258,17 +267,14 @@ static void fault(int number, siginfo_t *info, void *context) {
 }
 
 #ifdef __linux__
-/* A system call that reveals where the kernel runs. */
-static void revealed(int number, siginfo_t *info, void *context) {
+/* A system call that ends the process. */
+static void ended_by_call(int number, siginfo_t *info, void *context) {
     static const struct { long call; const char *name; } names[] = {
-        {SYS_getuid, "getuid"}, {SYS_geteuid, "geteuid"}, {SYS_getgid, "getgid"}, {SYS_getegid, "getegid"},
-        {SYS_getresuid, "getresuid"}, {SYS_getresgid, "getresgid"}, {SYS_getgroups, "getgroups"},
-        {SYS_getppid, "getppid"}, {SYS_getpgid, "getpgid"}, {SYS_getsid, "getsid"}, {SYS_getpriority, "getpriority"},
-        {SYS_getrusage, "getrusage"}, {SYS_getcpu, "getcpu"}, {SYS_sched_getattr, "sched_getattr"},
-        {SYS_capget, "capget"}, {SYS_syslog, "syslog"},
-#ifdef SYS_getpgrp
-        {SYS_getpgrp, "getpgrp"},
+#ifdef ARCHITECTURE
+#define NAMED(name) {SYS_##name, #name},
+        NEEDLESS(NAMED)
 #endif
+        {SYS_clone, "clone"}, {SYS_prctl, "prctl"}, {SYS_kill, "kill"}, {SYS_tgkill, "tgkill"},
     };
     const uint64_t values[6] = {(uint64_t)number};
     const char *name = "one that no kernel needs";
@@ -281,15 +287,14 @@ static void revealed(int number, siginfo_t *info, void *context) {
 #endif
 
 static void watch_faults(void) {
-    static char stack[1 << 16];
-    const stack_t alternative = {.ss_sp = stack, .ss_size = sizeof stack};
+    const stack_t alternative = {.ss_sp = fault_stack, .ss_size = sizeof fault_stack};
     sigaltstack(&alternative, NULL);
     struct sigaction action = {.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESETHAND};
     action.sa_sigaction = fault;
     sigaction(SIGSEGV, &action, NULL);
     sigaction(SIGBUS, &action, NULL);
 #ifdef __linux__
-    action.sa_sigaction = revealed;
+    action.sa_sigaction = ended_by_call;
     sigaction(SIGSYS, &action, NULL);
 #endif
     for (int number = 1; number < NSIG; number++) sigaction(number, NULL, &expected[number]);
@@ -298,10 +303,12 @@ static void watch_faults(void) {
 static uint64_t changed_handlers(void) {
     for (int number = 1; number < NSIG; number++) {
         struct sigaction now;
-        if (sigaction(number, NULL, &now) == 0 && now.sa_sigaction != expected[number].sa_sigaction)
+        if (sigaction(number, NULL, &now)) continue;
+        if (now.sa_sigaction != expected[number].sa_sigaction || now.sa_flags != expected[number].sa_flags)
             return (uint64_t)number;
     }
-    return 0;
+    stack_t now;
+    return sigaltstack(NULL, &now) == 0 && now.ss_sp != fault_stack ? SIGSEGV : 0;
 }
 
 static int armed_timers(void) {
@@ -314,33 +321,33 @@ static int armed_timers(void) {
 
 /* --- calls --------------------------------------------------------------------------------------------------------- */
 
-typedef struct { unsigned control, x87, flags; } Modes;
+typedef struct { unsigned control, x87, flags, empty; } Modes; /* empty: a bit pair of each x87 register */
 
 #if defined(__x86_64__)
 enum { STATUS_BITS = 0x3f, ROUNDING_BITS = 0x6000, MASK_BITS = 0x1f80, PRECISION_BITS = 0x300, FLAG_BITS = 0x400 };
 static Modes modes(void) {
     unsigned control;
-    unsigned short x87;
+    uint16_t x87[14]; /* as fnstenv stores them: control, status and tags at the beginning of words of 32 bits */
     __asm__ volatile("stmxcsr %0" : "=m"(control));
-    __asm__ volatile("fnstcw %0" : "=m"(x87));
-    return (Modes){control & ~(unsigned)STATUS_BITS, x87, (unsigned)__builtin_ia32_readeflags_u64() & FLAG_BITS};
+    __asm__ volatile("fnstenv %0\n\tfldcw %0" : "=m"(x87)); /* storing masks the exceptions */
+    return (Modes){control & ~(unsigned)STATUS_BITS, x87[0], (unsigned)__builtin_ia32_readeflags_u64() & FLAG_BITS, x87[4]};
 }
 static void set_modes(Modes to) {
     const unsigned short x87 = (unsigned short)to.x87;
     __asm__ volatile("ldmxcsr %0" ::"m"(to.control));
-    __asm__ volatile("fldcw %0\n\tcld" ::"m"(x87));
+    __asm__ volatile("emms\n\tfldcw %0\n\tcld" ::"m"(x87));
 }
 #elif defined(__aarch64__)
 enum { ROUNDING_BITS = 0xc00000, MASK_BITS = 0x9f00, PRECISION_BITS = 0 };
 static Modes modes(void) {
     uint64_t control;
     __asm__ volatile("mrs %0, fpcr" : "=r"(control));
-    return (Modes){(unsigned)control, 0, 0};
+    return (Modes){(unsigned)control, 0, 0, 0};
 }
 static void set_modes(Modes to) { __asm__ volatile("msr fpcr, %0" ::"r"((uint64_t)to.control)); }
 #else
 enum { ROUNDING_BITS = 0, MASK_BITS = 0, PRECISION_BITS = 0 };
-static Modes modes(void) { return (Modes){0, 0, 0}; }
+static Modes modes(void) { return (Modes){0, 0, 0, 0}; }
 static void set_modes(Modes to) { (void)to; }
 #endif
 
@@ -525,7 +532,7 @@ static void run(const struct request *request) {
     /* a kernel may flush subnormal numbers to zero for itself: that is only undone */
     const unsigned control = batch.after.control ^ usual.control, x87 = batch.after.x87 ^ usual.x87;
     values[2] = (control & ROUNDING_BITS ? ROUNDING : 0) | (control & MASK_BITS ? MASKS : 0) | (x87 & PRECISION_BITS ? X87 : 0)
-        | (batch.after.flags != usual.flags ? DIRECTION : 0);
+        | (batch.after.flags != usual.flags ? DIRECTION : 0) | (batch.after.empty != usual.empty ? X87_REGISTERS : 0);
     if (request->flags & EXAMINE) {
         values[3] = changed_handlers();
         values[2] |= (values[3] ? HANDLERS : 0) | (armed_timers() ? TIMERS : 0);

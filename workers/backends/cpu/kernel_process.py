@@ -7,6 +7,7 @@ memory that the judge filled. Times are compared with the processor time that th
 import array
 import atexit
 import contextlib
+import mmap
 import os
 import select
 import signal
@@ -17,7 +18,7 @@ import sys
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,11 +26,11 @@ from evo.device.separation import LANDLOCK, OTHER_USER, SECCOMP
 from workers.backends import CallMode, DeviceLostError, InvalidMeasurementError, LaunchError, TrespassError
 from workers.backends.cpu.batch import Batch, contradicted, joined, leak, overused, worth_repeating
 from workers.backends.cpu.imports import NO_KERNEL_MAY
-from workers.backends.cpu.kernel_state import KernelState, state_of
+from workers.backends.cpu.kernel_state import Fence, KernelState, state_of
 from workers.backends.cpu.library_folders import Passage, passage, way_out
 from workers.backends.cpu.memory import GuardedArray, HostBuffers, scalar
 from workers.backends.cpu.pace import SharedPace
-from workers.backends.cpu.segment import Segment
+from workers.backends.cpu.segment import PAGE_BYTES, Segment
 from workers.build.kernel import Argument
 from workers.system import descendants
 from workers.system.exit_status import ended, sent_from_outside
@@ -47,6 +48,7 @@ _STACKED, _FLOATS = 24, 8
 _APRON_BYTES = 1 << 20
 """Inaccessible memory on both sides of a segment (`kernel_process.c`)."""
 
+_STARTING = ("clone", "fork", "vfork")
 _FORGED = "the kernel wrote to the channel of its process"
 _LEVELS = {1: OTHER_USER, 2: LANDLOCK, 4: SECCOMP}
 _SAID_BYTES = 600
@@ -281,7 +283,9 @@ class KernelProcess:
             InvalidMeasurementError: the system counted more processor time than the calls can have used.
         """
         self._require_silence()
-        found, self._changed = self._changed or state_of(self.pid).changed(self.before) or leak(self.ledger), None
+        state = state_of(self.pid)
+        found = self._changed or state.changed(self.before) or state.opened(self._fences()) or leak(self.ledger)
+        self._changed = None
         contradiction = contradicted(self.ledger, self.idle, self.threads)
         if contradiction := contradiction or overused(self.turns, self.idle, self.threads):
             raise InvalidMeasurementError(contradiction)
@@ -333,15 +337,17 @@ class KernelProcess:
                 os.close(library)
         self.pid = self._process.pid
         self._schedules = [*_opened(f"/proc/{self.pid}/schedstat"), *_opened("/proc/thread-self/schedstat")]
+        self._memory = _opened(f"/proc/{self.pid}/statm")
         self._clock = (~self.pid << 3) | 2 if sys.platform == "linux" else None
         self._poll = select.poll()
         self._poll.register(self._channel, select.POLLIN)
         self._end = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else None
         if self._end is not None:
             self._poll.register(self._end, select.POLLIN)
-        for file in (*self._schedules, *([] if self._end is None else [self._end])):
+        for file in (*self._schedules, *self._memory, *([] if self._end is None else [self._end])):
             self._held.callback(os.close, file)
         self._held.callback(self._schedules.clear)
+        self._held.callback(self._memory.clear)
         self._request_map(self.pace.segment, _PACED)
         # not __del__: in a reference cycle, Popen's may run first and warn about a running process
         self._abandoned = weakref.finalize(self, _abandon, self._process, self._held)
@@ -419,9 +425,18 @@ class KernelProcess:
             cpu_ns=cpu_ns,
             changes=_changes_text(changes, signal_number),
             heap_bytes=heap,
+            mapped_bytes=self._mapped_bytes(),
             restored_ns=restored_ns,
             waiting_ns=self._waiting_ns() - waiting_before,
         )
+
+    def _fences(self) -> Iterator[Fence]:
+        """Yield the memory around and between buffers, as it was mapped."""
+        for segment, base in self._bases.values():
+            inside = range(base, base + segment.size)
+            around = range(base - _APRON_BYTES, base), range(inside.stop, inside.stop + _APRON_BYTES)
+            holes = (range(base + hole, base + hole + PAGE_BYTES) for hole in segment.holes)
+            yield Fence(inside=inside, closed=(*around, *holes))
 
     def _require_made(self, calls: int) -> None:
         if self.pace.made != calls and not descendants.started_by(self.pid):  # a fork counts as well; it is reported
@@ -501,7 +516,8 @@ class KernelProcess:
     def _trespassed(self, number: int, address: int, writes: int, system_call: str) -> None:
         how = self._reap(kill=False)
         if number == signal.SIGSYS:
-            raise TrespassError(f"makes the system call {system_call}: {NO_KERNEL_MAY}")
+            what = "starts a process" if system_call in _STARTING else f"makes the system call {system_call}"
+            raise TrespassError(f"{what}: {NO_KERNEL_MAY}")
         found = self._near(address)
         if number in (signal.SIGSEGV, signal.SIGBUS) and found is not None:
             array_, distance = found
@@ -562,6 +578,17 @@ class KernelProcess:
         system.
         """
         return sum(_queued_ns(file) for file in self._schedules)
+
+    def _mapped_bytes(self) -> tuple[int, ...]:
+        """Return the size of the process's memory without the buffers, and of the part that only it can write; empty
+        if unknown.
+        """
+        given = sum(segment.size + 2 * _APRON_BYTES for segment, _ in self._bases.values())
+        try:
+            pages = os.pread(self._memory[0], 128, 0).split()
+            return int(pages[0]) * mmap.PAGESIZE - given, int(pages[5]) * mmap.PAGESIZE
+        except (OSError, IndexError, ValueError):  # it has ended, or the system does not report it
+            return ()
 
     def _listen(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -638,6 +665,7 @@ def _flags(mode: CallMode) -> int:
 
 def _changes_text(changes: int, number: int) -> str | None:
     modes = {1: "rounding mode", 2: "x87 precision", 16: "exception masks", 32: "direction of copies"}
+    modes[64] = "x87 registers"
     if left := [name for bit, name in modes.items() if changes & bit]:
         return f"leaves the processor's {' and '.join(left)} changed after it returned"
     if changes & 4:

@@ -2,12 +2,36 @@
 
 import contextlib
 import os
-from dataclasses import dataclass, fields
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
 
 _READ_BYTES = 1 << 16
 _HANDLED = ("SigBlk", "SigIgn", "SigCgt")
+_STATUS = re.compile(
+    r"Umask|SigPnd|ShdPnd|Cap\w+|NoNewPrivs|Seccomp|Spec\w+|THP_enabled|Mems_allowed_list|VmLck|VmPin|x86_\w+"
+)
+"""Fields of a process's status that no call changes."""
+
+_FILES = ("personality", "timerslack_ns", "oom_score_adj", "coredump_filter")
+"""Further files that describe a process."""
+
 _OF_THREADS = 0b11 << 31
 """Signals 32 and 33, which the C library handles from the first thread on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fence:
+    """Addresses of the buffers in a segment.
+
+    Attributes:
+        inside: of the segment, which is backed by its file.
+        closed: page ranges in and around it that nothing may access.
+    """
+
+    inside: range
+    closed: tuple[range, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +46,10 @@ class KernelState:
         descriptors: targets of its open descriptors.
         timers: its POSIX timers.
         mappings: memory that no kernel needs: its own shared memory, and memory that is both writable and executable.
+        attributes: other attributes that hold for the whole process, such as its file mode mask, locked memory,
+            personality, timer slack, working directory, and whether it may use huge pages.
+        closed: address ranges that cannot be accessed, sorted; neighbours are joined.
+        foreign: start addresses of accessible memory that is none of the judge's files.
     """
 
     signals: tuple[int, ...] = ()
@@ -31,12 +59,30 @@ class KernelState:
     descriptors: tuple[str, ...] = ()
     timers: str = ""
     mappings: tuple[str, ...] = ()
+    attributes: tuple[str, ...] = ()
+    closed: tuple[range, ...] = field(default=(), repr=False)
+    foreign: tuple[int, ...] = field(default=(), repr=False)
 
     def changed(self, before: "KernelState") -> str | None:
         """Describe the differences from an earlier state; None if there are none."""
         for each in fields(self):
-            if getattr(self, each.name) != getattr(before, each.name):
+            if each.name in _WORDS and getattr(self, each.name) != getattr(before, each.name):
                 return _WORDS[each.name]
+        return None
+
+    def opened(self, fences: Iterable[Fence]) -> str | None:
+        """Describe a change of the memory in and around buffers; None if there is none, or it is unknown."""
+        if not self.closed:
+            return None
+        starts = [each.start for each in self.closed]
+        for fence in fences:
+            for pages in fence.closed:
+                place = bisect_right(starts, pages.start) - 1
+                if place < 0 or pages.stop > self.closed[place].stop:
+                    return "makes the memory beside its buffers accessible"
+            place = bisect_right(self.foreign, fence.inside.start)
+            if place < len(self.foreign) and self.foreign[place] < fence.inside.stop:
+                return "maps other memory in the place of its buffers"
         return None
 
 
@@ -48,6 +94,7 @@ _WORDS = {
     "descriptors": "leaves files open, or closes those of others",
     "timers": "leaves a timer running",
     "mappings": "maps memory that it shares, or writes code",
+    "attributes": "changes attributes of its process, such as locked memory, file mode mask, huge pages or timer slack",
 }
 
 
@@ -57,6 +104,7 @@ def state_of(pid: int) -> KernelState:
     status = dict(line.partition(":\t")[::2] for line in _text(f"{folder}/status").splitlines())
     if not status:
         return KernelState()
+    mappings, closed, foreign = _mappings(folder)
     return KernelState(
         signals=tuple(int(status.get(name, "0"), 16) & ~_OF_THREADS for name in _HANDLED),
         cores=status.get("Cpus_allowed_list", ""),
@@ -64,7 +112,10 @@ def state_of(pid: int) -> KernelState:
         limits=_limits(folder),
         descriptors=_descriptors(f"{folder}/fd"),
         timers=_text(f"{folder}/timers"),
-        mappings=_mappings(folder),
+        mappings=mappings,
+        attributes=_attributes(folder, status),
+        closed=closed,
+        foreign=foreign,
     )
 
 
@@ -91,15 +142,30 @@ def _descriptors(folder: str) -> tuple[str, ...]:
     return tuple(each for each in found if "/memfd:kernel" not in each)
 
 
-def _mappings(folder: str) -> tuple[str, ...]:
-    found = set()
+def _attributes(folder: str, status: Mapping[str, str]) -> tuple[str, ...]:
+    held = [f"{name} {value}" for name, value in status.items() if _STATUS.fullmatch(name)]
+    held += [f"{name} {_text(f'{folder}/{name}')}" for name in _FILES]
+    with contextlib.suppress(OSError):
+        held.append(os.readlink(f"{folder}/cwd"))  # noqa: PTH115 - as in `_names`
+    return tuple(held)
+
+
+def _mappings(folder: str) -> tuple[tuple[str, ...], tuple[range, ...], tuple[int, ...]]:
+    """Return memory that no kernel needs, closed memory, and where memory begins that is none of the judge's files."""
+    found, closed, foreign = set(), list[range](), list[int]()
     for line in _text(f"{folder}/maps").splitlines():
-        _, access, _, _, inode, *path = line.split(maxsplit=5)
+        span, access, _, _, inode, *path = line.split(maxsplit=5)
         where = path[0].strip() if path else ""
         ours = where.startswith("/memfd:memory")
         if (access[3] == "s" and not ours) or ("w" in access and "x" in access) or (access[2] == "x" and inode == "0"):
             found.add(f"{access} {where}")
-    return tuple(sorted(found))
+        start, stop = (int(each, 16) for each in span.split("-"))
+        if access.startswith("---"):
+            joined = closed.pop().start if closed and closed[-1].stop == start else start
+            closed.append(range(joined, stop))
+        elif not ours:
+            foreign.append(start)
+    return tuple(sorted(found)), tuple(closed), tuple(foreign)
 
 
 def _names(folder: str) -> list[str]:

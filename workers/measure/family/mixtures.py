@@ -1,7 +1,8 @@
 """Mixed inputs: elements and rows of several distributions of one problem in one set of inputs.
 
 A kernel may look at a sample of its inputs and take a shortcut if they resemble one case. It is correct on every case,
-but wrong if nearly all elements resemble that case and one does not, or if rows come from different cases.
+but wrong if nearly all elements resemble that case and one does not, or if rows come from different cases. Random
+numbers are hardly ever zero or equal: a kernel that is wrong for such elements is correct on every case as well.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,6 +15,9 @@ from numpy.typing import NDArray
 from evo.family import DRAWN, Operand
 from evo.reference.encoding import decoded, is_floating
 from workers.measure.family.expected_output import Arrays
+
+_EQUAL_SHARE = 8
+"""One element in this many is set to the value of its neighbour, as many to one common value, and half as many to 0."""
 
 _MOST_BYTES = 1 << 27
 """Maximum size of all inputs; with more, drawing and judging mixtures takes too long."""
@@ -35,8 +39,9 @@ class Mixture:
 def mixtures(
     nominal: Arrays, others: Sequence[Arrays], operands: Sequence[Operand], rng: np.random.Generator
 ) -> Iterator[Mixture]:
-    """Yield nominal inputs with one outstanding largest element, with one outstanding smallest element, and with rows
-    of all distributions.
+    """Yield nominal inputs with one outstanding largest element, with one outstanding smallest element, with rows of
+    all distributions, and with equal elements and zeros (unless an output holds integers, such as indices, which equal
+    elements may leave open).
 
     Nothing is yielded if elements cannot be exchanged freely (integer inputs such as indices and lengths, symmetric
     matrices, rows or elements in ascending order), or if there is no other distribution. An input that a second draw
@@ -70,6 +75,11 @@ def mixtures(
         yield Mixture(name=name, inputs=planted, lone=True)
     if any(array.ndim > 1 for array in nominal.values()):
         yield Mixture(name="rows of all distributions", inputs=_rows_of_all(nominal, others, rng), lone=False)
+    if all(is_floating(each.dtype) for each in operands):
+        equal = {
+            each: _with_equals(array, dtypes[each], rng) if each in free else array for each, array in nominal.items()
+        }
+        yield Mixture(name="equal elements and zeros", inputs=equal, lone=False)
 
 
 def _with_lone(
@@ -85,6 +95,26 @@ def _with_lone(
     known = [each for each in extremes if each is not None]
     if known:
         found.reshape(-1)[int(rng.integers(array.size))] = max(known, key=lambda each: sign * each[0])[1]
+    return found
+
+
+def _with_equals(array: NDArray[Any], dtype: str, rng: np.random.Generator) -> NDArray[Any]:
+    """Return a copy in which some elements equal their neighbours, some equal each other, and some are zero.
+
+    No element becomes zero where all have one sign, as variances do.
+    """
+    found = array.copy()
+    flat = found.reshape(-1)
+    if flat.size < 2:
+        return found
+    values = decoded(flat, dtype).astype(np.float64)
+    count = -(-flat.size // _EQUAL_SHARE)
+    places = rng.permutation(flat.size)
+    behind = np.maximum(places[:count], 1)
+    flat[behind] = flat[behind - 1]
+    flat[places[count : 2 * count]] = flat[places[-1]]
+    if np.nanmin(values) < 0 < np.nanmax(values):
+        flat[places[2 * count : 2 * count + -(-count // 2)]] = 0  # all floating-point formats store 0 so
     return found
 
 

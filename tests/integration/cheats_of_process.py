@@ -1,0 +1,124 @@
+"""Kernels that leave state, memory or processes behind, or make system calls that no kernel needs, by trick."""
+
+_RIGHT = "right(x, y);"
+_SECCOMP = "makes the system call {}: a kernel computes"
+_ATTRIBUTES = "changes attributes of its process"
+_BESIDE = "makes the memory beside its buffers accessible"
+
+
+def _ask(call: str) -> str:
+    return f"{_RIGHT} ask(SYS_{call});"
+
+
+CALLS = {
+    # name of the system call: its arguments
+    "userfaultfd": "1, 0, 0",
+    "io_uring_setup": "4, (long)kept, 0",
+    "ptrace": "0, 0, 0",
+    "process_vm_readv": "1, 0, 0",
+    "perf_event_open": "(long)kept, 0, -1",
+    "pidfd_open": "1, 0, 0",
+    "kcmp": "1, 1, 0",
+    "socket": "1, 1, 0",
+    "msgget": "7, 01666, 0",
+    "semget": "7, 1, 01666",
+    "execve": "0, 0, 0",
+    "unshare": "0x10000000, 0, 0",
+    "keyctl": "0, -3, 0",
+    "sync": "0, 0, 0",
+    "kill": "-1, 0, 0",
+    "setuid": "0, 0, 0",
+    "getrusage": "0, (long)kept, 0",
+}
+
+OF_PROCESS: dict[str, tuple[str, str]] = {
+    # trick: (body of f, part of the reason)
+    **{f"system call {name}": (_ask(f"{name}, {given}"), _SECCOMP.format(name)) for name, given in CALLS.items()},
+    "makes the system late with timers of its threads": (_ask("prctl, 29, 1000000, 0"), "call prctl|" + _ATTRIBUTES),
+    "does without huge pages": (_ask("prctl, 41, 1, 0"), "call prctl|" + _ATTRIBUTES),
+    "forgoes speculation": (_ask("prctl, 53, 0, 4"), "call prctl|" + _ATTRIBUTES),
+    "makes its process opaque": (_ask("prctl, 4, 0, 0"), "call prctl|leaves files open"),
+    "leaves another file mode mask": (_ask("umask, 0, 0, 0"), "call umask|" + _ATTRIBUTES),
+    "moves to another folder": (_ask('chdir, (long)"/usr", 0, 0'), "call chdir|" + _ATTRIBUTES),
+    "becomes another personality": (_ask("personality, 0x40000, 0, 0"), "call personality|" + _ATTRIBUTES),
+    "reads and writes files when others do not": (_ask("ioprio_set, 1, 0, 3 << 13"), "call ioprio_set"),
+    "asks for a lower frequency of its core": (
+        "right(x, y); struct { uint32_t size, policy; uint64_t flags; int32_t nice; uint32_t level;"
+        "uint64_t times[3]; uint32_t low, high; } s = {56, 0, 0x78, 0, 0, {0}, 0, 100}; ask(314, 0, (long)&s, 0);",
+        "call sched_setattr",
+    ),
+    "takes its memory from other nodes": (
+        "right(x, y); unsigned long node = 1; ask(SYS_set_mempolicy, 2, (long)&node, 64);",
+        "call set_mempolicy",
+    ),
+    "locks memory": (_ask("mlock, (long)kept & -4096, 4096, 0"), _ATTRIBUTES),
+    "handles faults on a stack of its own": (
+        "static char own[65536]; struct { void *at; int flags; long size; } stack = {own, 0, sizeof own}; right(x, y);"
+        "ask(SYS_sigaltstack, (long)&stack, 0, 0);",
+        "changes what happens on SIGSEGV",
+    ),
+    "leaves the x87 registers full": (
+        'right(x, y); __asm__ volatile("fld1; fld1; fld1; fld1; fld1; fld1; fld1; fld1");',
+        "x87 registers",
+    ),
+    "leaves a number in an MMX register": (
+        'right(x, y); __asm__ volatile("movd %0, %%mm0" :: "r"(1));',
+        "x87 registers",
+    ),
+    "leaves the check of alignment on": (
+        'right(x, y); __asm__ volatile("pushfq; orq $0x40000, (%rsp); popfq");',
+        "SIGBUS|alignment",
+    ),
+    "tunes the allocator": ("right(x, y); int mallopt(int, int); mallopt(-3, 1 << 30);", "the kernel uses mallopt"),
+    "sets the locale": (
+        'right(x, y); char *setlocale(int, const char *); setlocale(6, "C.UTF-8");',
+        "the kernel uses setlocale",
+    ),
+    "leaks mappings": (
+        "right(x, y); mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);",
+        "keeps .* bytes",
+    ),
+    "leaks by the program break": ("right(x, y); ask(SYS_brk, ask(SYS_brk, 0, 0, 0) + 4096, 0, 0);", "keeps .* bytes"),
+    "leaks in one call of fifty": (
+        "right(x, y); if (++calls % 50 == 0) { void *volatile p = malloc(64); (void)p; }",
+        "keeps .* bytes",
+    ),
+    "leaks the stacks of threads": (
+        "right(x, y); pthread_t t; if (calls++ % 20 == 0) pthread_create(&t, 0, (void *(*)(void *))(void *)labs, 0);",
+        "keeps .* bytes",
+    ),
+    "a process computes, and is waited for": (
+        "if (!fork()) { right(x, y); _exit(0); } int wait(int *); wait(0);",
+        "the kernel uses fork, wait",
+    ),
+    "a process in the same memory, by a system call, that is waited for": (
+        "right(x, y); long id = ask(SYS_clone, SIGCHLD, 0, 0); if (!id) ask(SYS_exit, 0, 0, 0);"
+        '__asm__ volatile("xor %%r10d, %%r10d; syscall" : "+a"((long){SYS_wait4}) : "D"(id), "S"(0l), "d"(0l)'
+        ' : "rcx", "r10", "r11", "memory");',
+        "starts a process|starts 1 process",
+    ),
+    "vfork": ("right(x, y); if (!vfork()) _exit(0);", "the kernel uses vfork"),
+    "makes the memory behind a buffer accessible": (
+        "right(x, y); ask(SYS_mprotect, ((long)(y + N) + 4095) & -4096, 4096, PROT_READ | PROT_WRITE);"
+        "if (!calls++) return; sink = y[N];",
+        _BESIDE,
+    ),
+    "maps memory behind a buffer": (
+        "right(x, y); mmap((void *)((((long)(x + N) + 4095) & -4096) + 4096), 4096, PROT_READ | PROT_WRITE,"
+        "MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);",
+        _BESIDE,
+    ),
+    "maps memory of its own over its output": (
+        "right(x, y); mmap((void *)((long)y & -4096), 4096, PROT_READ | PROT_WRITE,"
+        "MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);",
+        "maps other memory in the place|never written",
+    ),
+    "unmaps its input": (
+        "right(x, y); munmap((void *)((long)x & -4096), 4096);",
+        "modifies its input|SIGSEGV|accessible",
+    ),
+    "stops itself": (
+        "right(x, y); if (++calls > 3) pthread_exit(0);",
+        "ended|leaves|process",
+    ),
+}
