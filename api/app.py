@@ -91,8 +91,8 @@ def create_app(settings: Settings, *, opened: Opened | None = None) -> FastAPI:
     app.add_middleware(Admission, per_caller=Rate(per_s=settings.requests_per_s, burst=4 * settings.requests_per_s))
     app.add_middleware(OriginCheck, host=settings.host, public=settings.public_url)
     app.add_middleware(Head)
-    app.add_middleware(SecurityHeaders)
     app.add_middleware(errors.Explained)
+    app.add_middleware(SecurityHeaders)
     app.add_middleware(Measured)
     app.add_middleware(RequestLog)
     own = frozenset(str(getattr(route, "path", "/")).split("/")[1] for route in app.routes) - {""}

@@ -1,32 +1,26 @@
 """Server-sent events from rows of the event log: each trial, and the current state of searches and workers."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeVar, cast
+from typing import cast
 
-import structlog
 from sqlalchemy.orm import Session
 from starlette.exceptions import HTTPException
 
 from api.views import source_of
 from api.views.summaries import search_summaries
 from db.engine.events import EventPosition, Events, place_of
-from db.engine.session import StoreUnavailable
 from db.models import EventRow, TrialRow, WorkerRow
 from db.models.columns import adapter
 from db.repositories.archive import Archive
 from db.repositories.fleet import Fleet
+from db.repositories.readable import readable_items
 from evo.messages.event import SearchEvent, TrialEvent, WorkerEvent
 from evo.trial.explain import detail_text, first_lines
 from evo.trial.outcome import Measured
-
-log = structlog.get_logger("feed")
-
-Id = TypeVar("Id", int, str)
-Found = TypeVar("Found")
 
 BATCH = 500
 """Events read at once."""
@@ -63,7 +57,9 @@ def read_batch(
     return [
         *_trials(session, rows),
         *search_events(session, list(dict.fromkeys(row.search_id for row in rows if row.search_id)), now, end),
-        *_readable(list(workers), lambda ids: [_worker(worker, end) for worker in Fleet(session).some(ids)])[0],
+        *readable_items(
+            list(workers), lambda ids: [_worker(worker, end) for worker in Fleet(session).some(ids)], name=str
+        )[0],
     ]
 
 
@@ -71,7 +67,7 @@ def search_events(
     session: Session, search_ids: Sequence[int], now: datetime, place: EventPosition
 ) -> list[ServerEvent]:
     """Return one event per search with its current state."""
-    read, unreadable = _readable(search_ids, lambda ids: search_summaries(session, ids, now))
+    read, unreadable = readable_items(search_ids, lambda ids: search_summaries(session, ids, now), name=int)
     events_now = {event.id: event for event in read}
     return [
         ServerEvent(place=place, name="search", data=_json(SearchEvent, events_now[search_id]), search_id=search_id)
@@ -82,29 +78,13 @@ def search_events(
     ]
 
 
-def _readable(ids: Sequence[Id], read: Callable[[Sequence[Id]], Iterable[Found]]) -> tuple[list[Found], set[Id]]:
-    """Read these ids together; if that fails, read each alone. Return the values read and the unreadable ids.
-
-    One unreadable row must not end every stream.
-    """
-    try:
-        return list(read(ids)), set()
-    except StoreUnavailable:
-        raise
-    except Exception as error:
-        if len(ids) == 1:
-            log.exception("an event cannot be read", id=ids[0], reason=str(error))
-            return [], set(ids)
-    parts = [_readable([each], read) for each in ids]
-    return [one for found, _ in parts for one in found], {each for _, failed in parts for each in failed}
-
-
 def _trials(session: Session, rows: Sequence[EventRow]) -> list[ServerEvent]:
     ended = [row for row in rows if row.trial_id is not None]
     archive = Archive(session)
-    changes, _ = _readable(
+    changes, _ = readable_items(
         [cast(int, row.trial_id) for row in ended],
         lambda ids: [(trial_id, _trial(row)) for trial_id, row in archive.trials_of(ids).items()],
+        name=int,
     )
     trials = dict(changes)
     return [

@@ -109,7 +109,11 @@ def answer(request: Request, status: int, detail: str, **extra: Any) -> Response
 
 
 class Explained:
-    """Answers errors raised in middleware, which the application's handlers never see."""
+    """Answers errors raised in middleware, which the application's handlers never see, and bugs.
+
+    Starlette would answer a bug outside all middleware: without the request's id and the security headers, uncounted,
+    and followed by the end of the connection, on which the next request of the client would fail.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -128,6 +132,10 @@ class Explained:
             if begun:
                 raise
             await refusal(Request(scope, receive), error)(scope, receive, send)
+        except Exception as error:
+            if begun:
+                raise
+            await (await _on_bug(Request(scope, receive), error))(scope, receive, send)
 
 
 async def _on_evo_error(request: Request, error: Exception) -> Response:

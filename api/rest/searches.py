@@ -11,7 +11,7 @@ from api.http.etag import IfMatch, require, search_tag, shown_tag
 from api.http.paging import SORTED, PageQuery, page_of, place_of
 from api.http.routing import rest_router
 from api.schemas import Id, SearchPatch, SearchRequest
-from api.views import search_view, search_views
+from api.views import listed_views, search_view
 from db.engine.events import Events
 from db.queries import listing
 from db.queries.listing import SEARCH_ORDERS, SearchFilter, SearchOrder
@@ -64,7 +64,7 @@ def list_searches(query: Annotated[SearchQuery, Query()], service: ServiceDep) -
         after = place_of(query.cursor, SORTED[query.sort])
         found = listing.list_searches(session, wanted, query.sort, after=after, limit=query.limit + 1)
         rows, following = page_of(found, query.limit, SEARCH_ORDERS[query.sort].place)
-        return Page(items=search_views(session, rows, service.conductor.clock()), next=following)
+        return Page(items=tuple(listed_views(session, rows, service.conductor.clock())), next=following)
 
 
 @router.get("/{search_id}")

@@ -143,7 +143,7 @@ def _every(database: Database, selection: Selection, *, reported: bool) -> Itera
             board = Leaderboard(session)
             rows = board.after(selection, place, limit=BATCH)
             views = trial_views(session, rows, reported=reported)
-            place = board.place(selection, rows[-1]) if rows else None
+            place = board.place(selection, rows[-1].id) if rows else None
         yield from views
-        if len(views) < BATCH:
+        if len(rows) < BATCH:
             return

@@ -74,7 +74,7 @@ def list_trials(search_id: Id, query: Annotated[TrialQuery, Query()], service: S
         items = trial_views(session, rows[: query.limit])
         if len(rows) <= query.limit:
             return Page(items=items)
-        last = board.place(selection, rows[query.limit - 1])
+        last = board.place(selection, rows[query.limit - 1].id)
     return Page(items=items, next=to_cursor((last.key, last.number, last.id)))
 
 

@@ -15,6 +15,7 @@ from db.repositories.archive import BUNDLE, Archive
 from db.repositories.champions import Champions
 from db.repositories.deliveries import Deliveries
 from db.repositories.leases import Leases
+from db.repositories.readable import readable_items
 from evo.device.estimate.roofline import Roofline
 from evo.device.requirements import Requirements
 from evo.messages.view import (
@@ -42,6 +43,11 @@ def search_views(session: Session, rows: Sequence[SearchRow], now: datetime) -> 
     counts = Archive(session).counts([row.id for row in rows])
     deliveries = Deliveries(session).of([row.id for row in rows if row.webhook is not None])
     return tuple(_search_view(session, row, counts[row.id], now, deliveries.get(row.id)) for row in rows)
+
+
+def listed_views(session: Session, rows: Sequence[SearchRow], now: datetime) -> Sequence[SearchView]:
+    """Return the views of a list's searches, without those whose trials, verdicts or champions cannot be read."""
+    return readable_items(rows, lambda some: search_views(session, some, now), name=lambda row: row.id)[0]
 
 
 def search_view(session: Session, search_id: int, now: datetime) -> SearchView:

@@ -7,6 +7,7 @@ from sqlalchemy.orm import Session
 from db.models import AttemptRow, TrialRow
 from db.repositories.archive import Archive
 from db.repositories.leases import Leases
+from db.repositories.readable import readable_items
 from evo.messages.view import AttemptView, TrialView
 from evo.promotion.leading import Source, leading_time
 from evo.trial.results import ConfirmReport, EvaluateReport
@@ -14,7 +15,8 @@ from evo.trial.results import ConfirmReport, EvaluateReport
 
 def trial_views(session: Session, rows: Sequence[TrialRow], *, reported: bool = True) -> tuple[TrialView, ...]:
     """Return trials in the given order; with `reported`, each with the report of its deciding attempt."""
-    reports = Leases(session).evaluations([row.id for row in rows]) if reported else {}
+    ids = [row.id for row in rows] if reported else []
+    reports = dict(readable_items(ids, lambda some: Leases(session).evaluations(some).items(), name=int)[0])
     return tuple(_trial_view(row, reports.get(row.id), ()) for row in rows)
 
 

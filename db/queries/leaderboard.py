@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session, aliased
 
 from db.models import AttemptRow, JobRow, SearchRow, TrialRow, WorkerRow
 from db.queries.selection import Order, Selection, conditions_of, key_of, ranked_only
+from db.repositories.readable import readable
 from evo.trial import Value
 
 NEARBY = 5_000
@@ -79,6 +80,17 @@ class Leaderboard:
 
     def after(self, selection: Selection, place: PagePosition | None, *, limit: int) -> Sequence[TrialRow]:
         """Return up to `limit` trials after a position, which stays valid while trials are added."""
+        rows: list[TrialRow] = []
+        while len(rows) < limit:
+            ids = self._ids_after(selection, place, limit - len(rows))
+            found = self._rows(ids)
+            rows += found
+            if len(found) == len(ids):  # else others take the place of the unreadable ones
+                break
+            place = self.place(selection, ids[-1])
+        return rows
+
+    def _ids_after(self, selection: Selection, place: PagePosition | None, limit: int) -> list[int]:
         keyed, unkeyed = _halves(selection)
         ids: list[int] = []
         if place is None or place.key is not None:
@@ -87,12 +99,13 @@ class Leaderboard:
         if len(ids) < limit and unkeyed is not None:
             rest = unkeyed if place is None else unkeyed.where(_number_id() > tuple_(place.number, place.id))
             ids += self.session.scalars(rest.limit(limit - len(ids)))
-        return self._rows(ids)
+        return ids
 
-    def place(self, selection: Selection, row: TrialRow) -> PagePosition:
+    def place(self, selection: Selection, trial_id: int) -> PagePosition:
         """Return the position of a trial, as the end of a page."""
-        key = self.session.scalar(select(key_of(selection.order)).where(TrialRow.id == row.id))
-        return PagePosition(key=key, number=row.number, id=row.id)
+        query = select(key_of(selection.order), TrialRow.number).where(TrialRow.id == trial_id)
+        key, number = self.session.execute(query).one()
+        return PagePosition(key=key, number=number, id=trial_id)
 
     def ranks(self, searches: Collection[int], trials: Collection[int]) -> dict[int, int]:
         """Return the rank of each of these trials with a time, among all trials of the searches, by trial id.
@@ -165,8 +178,9 @@ class Leaderboard:
         return self.session.scalar(select(func.count()).select_from(ids.order_by(None).subquery())) or 0
 
     def _rows(self, ids: Sequence[int]) -> Sequence[TrialRow]:
-        rows = {row.id: row for row in self.session.scalars(select(TrialRow).where(TrialRow.id.in_(ids)))}
-        return [rows[each] for each in ids]
+        """Return the trials in the order of their ids, without unreadable ones."""
+        rows = {row.id: row for row in readable(self.session, select(TrialRow).where(TrialRow.id.in_(ids)))}
+        return [rows[each] for each in ids if each in rows]
 
 
 def _halves(selection: Selection) -> tuple[Select[int], Select[int] | None]:

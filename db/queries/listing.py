@@ -27,12 +27,12 @@ class Order(Generic[Row]):
     descending: bool
     place: Callable[[Row], Place]
 
-    def page(self, query: Select[Row], after: Place | None, limit: int) -> Select[Row]:
-        """Limit a query to `limit` items after a position."""
+    def behind(self, query: Select[Row], after: Place | None) -> Select[Row]:
+        """Sort a query, and limit it to the items after a position."""
         if after is not None:
             here = tuple_(*self.by)
             query = query.where(here < after if self.descending else here > after)
-        return query.order_by(*(one.desc() if self.descending else one for one in self.by)).limit(limit)
+        return query.order_by(*(one.desc() if self.descending else one for one in self.by))
 
 
 SEARCH_ORDERS: Mapping[SearchOrder, Order[SearchRow]] = {
@@ -87,7 +87,7 @@ def list_searches(
         None if wanted.text is None else _mentions(wanted.text, SearchRow.notes, FamilyRow.name, SearchRow.problem_key),
     ]
     query = query.where(*(condition for condition in conditions if condition is not None))
-    return readable(session, SEARCH_ORDERS[order].page(query, after, limit))
+    return readable(session, SEARCH_ORDERS[order].behind(query, after), limit=limit)
 
 
 def list_champions(
@@ -101,7 +101,7 @@ def list_champions(
         *_equal_fields(ChampionRow.problem_key, wanted.problem),
     ]
     query = select(ChampionRow).where(*(condition for condition in conditions if condition is not None))
-    return readable(session, CHAMPION_ORDERS[order].page(query, after, limit))
+    return readable(session, CHAMPION_ORDERS[order].behind(query, after), limit=limit)
 
 
 def list_workers(
@@ -112,7 +112,7 @@ def list_workers(
     if device is not None:
         offers = select(DeviceRow.worker_id).where(or_(DeviceRow.kind == device, DeviceRow.model == device))
         query = query.where(WorkerRow.id.in_(offers))
-    return readable(session, WORKER_ORDERS[order].page(query, after, limit))
+    return readable(session, WORKER_ORDERS[order].behind(query, after), limit=limit)
 
 
 def list_families(
@@ -124,7 +124,7 @@ def list_families(
         query = query.where(_mentions(text, FamilyRow.name))
     if after is not None:
         query = query.where(FamilyRow.name > after)
-    return readable(session, query.order_by(FamilyRow.name).limit(limit))
+    return readable(session, query.order_by(FamilyRow.name), limit=limit)
 
 
 def _equal_fields(key: InstrumentedAttribute[str], fields: Mapping[str, str]) -> list[ColumnElement[bool]]:

@@ -155,7 +155,7 @@ class Archive:
 
     def families(self) -> Sequence[FamilyRow]:
         """Return the latest version of each family, sorted by name."""
-        return self.session.scalars(latest_families().order_by(FamilyRow.name)).all()
+        return readable(self.session, latest_families().order_by(FamilyRow.name))
 
     def state(self, search_id: int) -> State:
         """Return the state of a search, even if its documents cannot be read."""
@@ -175,12 +175,12 @@ class Archive:
         self, *, states: Collection[State] | None = None, before: int | None = None, limit: int | None = None
     ) -> Sequence[SearchRow]:
         """Return searches with their families, newest first."""
-        query = select(SearchRow).options(joinedload(SearchRow.family)).order_by(SearchRow.id.desc()).limit(limit)
+        query = select(SearchRow).options(joinedload(SearchRow.family)).order_by(SearchRow.id.desc())
         if states is not None:
             query = query.where(SearchRow.state.in_(states))
         if before is not None:
             query = query.where(SearchRow.id < before)
-        return readable(self.session, query)
+        return readable(self.session, query, limit=limit)
 
     def unfinished(self) -> dict[int, int]:
         """Return the revisions of unfinished searches by id, highest priority first, then oldest."""

@@ -1,11 +1,12 @@
 """A failing item of a loop: the others continue, and its failure is shown to people."""
 
 import ipaddress
+import json
 import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,13 @@ from api.schemas import SearchRequest
 from api.upkeep import failures
 from db.engine.events import EventPosition
 from db.models import Webhook
+from db.models.base import Base
+from db.models.columns import Document
 from db.repositories.archive import Archive
 from db.repositories.deliveries import Deliveries, Due
 from db.repositories.retention import remove_search
 from evo.errors import Conflict, InvalidInput, NotFound
-from tests.integration.local import local
+from tests.integration.local import Local, local
 from tests.integration.stage import DEVICE, DIGEST, QUICK, Stage
 
 
@@ -290,6 +293,101 @@ def test_unreadable_row_blocks_no_list(tmp_path: Path) -> None:
         assert "/searches/2" in page.text
         with rest.http.stream("GET", "/events") as stream:
             assert any('"id":2' in line for line in stream.iter_lines() if line.startswith("data: "))
+
+
+def documents() -> Iterator[tuple[str, str]]:
+    """Yield table and name of every column that holds a document."""
+    for each in Base.metadata.sorted_tables:
+        yield from ((each.name, column.name) for column in each.columns if isinstance(column.type, Document))
+
+
+LISTS = ("searches", "champions?history=true", "workers", "families")
+PAGES = ("/", "/champions?history=true", "/workers", "/families", "/start", "/metrics")
+OF_ONE_SEARCH = {"searches", "trials", "jobs", "attempts"}
+
+
+@pytest.mark.parametrize("damage", ['{"another": "shape"}', '"text"', "[7"])
+def test_no_unreadable_document_blocks_a_list(tmp_path: Path, damage: str) -> None:
+    """Every document of every table is damaged in turn, in one of several rows."""
+    with local(tmp_path / "evo.db") as rest:
+        rest.prepare()
+        for seed in range(2):
+            rest.submit(seed=seed, budget={"trials": 6})
+            rest.play()
+        root = str(rest.http.base_url).replace("/api/v1/", "")
+        damaged = 0
+        for table, column in documents():
+            with rest.service.database.read() as session:
+                first = f"SELECT rowid, {column} FROM {table} WHERE {column} IS NOT NULL ORDER BY rowid LIMIT 1"
+                row = session.execute(text(first)).first()
+            if row is None:
+                continue
+            change = text(f"UPDATE {table} SET {column} = :value WHERE rowid = :number")
+            with rest.service.database.write() as session:
+                session.execute(change, {"value": damage, "number": row[0]})
+            apart = table in OF_ONE_SEARCH
+            for path in (*LISTS, *(("searches/2/trials", "searches/2/trials.csv", "searches/2") if apart else ())):
+                answer = rest.http.get(path)
+                assert answer.is_success, (table, column, path, answer.text)
+            if apart:
+                assert 2 in [each["id"] for each in rest.http.get("searches").json()["items"]], (table, column)
+            for path in PAGES:
+                page = httpx.get(root + path, headers={"Accept": "text/html"})
+                assert page.status_code == 200, (table, column, path)
+            with rest.service.database.write() as session:
+                session.execute(change, {"value": row[1], "number": row[0]})
+            damaged += 1
+        assert damaged >= 20
+
+
+def test_unreadable_rows_end_no_list_that_is_read_in_pages(tmp_path: Path) -> None:
+    with local(tmp_path / "evo.db") as rest:
+        rest.prepare()
+        for seed in range(4):
+            rest.submit(seed=seed, budget={"trials": 6})
+        rest.play()
+        with rest.service.database.write() as session:
+            session.execute(text("UPDATE searches SET policy = '[7]' WHERE id IN (2, 3)"))
+            session.execute(text("UPDATE trials SET proposal = '7' WHERE search_id = 1 AND number IN (1, 2, 3)"))
+        for path, key, expected in (
+            ("searches?sort=oldest", "id", [1, 4]),
+            ("searches", "id", [4, 1]),
+            ("searches/1/trials", "number", [0, 4, 5]),
+            ("searches/1/trials?sort=-number", "number", [5, 4, 0]),
+        ):
+            listed, cursor = [], None
+            while not listed or cursor is not None:
+                given = {"limit": 1} | ({} if cursor is None else {"cursor": cursor})
+                page = rest.http.get(path, params=httpx.QueryParams(path.partition("?")[2]).merge(given)).json()
+                listed += [each[key] for each in page["items"]]
+                cursor = page["next"]
+            assert listed == expected, path
+        lines = rest.http.get("searches/1/trials.ndjson").text.splitlines()
+        assert [json.loads(line)["number"] for line in lines] == [0, 4, 5]
+
+
+def test_bug_is_answered_with_its_id_counted_and_leaves_the_connection_open(tmp_path: Path) -> None:
+    with local(tmp_path / "evo.db") as rest:
+        rest.prepare()
+        rest.submit()
+        _bug(rest)
+
+
+def _bug(rest: Local) -> None:
+    with rest.service.database.write() as session:
+        session.execute(text("UPDATE searches SET policy = '[7]' WHERE id = 1"))
+    connections = set()
+    for _ in range(3):
+        with rest.http.stream("GET", "/searches/1") as answer:
+            answer.read()
+            connections.add(answer.extensions["network_stream"].get_extra_info("client_addr"))
+        assert answer.status_code == 500
+        assert answer.headers["x-request-id"]
+        assert answer.headers["x-content-type-options"] == "nosniff"
+    assert len(connections) == 1
+    root = str(rest.http.base_url).replace("/api/v1/", "")
+    metrics = httpx.get(f"{root}/metrics").text
+    assert 'route="/api/v1/searches/{search_id}",status="500"} 3.0' in metrics
 
 
 def test_unreadable_search_can_be_deleted_once_given_up(stage: Stage) -> None:

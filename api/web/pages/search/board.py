@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
-from api.views import champion_view, search_view, search_views, trial_views
+from api.views import champion_view, listed_views, search_view, trial_views
 from api.web.drawings.chart import NARROW, WIDTH, Chart, best_so_far
 from api.web.drawings.scale import scale_of
 from api.web.drawings.spark import SPARK_POINTS, Spark, spark_of
@@ -120,7 +120,7 @@ class Board:
 
 def boards_of(session: Session, rows: Sequence[SearchRow], now: datetime) -> tuple[Board, ...]:
     """Return the boards of searches, each with its sparkline."""
-    views = search_views(session, rows, now)
+    views = listed_views(session, rows, now)
     lows = Trends(session).lows([view.id for view in views], SPARK_POINTS)
     return tuple(Board(search=view, spark=_spark(view, lows[view.id])) for view in views)
 
