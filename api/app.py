@@ -160,6 +160,7 @@ async def _serving(app: FastAPI, settings: Settings, opened: Opened | None) -> A
         clock=conductor.clock,
         keep_days=settings.keep_days,
         artefact_limit_gb=settings.artefact_limit_gb,
+        lost_s=interruptions.lost_s,
     )
     metrics = Metrics(database, conductor.clock)
     app.state.service = service = Service(

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from platformdirs import user_data_path
-from pydantic import AliasChoices, BeforeValidator, Field, InstanceOf, ValidationError
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, InstanceOf, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from api.events.webhooks.signature import signing_key
 from api.http.authority import is_loopback
 from api.http.public_url import Proxies, PublicUrl
 from db.engine.location import Location
@@ -21,6 +22,17 @@ LONGEST_DAYS, LARGEST_GB = 36_500.0, 1e6
 def _parsed(kind: type[PublicUrl] | type[Proxies]) -> Callable[[object], object]:
     """Parse text of the environment as that type; leave other values unchanged."""
     return lambda given: kind.of(given) if isinstance(given, str) else given
+
+
+def _signing(secret: str | None) -> str | None:
+    """Return a secret that messages can be signed with.
+
+    Raises:
+        ValueError: it cannot be decoded.
+    """
+    if secret is not None:
+        signing_key(secret)
+    return secret
 
 
 class Settings(BaseSettings):
@@ -63,7 +75,7 @@ class Settings(BaseSettings):
     trusted_proxies: Annotated[InstanceOf[Proxies], NoDecode, BeforeValidator(_parsed(Proxies))] = Proxies()
     allow_variants: bool = True
     allow_family_upload: bool = False
-    webhook_secret: str | None = Field(default=None, min_length=16, repr=False)
+    webhook_secret: Annotated[str | None, AfterValidator(_signing)] = Field(default=None, min_length=16, repr=False)
     webhook_private: bool = False
     keep_days: float | None = Field(default=None, gt=0, le=LONGEST_DAYS)
     artefact_limit_gb: float | None = Field(default=None, gt=0, le=LARGEST_GB)

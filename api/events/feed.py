@@ -26,6 +26,10 @@ KEPT_BATCHES = 64
 """Batches kept for the streams. A stream further behind reads the log itself."""
 
 
+class LogReplaced(Exception):
+    """The events after a position cannot be told: a backup was restored while the service ran, or they were dropped."""
+
+
 class Feed:
     """Reads the event log for all streams. For use from one event loop.
 
@@ -60,7 +64,10 @@ class Feed:
                     head = self._head
                     batch = self._remembered(after)
                     if batch is None:
-                        batch = await run_in_threadpool(self._read, after, search_id)
+                        try:
+                            batch = await run_in_threadpool(self._read, after, search_id)
+                        except LogReplaced:  # the client reconnects and is told to read the lists again
+                            return
                     if batch:
                         after = batch[-1].place
                     else:
@@ -88,10 +95,13 @@ class Feed:
                     self._remember(batch)
                 if len(batch) < BATCH:
                     await asyncio.sleep(POLL_S)
+        except LogReplaced:
+            log.warning("the event log was replaced: all streams end, and begin again at the new one")
         except Exception:
             log.exception("the event log cannot be read; each stream reads it on its own")
         finally:
             self._reader = self._since = None
+            self._head = EventPosition()
             self._recent.clear()
             self._news.wake()
 
@@ -111,7 +121,14 @@ class Feed:
         return [one for _, batch in heard for one in batch if one.place > after]
 
     def _read(self, after: EventPosition, search_id: int | None) -> list[ServerEvent]:
+        """Read the events after a position.
+
+        Raises:
+            LogReplaced: the position does not belong to the log.
+        """
         with self._database.read() as session:
+            if not Events(session).keeps(after):
+                raise LogReplaced
             return read_batch(session, after, self._clock(), search_id=search_id)
 
     def _last(self) -> EventPosition:

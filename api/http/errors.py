@@ -9,6 +9,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.auth.caller import caller
@@ -183,7 +184,18 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     extra = {"roles": error.roles} if isinstance(error, RoleMissing) else {}
     response = answer(request, error.status_code, details.get(error.status_code, str(error.detail)), **extra)
     response.headers.update(error.headers or {})
+    if error.status_code == 405:
+        response.headers["allow"] = ", ".join(_methods(request))
     return response
+
+
+def _methods(request: Request) -> list[str]:
+    """Return every method of the requested path. Starlette names those of one route, and each method has its own."""
+    found: set[str] = set()
+    for route in request.app.routes:
+        if route.matches(request.scope)[0] is not Match.NONE:
+            found |= getattr(route, "methods", None) or {"GET"}
+    return sorted(found | ({"HEAD"} if "GET" in found else set()))
 
 
 async def _on_bug(request: Request, error: Exception) -> Response:

@@ -269,7 +269,9 @@ class Conductor:
         missed_s, self._settled_s = lost_s - self._settled_s, lost_s
         latest = now + timedelta(seconds=self.lease_s)
         with self.database.read() as session:
-            ahead = Leases(session).any_after(latest + SLACK) or Fleet(session).any_after(now + SLACK)
+            deliveries_ahead = Deliveries(session).any_ahead(now, SLACK)
+            ahead = deliveries_ahead or Leases(session).any_after(latest + SLACK)
+            ahead = ahead or Fleet(session).any_after(now + SLACK)
             others = missed_s != 0.0 and self.database.others(session)
             ran_on = others and self._ran_meanwhile(session, missed_s)
         if missed_s == 0.0 and not ahead:
@@ -280,6 +282,8 @@ class Conductor:
             Fleet(session).put_off(later, now=now, since=self.connected_since())
             if missed_s < 0.0 and not others:
                 Deliveries(session).bring_forward(timedelta(seconds=-missed_s))
+            elif deliveries_ahead:
+                Deliveries(session).reset_ahead(now, SLACK)
         if missed_s != 0.0 and not ran_on:
             self._failures.each(self.registry.revisions(), self._settle_clock, key=lambda search_id: search_id)
 

@@ -12,7 +12,7 @@ import structlog
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
-from api.scheduler.active import Clock
+from api.scheduler.active import Clock, Lost, nothing_lost
 from db.engine.session import Database, StoreUnavailable
 from db.repositories.artefacts import Artefacts
 from db.repositories.retention import (
@@ -33,6 +33,9 @@ WORKERS_KEPT = timedelta(days=30)
 """Days for which unseen workers and refused tokens are listed, independent of the settings."""
 
 STRAYS_EVERY_S = 86_400.0
+
+JUMP_S, DOUBTED_S = 3_600.0, 3_600.0
+"""A jump of the clock by this much, also because the machine slept, postpones deletion by age by so many seconds."""
 
 Done: TypeAlias = Callable[[str, float, bool], None]
 """Called with a task's name, its duration in seconds, and True if it failed."""
@@ -89,6 +92,7 @@ class Collector:
 
     Args:
         keep_days, artefact_limit_gb: as in the settings; None: no limit.
+        lost_s: seconds by which the wall clock has advanced more than this process ran, so far.
     """
 
     def __init__(
@@ -99,24 +103,70 @@ class Collector:
         clock: Clock,
         keep_days: float | None = None,
         artefact_limit_gb: float | None = None,
+        lost_s: Lost = nothing_lost,
     ) -> None:
         self._database = database
         self._store = store
         self._clock = clock
         self._keep_days = keep_days
         self._artefact_limit_gb = artefact_limit_gb
+        self._lost_s = lost_s
+        self._known_lost_s = lost_s()
+        self._settled_from_s = 0.0
         self._looked_s: float | None = None
 
     def run(self) -> None:
-        """Apply the limits of the settings, and delete expired rows."""
+        """Apply the limits of the settings, and delete expired rows. A part that fails does not block the others.
+
+        Raises:
+            Exception: the first failure, after all parts have run.
+        """
         now = self._clock()
-        with self._database.write() as session:
-            collect_log(session, now)
-            gone = collect_workers(session, now - WORKERS_KEPT)
-        collected = self.collect(keep_days=self._keep_days, artefact_limit_gb=self._artefact_limit_gb)
-        collected = _sum(collected, gone, Collected(files_deleted=self._strays(now)))
+        parts: list[Callable[[], Collected]] = [
+            lambda: self.collect(keep_days=None, artefact_limit_gb=self._artefact_limit_gb),
+            lambda: Collected(files_deleted=self._strays(now)),
+        ]
+        if self._is_settled():
+            parts = [
+                lambda: self._log(now),
+                lambda: self._workers(now - WORKERS_KEPT, dry_run=False),
+                lambda: self.collect(keep_days=self._keep_days, artefact_limit_gb=None),
+                *parts,
+            ]
+        done, failed = list[Collected](), list[Exception]()
+        for part in parts:
+            try:
+                done.append(part())
+            except StoreUnavailable:
+                raise
+            except Exception as error:  # noqa: BLE001 - raised below
+                failed.append(error)
+        collected = _sum(*done) if done else Collected()
         if collected != Collected(bytes_kept=collected.bytes_kept):
             log.info("old data deleted", **vars(collected))
+        if failed:
+            raise failed[0]
+
+    def _is_settled(self) -> bool:
+        """Return True if ages can be trusted. After the clock jumped ahead, nothing is deleted by age for an hour.
+
+        A clock that is wrong for some minutes would otherwise make everything look old.
+        """
+        lost_s, now_s = self._lost_s(), time.monotonic()
+        if lost_s - self._known_lost_s >= JUMP_S:
+            log.warning("the clock jumped ahead: nothing is deleted by age for a while", seconds=lost_s)
+            self._settled_from_s = now_s + DOUBTED_S
+        self._known_lost_s = lost_s
+        return now_s >= self._settled_from_s
+
+    def _log(self, now: datetime) -> Collected:
+        with self._database.write() as session:
+            collect_log(session, now)
+        return Collected()
+
+    def _workers(self, before: datetime, *, dry_run: bool) -> Collected:
+        with self._transaction(dry_run) as session:
+            return collect_workers(session, before)
 
     def collect(self, *, keep_days: float | None, artefact_limit_gb: float | None, dry_run: bool = False) -> Collected:
         """Delete everything beyond these limits; with `dry_run`, only count it."""
@@ -135,8 +185,7 @@ class Collector:
     def _old(self, before: datetime, dry_run: bool) -> Collected:
         """Delete everything older than this. Families go after the searches that used them."""
         searches = self._searches(before, dry_run)
-        with self._transaction(dry_run) as session:
-            workers = collect_workers(session, before)
+        workers = self._workers(before, dry_run=dry_run)
         with self._transaction(dry_run) as session:
             families = collect_families(session, before)
         return _sum(searches, workers, families)

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import exists, select, update
+from sqlalchemy import ColumnElement, exists, or_, select, update
 from sqlalchemy.orm import Session
 
 from db.models import DeliveryRow, SearchRow, Webhook
@@ -88,15 +88,26 @@ class Deliveries:
         return self.session.scalars(taken.execution_options(synchronize_session=False)).all()
 
     def delivered(self, delivery_id: int, now: datetime) -> None:
-        row = self.session.get_one(DeliveryRow, delivery_id)
-        row.next_at, row.delivered_at, row.error = None, now, None
+        """Record a delivery, unless its search was deleted meanwhile."""
+        if (row := self.session.get(DeliveryRow, delivery_id)) is not None:
+            row.next_at, row.delivered_at, row.error = None, now, None
 
     def failed(self, delivery_id: int, error: str, now: datetime) -> None:
-        """Schedule the next attempt, unless this was the last one."""
-        row = self.session.get_one(DeliveryRow, delivery_id)
+        """Schedule the next attempt, unless this was the last one or the search was deleted meanwhile."""
+        if (row := self.session.get(DeliveryRow, delivery_id)) is None:
+            return
         again = row.attempts <= len(PAUSES_S)
         row.error = error
         row.next_at = now + timedelta(seconds=PAUSES_S[row.attempts - 1]) if again else None
+
+    def any_ahead(self, now: datetime, slack: timedelta) -> bool:
+        """Return True if an attempt is further ahead than any pause: a clock that was ahead scheduled it."""
+        return self.session.scalar(select(DeliveryRow.id).where(_ahead(now, slack)).limit(1)) is not None
+
+    def reset_ahead(self, now: datetime, slack: timedelta) -> None:
+        """Make attempts due that are further ahead than any pause."""
+        late = update(DeliveryRow).where(_ahead(now, slack)).values(next_at=now)
+        self.session.execute(late.execution_options(synchronize_session=False))
 
     def bring_forward(self, by: timedelta) -> None:
         """Move pending attempts forward, after the clock was set back by `by`."""
@@ -107,3 +118,11 @@ class Deliveries:
         """Return the messages of searches, by search id."""
         rows = self.session.scalars(select(DeliveryRow).where(DeliveryRow.search_id.in_(search_ids)))
         return {row.search_id: row for row in rows}
+
+
+def _ahead(now: datetime, slack: timedelta) -> ColumnElement[bool]:
+    """Return the condition for attempts later than the pause after as many attempts allows."""
+    pauses = (UNDER_WAY_S, *(max(UNDER_WAY_S, pause_s) for pause_s in PAUSES_S))
+    latest = [now + timedelta(seconds=pause_s) + slack for pause_s in pauses]
+    beyond = DeliveryRow.next_at > latest[-1]
+    return or_(beyond, *((DeliveryRow.attempts == n) & (DeliveryRow.next_at > end) for n, end in enumerate(latest)))

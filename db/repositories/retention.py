@@ -1,10 +1,11 @@
 """Retention: removes searches, workers, tokens, artefacts, events and messages that are no longer needed."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 
 import structlog
-from sqlalchemy import delete, func, or_, select, tuple_
+from sqlalchemy import Text, cast, delete, func, or_, select, tuple_
 from sqlalchemy.orm import Session
 
 from db.engine.events import Events
@@ -27,11 +28,9 @@ from db.models import (
 )
 from db.repositories.answers import drop_old_answers
 from db.repositories.archive import BUNDLE, Archive
-from db.repositories.leases import Leases
 from evo.errors import Conflict
 from evo.messages.view import Collected
 from evo.search.lifecycle import TERMINAL
-from evo.trial.results import EvaluateReport
 
 
 def remove_search(session: Session, search_id: int) -> bool:
@@ -60,6 +59,8 @@ def remove_search(session: Session, search_id: int) -> bool:
 
 
 log = structlog.get_logger("chores")
+
+DIGEST = re.compile(r"[0-9a-f]{64}")
 
 YOUNG = timedelta(days=1)
 """Minimum age of a collected artefact: a newer one may belong to a report that has not arrived yet."""
@@ -194,10 +195,18 @@ def _settled(session: Session, now: datetime) -> datetime:
 
 def _needed(session: Session) -> set[str]:
     """Return the digests of artefacts that champions and families need."""
-    champions: Sequence[ChampionRow] = session.scalars(select(ChampionRow)).all()
-    reports: list[EvaluateReport] = list(Leases(session).evaluations([row.trial_id for row in champions]).values())
-    needed = {digest for row in champions for digest in row.evidence.report.artefacts.values()}
-    needed |= {digest for report in reports for digest in report.artefacts.values()}
-    needed |= {report.binary_digest for report in reports if report.binary_digest}
+    evaluated = (
+        select(AttemptRow.result)
+        .join(AttemptRow.job)
+        .where(
+            JobRow.trial_id.in_(select(ChampionRow.trial_id)), JobRow.kind == "evaluate", AttemptRow.result.is_not(None)
+        )
+    )
+    # Documents are read as texts: one that no longer matches its type must neither block the others nor lose its files.
+    texts = [
+        *session.scalars(select(cast(ChampionRow.evidence, Text))),
+        *session.scalars(evaluated.with_only_columns(cast(AttemptRow.result, Text))),
+    ]
+    needed = {digest for text in texts for digest in DIGEST.findall(text)}
     locations = session.scalars(select(FamilyRow.location).where(FamilyRow.location.is_not(None)))
     return needed | {str(location).rpartition(":")[2] for location in locations}

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import psycopg
 import pytest
-from sqlalchemy import delete
+from sqlalchemy import delete, text
 
 import db.engine.events
 from api.events import feed
@@ -271,3 +271,48 @@ def test_many_listeners_get_the_same_events_from_one_reader(stage: Stage, monkey
     heard = asyncio.run(run())
     assert [sorted(numbers) for numbers in heard] == [list(range(14))] * 12
     assert all(numbers == heard[0] for numbers in heard)
+
+
+@pytest.mark.parametrize("grown", [False, True])
+def test_streams_end_when_a_backup_is_restored_under_a_running_service(stage: Stage, grown: bool) -> None:
+    """Their clients reconnect with an id of the lost events, and are told to read the lists again."""
+    first = stage.submit()
+
+    async def follow() -> None:
+        news = Feed(stage.database, lambda: stage.now)
+        with stage.database.read() as session:
+            start = Events(session).last()
+        stream = news.follow(start)
+        stage.conductor.orders.command(first, "cancel")
+        assert [event.name for event in await anext(stream)] == ["search"]
+        _replace_log(stage, start, further=10 if grown else 0)
+        with pytest.raises(StopAsyncIteration):
+            while True:
+                assert await asyncio.wait_for(anext(stream), 10) == []
+        with stage.database.read() as session:
+            place = Events(session).last()
+            assert not Events(session).keeps(EventPosition(number=start.number + 1, mark=12345))
+        again = news.follow(place)
+        stage.submit(seed=7)
+        heard: list[ServerEvent] = []
+        while not heard:
+            heard += await asyncio.wait_for(anext(again), 10)
+        assert "search" in {event.name for event in heard}
+        await stream.aclose()
+        await again.aclose()
+        news.close()
+
+    asyncio.run(follow())
+
+
+def _replace_log(stage: Stage, start: EventPosition, *, further: int) -> None:
+    """Do to the log what restoring a backup of the position `start` does, with `further` events since."""
+    with stage.database.write() as session:
+        session.execute(delete(EventRow).where(EventRow.id > start.number))
+        session.add_all(
+            EventRow(id=start.number + number, mark=number, kind="worker", worker_id="w1")
+            for number in range(1, further + 1)
+        )
+        session.flush()
+        if stage.database.shared:
+            session.execute(text(f"SELECT setval('events_id_seq', {start.number + further})"))

@@ -8,7 +8,7 @@ import json
 import os
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 import pytest
 import structlog
+from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from api.events.webhooks import outbound
@@ -25,6 +26,8 @@ from api.events.webhooks.outbound import Target, is_public, target_of
 from api.http.public_url import PublicUrl
 from api.monitoring.logs import configure
 from api.schemas import SearchRequest, Webhook
+from api.settings import Settings
+from api.upkeep import periodic
 from api.upkeep.periodic import Collector
 from db.repositories.archive import Archive
 from db.repositories.artefacts import Artefacts
@@ -362,6 +365,114 @@ def test_artefact_that_cannot_be_deleted_blocks_no_other(
     monkeypatch.setattr(Artefacts, "remove", remove)
     assert collector_of(stage, tmp_path).collect(keep_days=None, artefact_limit_gb=0.0).artefacts_deleted == 3
     assert sorted(removed) == sorted(digests)
+
+
+@pytest.mark.parametrize("damage", ["7", '{"another": "shape"}', "[7"])
+def test_unreadable_evidence_blocks_no_collection_and_keeps_its_files(
+    stage: Stage, tmp_path: Path, damage: str
+) -> None:
+    if damage == "[7" and stage.database.shared:
+        pytest.skip("PostgreSQL stores no such document")
+    store = Artefacts(tmp_path / "artefacts")
+    stage.register_family()
+    stage.register_worker()
+    unused, named = with_artefact(stage, store, b"unused"), with_artefact(stage, store, b"named")
+    stage.submit(budget={"trials": 3})
+    list(stage.play())
+    with stage.database.write() as session:
+        assert session.execute(text("SELECT count(*) FROM champions")).scalar() == 1
+        evidence = {"value": f'{damage} "{named}"' if damage == "[7" else damage}
+        session.execute(text("UPDATE champions SET evidence = :value"), evidence)
+    stage.wait(2 * 86_400)
+    removed = collector_of(stage, tmp_path).collect(keep_days=None, artefact_limit_gb=0.0)
+    assert removed.artefacts_deleted >= 1
+    with stage.database.read() as session, pytest.raises(NotFound):
+        store.get(session, unused)
+    if damage == "[7":
+        with stage.database.read() as session:
+            assert store.get(session, named)[1] == b"named"
+
+
+PARTS = ("collect_log", "collect_workers", "collect_searches", "collect_families", "collect_artefacts")
+
+
+@pytest.mark.parametrize("poisoned", PARTS)
+def test_failing_part_of_the_collection_blocks_no_other(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, poisoned: str
+) -> None:
+    ran: list[str] = []
+
+    def part(name: str) -> Callable[..., Any]:
+        real = getattr(periodic, name)
+
+        def run(*given: Any) -> Any:
+            ran.append(name)
+            if name == poisoned:
+                raise RuntimeError("it is poisoned")
+            return real(*given)
+
+        return run
+
+    for name in PARTS:
+        monkeypatch.setattr(periodic, name, part(name))
+    collector = Collector(
+        stage.database, Artefacts(tmp_path / "a"), clock=lambda: stage.now, keep_days=1.0, artefact_limit_gb=1.0
+    )
+    with pytest.raises(RuntimeError, match="poisoned"):
+        collector.run()
+    before_families = {"collect_searches", "collect_workers"}
+    unreached = {"collect_families"} if poisoned in before_families else set()
+    assert set(PARTS) - set(ran) == unreached
+
+
+def test_nothing_is_deleted_by_age_after_the_clock_jumped_ahead(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = stage.submit()
+    stage.conductor.orders.command(search, "cancel")
+    lost, steady = [0.0], [1e6]
+    monkeypatch.setattr(periodic.time, "monotonic", lambda: steady[0])
+    collector = Collector(
+        stage.database, Artefacts(tmp_path / "a"), clock=lambda: stage.now, keep_days=30.0, lost_s=lambda: lost[0]
+    )
+    stage.wait(365 * 86_400)
+    lost[0] = 365 * 86_400.0
+    collector.run()
+    steady[0] += periodic.DOUBTED_S - 1
+    collector.run()
+    assert stage.view(search).state == "cancelled"
+    steady[0] += 2
+    collector.run()
+    with pytest.raises(NotFound):
+        stage.view(search)
+
+
+@pytest.mark.parametrize("secret", ["whsec_" + "é" * 12, "whsec_" + "!" * 12, "whsec_AAAAAAAAAAA"])
+def test_secret_that_cannot_sign_is_refused_by_name(stage: Stage, monkeypatch: pytest.MonkeyPatch, secret: str) -> None:
+    with pytest.raises(InvalidInput, match=r"webhook\.secret"):
+        courier_of(stage, Receiver()).accepted(Webhook(url=HOOK.url, secret=secret))
+    monkeypatch.setenv("KERNEL_EVO_WEBHOOK_SECRET", secret)
+    with pytest.raises(InvalidInput, match="KERNEL_EVO_WEBHOOK_SECRET: what follows whsec_") as refused:
+        Settings.read()
+    assert secret not in str(refused.value)
+
+
+def test_message_of_a_search_deleted_meanwhile_is_forgotten(stage: Stage) -> None:
+    receiver = Receiver(200)
+    courier = courier_of(stage, receiver)
+    search = ended_with_hook(stage, courier)
+
+    def send(target: Target, content: bytes, headers: Mapping[str, str]) -> int:
+        with stage.database.write() as session:
+            session.execute(text(f"UPDATE searches SET webhook = NULL WHERE id = {search}"))
+            session.execute(text(f"DELETE FROM deliveries WHERE search_id = {search}"))
+        return receiver.send(target, content, headers)
+
+    courier._send = send
+    with structlog.testing.capture_logs() as lines:
+        courier.run()
+    assert [line["event"] for line in lines if line["log_level"] == "error"] == []
+    assert len(receiver.got) == 1
 
 
 # One service

@@ -6,6 +6,7 @@ import pytest
 
 from api.events.webhooks.delivery import WebhookDelivery
 from db.repositories.coordination import Coordination
+from db.repositories.deliveries import PAUSES_S
 from db.repositories.fleet import Fleet
 from db.repositories.leases import StaleLease
 from tests.integration.stage import Stage
@@ -132,6 +133,38 @@ def test_message_is_not_delayed_when_the_clock_is_set_back(stage: Stage) -> None
     webhook = stage.view(search).webhook
     assert webhook is not None
     assert webhook.delivered_at is not None
+
+
+@pytest.mark.parametrize("failures", [1, 4, 6])
+def test_message_of_a_clock_that_was_ahead_is_sent_after_a_restart(stage: Stage, failures: int) -> None:
+    receiver = Receiver(*[500] * failures, 200)
+    courier: WebhookDelivery = courier_of(stage, receiver)
+    search = ended_with_hook(stage, courier)
+    stage.now += timedelta(days=365)
+    for attempt in range(failures):
+        courier.run()
+        stage.now += timedelta(seconds=PAUSES_S[attempt] if attempt < failures - 1 else 0)
+    stage.now -= timedelta(days=365)
+    stage.restart()
+    stage.conductor.sweep()
+    courier_of(stage, receiver).run()
+    webhook = stage.view(search).webhook
+    assert webhook is not None
+    assert webhook.delivered_at is not None
+
+
+def test_sweep_makes_no_message_due_early(stage: Stage) -> None:
+    receiver = Receiver(*[500] * len(PAUSES_S))
+    courier: WebhookDelivery = courier_of(stage, receiver)
+    ended_with_hook(stage, courier)
+    for number, pause_s in enumerate(PAUSES_S, 1):
+        courier.run()
+        stage.conductor.sweep()
+        stage.now += timedelta(seconds=pause_s - 1)
+        stage.conductor.sweep()
+        courier.run()
+        assert len(receiver.got) == number
+        stage.now += timedelta(seconds=1)
 
 
 def test_killed_service_counts_time_up_to_its_last_sweep(stage: Stage) -> None:

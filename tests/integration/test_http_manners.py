@@ -1,9 +1,10 @@
 """HTTP: HEAD, conditional requests, strict JSON, and limits on stored values of strangers."""
 
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import httpx
 import pytest
@@ -53,6 +54,52 @@ def test_unchanged_answers_are_not_sent_again(rest: Local) -> None:
             assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag), (path, wanted)
             assert rest.http.head(path, headers={"If-None-Match": wanted}).status_code == 304
         assert rest.http.get(path, headers={"If-None-Match": '"other"'}).status_code == 200
+
+
+def test_several_lines_of_tags_are_one_list(rest: Local) -> None:
+    tag = rest.http.get("/champions").headers["etag"]
+    lines = [("If-None-Match", '"other"'), ("If-None-Match", tag)]
+    assert rest.http.get("/champions", headers=lines).status_code == 304
+
+
+def test_refused_method_names_every_method_of_the_path(rest: Local) -> None:
+    of_path: dict[str, set[str]] = {}
+    for method, path, _ in rules(rest.app):
+        of_path.setdefault(path, set()).add(method)
+    examples = {"/api/v1/searches": "/api/v1/searches", "/api/v1/searches/{search_id}": "/api/v1/searches/1"}
+    examples |= {path: path for path in of_path if "{" not in path}
+    assert len(examples) > 20
+    for path, example in sorted(examples.items()):
+        expected = of_path[path] | ({"HEAD"} if "GET" in of_path[path] else set())
+        refused = rest.http.request("PROPFIND", root(rest) + example)
+        assert refused.status_code == 405, path
+        allowed = set(refused.headers["allow"].split(", "))
+        assert allowed >= expected, path
+        assert allowed == expected or "tokens/" in path, "`/tokens/{token_id}` matches `/tokens/join`, too"
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        ("http://{authority}/api/v1/ready", 200),
+        ("HTTP://{authority}/api/v1/ready?", 200),
+        ("http://{authority}/api/v1/families/%73dpa", 200),
+        ("http://{authority}", 200),
+        ("http://{authority}/nowhere", 404),
+        ("http://elsewhere.example/api/v1/ready", 421),
+        ("ftp://{authority}/api/v1/ready", 404),
+        ("//{authority}/api/v1/ready", 404),
+        ("*", 404),
+    ],
+)
+def test_target_may_be_absolute(rest: Local, target: str, status: int) -> None:
+    """RFC 9112, section 3.2.2: its host has precedence over the header's."""
+    address = urlsplit(root(rest))
+    path = target.format(authority=address.netloc)
+    with socket.create_connection((address.hostname or "", address.port or 0), timeout=10) as connection:
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: {address.netloc}\r\nConnection: close\r\n\r\n".encode())
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert int(answer.split()[1]) == status
 
 
 def test_ended_trial_changes_the_full_tag_but_not_the_decision_tag(rest: Local) -> None:

@@ -83,7 +83,7 @@ def numbers(stage: Stage, selection: Selection, limit: int = 5) -> list[int]:
             assert board.look(selection, offset=offset, limit=limit, most=2)[0] == looked
             if not rows:
                 break
-            place = board.place(selection, after[-1])
+            place = board.place(selection, after[-1].id)
         assert paged == followed
         assert board.count(selection, most=100) == len(paged)
         assert board.count(selection, most=3) == min(3, len(paged))

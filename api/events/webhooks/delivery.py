@@ -3,10 +3,6 @@
 Messages follow https://www.standardwebhooks.com: JSON, signed with HMAC-SHA256 over id, time and body.
 """
 
-import base64
-import binascii
-import hashlib
-import hmac
 import json
 import time
 from collections.abc import Callable, Mapping
@@ -19,6 +15,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from api.events.webhooks.outbound import Target, post, target_of
+from api.events.webhooks.signature import signed, signing_key
 from api.events.webhooks.under_way import UnderWay
 from api.http.public_url import PublicUrl
 from api.scheduler.active import Clock
@@ -36,9 +33,6 @@ log = structlog.get_logger("webhooks")
 Post = Callable[[Target, bytes, Mapping[str, str]], int]
 ROUND_S = 1.0
 """Seconds after which `run` leaves deliveries to their threads."""
-
-PREFIX = "whsec_"
-"""Prefix of a base64 secret."""
 
 
 class WebhookDelivery:
@@ -79,7 +73,10 @@ class WebhookDelivery:
             raise InvalidInput(
                 "webhook.secret", "is needed to sign the message: give one, or KERNEL_EVO_WEBHOOK_SECRET to the service"
             )
-        _key(secret)
+        try:
+            signing_key(secret)
+        except ValueError as error:
+            raise InvalidInput("webhook.secret", str(error)) from None
         return Webhook(url=webhook.url, secret=secret)
 
     def run(self) -> None:
@@ -159,28 +156,6 @@ class WebhookDelivery:
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as failure:
             return f"{type(failure).__name__}: {str(failure) or 'the exchange took too long'}"
         return None if 200 <= status < 300 else f"it answered {status}"
-
-
-def signed(secret: str, message_id: str, at: datetime, body: bytes) -> dict[str, str]:
-    """Return the headers of a message: id (the same in retries), time and signature."""
-    timestamp = str(int(at.timestamp()))
-    content = f"{message_id}.{timestamp}.".encode() + body
-    signature = base64.b64encode(hmac.new(_key(secret), content, hashlib.sha256).digest()).decode()
-    return {
-        "content-type": "application/json",
-        "webhook-id": message_id,
-        "webhook-timestamp": timestamp,
-        "webhook-signature": f"v1,{signature}",
-    }
-
-
-def _key(secret: str) -> bytes:
-    if not secret.startswith(PREFIX):
-        return secret.encode()
-    try:
-        return base64.b64decode(secret.removeprefix(PREFIX), validate=True)
-    except binascii.Error:
-        raise InvalidInput("webhook.secret", f"what follows {PREFIX} is not base 64") from None
 
 
 def _message(search: SearchEvent, now: datetime, public: PublicUrl | None) -> str:

@@ -22,7 +22,7 @@ class Conditional:
         if scope["method"] != "GET" or not scope["path"].startswith(PREFIX):
             await self.app(scope, receive, send)
             return
-        wanted = Headers(scope=scope).get("if-none-match")
+        wanted = ",".join(Headers(scope=scope).getlist("if-none-match")) or None
         start: Message | None = None
         unchanged = False
 

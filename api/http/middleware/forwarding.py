@@ -23,6 +23,8 @@ KEY = "kernel_evo.address"
 LONGEST_HOST = 300
 ADDRESS = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::\d+)?|(\d+(?:\.\d+){3}):\d+")
 """An address with brackets or a port. Bare addresses need no parsing."""
+ABSOLUTE = re.compile(rb"https?://([A-Za-z0-9.:\[\]-]+)(?=/|$)", re.IGNORECASE)
+"""Scheme and authority of a target in absolute form, without a user name and percent-encoded characters."""
 PORT = re.compile(r"[1-9][0-9]{0,4}")
 PAIR = re.compile(r"(for|host|proto)\s*=\s*(\"[^\"]*\"|[^;,\s]*)", re.IGNORECASE)
 
@@ -66,6 +68,7 @@ class Forwarding:
         self._own = own
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope.update(_origin_form(scope))
         scope.update(self._direct(scope))  # in place: the handler for bugs runs outside all middleware
         here, prefix = f"{scope['scheme']}://{Headers(scope=scope).get('host', '')}", scope[KEY].public.prefix
 
@@ -117,6 +120,19 @@ class Forwarding:
             return {}
         raw: bytes = scope.get("raw_path") or path.encode()
         return {"path": path[len(prefix) :] or "/", "raw_path": raw[len(prefix) :] or b"/"}
+
+
+def _origin_form(scope: Scope) -> dict[str, Any]:
+    """Return the path and host of a target in absolute form, `GET http://host/path` (RFC 9112, section 3.2.2).
+
+    Clients send it to proxies, and some proxies pass it on. The host in it has precedence over the `Host` header.
+    """
+    raw: bytes = scope.get("raw_path") or b""
+    if (target := ABSOLUTE.match(raw)) is None:
+        return {}
+    path = scope["path"][len(target[0].decode("latin-1")) :] or "/"
+    kept = [(name, value) for name, value in scope["headers"] if name != b"host"]
+    return {"path": path, "raw_path": raw[target.end() :] or b"/", "headers": [(b"host", target[1]), *kept]}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,36 @@
+"""Signatures of webhook messages, after https://www.standardwebhooks.com: HMAC-SHA256 over id, time and body."""
+
+import base64
+import hashlib
+import hmac
+from datetime import datetime
+
+PREFIX = "whsec_"
+"""Prefix of a base64 secret."""
+
+
+def signing_key(secret: str) -> bytes:
+    """Return the key of a secret.
+
+    Raises:
+        ValueError: the secret cannot be decoded; the message does not repeat it.
+    """
+    if not secret.startswith(PREFIX):
+        return secret.encode()
+    try:
+        return base64.b64decode(secret.removeprefix(PREFIX), validate=True)
+    except ValueError:
+        raise ValueError(f"what follows {PREFIX} is not base 64") from None
+
+
+def signed(secret: str, message_id: str, at: datetime, body: bytes) -> dict[str, str]:
+    """Return the headers of a message: id (the same in retries), time and signature."""
+    timestamp = str(int(at.timestamp()))
+    content = f"{message_id}.{timestamp}.".encode() + body
+    signature = base64.b64encode(hmac.new(signing_key(secret), content, hashlib.sha256).digest()).decode()
+    return {
+        "content-type": "application/json",
+        "webhook-id": message_id,
+        "webhook-timestamp": timestamp,
+        "webhook-signature": f"v1,{signature}",
+    }
