@@ -1,5 +1,5 @@
-// A product as one writes it down first: a thread for each element of c, everything read from where it lies.
-// The yardstick that is always there. M, N, K, A_ROW, B_ROW, BY_COLUMNS, BFLOATS and EPILOGUE are macros.
+// A straightforward product: one thread per element of c, all operands read from global memory.
+// The baseline that needs no library. M, N, K, A_ROW, B_ROW, BY_COLUMNS, BFLOATS and EPILOGUE are macros.
 #if BFLOATS
 #include <cuda_bf16.h>
 typedef __nv_bfloat16 Number;

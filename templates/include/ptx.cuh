@@ -1,4 +1,4 @@
-// Thin names for the PTX instructions the kernels use. Writing them out spares NVRTC the CUDA headers, which would
+// Wrappers of the PTX instructions that the kernels use. They replace the CUDA headers, which would
 // cost more time than compiling the kernel itself.
 
 typedef unsigned int u32;
@@ -203,7 +203,7 @@ __device__ __forceinline__ void store_global(Pack* to, Pack pack) {
 }
 
 // Hides from the compiler how a value was computed: it rather unpacks a pack, or reads through a pointer, again
-// than keep the result in registers across a loop, and it unrolls no loop whose turns it cannot count.
+// than keep the result in registers across a loop, and it does not unroll loops with an unknown number of iterations.
 template <class T>
 __device__ __forceinline__ const T* forgotten(const T* x) { asm volatile("" : "+l"(x)); return x; }
 __device__ __forceinline__ u16 forgotten(u16 x) { asm volatile("" : "+h"(x)); return x; }
@@ -237,10 +237,10 @@ __device__ __forceinline__ void copy_async(u32 shared, const void* global, bool 
                      :: "r"(shared), "l"(global), "r"(size) : "memory");
 }
 
-// Closes a group of copies; an empty group is complete at once, which keeps the counting of groups uniform.
+// Closes a group of copies; an empty group is complete at once, so that every step counts the same number of groups.
 __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
-// Waits until at most PENDING of this thread's youngest groups are still under way.
+// Waits until at most PENDING of this thread's youngest groups are in flight.
 template <int PENDING>
 __device__ __forceinline__ void await_copies() {
     asm volatile("cp.async.wait_group %0;" :: "n"(PENDING) : "memory");
@@ -251,14 +251,14 @@ __device__ __forceinline__ void await_all_copies() { asm volatile("cp.async.wait
 
 // --- barriers ---------------------------------------------------------------------------------------------------
 
-// The first THREADS threads of the block meet; the others are not concerned. Meetings of different circles need
+// Synchronises the first THREADS threads of the block. Barriers of different groups need
 // different places.
 template <int THREADS, int PLACE = 1>
 __device__ __forceinline__ void meet() {
     asm volatile("bar.sync %0, %1;" :: "n"(PLACE), "n"(THREADS) : "memory");
 }
 
-// The same where the place is known at run time only.
+// The same for a position known only at run time.
 template <int THREADS>
 __device__ __forceinline__ void meet_at(int place) {
     asm volatile("bar.sync %0, %1;" :: "r"(place), "n"(THREADS) : "memory");
@@ -283,7 +283,7 @@ __device__ __forceinline__ void barrier_arrive_after_copies(u32 barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" :: "r"(barrier) : "memory");
 }
 
-// With MOST_TURNS, a wait that lasts so many tries ends the kernel with an error: a mistake then costs no machine.
+// With MOST_TURNS, a wait ends the kernel with an error after this many tries, so that a bug does not hang the machine.
 __device__ __forceinline__ void barrier_await(u32 barrier, u32 parity) {
     u32 done;
 #ifdef MOST_TURNS
@@ -305,7 +305,7 @@ __device__ __forceinline__ void barrier_await(u32 barrier, u32 parity) {
 
 // --- clusters of blocks (sm_90) ---------------------------------------------------------------------------------
 
-// All threads of a cluster's BLOCKS blocks meet, and see what the others have written into shared memory.
+// Synchronises all threads of a cluster of BLOCKS blocks; shared memory written by others becomes visible.
 template <int BLOCKS>
 __device__ __forceinline__ void meet_cluster() {
 #if __CUDA_ARCH__ >= 900
@@ -321,7 +321,7 @@ __device__ __forceinline__ int rank_in_cluster() {
     return rank;
 }
 
-// At the barrier in the same place of a block of the cluster.
+// Arrives at the barrier at the same offset in another block of the cluster.
 __device__ __forceinline__ void barrier_arrive_in_block(u32 barrier, int block) {
 #if __CUDA_ARCH__ >= 900
     asm volatile("{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; "
@@ -330,7 +330,7 @@ __device__ __forceinline__ void barrier_arrive_in_block(u32 barrier, int block) 
 #endif
 }
 
-// The same place in the shared memory of another block of the cluster.
+// The same address in the shared memory of another block of the cluster.
 template <class T>
 __device__ __forceinline__ const T* in_block(const T* place, int block) {
     const T* found = place;

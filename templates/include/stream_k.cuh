@@ -10,6 +10,6 @@ struct Shares {
     static __device__ __forceinline__ int owner(int step) { return ((step + 1ll) * BLOCKS - 1) / largest(1, STEPS); }
 };
 
-// Slot where a part of an item is kept, given the slot of its first owner: a block begins at most one item that another
+// Slot in which a part of an item is stored, given the slot of its first owner: a block begins at most one item that another
 // finishes, and continues at most one that another began.
 __device__ __forceinline__ int stream_k_slot(int first_slot, int part) { return first_slot + 2 * part + (part == 0); }

@@ -1,23 +1,24 @@
-// Copies of whole tiles by the copy engine ("TMA", sm_90): one thread orders them, and a barrier counts their bytes. PTX
+// Copies of whole tiles by the copy engine ("TMA", sm_90): one thread issues them, and a barrier counts their bytes. PTX
 // ISA, "cp.async.bulk.tensor" and "mbarrier".
 
-// What the driver's cuTensorMapEncodeTiled makes of an array; which ones a kernel takes is said in family.toml.
+// A tensor map made by the driver's cuTensorMapEncodeTiled; family.toml declares those of a kernel.
 struct alignas(128) TensorMap {
     unsigned char opaque[128];
 };
 
-// Makes barriers just initialised known to the copy engine.
+// Makes initialised barriers visible to the copy engine.
 __device__ __forceinline__ void publish_barriers() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-// Arrives, and says how many bytes this phase of the barrier waits for besides. Boxes count whole, also outside the array.
+// Arrives, and adds the number of bytes that this phase of the barrier waits for. Boxes count completely, including parts
+// outside the array.
 __device__ __forceinline__ void barrier_expect(u32 barrier, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(barrier), "r"(bytes) : "memory");
 }
 
-// What the threads of BLOCKS blocks have read before they said so at a barrier is read before the copy engine writes there: it
-// takes another way to shared memory, on which the barrier alone holds nothing up.
+// Orders reads of BLOCKS blocks before a barrier before the copy engine's writes: it
+// uses another proxy, which the barrier alone does not order.
 template <int BLOCKS>
 __device__ __forceinline__ void overwrite_what_was_read() {
     if constexpr (BLOCKS == 1)
@@ -42,7 +43,7 @@ __device__ __forceinline__ void copy_box(u32 shared, const TensorMap& map, u32 b
                  :: "r"(shared), "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w) : "memory");
 }
 
-// To the same place of every block of the cluster, where it counts at the barrier in the same place.
+// To the same address in every block of the cluster, counted by the barrier at the same address.
 template <int BLOCKS>
 __device__ __forceinline__ void copy_box_to_cluster(u32 shared, const TensorMap& map, u32 barrier, int x, int y) {
     if constexpr (BLOCKS == 1) return copy_box(shared, map, barrier, x, y);

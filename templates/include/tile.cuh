@@ -14,7 +14,7 @@ struct Tile {
     // Where a copied row is put.
     static __device__ __forceinline__ u32 slot(u32 row) { return row; }
 
-    // Byte offset of a 16-byte chunk. Short rows lie several to a line of all banks, and those agree on the XOR.
+    // Byte offset of a 16-byte chunk. Several short rows share one line of all banks, and use the same XOR.
     static __device__ __forceinline__ u32 chunk(u32 row, u32 column) {
         if constexpr (LAYOUT == Layout::xor_swizzle) column ^= row / (8 / GROUP) & (GROUP - 1);
         return row * ROW_BYTES + (column << 4);
@@ -62,7 +62,8 @@ struct Panels {
     }
 };
 
-// Copies ROWS rows of COLUMNS elements, which lie STRIDE apart from `first` of a matrix on; where `is_inside(row, column)` is false, zeros.
+// Copies ROWS rows of COLUMNS elements, STRIDE apart, from `first` of a matrix on; where `is_inside(row, column)` is false,
+// zeros.
 // WIDTH: elements in one copy; THREADS: how many share the work; WRITTEN_OUT: so many copies of a thread stand one by one, of
 // more half as many at a time. Where all of a thread's copies lie in one column, their addresses differ by what is known when
 // this is compiled, and cost no registers.

@@ -1,4 +1,4 @@
-// Quantisation as one writes it down first: a block for each head. S, D, COLUMNS and Element are macros.
+// Straightforward quantisation: one block per head. S, D, COLUMNS and Element are macros.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>

@@ -1,5 +1,5 @@
-// Attention as one writes it down first: a block for each query row, its scores in shared memory, no tensor cores.
-// The yardstick that is always there. S, KEYS, D, HEADS, HEADS_PER_KV, CAUSAL, WINDOW, SCALE, SOFTCAP (0: none) and
+// Straightforward attention: one block per query row, scores in shared memory, no tensor cores.
+// The baseline that needs no library. S, KEYS, D, HEADS, HEADS_PER_KV, CAUSAL, WINDOW, SCALE, SOFTCAP (0: none) and
 // BFLOATS are macros. `slopes`: of ALiBi, for each head.
 #if BFLOATS
 #include <cuda_bf16.h>

@@ -1,5 +1,5 @@
-// Attention of few queries as one writes it down first: a block for each query row, its scores in device memory, no
-// sharing of keys between heads. The yardstick that is always there. S, D, GROUP (query rows of a head of the cache),
+// Straightforward attention of few queries: one block per query row, scores in device memory, no
+// sharing of keys between heads. The baseline that needs no library. S, D, GROUP (query rows of a head of the cache),
 // QUERIES (of a query head, the first of which does not see the last QUERIES - 1 keys), ENTRY (query rows of a batch
 // entry), SCALE and BFLOATS are macros. `lengths`: keys of each batch entry.
 #if BFLOATS

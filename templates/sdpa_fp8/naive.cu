@@ -1,5 +1,5 @@
-// Attention on E4M3 as one writes it down first: a block for each query row, its scores in shared memory, no tensor cores.
-// The yardstick that is always there. S, D, CAUSAL, SCALE and V_TRANSPOSED are macros; out is of halves.
+// Straightforward attention on E4M3: one block per query row, scores in shared memory, no tensor cores.
+// The baseline that needs no library. S, D, CAUSAL, SCALE and V_TRANSPOSED are macros; out is of halves.
 #include <cuda_fp16.h>
 
 typedef unsigned char u8;

@@ -1,4 +1,4 @@
-// PTX's own names for what <mma.h> offers: tiles of 16 by 16, FP16 operands, FP32 sums. That header alone would double
+// PTX for the operations of <mma.h>: tiles of 16 by 16, FP16 operands, FP32 sums. That header alone would double
 // the time of a compilation. Which lane holds which element is not specified, so a fragment is only loaded, multiplied
 // and stored. Rows begin at multiples of 32 bytes, and so do strides, which PTX counts in elements.
 
