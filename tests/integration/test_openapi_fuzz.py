@@ -55,7 +55,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
         yield house
 
 
-@pytest.mark.timeout(3600 if EXAMPLES else 120)
+@pytest.mark.timeout(3600 if EXAMPLES else 300)
 def test_every_operation_for_every_role(house: House) -> None:
     schema = schemathesis.openapi.from_dict(house.service.app.openapi())
     interview = Interview(house)

@@ -2,8 +2,8 @@
 
 import ctypes
 import importlib.util
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Iterator
+from functools import cache, lru_cache
 from operator import itemgetter
 from pathlib import Path
 from types import ModuleType
@@ -19,7 +19,7 @@ from evo.family import Operand, coverage
 from evo.family.argument import Tolerance
 from evo.family.problem import Problem, problem_key
 from evo.reference.encoding import decoded
-from evo.trial import Config
+from evo.trial import Config, Value
 from evo.trial.objective import Objective
 from templates.registry import INCLUDE, Package, find
 from templates.render import render, used_names
@@ -193,11 +193,32 @@ def operands(name: str, problem: Problem) -> tuple[Operand, ...]:
     return package(name).family.operands(problem)
 
 
-def excess(name: str, problem: Problem, inputs: dict[str, Array], outputs: dict[str, Array]) -> float:
-    """Return the error of the outputs as a multiple of the family's tolerances: at most 1 passes; NaN if any is."""
+Wanted = tuple[dict[str, Array], dict[str, Array]]
+"""Exact outputs, and those of the family's yardstick."""
+
+
+def wanted(name: str, problem: Problem, inputs: dict[str, Array]) -> Wanted:
     module = reference(name)
     exact = module.reference(problem, inputs)
-    naive = module.yardstick(problem, inputs) if hasattr(module, "yardstick") else exact
+    return exact, module.yardstick(problem, inputs) if hasattr(module, "yardstick") else exact
+
+
+@lru_cache(maxsize=16)
+def drawn(name: str, shape: tuple[tuple[str, Value], ...], distribution: str) -> tuple[dict[str, Array], Wanted]:
+    """Return inputs of one seed, and what is wanted for them; several kernels are judged by the same ones."""
+    inputs = reference(name).inputs(dict(shape), distribution, np.random.default_rng(5))
+    return inputs, wanted(name, dict(shape), inputs)
+
+
+def excess(
+    name: str, problem: Problem, inputs: dict[str, Array], outputs: dict[str, Array], by: Wanted | None = None
+) -> float:
+    """Return the error of the outputs as a multiple of the family's tolerances: at most 1 passes; NaN if any is.
+
+    Args:
+        by: what is wanted; None: it is computed.
+    """
+    exact, naive = by or wanted(name, problem, inputs)
     by_name = {each.name: each for each in operands(name, problem)}
     numbers = {each: decoded(out, by_name[each].dtype) for each, out in outputs.items()}
     found = [_excess(by_name[each].tolerance, out, exact[each], naive[each]) for each, out in numbers.items()]
@@ -240,21 +261,26 @@ def test_template_uses_all_tunables_and_only_declared_names(name: str) -> None:
     assert tunables <= used <= tunables | derived | fields
 
 
-def worst(name: str, problem: Problem, config: Config, folder: Path, *, instead: Package | None = None) -> float:
+def worst(name: str, problem: Problem, config: Config, folder: Path) -> float:
     """Return a config's largest error over all cases, as a multiple of the tolerances, with inputs of one seed."""
+    return float(np.max(list(errors(name, problem, config, folder))))  # NaN if any is
+
+
+def errors(
+    name: str, problem: Problem, config: Config, folder: Path, *, instead: Package | None = None
+) -> Iterator[float]:
+    """Yield a config's error of each case, as a multiple of the tolerances. A shape is compiled once it is needed."""
     family = package(name).family
     cases = family.case_problems(problem, "cpu")
-    drawn = {each.case.name: each.case.inputs for each in cases}
+    distributions = {each.case.name: each.case.inputs for each in cases}
     functions: dict[str, Kernel] = {}
     met = coverage(cases, lambda other: family.unfit(config, other, device(), TWO_THREADS))
     assert not met.uncovered
-    found = []
     for case, shape in met.covered:
         key = problem_key(shape)
         functions[key] = functions.get(key) or kernel(name, shape, config, folder, instead=instead)
-        inputs = reference(name).inputs(shape, drawn[case], np.random.default_rng(5))
-        found.append(excess(name, shape, inputs, functions[key](inputs)))
-    return float(np.max(found))  # NaN if any is
+        inputs, by = drawn(name, tuple(shape.items()), distributions[case])
+        yield excess(name, shape, inputs, functions[key](inputs), by)
 
 
 @pytest.mark.parametrize(("name", "text"), one_in(2, SAMPLED, of=itemgetter(0)))

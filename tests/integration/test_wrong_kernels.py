@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from evo.family.problem import problem_key
 from evo.trial import Config
-from tests.integration.test_templates_cpu import configs, package, worst
+from tests.integration.test_templates_cpu import configs, errors, package, worst
+from tests.tiers import one_in
 
 ATTENTION, CODES, TO_CODES = (
     "include/attention/attention.h.j2",
@@ -257,7 +259,11 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("wrong", WRONG)
+SOUND: set[str] = set()
+"""Configs that were found to be correct; several wrong kernels are made from the same one."""
+
+
+@pytest.mark.parametrize("wrong", one_in(2, WRONG, of=lambda wrong: WRONG[wrong][0]))
 def test_case_detects_the_wrong_kernel(wrong: str, tmp_path: Path) -> None:
     name, text, change, file, sound, instead = WRONG[wrong]
     files = package(name).files
@@ -265,8 +271,10 @@ def test_case_detects_the_wrong_kernel(wrong: str, tmp_path: Path) -> None:
     assert broken != files[file].decode()
     problem = package(name).family.problem(text, "cpu")
     config = {**configs(name, problem, 0, seed=0)[0], **change}
-    assert worst(name, problem, config, tmp_path) <= 1, "the unchanged kernel is correct"
-    found = worst(
-        name, problem, config, tmp_path, instead=replace(package(name), files={**files, file: broken.encode()})
-    )
-    assert not found <= 1
+    key = f"{name} {problem_key(problem)} {sorted(config.items())}"
+    if key not in SOUND:
+        assert worst(name, problem, config, tmp_path) <= 1, "the unchanged kernel is correct"
+        SOUND.add(key)
+    instead_of_it = replace(package(name), files={**files, file: broken.encode()})
+    found = errors(name, problem, config, tmp_path, instead=instead_of_it)
+    assert any(not each <= 1 for each in found)
