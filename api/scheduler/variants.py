@@ -1,9 +1,10 @@
 """Variants of a search: takes a proposal, and starts the search that tunes it."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 import structlog
 from sqlalchemy.orm import Session
@@ -21,7 +22,7 @@ from db.repositories.archive import Archive, Registration
 from db.repositories.artefacts import Artefacts
 from db.repositories.leases import Leases
 from db.repositories.variants import FAMILY, Proposals, Variants
-from evo.device import DeviceKind
+from evo.device import DeviceKind, kind_of
 from evo.device.estimate.target import aimed_at
 from evo.device.requirements import Requirements
 from evo.errors import Conflict, InvalidInput
@@ -30,7 +31,7 @@ from evo.family.variant import VariantNote
 from evo.messages.job import Baseline
 from evo.search.halving import next_rung
 from templates import bundle
-from templates.registry import package_of
+from templates.registry import SPEC, package_of
 from templates.variant import Proposal, composed, read_proposal
 
 log = structlog.get_logger("conductor")
@@ -52,6 +53,7 @@ class _Composed:
     digest: str
     base_digest: str
     content: bytes
+    files: Mapping[str, bytes]
     note: VariantNote
     parents: tuple[int, ...]
 
@@ -114,7 +116,7 @@ class VariantDesk:
         with self.database.write() as session:
             variants = Variants(session)
             variants.lock(base_id)
-            _refuse_again(session, base_id, made.digest)
+            self._refuse_again(session, base_id, made)
             _refuse_name(session, base_id, made.note.name)
             number = variants.next_number(base_id)
             row.created_at, row.notes = now, f"variant {number} of search {base_id}: {made.note.name}"
@@ -145,7 +147,7 @@ class VariantDesk:
         _refuse_name(session, base.id, proposal.note.name)
         note = replace(proposal.note, parents=names, author=proposal.note.author or author)
         files = self._files(session, base, rows[0], replace(proposal, note=note), device.kind)
-        family = bundle.family_of(files)
+        family = _family_of(files, device.kind)
         bundle.check_sources(family, files)
         package = package_of(family, files)
         return _Composed(
@@ -153,6 +155,7 @@ class VariantDesk:
             digest=package.digest,
             base_digest=base.family.contract_digest,
             content=bundle.pack(package),
+            files=files,
             note=note,
             parents=tuple(parents),
         )
@@ -171,6 +174,18 @@ class VariantDesk:
             kind=kind,
         )
 
+    def _refuse_again(self, session: Session, base_id: int, made: _Composed) -> None:
+        """Refuse an implementation that another variant has, whatever name, author and idea it has there."""
+        own = _implementation(made.family.document)
+        for row in Variants(session).of(base_id):
+            family = Archive(session).search(row.tuning_id).family
+            if _implementation(family.document) == own and _sources(files_of(session, self.artefacts, family)) == (
+                _sources(made.files)
+            ):
+                raise Conflict(
+                    f"variant {row.number} of search {base_id} has the same files: change something, or wait for it"
+                )
+
     def _store_family(self, session: Session, made: _Composed, now: datetime) -> None:
         artefact = hashlib.sha256(made.content).hexdigest()
         self.artefacts.put(session, artefact, made.content, media_type="application/zip", now=now)
@@ -179,17 +194,31 @@ class VariantDesk:
         archive.add_variant(registration, base_digest=made.base_digest, artefact=artefact, now=now)
 
 
+def _family_of(files: Mapping[str, bytes], kind: DeviceKind) -> Family:
+    """Return the family that a variant makes.
+
+    Raises:
+        InvalidInput: names the key of the submitted document.
+    """
+    try:
+        return bundle.family_of(files)
+    except InvalidInput as error:
+        own = error.field.removeprefix(f"family.toml: {kind_of(kind).implementation}.")
+        raise InvalidInput(error.field if own == error.field else f"document.{own}", error.reason) from error
+
+
+def _implementation(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the document of a family without the note of its variant."""
+    return {key: value for key, value in document.items() if key != "variant"}
+
+
+def _sources(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    return {name: content for name, content in files.items() if name != SPEC}
+
+
 def _refuse_name(session: Session, base_id: int, name: str) -> None:
     if name in {"family", *(row.name for row in Variants(session).of(base_id))}:
         raise _NameTaken(f"search {base_id} has a variant {name!r}: give this one another name")
-
-
-def _refuse_again(session: Session, base_id: int, digest: str) -> None:
-    for row in Variants(session).of(base_id):
-        if Archive(session).search(row.tuning_id).family_digest == digest:
-            raise Conflict(
-                f"variant {row.number} of search {base_id} has the same files: change something, or wait for it"
-            )
 
 
 def _request(base: SearchRow, digest: str) -> SearchRequest:

@@ -196,6 +196,9 @@ def test_other_missing_headers_are_named(cc: CCompiler, nvrtc: NvrtcCompiler) ->
     assert own.startswith("mine.h is neither beside the source") and '`flags = ["-I/its/folder"]` under [cpu]' in own
     above = failure(cc, replace(C, source='#include "../mine.h"\nint f(void) { return 1; }'), None)
     assert "above the family's folder" in above and "put mine.h into it" in above
+    variants = failure(cc, replace(C, source='#include "mine.h"\nint f(void) { return 1; }', untrusted=True), None)
+    assert "submit it with it" in variants
+    assert "flags" not in variants
     own = failure(nvrtc, replace(CUDA, source='#include "mine.h"\n'), None)
     assert own.startswith("mine.h is neither beside the source") and "under [cuda]" in own
 

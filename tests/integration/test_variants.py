@@ -38,7 +38,7 @@ class Lab:
     """A stage with a family whose files exist, so that variants can be composed."""
 
     def __init__(self, stage: Stage, folder: Path) -> None:
-        self.stage = stage
+        self.stage, self.submitted = stage, 0
         self.desk = VariantDesk(
             database=stage.database,
             artefacts=Artefacts(folder / "artefacts"),
@@ -63,7 +63,10 @@ class Lab:
         return self.stage.conductor.orders.submit(SearchRequest.model_validate(given))
 
     def submit(self, search: int, **fields: Any) -> VariantView:
-        body = VariantBody.model_validate({"document": TABLE, "files": SOURCE, **fields})
+        """Submit a variant; unless its files are given, they differ from those of all others."""
+        self.submitted += 1
+        files = {"fast.c": f"{SOURCE['fast.c']}// {self.submitted}\n"}
+        body = VariantBody.model_validate({"document": TABLE, "files": files, **fields})
         return self.view(*self.desk.submit(search, body))
 
     def view(self, search: int, number: int) -> VariantView:
@@ -247,6 +250,10 @@ def test_same_files_and_same_names_are_refused(lab: Lab) -> None:
         lab.submit(search)
     with pytest.raises(Conflict, match="another name"):
         lab.submit(search, document={"name": "family"})
+    lab.submit(search, document={}, files=SOURCE)
+    for document in ({}, {"name": "other"}, {"idea": "the same again", "author": "ben"}):
+        with pytest.raises(Conflict, match="variant 2 of search 1 has the same files"):
+            lab.submit(search, document=document, files=SOURCE)
 
 
 def test_variants_submitted_at_once_have_names_and_numbers_of_their_own(lab: Lab) -> None:

@@ -50,7 +50,7 @@ def missing_header(log: str, unit: Unit) -> Iterator[str]:
     for match in _MISSING.finditer(log):
         name = next(each for each in match.groups() if each is not None).strip()
         under_nvrtc = unit.language == "cuda" and unit.compiler != "nvcc"
-        yield _under_nvrtc(name) if under_nvrtc else _under_c(name, unit)
+        yield _under_nvrtc(name, unit) if under_nvrtc else _under_c(name, unit)
 
 
 def is_standard(name: str) -> bool:
@@ -69,12 +69,12 @@ def counterpart(name: str) -> str | None:
     return f"cuda/std/{cpp}" if found and is_standard(name) else None
 
 
-def _under_nvrtc(name: str) -> str:
+def _under_nvrtc(name: str, unit: Unit) -> str:
     if not is_standard(name):
         if name.startswith(_CCCL):
             way = "it is part of CUDA's C++ libraries: pip install 'cuda-toolkit[cccl]', of your CUDA version"
             return f"<{name}> is not installed: {way}"
-        return _elsewhere(name, "cuda")
+        return _elsewhere(name, unit)
     nvcc = 'or let nvcc compile it, where it is installed: `compiler = "nvcc"` under [cuda]'
     guarded = f"`#ifndef __CUDACC_RTC__`, `#include <{name}>`, `#endif` in three lines"
     other = counterpart(name)
@@ -90,11 +90,14 @@ def _under_nvrtc(name: str) -> str:
 def _under_c(name: str, unit: Unit) -> str:
     if unit.language == "c" and (name in _CPP_HEADERS or _of_c(name)):
         return f"<{name}> is a header of C++, and the source is compiled as C: name it .cpp, .cc or .cxx"
+    return _elsewhere(name, unit)
+
+
+def _elsewhere(name: str, unit: Unit) -> str:
+    """Say what the author can do about a missing header. Flags of variants name no folders."""
+    if unit.untrusted:
+        return f"{name} is not with the source: submit it with it, and include it by its name"
     table = "cuda" if unit.language == "cuda" else "cpu"
-    return _elsewhere(name, table)
-
-
-def _elsewhere(name: str, table: str) -> str:
     if name.startswith("../"):
         inside = f"put {name.rpartition('/')[2]} into it and include it without `../`"
         start = f'name the folder from which {name} starts with `flags = ["-I/that/folder"]` under [{table}]'

@@ -1,7 +1,13 @@
 """Server of the Model Context Protocol with the tools for variants. Needs the extra ``mcp``."""
 
-from mcp.server.mcpserver import MCPServer
+from collections.abc import Callable
+from functools import wraps
 
+from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+
+from evo.errors import EvoError, InvalidInput
+from evo.text.visible import visible
 from evo.variants.agents.tools import Tools
 
 INSTRUCTIONS = (
@@ -12,8 +18,36 @@ INSTRUCTIONS = (
 
 
 def server(tools: Tools) -> MCPServer:
-    """Return a server that offers each tool under its method's name."""
-    made = MCPServer("kernel-evo", instructions=INSTRUCTIONS)
+    """Return a server that offers each tool under its method's name.
+
+    It logs warnings only, because agents show what a server writes to standard error.
+    """
+    made = MCPServer("kernel-evo", instructions=INSTRUCTIONS, log_level="WARNING")
     for tool in tools.all:
-        made.add_tool(tool, structured_output=False)
+        made.add_tool(_explained(tool), structured_output=False)
     return made
+
+
+def _explained(tool: Callable[..., str]) -> Callable[..., str]:
+    """Return a tool whose errors reach the agent with their reason: the SDK hides the text of other exceptions."""
+
+    @wraps(tool)
+    def explained(*arguments: object, **named: object) -> str:
+        try:
+            return tool(*arguments, **named)
+        except EvoError as error:
+            raise ToolError(visible(_text(error))) from error
+
+    return explained
+
+
+_PARAMETERS = {"document": "table", "search_id": "search", "number": "variant"}
+"""Parameters of tools by the name of the field in requests."""
+
+
+def _text(error: EvoError) -> str:
+    """Return the message of an error, in which a field has the name of the tool's parameter."""
+    if not isinstance(error, InvalidInput):
+        return str(error)
+    field, dot, rest = error.field.partition(".")
+    return f"{_PARAMETERS.get(field, field)}{dot}{rest}: {error.reason}"

@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from evo.client import Client
+from evo.errors import InvalidInput
 from evo.messages.view import VariantSource, VariantView
 from evo.report.brief import MOST_TOKENS, brief_markdown
 from evo.text.visible import visible
 from evo.text.wording import count_text, outcome_text, percent_text, settings_text
 
 LOOK_S = 0.5
+LEAST_TOKENS = 500
 LONGEST_WAIT_S = 600.0
 
 
@@ -35,6 +37,10 @@ class Tools:
 
     def brief(self, search: int, most_tokens: int = MOST_TOKENS) -> str:
         """Return the brief for the author of a variant: contract, device, best variants with source, failures."""
+        if most_tokens < LEAST_TOKENS:
+            raise InvalidInput(
+                "most_tokens", f"{most_tokens} has no room for a contract; accepted: {LEAST_TOKENS} and more"
+            )
         return brief_markdown(self._service().variant_brief(search), most_tokens=most_tokens)
 
     def submit(
