@@ -1,0 +1,28 @@
+"""Folders of the packages are small enough to be read at a glance."""
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MOST = 16
+LARGER = {"evo": 20, "api": 17}
+"""Folders with more entries, for the reasons of decision 84."""
+
+GROWING = {"templates", "api/web/pages", "db/migrations/versions"}
+"""Folders with one entry for each kernel family, page or version of the schema."""
+
+GENERATED = {"__pycache__", ".mypy_cache", ".ruff_cache"}
+
+
+def entries(folder: Path) -> list[str]:
+    return sorted(each.name for each in folder.iterdir() if each.name not in GENERATED)
+
+
+@pytest.mark.parametrize("package", ["evo", "api", "db", "workers", "templates"])
+def test_folders_of_a_package_have_few_entries(package: str) -> None:
+    folders = [ROOT / package, *(each for each in (ROOT / package).rglob("*") if each.is_dir())]
+    sources = [each for each in folders if not GENERATED.intersection(each.parts)]
+    counts = {each.relative_to(ROOT).as_posix(): len(entries(each)) for each in sources}
+    large = {name: count for name, count in counts.items() if count > LARGER.get(name, MOST)}
+    assert large.keys() <= GROWING, large
