@@ -1,6 +1,7 @@
 """C compiler: lookup, version, time limit, reproducibility."""
 
 import ctypes
+import re
 import sys
 import time
 from pathlib import Path
@@ -57,6 +58,43 @@ def test_constant_changes_the_binary_but_comment_does_not(compiler: CCompiler) -
     results = [compiler.compile(unit(source), timeout_s=30) for source in sources]
     digests = [result.digest for result in results if isinstance(result, Artefact)]
     assert digests[0] == digests[1] != digests[2]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "void naive_kernel(void) { }\nvoid kernel(void) { }",  # linkers store one text for both names
+        "void kernel(void) { }\nvoid my_kernel(void) { }\nvoid a_my_kernel(void) { }",
+        'static void other(void) { }\nvoid kernel(void) __attribute__((alias("other")));',
+        "__attribute__((weak)) void kernel(void) { }",
+        "static void one(void) { }\nstatic void *choose(void) { return one; }\n"
+        'void kernel(void) __attribute__((ifunc("choose")));',
+        '__asm__(".globl kernel\\nkernel: ret");',
+        '#pragma GCC visibility push(hidden)\n__attribute__((visibility("default"))) void kernel(void) { }',
+    ],
+    ids=["end of another name", "among three", "alias", "weak", "chosen when loaded", "assembly", "made visible"],
+)
+def test_every_function_that_can_be_called_is_an_entry(compiler: CCompiler, source: str) -> None:
+    made = compiler.compile(Unit(source=source, architecture="native", entry="kernel"), timeout_s=60)
+    assert isinstance(made, Artefact), made
+
+
+@pytest.mark.parametrize(
+    ("source", "flags", "says"),
+    [
+        ("static void kernel(void) { }\nvoid other(void) { kernel(); }", (), r"\(it exports other\).*no `static`"),
+        ('const char text[] = "\\0kernel\\0";', (), "exports no function `kernel`, which"),
+        ("void kernel(void);\nvoid other(void) { kernel(); }", (), r"\(it exports other\)"),
+        ("int kernel = 3;", (), "exports no function `kernel`, which"),
+        ("void kernel(void) { }", ("-fvisibility=hidden",), "`-fvisibility=hidden` hides it unless"),
+    ],
+)
+def test_absent_entry_is_named_with_what_there_is(
+    compiler: CCompiler, source: str, flags: tuple[str, ...], says: str
+) -> None:
+    made = compiler.compile(Unit(source=source, architecture="native", entry="kernel", flags=flags), timeout_s=60)
+    assert isinstance(made, CompileFailed)
+    assert re.search(says, made.log), made.log
 
 
 def test_warnings_are_kept(compiler: CCompiler) -> None:

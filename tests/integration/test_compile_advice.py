@@ -191,6 +191,19 @@ def test_types_of_stdint_have_a_replacement(nvrtc: NvrtcCompiler) -> None:
     assert isinstance(nvrtc.compile(replace(CUDA, source=source), timeout_s=120), Artefact)
 
 
+@pytest.mark.parametrize("flag", ["-O3", "--expt-relaxed-constexpr", "-Xcompiler=-fopenmp", "--extended-lambda"])
+def test_option_of_nvcc_is_named_with_both_ways_out(nvrtc: NvrtcCompiler, flag: str) -> None:
+    unit = replace(CUDA, source='extern "C" __global__ void f() {}', flags=(flag,))
+    said = failure(nvrtc, unit, None)
+    assert said.startswith(f"NVRTC has no option {flag}: remove it from `flags` under [cuda]")
+    assert 'compiler = "nvcc"' in said
+
+
+def test_unknown_option_of_a_c_compiler_is_named(cc: CCompiler) -> None:
+    said = failure(cc, replace(C, source="void f(void) { }", flags=("-qopenmp",)), None)
+    assert said.startswith("the compiler has no option -qopenmp: remove it from `flags` under [cpu]")
+
+
 def test_other_missing_headers_are_named(cc: CCompiler, nvrtc: NvrtcCompiler) -> None:
     own = failure(cc, replace(C, source='#include "mine.h"\nint f(void) { return 1; }'), None)
     assert own.startswith("mine.h is neither beside the source") and '`flags = ["-I/its/folder"]` under [cpu]' in own

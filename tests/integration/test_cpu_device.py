@@ -98,7 +98,7 @@ def test_unloadable_library_is_refused_with_the_linkers_message(
 ) -> None:
     cpu_driver = driver("cpu")
     session = cpu_driver.open(cpu(folder), Objective(), folder)
-    artefact = cpu_driver.compiler().compile(Unit(source=source, architecture="a", entry=entry), timeout_s=30)
+    artefact = cpu_driver.compiler().compile(Unit(source=source, architecture="a", entry="f"), timeout_s=30)
     assert isinstance(artefact, Artefact)
     path = tmp_path / "kernel.so"
     path.write_bytes(artefact.binary)

@@ -15,7 +15,15 @@ TAKING_OVER: dict[DeviceKind, list[list[str]]] = {
         *(["-x", "c++"], ["-xc"], ["--language=c++"], ["-static"], ["-m32"], ["--target=arm-linux"], ["-target", "x"]),
         *(["-M"], ["-MD"], ["-MFdeps"], ["-Wp,-MD,deps"], ["--dependencies"], ["@more"], ["-specs=mine"]),
         *(["-fplugin=mine.so"], ["-B/opt/bin"], ["-save-temps"], ["-dM"], ["--help"], ["-###"], ["-Wa,-o,x"]),
-        *(["other.c"], ["-"], ["-O2", "more.cpp"]),
+        *(
+            ["other.c"],
+            ["-"],
+            ["-O2", "more.cpp"],
+            ["-fsanitize=address"],
+            ["-fsanitize=undefined,float-cast-overflow"],
+        ),
+        *(["-pg"], ["--coverage"], ["-fprofile-generate"], ["-fprofile-arcs"], ["-finstrument-functions"]),
+        *(["-mabi=ms"], ["-mabi=ilp32"], ["-fwhole-program"]),
     ],
     "cuda": [
         *(["-arch=sm_80"], ["-arch", "sm_80"], ["--gpu-architecture=sm_80"], ["--gpu-architecture", "compute_80"]),
@@ -41,6 +49,7 @@ HARMLESS: dict[DeviceKind, list[list[str]]] = {
         ),
         *(["-DX=1"], ["-D", "X"], ["-DM"], ["-D-c"], ["-lm"], ["-l", "m"], ["-L.", "-lthing"], ["-include", "x.h"]),
         *(["thing.o"], ["libthing.a"], ["-Wl,-z,now"], ["-funroll-loops"], ["-Wall"], ["-mavx2"], ["-pthread"]),
+        *(["-fprofile-use=x.profdata"], ["-fno-sanitize=all"], ["-mabi=lp64"], ["-fvisibility=hidden"], ["-pipe"]),
     ],
     "cuda": [
         *(["-use_fast_math"], ["--maxrregcount=64"], ["-maxrregcount", "64"], ["-lineinfo"], ["-G"], ["-std=c++20"]),

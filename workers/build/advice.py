@@ -109,6 +109,13 @@ def _elsewhere(name: str, unit: Unit) -> str:
 MOST = 3
 """Maximum number of sentences of one kind."""
 
+_UNKNOWN_OPTION = re.compile(
+    r"nvrtc: error: unrecognized option (\S+) found|"
+    r"error: (?:unrecognized command-line option|unknown argument:?|unsupported option) [‘'](\S+?)[’']|"
+    r"nvcc fatal\s*: Unknown option '(\S+?)'"
+)
+"""Matches the error of a compiler about a flag."""
+
 _PLACE = re.compile(
     r"^(?P<file>[^\s:(][^:(\n]*)(?:\((?P<a>\d+)\)|:(?P<b>\d+)(?::\d+)?): (?:fatal |catastrophic )?(?:error|note)\b"
     r":? ?(?P<text>.*)(?:\n(?P<shown>.*)\n(?P<before>[ \t]*)\^)?",
@@ -166,11 +173,23 @@ def advised(log: str, unit: Unit, macros: Macros | None) -> str:
     advice = [
         *_collisions(log, places, unit, macros),
         *missing_header(log, unit),
+        *_options(log, unit),
         *_marks(places),
         *_pragmas(places, macros),
         *_language(log, unit),
     ]
     return "\n\n".join([*dict.fromkeys(advice), log]) if advice else log
+
+
+def _options(log: str, unit: Unit) -> Iterator[str]:
+    """Return a sentence for an option that the compiler does not know, e.g. one of nvcc in a family for NVRTC."""
+    for name in dict.fromkeys("".join(found) for found in _UNKNOWN_OPTION.findall(log)):
+        if unit.language == "cuda" and unit.compiler != "nvcc":
+            nvcc = 'or let nvcc compile the source, where it is installed: `compiler = "nvcc"` under [cuda]'
+            yield f"NVRTC has no option {name}: remove it from `flags` under [cuda], {nvcc}"
+        else:
+            table = "cuda" if unit.language == "cuda" else "cpu"
+            yield f"the compiler has no option {name}: remove it from `flags` under [{table}]"
 
 
 def redefinition(log: str, unit: Unit, macros: Macros | None) -> str | None:

@@ -52,6 +52,8 @@ _PARTS = "this replaces parts of the compiler that a measurement's record names"
 _PRINTS = "this makes the compiler print something instead of compiling"
 _SHARED = "kernels are linked as shared libraries that Python loads"
 _MACHINE = "a CPU kernel is compiled for the machine that runs it"
+_SANITIZED = "a confirmation runs the winner under the compiler's sanitizers, in a build that is not timed"
+_INSTRUMENTED = "this adds calls to the kernel, which would be timed with it"
 _HIDDEN = "flags in a file are not recorded with the family: write them here"
 _TARGET = (
     "the target is chosen by --target or by the GPU at hand; for instructions of one architecture alone "
@@ -67,7 +69,10 @@ _REFUSED: Mapping[Sources, Sequence[tuple[str, str]]] = {
         (r"-M.*|--(user-|write-(user-)?)?dependencies.*|--print-missing-file-dependencies", _RECORD),
         (r"-x.*|--language.*|-ObjC.*", _LANGUAGE),
         (r"-static|--static|-static-pie|-pie|--pie|-no-shared|-bundle|-dynamiclib|-nostartfiles", _SHARED),
-        (r"-m(16|32|x32)|-b|-V|-arch|-target.*|--target(=.*)?", _MACHINE),
+        (r"-fwhole-program", _SHARED),
+        (r"-fsanitize=.*", _SANITIZED),
+        (r"-pg|-p|--coverage|-fprofile-(generate|arcs).*|-ftest-coverage|-finstrument-functions.*", _INSTRUMENTED),
+        (r"-m(16|32|x32)|-mabi=(ms|.*32).*|-b|-V|-arch|-target.*|--target(=.*)?", _MACHINE),
         (r"-specs.*|--specs.*|-fplugin.*|-wrapper|-B.*|--prefix.*|-ccc-.*|-cc1.*|-fuse-cxa.*", _PARTS),
         (r"-d[A-Za-z].*|--dump.*|-?-print-.*|-?-help.*|--version|-?-target-help|-save-temps.*|--save-temps.*", _PRINTS),
         (r"@.*|--config.*", _HIDDEN),

@@ -19,6 +19,7 @@ from evo.errors import EvoError
 from evo.family.source.flags import c_steps, header_folders, linked_files, native_flag
 from evo.family.source.language import Language
 from evo.trial.outcome import CompileFailed, OverResources
+from workers.backends.cpu.symbols import is_elf, symbols
 from workers.build import Artefact, Launch, Resources, Unit
 from workers.build.contents import listed_files
 from workers.build.vacancies import search_list
@@ -37,6 +38,7 @@ _ANSWER_S = 60.0
 
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
 _LONGEST_HEADER = 1 << 22
+_MOST_NAMES = 8
 
 
 class NoCompilerError(EvoError, FileNotFoundError):
@@ -112,7 +114,7 @@ class CCompiler:
                     return CompileFailed(log=messages or f"the compiler ended with status {status} without a message")
             binary = (folder / library).read_bytes()
             if not _exports(binary, unit.entry):
-                return CompileFailed(log=f"{_unexported(unit)}\n{messages}".strip())
+                return CompileFailed(log=f"{_unexported(unit, binary)}\n{messages}".strip())
             read = _read_files(folder / reads, unit)
             messages = f"{messages}\n{self._redefined(unit, folder, source, read)}".strip()
             return Artefact(binary=binary, log=messages, reads=read, searched=self._searched(unit, folder))
@@ -192,15 +194,25 @@ def _confined(unit: Unit, command: Sequence[str], folder: Path) -> list[str]:
 
 
 def _exports(binary: bytes, name: str) -> bool:
-    """Return True if the library exports this name; on macOS symbols begin with an underscore."""
+    """Return True if the library exports a function of this name.
+
+    A Mach-O file, in which names begin with an underscore, is searched for the name as text.
+    """
+    if is_elf(binary):
+        return any(each.name == name and each.defined and each.callable for each in symbols(binary))
     return any(b"\0" + mark + name.encode() + b"\0" in binary for mark in (b"", b"_"))
 
 
-def _unexported(unit: Unit) -> str:
+def _unexported(unit: Unit, binary: bytes) -> str:
     way_out = "give it that name and no `static`"
     if unit.language == "c++":
         way_out = 'write `extern "C"` before it, so that its name stays as it is, and no `static`'
-    return f"the source exports no function `{unit.entry}`, which is the `entry` of family.toml: {way_out}"
+    hiding = next((flag for flag in unit.flags if flag.startswith("-fvisibility=")), None)
+    if hiding is not None:
+        way_out += f'; the flag `{hiding}` hides it unless `__attribute__((visibility("default")))` is before it'
+    offered = sorted(each.name for each in symbols(binary) if each.defined and each.callable and each.name[0] != "_")
+    found = f" (it exports {', '.join(offered[:_MOST_NAMES])})" if offered else ""
+    return f"the source exports no function `{unit.entry}`{found}, which is the `entry` of family.toml: {way_out}"
 
 
 def _defined(header: Path) -> set[str]:

@@ -1,9 +1,9 @@
 """System functions that a CPU kernel imports, read from its shared library."""
 
 import re
-import struct
-from collections.abc import Iterator
 from pathlib import Path
+
+from workers.backends.cpu.symbols import symbols
 
 NO_KERNEL_MAY = (
     "a kernel computes; it may call functions of mathematics, memory, threads and OpenMP, "
@@ -41,24 +41,5 @@ _FORBIDDEN = re.compile(
 
 def forbidden_imports(library: Path) -> list[str]:
     """Return the forbidden functions that a library imports, sorted; none if it is no ELF file."""
-    return sorted({name for name in _undefined(library.read_bytes()) if _FORBIDDEN.fullmatch(name)})
-
-
-def _undefined(image: bytes) -> Iterator[str]:
-    """Yield the undefined names in the dynamic symbol table of a 64-bit little-endian ELF file."""
-    if image[:6] != b"\x7fELF\x02\x01":
-        return
-    table, size, count = struct.unpack_from("<Q", image, 40)[0], *struct.unpack_from("<HH", image, 58)
-    sections = [struct.unpack_from("<IIQQQQIIQQ", image, table + number * size) for number in range(count)]
-    for _, kind, _, _, offset, bytes_, link, _, _, entry in sections:
-        if kind != _DYNSYM:
-            continue
-        names = sections[link][4]
-        for at in range(offset, offset + bytes_, entry):
-            name, _, _, section = struct.unpack_from("<IBBH", image, at)
-            if section == 0 and name:
-                end = image.index(b"\0", names + name)
-                yield image[names + name : end].decode(errors="replace")
-
-
-_DYNSYM = 11
+    needed = (each.name for each in symbols(library.read_bytes()) if not each.defined)
+    return sorted({name for name in needed if _FORBIDDEN.fullmatch(name)})
