@@ -426,6 +426,55 @@ def test_refusals_name_the_argument(fast: Any) -> None:
             call()
 
 
+def test_tensors_of_other_shapes_never_reach_a_kernel(fast: Any) -> None:
+    import torch
+
+    x, weight = drawn(6, 40), drawn(40)
+    functional = torch.nn.functional
+    calls: list[tuple[Any, str]] = [
+        (lambda f: f.rms_norm(x, (40,), drawn(39)), "weight has shape (39,), not (40,)"),
+        (lambda f: f.rms_norm(drawn(12, 20), (40,), weight), "input of shape (12, 20) has no rows of 40"),
+        (lambda f: f.layer_norm(x, (40,), weight, drawn(39)), "bias has shape (39,), not (40,)"),
+        (lambda f: f.layer_norm(x, (40,), drawn(41), weight), "weight has shape (41,), not (40,)"),
+        (lambda f: f.linear(x, drawn(8, 40), drawn(9)), "shapes that do not match"),
+    ]
+    for call, reason in calls:
+        with pytest.raises(RuntimeError) as theirs:
+            call(functional)
+        with pytest.raises(theirs.type):
+            call(fast)
+        assert reason in reasons(fast)[-1]
+    for added in (
+        lambda: fast.add_rms_norm(drawn(12, 20), drawn(12, 20), weight),
+        lambda: fast.add_layer_norm(x, x, weight, drawn(39)),
+    ):
+        with pytest.raises(RuntimeError):
+            added()
+    assert served(fast) == 0
+    fast.strict()
+    with pytest.raises(LookupError, match=r"weight has shape \(39,\), not \(40,\)"):
+        fast.rms_norm(x, (40,), drawn(39))
+
+
+def test_targets_that_are_no_class_are_refused_as_by_pytorch(fast: Any) -> None:
+    import torch
+
+    x, functional = drawn(6, 40), torch.nn.functional
+    right = torch.tensor([0, 39, -100, 5, -100, 7])
+    torch.testing.assert_close(fast.cross_entropy(x, right), functional.cross_entropy(x, right))
+    for wrong in (40, -1, 2**32 + 3):
+        target = right.clone()
+        target[4] = wrong
+        with pytest.raises(IndexError):
+            functional.cross_entropy(x, target)
+        with pytest.raises(IndexError, match=f"target holds {wrong}, but input has 40 classes"):
+            fast.cross_entropy(x, target)
+    ignoring = torch.where(right == -100, 77, right)
+    torch.testing.assert_close(
+        fast.cross_entropy(x, ignoring, ignore_index=77), functional.cross_entropy(x, ignoring, ignore_index=77)
+    )
+
+
 def test_keys_and_values_of_another_layout_are_copied_and_counted(fast: Any) -> None:
     import torch
 

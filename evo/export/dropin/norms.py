@@ -23,7 +23,7 @@ def _rms_norm_call(inputs: tuple[torch.Tensor, torch.Tensor | None], terms: Term
     (input, weight), (shape, eps) = inputs, terms
     if weight is None or len(shape) != 1:
         return Unserved({"cols": shape[-1] if shape else 0}, "no weight, or more than one dimension")
-    return _norm_call(input, shape[0], _epsilon(input, eps))
+    return _norm_call(input, shape[0], _epsilon(input, eps), weight=weight)
 
 
 _RMS_NORM = Operation(
@@ -38,7 +38,7 @@ _RMS_NORM = Operation(
 def _traced_rms_norm(
     input: torch.Tensor, normalized_shape: Sequence[int], weight: torch.Tensor | None, eps: float | None
 ) -> torch.Tensor:
-    if weight is not None and len(normalized_shape) == 1:
+    if weight is not None and len(normalized_shape) == 1 and _misfit(input, normalized_shape[0], weight=weight) is None:
         op = operators.traced("rms_norm", "rmsnorm", (input, weight), cols=normalized_shape[0])
         if op is not None:
             return op(input, weight, _epsilon(input, eps))
@@ -70,7 +70,7 @@ def _layer_norm_call(inputs: tuple[torch.Tensor, ...], terms: Terms) -> Call | U
     (input, weight, bias), (shape, eps) = inputs, terms
     if weight is None or bias is None or len(shape) != 1:
         return Unserved({"cols": shape[-1] if shape else 0}, "no weight, no bias, or more than one dimension")
-    return _norm_call(input, shape[0], eps)
+    return _norm_call(input, shape[0], eps, weight=weight, bias=bias)
 
 
 _LAYER_NORM = Operation(
@@ -89,7 +89,8 @@ def _traced_layer_norm(
     bias: torch.Tensor | None,
     eps: float,
 ) -> torch.Tensor:
-    if weight is not None and bias is not None and len(normalized_shape) == 1:
+    weights = {"weight": weight, "bias": bias}
+    if len(normalized_shape) == 1 and _misfit(input, normalized_shape[0], **weights) is None:
         op = operators.traced("layer_norm", "layernorm", (input, weight, bias), cols=normalized_shape[0])
         if op is not None:
             return op(input, weight, bias, eps)
@@ -120,10 +121,27 @@ def _added_call(inputs: tuple[torch.Tensor, ...], terms: Terms) -> Call | Unserv
     input, residual, weight = inputs[:3]
     if input.shape != residual.shape:
         return Unserved({"cols": weight.numel()}, "a residual of another shape")
-    return _norm_call(input, weight.numel(), terms[0], residual=True)
+    weights = dict(zip(("weight", "bias"), inputs[2:], strict=False))
+    return _norm_call(input, weight.numel(), terms[0], residual=True, **weights)
 
 
-def _norm_call(input: torch.Tensor, cols: int, eps: float, *, residual: bool = False) -> Call:
+def _misfit(input: torch.Tensor, cols: int, **weights: torch.Tensor | None) -> str | None:
+    """Return which tensor does not have the rows' length; None if all have it."""
+    if not input.ndim or input.shape[-1] != cols:
+        return f"input of shape {tuple(input.shape)} has no rows of {cols}"
+    for name, each in weights.items():
+        if each is None:
+            return f"no {name}"
+        if each.shape != (cols,):
+            return f"{name} has shape {tuple(each.shape)}, not {(cols,)}"
+    return None
+
+
+def _norm_call(
+    input: torch.Tensor, cols: int, eps: float, *, residual: bool = False, **weights: torch.Tensor
+) -> Call | Unserved:
+    if (reason := _misfit(input, cols, **weights)) is not None:
+        return Unserved({"cols": cols}, reason)
     return Call(
         problem=rows_problem(input, cols) | {"residual": residual},
         results=((tuple(input.shape), None),) * (2 if residual else 1),

@@ -1,6 +1,7 @@
 """Functions of rows: softmax, gated linear unit, cross entropy."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch.nn import functional as nnf
@@ -115,7 +116,7 @@ def _cross_entropy_call(inputs: tuple[torch.Tensor, ...], terms: Terms) -> Call 
     return Call(
         problem=rows_problem(input, input.shape[1]),
         results=(((input.shape[0],), None),) * 2,
-        convert={1: _int32},
+        convert={1: partial(_classes, cols=input.shape[1], ignored=terms[1])},
         integers=(1,),
     )
 
@@ -135,7 +136,18 @@ def _unlike_classes(inputs: tuple[torch.Tensor, ...], terms: Terms) -> str | Non
     return None
 
 
-def _int32(numbers: torch.Tensor) -> torch.Tensor:
+def _classes(numbers: torch.Tensor, *, cols: int, ignored: int) -> torch.Tensor:
+    """Return the targets as the kernel takes them, which ignores all that are no class.
+
+    On a GPU they are not checked, because the host would wait for them.
+
+    Raises:
+        IndexError: on a CPU, a target is neither a class nor ignored, as in PyTorch.
+    """
+    if numbers.device.type == "cpu":
+        wrong = ((numbers < 0) | (numbers >= cols)) & (numbers != ignored)
+        if wrong.any():
+            raise IndexError(f"target holds {int(numbers[wrong][0])}, but input has {cols} classes")
     return numbers.to(torch.int32)
 
 
