@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from workers.backends.cpu.batch import (
+    DISAGREEMENT_OF_TURNS,
     LEAST_BATCHES,
     Batch,
     contradicted,
@@ -86,6 +87,13 @@ def test_late_answers_are_repeated_until_one_is_on_time() -> None:
     assert worth_repeating(LATE, [LATE], IDLE, 1)
     assert not worth_repeating(LATE, [LATE, HONEST], IDLE, 1)
     assert not worth_repeating(LATE, [LATE] * LEAST_BATCHES, IDLE, 1)
+
+
+def test_calls_in_turn_may_disagree_more_because_they_are_not_repeated() -> None:
+    dear, hidden = batch(claimed_us=516.3, cpu_us=600.0), batch(claimed_us=516.3, cpu_us=1.25 * 516.3)
+    assert overused([dear] * 9, IDLE, 1) is not None
+    assert overused([dear] * 9, IDLE, 1, DISAGREEMENT_OF_TURNS) is None
+    assert overused([hidden] * 9, IDLE, 1, DISAGREEMENT_OF_TURNS) is not None
 
 
 def test_short_batches_are_judged_together() -> None:

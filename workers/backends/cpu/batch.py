@@ -8,6 +8,11 @@ from statistics import median
 MOST_DISAGREEMENT = 0.01
 """Share of a batch by which claimed and counted time may differ, beyond the cost of the request itself."""
 
+DISAGREEMENT_OF_TURNS = 0.1
+"""The same for calls on several sets in turn, which are not repeated: they are only compared with calls on one set, for
+which a difference of a quarter counts.
+"""
+
 _SPREAD_NS = 4_000
 """Spread of the time that the system counts for the same few system calls."""
 
@@ -59,18 +64,22 @@ class Batch:
     requests: int = 1
 
 
-def contradicts(batch: Batch, idle: Sequence[Batch], threads: int) -> bool:
+def contradicts(batch: Batch, idle: Sequence[Batch], threads: int, disagreement: float = MOST_DISAGREEMENT) -> bool:
     """True if the system counted more processor time than the batch can have taken.
 
     The process cannot change that figure, and it does not grow while other programs run. A process that claims less
     than it used has a wrong clock or used more cores than it may.
 
+    What a request costs apart from the calls depends on the caches that the kernel leaves and on other programs, and
+    cannot be bounded: a longer batch of an honest kernel is not contradicted, one with a wrong clock is.
+
     Args:
         idle: batches of an empty function, taken by the same process before it loaded the candidate.
         threads: cores that the process may use at once.
+        disagreement: share of the claimed time that is allowed.
     """
     request_ns = _COLD_REQUEST * median(each.cpu_ns - each.claimed_ns for each in idle) + _COLD_REQUEST_NS
-    return batch.cpu_ns - threads * batch.claimed_ns * (1 + MOST_DISAGREEMENT) > request_ns * batch.requests
+    return batch.cpu_ns - threads * batch.claimed_ns * (1 + disagreement) > request_ns * batch.requests
 
 
 def overdue(batch: Batch, idle: Sequence[Batch]) -> bool:
@@ -111,13 +120,15 @@ def contradicted(batches: Sequence[Batch], idle: Sequence[Batch], threads: int) 
     return None
 
 
-def overused(batches: Sequence[Batch], idle: Sequence[Batch], threads: int) -> str | None:
+def overused(
+    batches: Sequence[Batch], idle: Sequence[Batch], threads: int, disagreement: float = MOST_DISAGREEMENT
+) -> str | None:
     """Return why the claimed times are impossible by the processor time alone; None if they are consistent."""
     if len(batches) < LEAST_BATCHES:
         return None
     if any(batch.claimed_ns < 0 for batch in batches):
         return "the process reports times outside of the span between request and answer"
-    over = [batch for batch in batches if contradicts(batch, idle, threads)]
+    over = [batch for batch in batches if contradicts(batch, idle, threads, disagreement)]
     if len(over) * _DISAGREEING > len(batches):
         claimed, counted = (median(each) for each in zip(*((b.claimed_ns, b.cpu_ns) for b in over), strict=True))
         return (

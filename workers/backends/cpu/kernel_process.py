@@ -24,7 +24,16 @@ from pathlib import Path
 
 from evo.device.separation import LANDLOCK, OTHER_USER, SECCOMP
 from workers.backends import CallMode, DeviceLostError, InvalidMeasurementError, LaunchError, TrespassError
-from workers.backends.cpu.batch import Batch, contradicted, joined, leak, overused, worth_repeating
+from workers.backends.cpu.batch import (
+    DISAGREEMENT_OF_TURNS,
+    Batch,
+    contradicted,
+    contradicts,
+    joined,
+    leak,
+    overused,
+    worth_repeating,
+)
 from workers.backends.cpu.imports import NO_KERNEL_MAY
 from workers.backends.cpu.kernel_state import Fence, KernelState, state_of
 from workers.backends.cpu.library_folders import Passage, passage, way_out
@@ -276,6 +285,10 @@ class KernelProcess:
         """True if the system contradicts the claimed time of a batch and another attempt may clear it."""
         return worth_repeating(batch, self.ledger, self.idle, self.threads)
 
+    def contradicts(self, batch: Batch) -> bool:
+        """True if the system counted more processor time than a batch can have taken."""
+        return contradicts(batch, self.idle, self.threads)
+
     def fault(self) -> str | None:
         """Describe forbidden changes and leaks of the calls so far; None if there are none.
 
@@ -287,7 +300,7 @@ class KernelProcess:
         found = self._changed or state.changed(self.before) or state.opened(self._fences()) or leak(self.ledger)
         self._changed = None
         contradiction = contradicted(self.ledger, self.idle, self.threads)
-        if contradiction := contradiction or overused(self.turns, self.idle, self.threads):
+        if contradiction := contradiction or overused(self.turns, self.idle, self.threads, DISAGREEMENT_OF_TURNS):
             raise InvalidMeasurementError(contradiction)
         return found
 
