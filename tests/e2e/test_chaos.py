@@ -21,6 +21,7 @@ except OSError as error:
 """
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_every_trial_ends_once_under_all_faults() -> None:
     faults, answers = run(11, services=2, workers=2, seed=7)
