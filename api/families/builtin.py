@@ -25,13 +25,19 @@ class BuiltinFamilies:
         self._lock = threading.Lock()
         self._registered: frozenset[str] = frozenset()
 
-    def ensure(self) -> None:
+    def ensure(self, name: str | None = None) -> None:
         """Register the built-in families that are missing.
+
+        Args:
+            name: a name that a caller uses. The recordings that come with kernel-evo are registered at their first use,
+                because reading all of them takes seconds.
 
         Raises:
             StoreUnavailable: the database takes no writes.
         """
         packages = registry.builtin()
+        if name in registry.recordings():
+            packages = [*packages, registry.find(name)]
         digests = frozenset(package.digest for package in packages)
         with self._lock:
             if digests <= self._registered:
@@ -44,11 +50,11 @@ class BuiltinFamilies:
                     ],
                     now=self._clock(),
                 )
-            self._registered = digests
+            self._registered |= digests
 
-    def try_to_ensure(self) -> None:
+    def try_to_ensure(self, name: str | None = None) -> None:
         """Call `ensure` for a read: if the database takes no writes, log it and continue."""
         try:
-            self.ensure()
+            self.ensure(name)
         except StoreUnavailable as error:
             log.warning("built-in families not registered", reason=str(error))

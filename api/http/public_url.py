@@ -12,6 +12,12 @@ SEGMENT = re.compile(r"(?!\.{1,2}(/|$))[A-Za-z0-9._~-]+")
 PREFIX = re.compile(rf"(/{SEGMENT.pattern})*")
 """Path prefixes of plain segments, which need no escaping in a path, a link, a cookie or a header."""
 
+HOST = re.compile(r"(?!-)[a-z0-9_-]+(?<!-)(\.(?!-)[a-z0-9_-]+(?<!-))*\.?")
+"""Names in lower case and IPv4 addresses. Browsers take other characters, such as a backslash, for something else."""
+
+MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
+"""IPv4 addresses as a socket for both versions shows them."""
+
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
@@ -45,7 +51,8 @@ class PublicUrl:
             name = host if ":" in host else host.encode("idna").decode()
         except (ValueError, UnicodeError) as error:
             raise ValueError(f"{given!r} is no URL ({error}): write one like https://evo.example.org") from None
-        if parts.scheme not in PORTS or not name or port == 0 or not given.isprintable() or " " in given:
+        named = _is_address(name) if ":" in name else HOST.fullmatch(name) is not None
+        if parts.scheme not in PORTS or not named or port == 0 or not given.isprintable() or " " in given:
             raise ValueError(f"{given!r} is no http:// or https:// URL: write one like https://evo.example.org")
         if parts.query or parts.fragment or parts.username is not None:
             raise ValueError("the URL may have a host, a port and a path, and no user name, query or fragment")
@@ -100,11 +107,24 @@ class Proxies:
         return any(mapped in network for network in self.networks)
 
 
+def _is_address(name: str) -> bool:
+    """Return True for an IPv6 address without a zone, which has a meaning on one machine only."""
+    try:
+        return not getattr(ipaddress.ip_address(name), "scope_id", None)
+    except ValueError:
+        return False
+
+
 def _network(entry: str) -> Network:
     try:
-        return ipaddress.ip_network(entry)
+        network = ipaddress.ip_network(entry)
     except ValueError:
         pass
+    else:
+        if isinstance(network, ipaddress.IPv6Network) and network.subnet_of(MAPPED):
+            inner = int(network.network_address) & 0xFFFFFFFF
+            return ipaddress.IPv4Network((inner, network.prefixlen - 96))
+        return network
     try:
         meant = ipaddress.ip_network(entry, strict=False)
     except ValueError:

@@ -46,8 +46,14 @@ def configure(form: Literal["console", "json"], level: str) -> None:
 
 
 def _visible_values(_logger: object, _method: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """Escape control characters in strings. Other types are written by `repr`, which escapes them."""
-    return {visible(name): visible(value) if isinstance(value, str) else value for name, value in line.items()}
+    """Escape control characters in strings and collections; `repr` leaves some of them, e.g. variation selectors."""
+    return {visible(name): value if name == "exc_info" else _visible_value(value) for name, value in line.items()}
+
+
+def _visible_value(value: object) -> object:
+    if isinstance(value, str):
+        return visible(value)
+    return visible(repr(value)) if isinstance(value, list | tuple | set | frozenset | dict) else value
 
 
 def _visible_traceback(stream: TextIO, error: structlog.typing.ExcInfo) -> None:

@@ -154,6 +154,6 @@ def get_family(name: str, service: ServiceDep) -> FamilyView:
 
     The name of a built-in family means this service's version, even if another version is registered.
     """
-    service.builtin.try_to_ensure()
+    service.builtin.try_to_ensure(name)
     with service.database.read() as session:
         return family_view(Archive(session).family_named(name, registry.builtin_digests()))

@@ -43,7 +43,7 @@ class SearchQuery(PageQuery):
 def create_search(body: SearchRequest, service: ServiceDep) -> SearchView:
     """Start a search of a built-in or registered family. A connected worker must offer the device."""
     if body.family is not None:
-        service.builtin.ensure()
+        service.builtin.ensure(body.family)
     webhook = None if body.webhook is None else service.webhooks.accepted(body.webhook)
     return _view(service, service.conductor.orders.submit(body, webhook))
 

@@ -148,7 +148,7 @@ class Archive:
         """
         if DIGEST.fullmatch(name):
             return self.family(name)
-        rows = {row.name: row for row in self.session.scalars(latest_families(own))}
+        rows = {row.name: row for row in readable(self.session, latest_families(own))}
         if name not in rows:
             raise NotFound(unknown(name[:LONGEST_SHOWN], list(rows), "families"))
         return rows[name]

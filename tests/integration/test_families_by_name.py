@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from pydantic import TypeAdapter
+from sqlalchemy import text
 
 from api.families.builtin import BuiltinFamilies
 from api.scheduler.active import utc_now
@@ -47,6 +48,27 @@ def test_first_request_may_search_a_builtin_family(fresh: Local) -> None:
     assert begun.json()["family"] == "softmax"
 
 
+@pytest.mark.parametrize("name", sorted(registry.recordings())[:2])
+def test_first_request_may_search_a_recording_by_its_name(fresh: Local, name: str) -> None:
+    package = registry.find(name)
+    known = fresh.http.get(f"/families/{name}").json()
+    assert (known["name"], known["digest"], known["location"]) == (name, package.digest, None)
+    device = {"kind": "replay", "model": "recording", "architecture": "recording", "uuid": "replay-1"}
+    assert fresh.http.put("/workers/w1", json={"host": "here", "devices": [device]}).status_code == 200
+    begun = fresh.http.post("/searches", json={"family": name, "budget": {"trials": 2}})
+    assert begun.status_code == 201, begun.text
+    assert (begun.json()["family"], begun.json()["device"]["kind"]) == (name, "replay")
+
+
+def test_unreadable_family_blocks_no_name(fresh: Local) -> None:
+    fresh.prepare()
+    assert fresh.http.get("/families/softmax").status_code == 200
+    with fresh.service.database.write() as session:
+        session.execute(text("UPDATE families SET document = '7' WHERE name = 'softmax'"))
+    assert fresh.http.get("/families/toy").json()["name"] == "toy"
+    assert fresh.http.get("/families/sdpa").json()["name"] == "sdpa"
+
+
 def test_name_selects_the_latest_version(fresh: Local) -> None:
     fresh.prepare()
     assert fresh.http.post("/searches", json={"family": "toy"}).json()["family"] == "toy"
@@ -82,7 +104,7 @@ def test_simultaneously_started_processes_register_each_family_once(locations: C
 def test_reads_work_while_nothing_can_be_written(fresh: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     fresh.prepare()
 
-    def full() -> None:
+    def full(_: object = None) -> None:
         raise StoreUnavailable("the disk is full")
 
     monkeypatch.setattr(fresh.service.builtin, "ensure", full)

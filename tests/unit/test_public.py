@@ -37,12 +37,21 @@ def test_public_urls_are_parsed(text: str, scheme: str, authority: str, prefix: 
         *("evo.example.org", "ftp://evo.example.org", "https://", "https://evo.example.org:0", "https://[::1"),
         *("https://me@evo.example.org", "https://evo.example.org/?a=1", "https://evo.example.org/#a"),
         *("https://evo.example.org/a/../b", "https://evo.example.org/a//b", "https://evo.example.org/a%20b"),
+        *("https://evo.example.org\\@elsewhere", "https://*.example.org", "https://-evo.example.org"),
+        *("https://evo..example.org", "https://[fe80::1%25eth0]", "https://[::g]", "https://evo%2eexample.org"),
         *('https://evo.example.org/"x', "https://evo.example.org/.", "https://evo.example.org:port"),
     ],
 )
 def test_invalid_public_urls_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"write|may have"):
         PublicUrl.of(text)
+
+
+def test_mapped_ipv4_networks_are_networks_of_ipv4() -> None:
+    proxies = Proxies.of("::ffff:10.0.0.0/104, ::ffff:192.0.2.7")
+    assert [proxies.trusts(each) for each in ("10.1.2.3", "::ffff:10.1.2.3", "192.0.2.7", "192.0.2.8", "::1")] == [
+        *(True, True, True, False, False)
+    ]
 
 
 def test_proxies_are_addresses_and_networks() -> None:

@@ -3,6 +3,7 @@
 import io
 import json
 import sys
+import unicodedata
 
 import pytest
 import structlog
@@ -29,6 +30,16 @@ ACTIVE = [
     "\ufeff",
     "\ud800",
     "\U000e0041",
+    "\xad",
+    "\u034f",
+    "\u115f",
+    "\u180e",
+    "\u2063",
+    "\u206e",
+    "\u3164",
+    "\ufff9",
+    "\U0001d173",
+    "\U000e0101",
 ]
 SAFE = "tab\tline\nµs × ü 日本語 👩‍💻 [bold] \\x1b"
 
@@ -47,6 +58,14 @@ def test_control_characters_become_escapes(text: str) -> None:
 
 def test_harmless_text_is_unchanged() -> None:
     assert visible(SAFE) == SAFE
+
+
+def test_every_invisible_character_is_escaped() -> None:
+    """Formats (category Cf) are invisible, except joiners, which emoji need, and signs that enclose numbers."""
+    kept = {"\u200c", "\u200d", *map(chr, [*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD])}
+    every = map(chr, range(0x110000))
+    active = {each for each in every if unicodedata.category(each) in {"Cc", "Cf", "Cs", "Zl", "Zp"}} - {"\n", "\t"}
+    assert {each for each in active if visible(each) == each} <= kept
 
 
 @pytest.mark.parametrize("text", ACTIVE)
