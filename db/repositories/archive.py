@@ -4,7 +4,7 @@ import contextlib
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, func, or_, select, tuple_
@@ -77,14 +77,26 @@ class Archive:
 
         A family in the artefact store keeps that location, because every worker can fetch it from there.
         """
+        at = self._after_others(digest, name, now)
         row = self.session.get(FamilyRow, digest)
         if row is None:
             row = FamilyRow(digest=digest, name=name, document=document)
             self.session.add(row)
         if row.location is None or not row.location.startswith(BUNDLE):
             row.location = location
-        row.registered_at = now
+        row.registered_at = at
         return row
+
+    def _after_others(self, digest: str, name: str, now: datetime) -> datetime:
+        """Return a time of registration that makes this version the latest of its family.
+
+        It is `now`, unless a clock that was ahead, or the same moment, registered another version.
+        """
+        others = select(FamilyRow.registered_at).where(
+            FamilyRow.name == name, FamilyRow.digest != digest, FamilyRow.base_digest.is_(None)
+        )
+        latest = self.session.scalar(others.order_by(FamilyRow.registered_at.desc()).limit(1))
+        return now if latest is None else max(now, latest + timedelta(microseconds=1))
 
     def register_missing(self, families: Sequence[Registration], *, now: datetime) -> None:
         """Store the families that are not yet registered. Another process may do the same concurrently."""

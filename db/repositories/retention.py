@@ -28,6 +28,7 @@ from db.models import (
 )
 from db.repositories.answers import drop_old_answers
 from db.repositories.archive import BUNDLE, Archive
+from db.repositories.tokens import Tokens
 from evo.errors import Conflict
 from evo.messages.view import Collected
 from evo.search.lifecycle import TERMINAL
@@ -179,9 +180,10 @@ def collect_artefacts(session: Session, limit_bytes: int, now: datetime) -> tupl
 
 
 def collect_log(session: Session, now: datetime) -> None:
-    """Delete expired events, stored responses and browser sessions."""
+    """Delete expired events, stored responses and browser sessions, and shorten sessions that a clock ahead began."""
     drop_old_answers(session, now)
     session.execute(delete(SessionRow).where(SessionRow.expires_at <= now))
+    Tokens(session).reset_ahead(now)
     if Events(session).overdue():
         Events(session).drop_old()
 

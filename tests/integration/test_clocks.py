@@ -5,11 +5,14 @@ from datetime import timedelta
 import pytest
 
 from api.events.webhooks.delivery import WebhookDelivery
+from db.repositories.archive import Archive
 from db.repositories.coordination import Coordination
 from db.repositories.deliveries import PAUSES_S
 from db.repositories.fleet import Fleet
 from db.repositories.leases import StaleLease
-from tests.integration.stage import Stage
+from db.repositories.retention import collect_log
+from db.repositories.tokens import SESSION, Terms, Tokens
+from tests.integration.stage import TOY, Stage
 from tests.integration.test_api_upkeep import Receiver, courier_of, ended_with_hook
 
 HOUR_S = 3600.0
@@ -165,6 +168,39 @@ def test_sweep_makes_no_message_due_early(stage: Stage) -> None:
         courier.run()
         assert len(receiver.got) == number
         stage.now += timedelta(seconds=1)
+
+
+@pytest.mark.parametrize("ahead", [timedelta(days=365), timedelta(0)])
+def test_latest_registered_version_is_used_whatever_the_clock_was(stage: Stage, ahead: timedelta) -> None:
+    """Also if two versions are registered at the same moment."""
+    digests = [letter * 64 for letter in "abc"]
+    stage.now += ahead
+    for number, digest in enumerate(digests):
+        with stage.database.write() as session:
+            Archive(session).register_family(digest=digest, name="own", document=TOY, location=None, now=stage.now)
+        if number == 0:
+            stage.now -= ahead
+        with stage.database.read() as session:
+            assert Archive(session).family_named("own", {}).digest == digest
+            assert [row.digest for row in Archive(session).families() if row.name == "own"] == [digest]
+    with stage.database.write() as session:
+        Archive(session).register_family(digest=digests[0], name="own", document=TOY, location=None, now=stage.now)
+    with stage.database.read() as session:
+        assert Archive(session).family_named("own", {}).digest == digests[0]
+
+
+def test_session_of_a_clock_that_was_ahead_ends_on_time(stage: Stage) -> None:
+    with stage.database.write() as session:
+        tokens = Tokens(session)
+        _, row = tokens.issue(Terms(name="me", roles=("admin",)), by="test", now=stage.now)
+        ahead = stage.now + timedelta(days=365)
+        early = tokens.begin_session(row.id, until=ahead + SESSION, now=stage.now)
+        usual = tokens.begin_session(row.id, until=stage.now + SESSION / 2, now=stage.now)
+        collect_log(session, stage.now)
+    for hours, both in ((5, [True, True]), (7, [True, False]), (11, [True, False]), (13, [False, False])):
+        with stage.database.read() as session:
+            now = stage.now + timedelta(hours=hours)
+            assert [Tokens(session).session_holder(each, now) is not None for each in (early, usual)] == both
 
 
 def test_killed_service_counts_time_up_to_its_last_sweep(stage: Stage) -> None:

@@ -1,6 +1,5 @@
 """Pages for signing in with a token and signing out."""
 
-from datetime import timedelta
 from typing import Annotated, Literal
 from urllib.parse import urlencode
 
@@ -15,11 +14,10 @@ from api.http.middleware.forwarding import address_of
 from api.http.routing import page_router
 from api.web.pages.start.kept import LONGEST_ADDRESS
 from api.web.rendering import render
-from db.repositories.tokens import Tokens
+from db.repositories.tokens import SESSION, Tokens
 
 router = page_router()
 
-SESSION = timedelta(hours=12)
 HOME = "/"
 KIND = f"{SIGN_IN}?wrong=kind"
 """Redirect target for a valid token that sees no pages. It does not count as an invalid token."""
