@@ -41,7 +41,6 @@ from tests.bench.strategy.run import Course, Run
 from tests.bench.strategy.scores import by_evaluations, by_time, figure, improvement, mean_over_spaces, moments_s
 from tests.bench.strategy.simulate import Simulation
 from tests.bench.strategy.sources import sources
-from tests.data import synthetic
 
 FAILED = "RuntimeFailedConfig"
 
@@ -444,24 +443,6 @@ def test_recording_reads_the_same_as_t4_results() -> None:
 
 
 # Whole benchmark
-
-
-def test_second_run_replays_stored_runs_with_the_same_result(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "small.json.gz").write_bytes(gzip.compress(synthetic.FILE.read_bytes()))
-    arguments = ["--spaces", str(tmp_path), "--archive", str(tmp_path / "runs"), "--to", str(tmp_path), "--jobs", "1"]
-    arguments += ["--seeds", "2", "--question", "evaluations", "--contestant", "random"]
-    assert bench(arguments) in (0, 1)
-    first = capsys.readouterr().out
-    monkeypatch.setattr("multiprocessing.get_context", lambda *_: pytest.fail("played again"))
-    bench(arguments)
-    assert capsys.readouterr().out.splitlines()[1:] == first.splitlines()[1:]
-    assert "| random " in first
-    assert "### By time" in first
-    figures = json.loads((tmp_path / "figures.json").read_text())
-    assert set(figures["evaluations"]) == {"portfolio", "random"}
-    assert figures["time"]["portfolio"]["alone"]["estimate"] <= 1
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,70 @@
+"""The command as a process of its own: its streams, its exit status, and what it imports."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evo.cli.exits import Exit
+from workers.system.program import keeping_bytecode
+
+
+def test_full_disk_is_reported() -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = _families(stdout=full)
+    assert ended.returncode == Exit.UNAVAILABLE
+    assert ended.stderr == b"Error: standard output cannot be read or written: No space left on device\n"
+
+
+def test_closed_pipe_ends_silently() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    ended = _families(stdout=writing)
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (Exit.UNHEARD, b"")
+
+
+def test_closed_output_is_no_error() -> None:
+    ended = subprocess.run(["sh", "-c", '"$0" -m evo families >&-', sys.executable], capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr) == (Exit.DONE, b"")
+
+
+@pytest.mark.parametrize("arguments", [["sdpa"], ["sdpa", "--json"]], ids=" ".join)
+def test_terminal_without_unicode_gets_replacements(arguments: list[str]) -> None:
+    ended = _families(*arguments, stdout=subprocess.PIPE, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert (ended.returncode, ended.stderr) == (Exit.DONE, b"")
+    assert b"sdpa" in ended.stdout
+
+
+def _families(*arguments: str, **how: Any) -> "subprocess.CompletedProcess[bytes]":
+    command = [sys.executable, "-m", "evo", "families", *arguments]
+    return subprocess.run(command, stderr=subprocess.PIPE, check=False, **how)
+
+
+def test_help_loads_no_heavy_modules() -> None:
+    """Heavy modules would delay the help."""
+    heavy = {"numpy", "scipy", "optuna", "httpx", "pydantic", "sqlalchemy", "fastapi", "jinja2", "structlog"}
+    program = (
+        "import sys; from evo.cli import main; main.main(['--help']);"
+        f"print(sorted({heavy} & set(sys.modules)), file=sys.stderr)"
+    )
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert answer.stderr.strip() == "[]"
+
+
+def test_heavy_libraries_are_imported_only_when_a_strategy_needs_them() -> None:
+    code = "import sys, evo.strategy; sys.exit('optuna' in sys.modules or 'scipy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_bytecode_is_cached_if_the_environment_disables_it(tmp_path: Path) -> None:
+    (tmp_path / "imported.py").write_text("VALUE = 1\n")
+    given = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    given.pop("PYTHONPYCACHEPREFIX", None)
+    environment = {**keeping_bytecode(given), "PYTHONPYCACHEPREFIX": str(tmp_path / "kept")}
+    subprocess.run([sys.executable, "-c", "import imported"], check=True, cwd=tmp_path, env=environment)
+    assert list((tmp_path / "kept").rglob("imported.*.pyc"))
+    assert not (tmp_path / "__pycache__").exists()
