@@ -182,6 +182,10 @@ def test_search_needs_a_family(capsys: pytest.CaptureFixture[str]) -> None:
         ("trials", "SEARCH: is missing: Number of the search, as `kernel-evo searches` lists"),
         ("searches --state runing", "--state: 'runing' is not one of 'running', 'paused'"),
         (
+            "search softmax --objective worst",
+            "--objective: `worst` is the worst of several problems that are tuned together: give them as --suite",
+        ),
+        (
             "search a.json --objective score",
             "--objective: 'score' is neither `time` nor a direction with a metric; accepted: time, minimise:",
         ),

@@ -31,6 +31,7 @@ class Service:
     url = "http://127.0.0.1:1"
 
     def __init__(self) -> None:
+        self.metric: float | None = None
         self.stored: dict[int, SearchView] = {}
         self.terms: list[Mapping[str, Any]] = []
         self.commands: list[tuple[int, str]] = []
@@ -76,7 +77,8 @@ class Service:
     def every_trial(self, number: int) -> Iterator[TrialView]:
         now = self.stored[number]
         if now.best is not None:
-            yield trial(number, now.best.config, now.best.time_us)
+            cost = None if self.metric is None else self.metric * now.best.time_us
+            yield replace(trial(number, now.best.config, now.best.time_us), cost=cost)
 
     def workers(self) -> Page[Any]:
         return Page(items=())
@@ -133,9 +135,9 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Service:
     return made
 
 
-def searched(rows: tuple[int, ...], budget: Shared) -> SuiteResult:
+def searched(rows: tuple[int, ...], budget: Shared, goal: str = "ratio") -> SuiteResult:
     calls = [{"name": f"r{each}", "family": "softmax", "problem": {"rows": each}} for each in rows]
-    suite = suite_from({"call": calls}, "mine")
+    suite = suite_from({"call": calls, "goal": goal}, "mine")
     package = registry.find("softmax")
     requests = {
         call.name: Request(family="softmax", package=package, terms={"problem": call.text}) for call in suite.calls
@@ -152,6 +154,15 @@ def test_budget_is_shared_and_goes_to_the_search_that_improves(service: Service)
     assert first.finished + second.finished == 8
     assert found.exit is Exit.DONE
     assert [number for number, command in service.commands if command == "stop"] == [1, 2]
+
+
+def test_sets_are_chosen_by_the_goal_of_the_suite_and_by_costs(service: Service) -> None:
+    service.metric = 3.0
+    found = searched((8, 16), Shared(trials=6), goal="worst").measured["softmax"]
+    assert found.goal == "worst"
+    costs = sorted(cost for by_config in found.costs.values() for cost in by_config.values())
+    times = sorted(now.best.time_us for now in service.stored.values() if now.best is not None)
+    assert set(costs) <= {3.0 * time for time in times}
 
 
 def test_search_is_paused_before_another_one_continues(service: Service) -> None:

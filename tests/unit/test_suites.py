@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -99,28 +100,28 @@ def test_every_call_of_the_zoo_is_a_problem_of_its_family() -> None:
 
 
 def test_searches_without_a_slice_come_first() -> None:
-    courses = {"a": Progress(weight=9, best_us=(10.0,)), "b": Progress(weight=1), "c": Progress(weight=1)}
+    courses = {"a": Progress(weight=9, best=(10.0,)), "b": Progress(weight=1), "c": Progress(weight=1)}
     assert next_call(courses, "ratio") == "b"
     assert next_call({**courses, "b": Progress(weight=1, open=False)}, "ratio") == "c"
-    assert next_call({"a": Progress(weight=1, best_us=(1.0,), open=False)}, "ratio") is None
+    assert next_call({"a": Progress(weight=1, best=(1.0,), open=False)}, "ratio") is None
 
 
 def test_next_slice_goes_to_the_search_with_the_largest_expected_gain() -> None:
-    stuck = Progress(weight=1, best_us=(10.0, 10.0, 10.0))
-    moving = Progress(weight=1, best_us=(10.0, 8.0, 6.5))
+    stuck = Progress(weight=1, best=(10.0, 10.0, 10.0))
+    moving = Progress(weight=1, best=(10.0, 8.0, 6.5))
     assert next_call({"stuck": stuck, "moving": moving}, "ratio") == "moving"
-    heavy = Progress(weight=100, best_us=(10.0, 10.0, 10.0))
+    heavy = Progress(weight=100, best=(10.0, 10.0, 10.0))
     assert expected_gain(heavy, "ratio") == pytest.approx(100 * expected_gain(stuck, "ratio"))
-    long = Progress(weight=1, best_us=(1000.0, 990.0))
-    short = Progress(weight=1, best_us=(1.0, 0.8))
+    long = Progress(weight=1, best=(1000.0, 990.0))
+    short = Progress(weight=1, best=(1.0, 0.8))
     assert next_call({"long": long, "short": short}, "ratio") == "short"
     assert next_call({"long": long, "short": short}, "time") == "long"
 
 
 def test_search_without_success_is_given_up_slowly() -> None:
-    gains = [expected_gain(Progress(weight=1, best_us=(None,) * count), "ratio") for count in range(1, 5)]
+    gains = [expected_gain(Progress(weight=1, best=(None,) * count), "ratio") for count in range(1, 5)]
     assert all(later < earlier for earlier, later in itertools.pairwise(gains))
-    stuck = [expected_gain(Progress(weight=1, best_us=(5.0,) * count), "ratio") for count in range(1, 8)]
+    stuck = [expected_gain(Progress(weight=1, best=(5.0,) * count), "ratio") for count in range(1, 8)]
     assert all(later < earlier for earlier, later in itertools.pairwise(stuck))
 
 
@@ -129,7 +130,7 @@ def measurements(times: dict[str, dict[int, float]], **lengths: int) -> Measurem
         problems={name: {"S": lengths[name]} for name in times},
         weights=dict.fromkeys(times, 1.0),
         configs=[{"X": place} for place in range(10)],
-        times_us=times,
+        costs=times,
     )
 
 
@@ -160,13 +161,31 @@ def test_weights_decide_which_problem_a_set_serves() -> None:
     assert best_set(heavy, 1).members == (1,)
 
 
+def test_set_for_the_worst_call_lets_no_call_pay_for_the_others() -> None:
+    times = {"a": {0: 10.0, 1: 15.0}, "b": {0: 10.0, 1: 14.0}, "c": {0: 20.0, 1: 14.0}, "d": {0: 10.0, 1: 14.0}}
+    measured = measurements(times, a=1, b=2, c=3, d=4)
+    assert (best_set(measured, 1).members, best_set(measured, 1).worst) == ((0,), pytest.approx(20 / 14))
+    even = {**times, "c": {0: 28.0, 1: 14.0}}
+    by_mean = measurements(even, a=1, b=2, c=3, d=4)
+    by_worst = replace(by_mean, goal="worst")
+    assert (best_set(by_mean, 1).members, best_set(by_worst, 1).members) == ((0,), (1,))
+    assert best_set(by_worst, 1).worst == pytest.approx(1.5)
+    assert by_worst.without("a").goal == "worst"
+    assert leave_one_out(by_worst, 1).worst == pytest.approx(2.0)  # without c, config 0 is the best for the others
+
+
+def test_weights_do_not_count_for_the_worst_call() -> None:
+    heavy, light = (Progress(weight=weight, best=(10.0, 9.0)) for weight in (50, 1))
+    assert expected_gain(heavy, "worst") == expected_gain(light, "worst") == expected_gain(light, "ratio")
+
+
 def test_large_sets_are_improved_by_exchanges() -> None:
     times = {f"p{i}": {j: 1.0 if j == i else 2.0 + 0.01 * ((i * 7 + j * 3) % 11) for j in range(30)} for i in range(30)}
     measured = Measurements(
         problems={name: {"S": 1 + place} for place, name in enumerate(times)},
         weights=dict.fromkeys(times, 1.0),
         configs=[{"X": place} for place in range(30)],
-        times_us=times,
+        costs=times,
     )
     eight = best_set(measured, 8)
     assert len(eight.members) == 8

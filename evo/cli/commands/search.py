@@ -31,6 +31,8 @@ from evo.text.limits import MOST
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from evo.search.suite.suite import Goal
+
 CONFIGS = 4
 MINUTES = 2.0
 """Default budget of a search."""
@@ -198,8 +200,9 @@ def search(
         str,
         typer.Option(
             metavar="OBJECTIVE",
-            help="What to look for: `time` (the shortest), or a metric of your own as `minimise: EXPRESSION` or "
-            "`maximise: EXPRESSION` over time_us, energy_uj, gflop_s, gb_s, registers …, tunables and fields.",
+            help="What to look for: `time` (the shortest), of a suite also `worst` (the least loss of any call), or a "
+            "metric of your own as `minimise: EXPRESSION` or `maximise: EXPRESSION` over time_us, energy_uj, gflop_s, "
+            "gb_s, registers …, tunables and fields.",
         ),
     ] = "time",
     ablate: Annotated[
@@ -261,7 +264,7 @@ def search(
     terms: dict[str, Any] = dict(
         device=_estimating(device, target, threads=threads, ablate=ablate) if compile_only else device,
         objective=_objective(cache=cache, threads=threads, launch=launch, any_order=any_order, target=target)
-        | _goal(objective),
+        | _goal(objective, suite=suite is not None),
         strategy=strategy,
         seed=seed,
         policy=policy,
@@ -282,11 +285,13 @@ def search(
             "--max-cost": max_cost is not None,
             "--webhook": webhook is not None,
             "--compile-only": compile_only,
-            "--objective": objective != "time",
         }
         _refuse_for_suites([option for option, given in refused.items() if given])
         budget = {"trials": trials, "minutes": minutes, "stagnation": stagnation}
-        raise typer.Exit(_search_suite(suite, family, terms, where, budget, configs=configs, as_json=as_json))
+        goal: Goal | None = "worst" if objective.strip() == "worst" else None
+        raise typer.Exit(
+            _search_suite(suite, family, terms, where, budget, goal=goal, configs=configs, as_json=as_json)
+        )
     assert family is not None
     asked = Request.of(family=family, problem=problems[0], **terms)
     if len(problems) == 1:
@@ -307,10 +312,13 @@ def _search_suite(
     where: Where,
     budget: "Mapping[str, Any]",
     *,
+    goal: "Goal | None",
     configs: int,
     as_json: bool,
 ) -> int:
     """Search a suite, print its result, and return the exit code."""
+    from dataclasses import replace
+
     from evo.cli.console.output import console, print_json
     from evo.cli.console.suite_result import print_suite, suite_document
     from evo.cli.session import suites
@@ -318,6 +326,11 @@ def _search_suite(
     from templates.suites import find
 
     suite = find(name) if family is None else find(name).of_family(family)
+    if goal is not None:
+        suite = replace(suite, goal=goal)
+    if suite.goal == "time" and terms["objective"].get("metric") is not None:
+        reason = f'suite {suite.name} saves total time (goal = "time"), to which metrics do not add up'
+        raise InvalidInput("--objective", f'{reason}: set goal = "ratio" or "worst" in its file')
     requests = {call.name: Request.of(family=call.family, problem=call.text, **terms) for call in suite.calls}
     given = {limit: value for limit, value in budget.items() if value is not None}
     shared = suites.Shared(**(given if "trials" in given else {"minutes": MINUTES * len(suite.calls), **given}))
@@ -329,10 +342,15 @@ def _search_suite(
     return found.exit
 
 
-def _goal(objective: str) -> dict[str, object]:
+def _goal(objective: str, *, suite: bool) -> dict[str, object]:
     """Return the fields of the objective that the option names: none for the time."""
-    if objective.strip() == "time":
+    if objective.strip() == "time" or (suite and objective.strip() == "worst"):
         return {}
+    if objective.strip() == "worst":
+        way_out = "give them as --suite, e.g. a TOML file, or leave it out"
+        raise InvalidInput(
+            "--objective", f"`worst` is the worst of several problems that are tuned together: {way_out}"
+        )
     from evo.trial.objective import direction_from
 
     before, colon, metric = objective.partition(":")

@@ -13,6 +13,8 @@ from evo.search.suite import Call, Suite
 from evo.search.suite.selection import SIZES, ConfigSet, Measurements, Unseen, best_set, leave_one_out
 from evo.text.wording import factor_text, settings_text, spaced_text, time_text
 
+LONG = "as long"
+
 
 @dataclass(frozen=True, kw_only=True)
 class SuiteResult:
@@ -22,7 +24,7 @@ class SuiteResult:
         searched: the calls that were searched, each with its ended search, or with the exchange whose champion replaced
             that search's.
         left_out: reason why a call was not searched, by name.
-        measured: times of the calls' configs on each problem, by family.
+        measured: times or costs of the calls' configs on each problem, by family.
         interrupted: True if the user cancelled it; one interrupt ends it early, with its result.
     """
 
@@ -31,6 +33,12 @@ class SuiteResult:
     left_out: Mapping[str, str]
     measured: Mapping[str, Measurements]
     interrupted: bool
+
+    @property
+    def long(self) -> str:
+        """What is compared, after a factor: ``as long``, or ``the cost`` under a metric."""
+        metric = any(view.objective.metric is not None for _, view in self.searched)
+        return "the cost" if metric else LONG
 
     @property
     def exit(self) -> Exit:
@@ -54,12 +62,12 @@ def print_suite(out: Console, result: SuiteResult, size: int, where: str) -> Non
     for name, reason in result.left_out.items():
         out.print(f"{name} was not searched: {reason}")
     for family, measurements in result.measured.items():
-        _print_family(out, family, measurements, size)
+        _print_family(out, family, measurements, size, long=result.long)
     if any(view.champion is not None for _, view in result.searched):
         out.print(styled("\nUse them:  ", (f"kernel-evo export --suite {suite.source} --to ./fast{where}", "bold")))
 
 
-def _print_family(out: Console, family: str, measured: Measurements, size: int) -> None:
+def _print_family(out: Console, family: str, measured: Measurements, size: int, *, long: str) -> None:
     if len(measured.problems) < 2:
         return
     out.print(styled("\n", (f"Small sets of {family}", "bold"), ", against one config per problem:"))
@@ -67,26 +75,26 @@ def _print_family(out: Console, family: str, measured: Measurements, size: int) 
         chosen = best_set(measured, count)
         if count > size and count > len(chosen.members):
             continue
-        out.print(f"  {count} config{'s' if count > 1 else ''}: {set_text(chosen, len(measured.problems))}")
+        out.print(f"  {count} config{'s' if count > 1 else ''}: {set_text(chosen, len(measured.problems), long)}")
     chosen = best_set(measured, size)
-    out.print(f"  unseen shapes, each left out once: {unseen_text(leave_one_out(measured, size))}")
+    out.print(f"  unseen shapes, each left out once: {unseen_text(leave_one_out(measured, size), long)}")
     for number, place in enumerate(chosen.members, start=1):
         calls = [name for name, member in chosen.table.items() if member == place]
         out.print(f"  config {number} for {', '.join(calls)}: {settings_text(measured.configs[place])}")
 
 
-def set_text(chosen: ConfigSet, problems: int) -> str:
+def set_text(chosen: ConfigSet, problems: int, long: str = LONG) -> str:
     """Describe the loss of a set: ``1.03 times as long on average, at most 1.10``."""
     covered = len(chosen.table)
-    text = f"{chosen.cost:.3f} times as long on average, at most {chosen.worst:.2f}"
+    text = f"{chosen.cost:.3f} times {long} on average, at most {chosen.worst:.2f}"
     return text if covered == problems else f"{text}; measured on {covered} of {problems} problems"
 
 
-def unseen_text(found: Unseen) -> str:
+def unseen_text(found: Unseen, long: str = LONG) -> str:
     """Describe the loss on unseen shapes."""
     if found.loss is None or found.worst is None:
         return "not known: no picked config was measured on a left-out problem"
-    text = f"{found.loss:.3f} times as long on average, at most {found.worst:.2f}, of {found.judged} judged"
+    text = f"{found.loss:.3f} times {long} on average, at most {found.worst:.2f}, of {found.judged} judged"
     return text if not found.unmeasured else f"{text}; {found.unmeasured} more were not measured"
 
 

@@ -63,7 +63,7 @@ class Course:
     call: Call
     request: Request
     view: SearchView | None = None
-    best_us: list[float | None] = field(default_factory=list)
+    best: list[float | None] = field(default_factory=list)
     trouble: str | None = None
 
     @property
@@ -189,7 +189,7 @@ class _Conductor:
             if ended or self._slice_over(course.view.finished - done, time.monotonic() - began):
                 break
             time.sleep(POLL_S)
-        course.best_us.append(course.view.best.time_us if course.view.best is not None else None)
+        course.best.append(None if course.view.best is None else course.view.best.rank)
         if course.view.state not in TERMINAL:
             self._command(course, "pause")
 
@@ -248,7 +248,7 @@ class _Conductor:
         return sum(view.elapsed_s for view in views) >= (1.0 - EXCHANGE_SHARE) * self._budget.minutes * 60.0
 
     def _progress(self, course: Course) -> Progress:
-        return Progress(weight=course.call.weight, best_us=tuple(course.best_us), open=course.open)
+        return Progress(weight=course.call.weight, best=tuple(course.best), open=course.open)
 
     def _relatives(self, course: Course) -> list[SearchView]:
         """Return the searches of other problems of the family that found a config, if this one was searched."""
@@ -276,22 +276,24 @@ class _Conductor:
             course.view = self._look(course.view)
 
     def _measurements(self, family: str) -> Measurements:
-        """Return the times of all calls' best configs on every problem of the family."""
+        """Return the times or costs of all calls' best configs on every problem of the family."""
         courses = [course for course in self._courses.values() if course.view and course.view.family == family]
         configs: list[Config] = []
         for course in courses:
             assert course.view is not None
             configs += [each for each in self._best(course.view, BEST_OF_NEIGHBOUR) if each not in configs]
-        times: dict[str, dict[int, float]] = {course.call.name: {} for course in courses}
+        costs: dict[str, dict[int, float]] = {course.call.name: {} for course in courses}
         for name, view in self._views_of(courses):  # an exchange comes last and compares its configs in one session
             for trial in self._trials(view):
                 if trial.time_us is not None and trial.config in configs:
-                    times[name][configs.index(trial.config)] = trial.time_us
+                    cost = trial.time_us if trial.cost is None else trial.cost
+                    costs[name][configs.index(trial.config)] = cost
         return Measurements(
             problems={course.call.name: course.view.problem for course in courses if course.view},
             weights={course.call.name: course.call.weight for course in courses},
             configs=configs,
-            times_us=times,
+            costs=costs,
+            goal=self._suite.goal,
         )
 
     def _views_of(self, courses: Sequence[Course]) -> Iterator[tuple[str, SearchView]]:

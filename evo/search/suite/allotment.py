@@ -17,31 +17,31 @@ class Progress:
 
     Attributes:
         weight: weight of the call in its suite.
-        best_us: best time at the end of each slice so far, in order; None while nothing was measured.
+        best: best time or cost at the end of each slice so far, in order; None while nothing was measured.
         open: False once the search can take no further slice.
     """
 
     weight: float
-    best_us: tuple[float | None, ...] = ()
+    best: tuple[float | None, ...] = ()
     open: bool = True
 
 
 def expected_gain(progress: Progress, goal: Goal) -> float:
-    """Return the expected saving of one more slice: µs for ``time``, log of the ratio for ``ratio``, by weight.
+    """Return the expected saving of one more slice: µs for ``time``, else log of the ratio; ``worst`` ignores weights.
 
     The n-th slice of a search gains about as much as the last one times (n - 1) / n, since the best of a sample
     improves with the logarithm of its size. The last slices are averaged with a prior, so one slice without progress
     does not end a search, and several without any do.
     """
-    slices = len(progress.best_us)
-    times = [each for each in progress.best_us if each is not None]
+    slices, weight = len(progress.best), 1.0 if goal == "worst" else progress.weight
+    times = [each for each in progress.best if each is not None]
     if not times:
-        return float(progress.weight * UNKNOWN * 0.5**slices)
+        return float(weight * UNKNOWN * 0.5**slices)
     gains = [math.log(before / after) for before, after in itertools.pairwise(times)]
     latest = gains[-2:]
     seen = (UNKNOWN / slices + sum(latest)) / (1 + len(latest))
     expected = seen * slices / (slices + 1)
-    return progress.weight * expected * (times[-1] if goal == "time" else 1.0)
+    return weight * expected * (times[-1] if goal == "time" else 1.0)
 
 
 def next_call(courses: Mapping[str, Progress], goal: Goal) -> str | None:
@@ -50,7 +50,7 @@ def next_call(courses: Mapping[str, Progress], goal: Goal) -> str | None:
     Searches without a slice come first, in order, because their gains are unknown and each result helps its neighbours.
     """
     candidates = {name: course for name, course in courses.items() if course.open}
-    fresh: Sequence[str] = [name for name, course in candidates.items() if not course.best_us]
+    fresh: Sequence[str] = [name for name, course in candidates.items() if not course.best]
     if fresh:
         return fresh[0]
     return max(candidates, key=lambda name: expected_gain(candidates[name], goal), default=None)

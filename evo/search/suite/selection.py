@@ -3,9 +3,10 @@
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from evo.family.problem import Problem, distance
+from evo.search.suite.suite import Goal
 from evo.trial import Config
 
 EXHAUSTIVE = 20_000
@@ -16,25 +17,28 @@ SIZES = (1, 2, 4, 8)
 
 @dataclass(frozen=True, kw_only=True)
 class Measurements:
-    """Times of configs on the problems of one family.
+    """Times or costs of configs on the problems of one family.
 
     Attributes:
         problems: complete problems by the name of their call.
         weights: by the name of the call.
         configs: the candidates.
-        times_us: times in µs by call, then by index in `configs`; unmeasured pairs are absent.
+        costs: times in µs, or costs of the searches' metric, by call, then by index in `configs`; unmeasured pairs are
+            absent.
+        goal: ``worst`` chooses sets by the largest of their ratios, others by the geometric mean.
     """
 
     problems: Mapping[str, Problem]
     weights: Mapping[str, float]
     configs: Sequence[Config]
-    times_us: Mapping[str, Mapping[int, float]]
+    costs: Mapping[str, Mapping[int, float]]
+    goal: Goal = "ratio"
 
     def without(self, call: str) -> "Measurements":
         """Return the measurements of all other calls."""
         rest = {name: problem for name, problem in self.problems.items() if name != call}
-        times = {name: self.times_us[name] for name in rest}
-        return Measurements(problems=rest, weights=self.weights, configs=self.configs, times_us=times)
+        costs = {name: self.costs[name] for name in rest}
+        return replace(self, problems=rest, costs=costs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +60,8 @@ class ConfigSet:
 
 
 def best_set(measured: Measurements, size: int) -> ConfigSet:
-    """Return the set of at most `size` configs that covers most calls, with the lowest cost among these sets."""
-    candidates = sorted({place for times in measured.times_us.values() for place in times})
+    """Return the set of at most `size` configs that covers most calls, and among these sets is the best by the goal."""
+    candidates = sorted({place for times in measured.costs.values() for place in times})
     size = min(size, len(candidates))
     if math.comb(len(candidates), size) <= EXHAUSTIVE:
         sets = itertools.combinations(candidates, size)
@@ -68,7 +72,7 @@ def best_set(measured: Measurements, size: int) -> ConfigSet:
 def evaluate(measured: Measurements, members: Sequence[int]) -> ConfigSet:
     """Return a set with its table and cost."""
     table, logs, weights = dict[str, int](), list[float](), list[float]()
-    for call, times in measured.times_us.items():
+    for call, times in measured.costs.items():
         available = [place for place in members if place in times]
         if not available:
             continue
@@ -108,9 +112,9 @@ def leave_one_out(measured: Measurements, size: int) -> Unseen:
     for call, problem in measured.problems.items():
         rest = measured.without(call)
         chosen = best_set(rest, size)
-        if not chosen.table or not measured.times_us[call]:
+        if not chosen.table or not measured.costs[call]:
             continue
-        picked, times = config_for(problem, chosen, rest.problems), measured.times_us[call]
+        picked, times = config_for(problem, chosen, rest.problems), measured.costs[call]
         if picked in times:
             logs.append(math.log(times[picked] / min(times.values())))
         else:
@@ -121,9 +125,10 @@ def leave_one_out(measured: Measurements, size: int) -> Unseen:
     return Unseen(loss=mean, worst=worst, judged=len(logs), unmeasured=unmeasured)
 
 
-def _rank(measured: Measurements, members: Sequence[int]) -> tuple[int, float]:
+def _rank(measured: Measurements, members: Sequence[int]) -> tuple[int, float, float]:
     found = evaluate(measured, members)
-    return -len(found.table), found.cost
+    order = (found.worst, found.cost) if measured.goal == "worst" else (found.cost, found.worst)
+    return -len(found.table), *order
 
 
 def _grown(measured: Measurements, candidates: Sequence[int], size: int) -> list[int]:

@@ -12,7 +12,7 @@ from evo.text.limits import MOST
 from evo.text.suggestion import unknown
 from evo.trial import Value
 
-Goal: TypeAlias = Literal["ratio", "time"]
+Goal: TypeAlias = Literal["ratio", "time", "worst"]
 
 MOST_CALLS = 500
 """Largest number of calls in a suite, after ranges are expanded."""
@@ -48,7 +48,8 @@ class Suite:
 
     Attributes:
         goal: the quantity to save. ``time``: the calls' total time, so that a long call counts more than a short one;
-            ``ratio``: each call's time relative to its first time, so that only the weights count.
+            ``ratio``: each call's time relative to its first time, so that only the weights count. ``worst``: the
+            largest loss of any call, so that no call pays for the others; weights do not count.
         source: the suite as an argument of a command: a name, or the path of its file.
     """
 
