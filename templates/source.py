@@ -15,8 +15,10 @@ from evo.family import Implementation
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _COMMENTS_AND_TEXTS = re.compile(
-    r"""//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"|(?<![0-9A-Fa-f])'(?:\\.|[^'\\\n])+'""", re.DOTALL
+    r"""//[^\n]*|/\*.*?(?:\*/|\Z)|\bR"(?P<end>[^()\\\s]{0,16})\(.*?\)(?P=end)"|"(?:\\.|[^"\\\n])*"|(?<![0-9A-Fa-f])'(?:\\.|[^'\\\n])+'""",
+    re.DOTALL,
 )
+_OF_PRAGMA = re.compile(r"\b_Pragma\s*\(\s*\Z")
 _DIRECTIVE = re.compile(r"\s*(?:#|%:)\s*(\w+)(.*)", re.DOTALL)
 _INCLUDED = re.compile(r"""\s*(?:"([^"]+)"|<([^>]+)>)""")
 _TESTED = re.compile(r"defined\s*\(?\s*(\w+)\s*\)?")
@@ -194,11 +196,18 @@ def _logical_lines(text: str, name: str) -> Iterator[Line]:
 
 
 def _blank(match: re.Match[str]) -> str:
-    """Replace comments by blanks with as many lines, and strings by empty ones, except that of an ``#include``."""
+    """Replace comments by blanks with as many lines, and strings by empty ones.
+
+    The string of an ``#include`` stays, and so do the words of a ``_Pragma``, in which compilers replace macros.
+    """
     found = match[0]
     if found.startswith("/"):
         return " " + "\n" * found.count("\n")
+    if found.startswith("R"):
+        return '""' + "\n" * found.count("\n")
     near = max(0, match.start() - _NEAR)
+    if _OF_PRAGMA.search(match.string, near, match.start()):
+        return found[1:-1].replace('\\"', " ")
     line = match.string.rfind("\n", near, match.start()) + 1
     directive = _DIRECTIVE.fullmatch(match.string[line : match.start()]) if line or not near else None
     return found if directive is not None and directive[1] in ("include", "include_next", "import") else '""'

@@ -382,13 +382,22 @@ def _read_specific(table: Table, scope: Scope, derived: Mapping[str, Expression]
     return table.expression_over("architecture_specific", scope).inline(derived)
 
 
+def _macro_way_out(values: Sequence[Value]) -> str:
+    """Return what to write in place of texts that are no identifiers."""
+    try:
+        numbers = [float(value) if "." in value or "e" in value.lower() else int(value) for value in map(str, values)]
+    except ValueError:
+        return "use identifiers, or a template"
+    return f"write them as numbers, {numbers}"
+
+
 def _check_macros(implementation: Implementation, fields: Sequence[Field], table: Table) -> None:
     where = table.field("source")
     named = [*((t.name, t.values) for t in implementation.tunables), *((each.name, each.choices) for each in fields)]
     for name, values in named:
         for value in values:
             if isinstance(value, str) and not C_TEXT.fullmatch(value):
-                raise InvalidInput(where, f"`{value}` of {name} cannot be a macro: use identifiers, or a template")
+                raise InvalidInput(where, f"`{value}` of {name} cannot be a macro: {_macro_way_out(values)}")
     language = implementation.language
     for name in (*(name for name, _ in named), *implementation.derived):
         if implementation.becomes_macro(name) and is_keyword(implementation.macro(name), language):

@@ -400,3 +400,38 @@ def test_text_that_a_name_cannot_have_is_refused_with_its_values(written: str, v
 def test_comparison_that_can_hold_is_accepted(written: str) -> None:
     accepted = Expression.parse(written, "here").check_names(CHOICES)
     assert set(accepted.names) == {written.partition(" ")[0]}
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("T == 1 or 2", "T in (1, 2)"),
+        ("T == 1 or 2 or 4", "T in (1, 2, 4)"),
+        ("T in (1, 2) or 4", "T in (1, 2, 4)"),
+        ("T == (1 or 2)", "T in (1, 2)"),
+        ("T != (1 or 2)", "T not in (1, 2)"),
+        ("T != 1 and 2", "T not in (1, 2)"),
+        ("O == 'a' or 'b'", "O in ('a', 'b')"),
+        ("U > 1 and (T == 1 or 2)", "U > 1 and T in (1, 2)"),
+        ("not (T == 1 or 2)", "not T in (1, 2)"),
+        ("U == 1 or T == 2 or 4", "U == 1 or T in (2, 4)"),
+        ("T > 1 or 2", None),
+        ("1 or T == 2", None),
+        ("T and 2", None),
+    ],
+)
+def test_value_beside_and_or_or_is_refused_with_its_comparison(text: str, meant: str | None) -> None:
+    with pytest.raises(InvalidInput, match="counts as a truth value") as refused:
+        Expression.parse(text, "f").check_condition()
+    if meant is None:
+        assert refused.value.reason.endswith("compare it as well")
+        return
+    assert refused.value.reason.endswith(f'write `"{meant}"`')
+    Expression.parse(meant, "f").check_condition()
+
+
+@pytest.mark.parametrize(
+    "text", ["T or U", "T == 1 or FLAG", "T == 1 or False", "max(T or 1, U) > 2", "(T or 1) * U < 9"]
+)
+def test_names_and_truth_values_may_stand_alone(text: str) -> None:
+    Expression.parse(text, "f").check_condition()

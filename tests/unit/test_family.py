@@ -310,6 +310,9 @@ def test_texts_that_cannot_be_macros_are_refused_with_a_source() -> None:
     whole["cpu"]["tunables"]["ORDER"]["values"] = ["rows", "cols-first"]
     with pytest.raises(InvalidInput, match="`cols-first` of ORDER cannot be a macro"):
         Family.from_document(whole)
+    whole["cpu"]["tunables"]["ORDER"]["values"] = ["1", "2.5", "8"]
+    with pytest.raises(InvalidInput, match=r"`1` of ORDER cannot be a macro: write them as numbers, \[1, 2\.5, 8\]"):
+        Family.from_document(whole)
 
 
 @pytest.mark.parametrize(

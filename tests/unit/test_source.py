@@ -40,6 +40,10 @@ def fate(source: str, *flags: str, **headers: str) -> tuple[str, str]:
         '#define HEADER "size.h"\n#include HEADER',
         "char c = '\"'; int x = TILE; char d = '\"';",
         "int big = 1'000'000 * TILE;",
+        '_Pragma("omp simd simdlen(TILE)") int x;',
+        '#define UNROLL _Pragma ( "GCC unroll TILE" )\nint x;',
+        'const char *a = R"(/* "not a comment)"; int x = TILE;',
+        'const char *a = R"x(\n)" // still text\n)x"; int x = TILE;',
     ],
 )
 def test_used_macro_is_found(source: str) -> None:
@@ -79,6 +83,9 @@ def test_header_may_redefine_a_macro() -> None:
         'const char *text = "TILE";',
         "int x = 'TILE';",
         "int OTHER_TILE;",
+        'const char *a = R"(\nTILE\n)"; int x;',
+        '// _Pragma("unroll TILE")\nint x;',
+        'const char *a = "_Pragma(", *b = "TILE";',
     ],
 )
 def test_absent_macro_is_found(source: str) -> None:

@@ -14,7 +14,7 @@ from evo.errors import InvalidInput
 from evo.space.expression import arithmetic
 from evo.space.expression.choices import Scope, impossible_value, words_meant
 from evo.space.expression.evaluation import Environment, Evaluation, free_names
-from evo.space.expression.repair import foreign, pasted, renamed, rewritten
+from evo.space.expression.repair import foreign, pasted, renamed, rewritten, value_alone
 from evo.space.expression.scalar import SCALARS, Reading, Unsure, reading
 from evo.space.expression.substitution import Binder, Inliner, terms
 from evo.space.expression.whitelist import MAX_INLINED_DEPTH, MAX_NODES, MAX_TEXT, admit, available, check_depth
@@ -119,9 +119,12 @@ class Expression:
         """Return this expression after checking that its value can differ between configs.
 
         Raises:
-            InvalidInput: it contains no name, e.g. because it is a quoted text.
+            InvalidInput: it contains no name, e.g. because it is a quoted text, or a number or text of it counts as a
+                truth value.
         """
         if self.names:
+            if (reason := value_alone(self.tree)) is not None:
+                raise InvalidInput(self.field, f"`{self.text}`: {reason}")
             return self
         if isinstance(self.tree, ast.Constant) and isinstance(self.tree.value, str):
             reason = f"is a text, which counts as true for every config: write {pasted(self.tree.value)}"

@@ -1,6 +1,7 @@
 """Suggests a valid expression for text written in the syntax of C, SQL or full Python."""
 
 import ast
+import copy
 import functools
 import json
 import re
@@ -228,6 +229,70 @@ class _Translator(ast.NodeTransformer):
             case "any", [ast.List(elts=values) | ast.Tuple(elts=values)] if len(values) > 1:
                 return ast.BoolOp(op=ast.Or(), values=values)
         return node
+
+
+class _Spread(ast.NodeTransformer):
+    """Compares each value of ``x == 1 or 2`` and of ``x == (1 or 2)``, which Python reads as a truth value.
+
+    Attributes:
+        found: True after a value was found that stands alone.
+        unclear: True if it is not clear with what such a value is meant to be compared.
+    """
+
+    found = unclear = False
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> Any:
+        self.generic_visit(node)
+        wanted, member = (ast.Eq, ast.In) if isinstance(node.op, ast.Or) else (ast.NotEq, ast.NotIn)
+        kept: list[ast.expr] = []
+        for each in node.values:
+            if not _is_value(each):
+                kept.append(each)
+                continue
+            self.found = True
+            match kept[-1] if kept else None:
+                case ast.Compare(left=left, ops=[op], comparators=[first]) if isinstance(op, wanted):
+                    choices = ast.Tuple(elts=[first, each], ctx=ast.Load())
+                    kept[-1] = ast.Compare(left=left, ops=[member()], comparators=[choices])
+                case ast.Compare(left=left, ops=[op], comparators=[ast.Tuple(elts=elts)]) if isinstance(op, member):
+                    choices = ast.Tuple(elts=[*elts, each], ctx=ast.Load())
+                    kept[-1] = ast.Compare(left=left, ops=[op], comparators=[choices])
+                case _:
+                    self.unclear = True
+                    kept.append(each)
+        return ast.BoolOp(op=node.op, values=kept) if len(kept) > 1 else kept[0]
+
+    def visit_Compare(self, node: ast.Compare) -> Any:
+        match node:
+            case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() as op], comparators=[ast.BoolOp(values=values)]):
+                if all(map(_is_value, values)):
+                    self.found = True
+                    member = ast.In() if isinstance(op, ast.Eq) else ast.NotIn()
+                    return ast.Compare(left=left, ops=[member], comparators=[ast.Tuple(elts=values, ctx=ast.Load())])
+        return self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        return node  # ``max(x or 1, 2)`` is about numbers
+
+    def visit_BinOp(self, node: ast.BinOp) -> Any:
+        return node
+
+
+def value_alone(tree: ast.expr) -> str | None:
+    """Return what to do about a number or text that is an operand of and/or in a condition; None if there is none."""
+    spread = _Spread()
+    meant = spread.visit(copy.deepcopy(tree))
+    if not spread.found:
+        return None
+    reason = "a number or text beside `and` or `or` counts as a truth value"
+    way_out = (
+        "compare it as well" if spread.unclear else f"write {pasted(ast.unparse(ast.fix_missing_locations(meant)))}"
+    )
+    return f"{reason}: {way_out}"
+
+
+def _is_value(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and not isinstance(node.value, bool)
 
 
 _EQUALITIES: Mapping[type[ast.cmpop], Callable[[], ast.cmpop]] = {ast.Is: ast.Eq, ast.IsNot: ast.NotEq}
