@@ -63,7 +63,7 @@ FIGURES: Mapping[str, Figure] = {
         title="L2 hit rate", unit="fraction", metric=Metric(name="lts__t_sector_hit_rate.pct", scale=_PERCENT, most=1.0)
     ),
     "dram_share": Figure(
-        title="DRAM throughput, of its peak",
+        title="DRAM throughput, fraction of the peak",
         unit="fraction",
         metric=Metric(name="dram__throughput.avg.pct_of_peak_sustained_elapsed", scale=_PERCENT),
     ),

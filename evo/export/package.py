@@ -41,7 +41,7 @@ def package_files(bundles: Sequence[Bundle]) -> dict[str, bytes]:
     """
     usable = [bundle for bundle in bundles if bundle.champion.family in SERVED]
     if not usable:
-        raise Conflict(f"no champion is of a family that PyTorch has a function for: {', '.join(SERVED)}")
+        raise Conflict(f"no champion belongs to a family with a PyTorch function: {', '.join(SERVED)}")
     made: dict[str, bytes] = {}
     table: list[dict[str, Any]] = []
     for bundle in usable:

@@ -121,7 +121,7 @@ class Operand:
         alignment: guaranteed alignment of the buffer's address, in bytes.
         init: value of every element before a call, for an output or workspace; None: no particular one.
         init_timed: True if the call itself fills the buffer with `init`, False if its callers do.
-        verified: True if ``verify()`` of reference.py judges it, instead of or besides a tolerance.
+        verified: True if ``verify()`` of reference.py judges it, instead of or in addition to a tolerance.
         min, max: smallest and largest value that an input of integers may hold; None: any. Exported loaders check them.
     """
 

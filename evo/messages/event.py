@@ -70,7 +70,7 @@ class SearchEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerEvent:
-    """A worker registered, or its orders changed; `devices` are models."""
+    """A worker registered, or was drained or resumed. `devices` holds device models."""
 
     id: str
     name: str

@@ -88,7 +88,7 @@ def judge(
         report: interleaved samples; without an incumbent the challenger becomes the first champion.
         challengers: how many challengers this search has confirmed, this one included (corrects the p-value).
         rng: seeds the bootstrap; the same generator state gives the same verdict.
-        rolled_back: which champion that was rolled back was this very kernel, and why; None: it is another one.
+        rolled_back: the rolled-back champion with the same kernel, and the reason; None: there is none.
         before: the incumbent in its own confirmation; None: there is no incumbent, or nothing is known of it.
         quick: what the search measured of the challenger before; None leaves out the comparison with it.
         costs: of challenger and incumbent under the search's metric; None compares their times.

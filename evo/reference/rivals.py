@@ -179,7 +179,7 @@ def _deep_gemm(module: Any, problem: Problem, tensors: Tensors) -> Timed:
         raise ValueError("multiplies bfloat16 without an epilogue")
     a, b = tensors["a"], tensors["b"]
     if problem.get("batch", 1) > 1 or a.shape[1] != problem["K"] or b.numel() != problem["N"] * problem["K"]:
-        raise ValueError("not compared for several products or rows that are apart")
+        raise ValueError("not compared for batches or strided rows")
     b = b if problem["b_layout"] == "nk" else b.T.contiguous()
     out = a.new_empty((a.shape[0], b.shape[0]))
 

@@ -200,7 +200,7 @@ def _numbers(problem: Mapping[str, Any], inputs: Arrays, name: str, head: Any) -
 
 
 def _rounded(bits: int, least: int, library: Any, values: Array) -> Array:
-    """To so many significant bits, with exponents (as frexp has them) of at least `least`."""
+    """Round to this number of significant bits; exponents (as of frexp) are at least `least`."""
     _, exponent = library.frexp(values)
     step = library.ldexp(values.dtype.type(1), library.maximum(exponent, least) - bits)
     rounded: Array = library.rint(values / step) * step

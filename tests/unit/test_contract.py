@@ -99,7 +99,7 @@ def test_reference_between_integers_is_compared_unrounded() -> None:
     [
         ("int64", [0.0, 2.0**53, 0, 0], r"1 of 4 elements are 2\^53 or more.*return integers, e\.g\. of int64"),
         ("uint64", [0.0, 0.0, 2.0**63, 2.0**60], r"2 of 4 elements are 2\^53 or more"),
-        ("int32", [0.0, np.nan, 0, np.inf], "2 of 4 elements are NaN or infinite: an integer is neither"),
+        ("int32", [0.0, np.nan, 0, np.inf], "2 of 4 elements are NaN or infinite, which no integer can be"),
         (
             "uint8",
             [0, 256, -1, 3],

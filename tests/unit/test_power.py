@@ -25,7 +25,7 @@ from workers.measure.power import LEAST_SPANS, measure_power
 
 
 class World:
-    """A clock, and a device that draws a power while kernels run."""
+    """A clock, and a device with a power draw while kernels run."""
 
     def __init__(self) -> None:
         self.now_s, self.drawn_j = 100.0, 7.0

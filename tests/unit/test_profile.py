@@ -39,7 +39,7 @@ def test_profile_gates_are_met_or_named() -> None:
     assert unmet.required
     assert unmet.figure == 3
     assert "tensor pipe active at least 20% (found 5.0%)" in unmet.text
-    assert "DRAM throughput, of its peak lower by at least 10%" in unmet.text
+    assert "DRAM throughput, fraction of the peak lower by at least 10%" in unmet.text
 
 
 def test_changes_are_not_judged_without_an_incumbent() -> None:

@@ -1,4 +1,7 @@
-"""Takes results: each once, with the same answer to a repetition; results of one search share a transaction."""
+"""Receives results: each is stored once, and a repeated delivery gets the same answer.
+
+Results of one search share a transaction.
+"""
 
 from collections import defaultdict
 from collections.abc import Sequence

@@ -12,7 +12,7 @@ def apply_rotary_pos_emb(
     """Rotary position embedding of queries and keys, as models of transformers define it.
 
     Args:
-        q, k: (B, heads, S, D), or (B, S, heads, D) where `unsqueeze_dim` is 2; contiguous, or in memory as the other.
+        q, k: (B, heads, S, D), or (B, S, heads, D) where `unsqueeze_dim` is 2; contiguous in either layout.
         cos, sin: (1, S, D) or (S, D), the same for every batch entry, whose second half repeats the first. Kernels read
             the first half alone.
     """

@@ -28,7 +28,7 @@ ADDRESSES = 16
 
 
 def _dtype(each: dict[str, Any]) -> torch.dtype:
-    """Return the PyTorch dtype; its name of E4M3 ends in fn: finite, with one NaN."""
+    """Return the PyTorch dtype. PyTorch calls E4M3 float8_e4m3fn: finite, with one NaN."""
     found: torch.dtype = getattr(torch, "float8_e4m3fn" if each["dtype"] == "float8_e4m3" else each["dtype"])
     return found
 

@@ -169,7 +169,7 @@ def _literal(node: ast.expr) -> Any:
     try:
         return _listed(ast.literal_eval(node))
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        reason = "is not a literal; the class is read and not run, so that each value is written out"
+        reason = "is not a literal; the class is read without running it, so each value must be a literal"
         raise _refused(node, f"`{ast.unparse(node):.100}` {reason}") from None
 
 

@@ -13,7 +13,7 @@ def rolled_back_rule(rolled_back: str | None) -> tuple[Rule, ...]:
     if rolled_back is None:
         return ()
     text = (
-        f"This very kernel was {rolled_back}. No search promotes it again; `kernel-evo champion restore` brings that "
+        f"This same kernel was {rolled_back}. No search promotes it again; `kernel-evo champion restore` brings that "
         "champion back."
     )
     return (Rule(name="rolled back", passed=False, figure=1.0, threshold=0.0, text=text),)

@@ -95,7 +95,7 @@ class Replay:
         self._asks = 0
 
     def resume(self) -> None:
-        """Start the strategy's processor time."""
+        """Start counting the strategy's processor time."""
         self._since = time.process_time()
 
     def played(self) -> Run:

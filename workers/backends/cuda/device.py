@@ -187,7 +187,7 @@ class CudaSession:
         return call
 
     def _restored_timer(self, kernel: Kernel, sets: Sequence[Buffers]) -> Timer:
-        """Return a timer of calls on separate buffers: a single set gets as many siblings as fit in the cache."""
+        """Return a timer of calls on separate buffers; a single set is copied while copies fit in the cache."""
         ring, last = list(sets), len(sets) - 1
         if len(sets) == 1:
             own_bytes = sum(argument.bytes for argument in kernel.arguments if argument.written)

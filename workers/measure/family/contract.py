@@ -158,7 +158,7 @@ def _of_integers(operand: Operand, values: NDArray[Any], where: str) -> NDArray[
     dtype = stored(operand.dtype)
     low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
     if values.dtype.kind == "f":
-        _refuse(~np.isfinite(values), values, where, "NaN or infinite: an integer is neither", _WAYS_OUT)
+        _refuse(~np.isfinite(values), values, where, "NaN or infinite, which no integer can be", _WAYS_OUT)
         reason = "2^53 or more, where float64 skips integers"
         _refuse(np.abs(values) >= EXACT_INTEGERS, values, where, reason, f"return integers, e.g. of {operand.dtype}")
     wide = (values.view(np.uint8) != 0).astype(np.uint8) if values.dtype.kind == "b" else values

@@ -95,7 +95,7 @@ class StartForm:
 def form_of(
     session: Session, service: Service, typed: Mapping[str, str], wrong: Mapping[str, str] | None = None
 ) -> StartForm:
-    """Return the form for the family that `typed` names, or without its fields."""
+    """Return the form for the family named in `typed`; without a known family, the form has no problem fields."""
     families = candidates(session)
     chosen = next((each for each in families if each.name == typed.get("family")), None)
     if chosen is None:
