@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 
 from api.views import source_of
 from api.views.summaries import search_summaries
-from db.engine.events import EventPosition, Events, place_of
+from db.engine.events import EventPosition, Events, position_of
 from db.models import EventRow, TrialRow, WorkerRow
 from db.models.columns import adapter
 from db.repositories.archive import Archive
@@ -52,7 +52,7 @@ def read_batch(
     rows = Events(session).after(after, search_id=search_id, limit=limit)
     if not rows:
         return []
-    end = place_of(rows[-1])
+    end = position_of(rows[-1])
     workers = dict.fromkeys(row.worker_id for row in rows if row.worker_id is not None)
     return [
         *_trials(session, rows),
@@ -88,7 +88,7 @@ def _trials(session: Session, rows: Sequence[EventRow]) -> list[ServerEvent]:
     )
     trials = dict(changes)
     return [
-        ServerEvent(place=place_of(row), name="trial", data=trials[row.trial_id], search_id=row.search_id)
+        ServerEvent(place=position_of(row), name="trial", data=trials[row.trial_id], search_id=row.search_id)
         for row in ended
         if row.trial_id in trials
     ]

@@ -49,7 +49,7 @@ def to_cursor(place: object) -> str:
     return base64.urlsafe_b64encode(json.dumps(place, default=datetime.isoformat).encode()).decode().rstrip("=")
 
 
-def place_of(cursor: str | None, shape: TypeAdapter[T]) -> T | None:
+def parse_cursor(cursor: str | None, shape: TypeAdapter[T]) -> T | None:
     """Return the position of a cursor; None without a cursor.
 
     Raises:

@@ -9,7 +9,7 @@ from evo.errors import InvalidInput
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
-_Place: TypeAlias = "tuple[_Place, str | int] | None"
+_Path: TypeAlias = "tuple[_Path, str | int] | None"
 """Path of a value, linked from the inside out. The text of a path is built for errors only: one text for each of many
 values deep in a document would take far more memory than the document."""
 
@@ -20,7 +20,7 @@ def refuse_unstorable(document: Any, where: str = "") -> None:
     Raises:
         InvalidInput: names the place of the first such value.
     """
-    waiting: list[tuple[_Place, Any]] = [((None, where) if where else None, document)]
+    waiting: list[tuple[_Path, Any]] = [((None, where) if where else None, document)]
     while waiting:
         place, value = waiting.pop()
         if isinstance(value, str):
@@ -37,12 +37,12 @@ def refuse_unstorable(document: Any, where: str = "") -> None:
             waiting.extend(((place, number), inner) for number, inner in enumerate(value))
 
 
-def _path(place: _Place) -> str:
+def _path(place: _Path) -> str:
     """Return the path as text, e.g. ``budget.trials``."""
     return ".".join(reversed(list(_parts(place)))) or "body"
 
 
-def _parts(place: _Place) -> Iterator[str]:
+def _parts(place: _Path) -> Iterator[str]:
     while place is not None:
         place, part = place
         shown = part if not isinstance(part, str) or not _UNSTORABLE.search(part) else ascii(part)

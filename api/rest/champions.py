@@ -9,7 +9,7 @@ from api.auth.caller import caller
 from api.auth.permission import allow
 from api.dependencies import ServiceDep
 from api.http.etag import IfMatch, champion_tag, require
-from api.http.paging import SORTED, PageQuery, page_of, place_of
+from api.http.paging import SORTED, PageQuery, page_of, parse_cursor
 from api.http.routing import rest_router
 from api.schemas import Called, Id, Restore, Rollback
 from api.views import ablation_views, champion_view, search_view
@@ -45,9 +45,9 @@ def list_champions(query: Annotated[ChampionQuery, Query()], service: ServiceDep
         current_only=not query.history,
     )
     with service.database.read() as session:
-        after = place_of(query.cursor, SORTED[query.sort])
+        after = parse_cursor(query.cursor, SORTED[query.sort])
         found = listing.list_champions(session, wanted, query.sort, after=after, limit=query.limit + 1)
-    rows, following = page_of(found, query.limit, CHAMPION_ORDERS[query.sort].place)
+    rows, following = page_of(found, query.limit, CHAMPION_ORDERS[query.sort].sort_key)
     return Page(items=tuple(map(champion_view, rows)), next=following)
 
 

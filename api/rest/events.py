@@ -39,7 +39,7 @@ async def _place(
     return EventPosition.parse(after, "after") if after else None
 
 
-PlaceDep = Annotated[EventPosition | None, Depends(_place)]
+PositionDep = Annotated[EventPosition | None, Depends(_place)]
 
 
 async def _counted(service: ServiceDep) -> AsyncIterator[None]:
@@ -58,7 +58,7 @@ async def _known(search_id: Id, service: ServiceDep) -> int:
 
 @router.get("/events", response_class=EventSourceResponse, dependencies=[Counted])
 @allow("viewer")
-async def stream_events(service: ServiceDep, place: PlaceDep) -> AsyncIterator[ServerSentEvent]:
+async def stream_events(service: ServiceDep, place: PositionDep) -> AsyncIterator[ServerSentEvent]:
     """Stream all events: `trial`, `search`, `worker`, `deleted`; first the state of the unfinished searches."""
     async for event in _stream(service, place, None):
         yield event
@@ -67,7 +67,7 @@ async def stream_events(service: ServiceDep, place: PlaceDep) -> AsyncIterator[S
 @router.get("/searches/{search_id}/events", response_class=EventSourceResponse, dependencies=[Counted])
 @allow("viewer")
 async def stream_search_events(
-    search_id: Annotated[int, Depends(_known)], service: ServiceDep, place: PlaceDep
+    search_id: Annotated[int, Depends(_known)], service: ServiceDep, place: PositionDep
 ) -> AsyncIterator[ServerSentEvent]:
     """Stream the events of one search: `trial`, `search`, `deleted`; first its state."""
     async for event in _stream(service, place, search_id):

@@ -13,7 +13,7 @@ from api.auth.caller import caller
 from api.auth.permission import allow
 from api.dependencies import Service, ServiceDep
 from api.families.catalogue import parsed
-from api.http.paging import TEXT, PageQuery, page_of, place_of
+from api.http.paging import TEXT, PageQuery, page_of, parse_cursor
 from api.http.routing import rest_router
 from api.schemas import Digest, FamilyBody
 from api.views import family_view
@@ -138,7 +138,7 @@ def list_families(query: Annotated[FamilyQuery, Query()], service: ServiceDep) -
     """Return the latest version of each family by name; of built-in families, this service's version."""
     service.builtin.try_to_ensure()
     with service.database.read() as session:
-        after = place_of(query.cursor, TEXT)
+        after = parse_cursor(query.cursor, TEXT)
         name = None if after is None else after[0]
         found = listing.list_families(
             session, own=registry.builtin_digests(), text=query.text, after=name, limit=query.limit + 1

@@ -8,7 +8,7 @@ from pydantic import Field
 from api.auth.permission import allow
 from api.dependencies import ServiceDep
 from api.http.etag import IfMatch, require, search_tag, shown_tag
-from api.http.paging import SORTED, PageQuery, page_of, place_of
+from api.http.paging import SORTED, PageQuery, page_of, parse_cursor
 from api.http.routing import rest_router
 from api.schemas import Id, SearchPatch, SearchRequest
 from api.views import listed_views, search_view
@@ -61,9 +61,9 @@ def list_searches(query: Annotated[SearchQuery, Query()], service: ServiceDep) -
         text=query.text,
     )
     with service.database.read() as session:
-        after = place_of(query.cursor, SORTED[query.sort])
+        after = parse_cursor(query.cursor, SORTED[query.sort])
         found = listing.list_searches(session, wanted, query.sort, after=after, limit=query.limit + 1)
-        rows, following = page_of(found, query.limit, SEARCH_ORDERS[query.sort].place)
+        rows, following = page_of(found, query.limit, SEARCH_ORDERS[query.sort].sort_key)
         return Page(items=tuple(listed_views(session, rows, service.conductor.clock())), next=following)
 
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from api.auth.permission import allow
 from api.dependencies import Service, ServiceDep
-from api.http.paging import TRIAL, Ordinal, PageQuery, place_of, to_cursor
+from api.http.paging import TRIAL, Ordinal, PageQuery, parse_cursor, to_cursor
 from api.http.routing import rest_router
 from api.rest.selection import fitting, selection_of, tunables_of
 from api.rest.trial_files import FORMATS, download
@@ -67,7 +67,7 @@ def _selected(service: Service, search_id: int, words: TrialWords) -> tuple[tupl
 def list_trials(search_id: Id, query: Annotated[TrialQuery, Query()], service: ServiceDep) -> Page[TrialView]:
     """Return trials in the requested order. Those without a value for the sort key come last, by number."""
     _, selection = _selected(service, search_id, query)
-    place = fitting(selection.order, place_of(query.cursor, TRIAL))
+    place = fitting(selection.order, parse_cursor(query.cursor, TRIAL))
     with service.database.read() as session:
         board = Leaderboard(session)
         rows = board.after(selection, place, limit=query.limit + 1)

@@ -8,7 +8,7 @@ from pydantic import Field
 from api.auth.caller import caller
 from api.auth.permission import allow
 from api.dependencies import ServiceDep
-from api.http.paging import SORTED, PageQuery, page_of, place_of
+from api.http.paging import SORTED, PageQuery, page_of, parse_cursor
 from api.http.routing import rest_router
 from api.scheduler.results.figure_limits import check_figures
 from api.schemas import DeviceId, Heartbeat, Incarnation, Reason, WorkerBody, WorkerId
@@ -82,9 +82,9 @@ def _check_kind(field: str, device: Device) -> None:
 def list_workers(query: Annotated[WorkerQuery, Query()], service: ServiceDep) -> Page[WorkerView]:
     """Return every worker, the latest seen first unless sorted otherwise."""
     with service.database.read() as session:
-        after = place_of(query.cursor, SORTED[query.sort])
+        after = parse_cursor(query.cursor, SORTED[query.sort])
         found = listing.list_workers(session, device=query.device, order=query.sort, after=after, limit=query.limit + 1)
-        rows, following = page_of(found, query.limit, WORKER_ORDERS[query.sort].place)
+        rows, following = page_of(found, query.limit, WORKER_ORDERS[query.sort].sort_key)
         now = service.conductor.clock()
         return Page(items=tuple(worker_view(row, row.devices, now) for row in rows), next=following)
 

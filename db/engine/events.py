@@ -85,7 +85,7 @@ class Events:
     def last(self) -> EventPosition:
         """Return the position of the latest event, for a reader that wants only later ones."""
         latest = select(EventRow).order_by(EventRow.id.desc()).limit(1)
-        return next((place_of(row) for row in self.session.scalars(latest)), EventPosition())
+        return next((position_of(row) for row in self.session.scalars(latest)), EventPosition())
 
     def keeps(self, place: EventPosition) -> bool:
         """Return True if a position belongs to this log and no event after it was dropped."""
@@ -104,7 +104,7 @@ class Events:
         self.session.execute(delete(EventRow).where(EventRow.id <= newest - KEPT_EVENTS))
 
 
-def place_of(row: EventRow) -> EventPosition:
+def position_of(row: EventRow) -> EventPosition:
     return EventPosition(number=row.id, mark=row.mark)
 
 

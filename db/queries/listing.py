@@ -13,7 +13,7 @@ from db.repositories.readable import readable
 from evo.search.lifecycle import State
 
 Row = TypeVar("Row")
-Place: TypeAlias = tuple[Any, ...]
+SortKey: TypeAlias = tuple[Any, ...]
 SearchOrder: TypeAlias = Literal["newest", "oldest", "priority"]
 ChampionOrder: TypeAlias = Literal["newest", "oldest", "fastest"]
 WorkerOrder: TypeAlias = Literal["seen", "id"]
@@ -25,9 +25,9 @@ class Order(Generic[Row]):
 
     by: tuple[ColumnElement[Any] | InstrumentedAttribute[Any], ...]
     descending: bool
-    place: Callable[[Row], Place]
+    sort_key: Callable[[Row], SortKey]
 
-    def behind(self, query: Select[Row], after: Place | None) -> Select[Row]:
+    def behind(self, query: Select[Row], after: SortKey | None) -> Select[Row]:
         """Sort a query, and limit it to the items after a position."""
         if after is not None:
             here = tuple_(*self.by)
@@ -36,18 +36,18 @@ class Order(Generic[Row]):
 
 
 SEARCH_ORDERS: Mapping[SearchOrder, Order[SearchRow]] = {
-    "newest": Order(by=(SearchRow.id,), descending=True, place=lambda row: (row.id,)),
-    "oldest": Order(by=(SearchRow.id,), descending=False, place=lambda row: (row.id,)),
-    "priority": Order(by=(-SearchRow.priority, SearchRow.id), descending=False, place=lambda r: (-r.priority, r.id)),
+    "newest": Order(by=(SearchRow.id,), descending=True, sort_key=lambda row: (row.id,)),
+    "oldest": Order(by=(SearchRow.id,), descending=False, sort_key=lambda row: (row.id,)),
+    "priority": Order(by=(-SearchRow.priority, SearchRow.id), descending=False, sort_key=lambda r: (-r.priority, r.id)),
 }
 CHAMPION_ORDERS: Mapping[ChampionOrder, Order[ChampionRow]] = {
-    "newest": Order(by=(ChampionRow.id,), descending=True, place=lambda row: (row.id,)),
-    "oldest": Order(by=(ChampionRow.id,), descending=False, place=lambda row: (row.id,)),
-    "fastest": Order(by=(ChampionRow.time_us, ChampionRow.id), descending=False, place=lambda r: (r.time_us, r.id)),
+    "newest": Order(by=(ChampionRow.id,), descending=True, sort_key=lambda row: (row.id,)),
+    "oldest": Order(by=(ChampionRow.id,), descending=False, sort_key=lambda row: (row.id,)),
+    "fastest": Order(by=(ChampionRow.time_us, ChampionRow.id), descending=False, sort_key=lambda r: (r.time_us, r.id)),
 }
 WORKER_ORDERS: Mapping[WorkerOrder, Order[WorkerRow]] = {
-    "seen": Order(by=(WorkerRow.seen_at, WorkerRow.id), descending=True, place=lambda row: (row.seen_at, row.id)),
-    "id": Order(by=(WorkerRow.id,), descending=False, place=lambda row: (row.id,)),
+    "seen": Order(by=(WorkerRow.seen_at, WorkerRow.id), descending=True, sort_key=lambda row: (row.seen_at, row.id)),
+    "id": Order(by=(WorkerRow.id,), descending=False, sort_key=lambda row: (row.id,)),
 }
 
 
@@ -74,7 +74,7 @@ class ChampionFilter:
 
 
 def list_searches(
-    session: Session, wanted: SearchFilter, order: SearchOrder, *, after: Place | None, limit: int
+    session: Session, wanted: SearchFilter, order: SearchOrder, *, after: SortKey | None, limit: int
 ) -> Sequence[SearchRow]:
     """Return searches with their families."""
     query = select(SearchRow).join(FamilyRow).options(joinedload(SearchRow.family))
@@ -91,7 +91,7 @@ def list_searches(
 
 
 def list_champions(
-    session: Session, wanted: ChampionFilter, order: ChampionOrder, *, after: Place | None, limit: int
+    session: Session, wanted: ChampionFilter, order: ChampionOrder, *, after: SortKey | None, limit: int
 ) -> Sequence[ChampionRow]:
     """Return champions; former ones too unless `current_only`."""
     conditions = [
@@ -105,7 +105,7 @@ def list_champions(
 
 
 def list_workers(
-    session: Session, *, device: str | None, order: WorkerOrder, after: Place | None, limit: int
+    session: Session, *, device: str | None, order: WorkerOrder, after: SortKey | None, limit: int
 ) -> Sequence[WorkerRow]:
     """Return workers with their devices; only those with a device of a kind or model if `device` is given."""
     query = select(WorkerRow).options(selectinload(WorkerRow.devices))

@@ -17,7 +17,7 @@ import db.engine.events
 from api.events import feed
 from api.events.feed import Feed
 from api.events.stream import ServerEvent, read_batch
-from db.engine.events import EventPosition, Events, place_of
+from db.engine.events import EventPosition, Events, position_of
 from db.models import EventRow
 from evo.errors import InvalidInput
 from tests.integration.serving import announced, client_of, process_of, served
@@ -120,7 +120,7 @@ def test_listeners_do_not_delay_the_shutdown(tmp_path: Path) -> None:
 # The log and the feed, without HTTP
 
 
-def place_now(stage: Stage) -> EventPosition:
+def current_position(stage: Stage) -> EventPosition:
     with stage.database.read() as session:
         return Events(session).last()
 
@@ -164,7 +164,7 @@ def test_events_of_concurrent_transactions_follow_the_commit_order(stage: Stage)
     """The transaction that began first commits last; a client that has seen the other one still gets it."""
     if not stage.database.shared:
         pytest.skip("SQLite has one writer at a time")
-    before = place_now(stage)
+    before = current_position(stage)
     with stage.database.write() as late:
         Events(late).search_changed(1)
         with stage.database.write() as early:
@@ -173,27 +173,27 @@ def test_events_of_concurrent_transactions_follow_the_commit_order(stage: Stage)
             (first,) = Events(session).after(before, limit=10)
             assert first.search_id == 2
     with stage.database.read() as session:
-        (second,) = Events(session).after(place_of(first), limit=10)
+        (second,) = Events(session).after(position_of(first), limit=10)
     assert second.search_id == 1
-    assert place_now(stage) == place_of(second)
+    assert current_position(stage) == position_of(second)
 
 
 def test_open_transaction_in_another_database_delays_no_event(stage: Stage, request: pytest.FixtureRequest) -> None:
     if not stage.database.shared:
         pytest.skip("SQLite has no server")
     server: Server = request.getfixturevalue("postgresql")
-    before = place_now(stage)
+    before = current_position(stage)
     with psycopg.connect(**parameters(server.lend())) as elsewhere:
         elsewhere.execute("SELECT pg_current_xact_id()")
         with stage.database.write() as session:
             Events(session).search_changed(1)
-        assert place_now(stage) > before
+        assert current_position(stage) > before
 
 
 def test_place_from_before_a_restore_is_recognised(stage: Stage) -> None:
     """A restored database assigns the numbers after the backup again, to other events."""
     stage.submit()
-    lost = place_now(stage)
+    lost = current_position(stage)
     with stage.database.write() as session:
         assert Events(session).keeps(EventPosition.parse(str(lost), "after"))
         session.execute(delete(EventRow).where(EventRow.id == lost.number))
@@ -203,24 +203,24 @@ def test_place_from_before_a_restore_is_recognised(stage: Stage) -> None:
 
 
 def test_failed_transaction_leaves_no_event(stage: Stage) -> None:
-    before = place_now(stage)
+    before = current_position(stage)
     with pytest.raises(KeyError), stage.database.write() as session:
         Events(session).search_changed(1)
         raise KeyError
-    assert place_now(stage) == before
+    assert current_position(stage) == before
 
 
 def test_old_events_are_dropped_and_their_numbers_not_reused(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.submit()
     list(stage.play(6))
-    last = place_now(stage)
+    last = current_position(stage)
     monkeypatch.setattr(db.engine.events, "KEPT_EVENTS", 0)
     with stage.database.write() as session:
         assert Events(session).overdue()
         Events(session).drop_old()
         assert not Events(session).keeps(last)
     list(stage.play(1))
-    assert place_now(stage) > last
+    assert current_position(stage) > last
 
 
 @pytest.mark.parametrize("text", ["", "1", "a-1", "-1-2", "1-²", f"1-{2**63}"])
@@ -234,7 +234,7 @@ def test_many_listeners_get_the_same_events_from_one_reader(stage: Stage, monkey
     monkeypatch.setattr(feed, "POLL_S", 0.01)
     monkeypatch.setattr(feed, "KEPT_BATCHES", 3)
     search = stage.submit(budget={"trials": 14})
-    start, reads = place_now(stage), 0
+    start, reads = current_position(stage), 0
     own = Feed(stage.database, lambda: stage.now)
     read = own._read
 

@@ -15,7 +15,7 @@ from evo.cli.commands.search import search
 from evo.cli.service.child import RESTARTS, ChildFailed, Deaths
 from evo.cli.service.devices import choose
 from evo.cli.service.local import Local
-from evo.cli.service.locations import LocalDatabase, Where
+from evo.cli.service.locations import LocalDatabase, ServiceRef
 from evo.cli.session.request import Request, read_policy
 from evo.cli.session.session import begun
 from evo.device import Device
@@ -139,7 +139,7 @@ def test_target_without_a_gpu_names_the_alternative(monkeypatch: pytest.MonkeyPa
         ({}, "driver here"),
     ):
         with pytest.raises(EvoError) as refusal:
-            begun(Request.of(**usual, objective=objective), SimpleNamespace(client=None), Where())  # type: ignore[arg-type]
+            begun(Request.of(**usual, objective=objective), SimpleNamespace(client=None), ServiceRef())  # type: ignore[arg-type]
         assert str(refusal.value).endswith(said)
 
 
@@ -235,9 +235,9 @@ def test_ending_command_lets_its_worker_finish_a_confirmation_for_another_termin
 
 
 def test_further_commands_reach_the_same_service() -> None:
-    assert Where().options == ""
-    assert Where(database=Path("x.db")).options == " --db x.db"
-    assert Where(url="http://h", database=Path("x.db")).options == " --url http://h"
+    assert ServiceRef().options == ""
+    assert ServiceRef(database=Path("x.db")).options == " --db x.db"
+    assert ServiceRef(url="http://h", database=Path("x.db")).options == " --url http://h"
 
 
 def test_repeatedly_dying_child_process_is_given_up() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evo.cli.service.locations import Where
+from evo.cli.service.locations import ServiceRef
 from evo.device.requirements import Requirements
 from evo.messages.condition import hindrance
 from evo.messages.view import SlotView, WorkerView
@@ -29,8 +29,8 @@ def test_words_are_quoted_for_a_shell(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_options_of_the_next_command_survive_a_shell(name: str) -> None:
-    assert shlex.split(Where(database=Path(name)).options) == ["--db", name]
-    assert shlex.split(Where(url=f"http://host/{name}").options) == ["--url", f"http://host/{name}"]
+    assert shlex.split(ServiceRef(database=Path(name)).options) == ["--db", name]
+    assert shlex.split(ServiceRef(url=f"http://host/{name}").options) == ["--url", f"http://host/{name}"]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evo.cli.arguments.options import Db, Json, SearchId, Token, Url, examples
-from evo.cli.service.locations import Where
+from evo.cli.service.locations import ServiceRef
 from evo.errors import Conflict
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def ablate(
     from evo.cli.console.output import print_json
     from evo.cli.session.session import ended_by_signals, progress, reached
 
-    where, out = Where(url=url, token=token, database=db), progress(as_json)
+    where, out = ServiceRef(url=url, token=token, database=db), progress(as_json)
     with ended_by_signals(), reached(out, where, measuring=url is None) as connection:
         if url is None:
             _refuse_edited(connection, search_id)

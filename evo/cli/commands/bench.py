@@ -22,7 +22,7 @@ from evo.cli.arguments.options import (
     Url,
     examples,
 )
-from evo.cli.service.locations import Where
+from evo.cli.service.locations import ServiceRef
 from evo.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def kernelbench(
         limits=Limits(proposals=proposals, usd=budget_usd, trials=trials),
     )
     chosen = build(proposer, context)
-    where = Where(url=url, token=token, database=db)
+    where = ServiceRef(url=url, token=token, database=db)
     with (
         ended_by_signals(),
         reached(said, where, measuring=url is None, beginning=True) as connection,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evo.cli.arguments.options import Db, Json, Token, Url, examples
-from evo.cli.service.locations import Where
+from evo.cli.service.locations import ServiceRef
 from evo.errors import Conflict, InvalidInput, NotFound
 from evo.text.suggestion import unknown
 
@@ -76,7 +76,7 @@ def show(
     from evo.cli.service.connection import connect
 
     none = ""
-    with connect(Where(url=url, token=token, database=db)) as connection:
+    with connect(ServiceRef(url=url, token=token, database=db)) as connection:
         if champion is None:
             found = connection.client.champions(family=family).items
             none = "" if found else _none(connection.client, family)
@@ -139,7 +139,7 @@ def export(
         raise InvalidInput(
             "--top", "is for one champion: name one, or leave --top out for a folder that picks by shape"
         )
-    with connect(Where(url=url, token=token, database=db)) as connection:
+    with connect(ServiceRef(url=url, token=token, database=db)) as connection:
         client = connection.client
         wanted = [client.champion(each) for each in dict.fromkeys(champions)]
         bundles = [fetch(client, each) for each in wanted]
@@ -185,7 +185,7 @@ def rollback(
     from evo.cli.files.champion import successor
     from evo.cli.service.connection import connect
 
-    with connect(Where(url=url, token=token, database=db)) as connection:
+    with connect(ServiceRef(url=url, token=token, database=db)) as connection:
         chosen = connection.client.champion(champion)
         if not chosen.current:
             raise Conflict(f"champion {champion} is retired already: {chosen.retired_reason}")
@@ -215,7 +215,7 @@ def restore(
     from evo.cli.files.champion import successor
     from evo.cli.service.connection import connect
 
-    with connect(Where(url=url, token=token, database=db)) as connection:
+    with connect(ServiceRef(url=url, token=token, database=db)) as connection:
         client = connection.client
         chosen = client.champion(champion)
         if chosen.current:
@@ -252,7 +252,7 @@ def called(
     from evo.export.called import called_text, check_same, read_measurements
 
     measured = read_measurements(file)
-    with connect(Where(url=url, token=token, database=db)) as connection:
+    with connect(ServiceRef(url=url, token=token, database=db)) as connection:
         client = connection.client
         for each in measured.times:
             check_same(each, client.champion(each.champion))
@@ -367,7 +367,7 @@ def export_suite(
 
     _require_name(to)
     wanted = find(suite)
-    with connect(Where(url=url, token=token, database=db)) as connection:
+    with connect(ServiceRef(url=url, token=token, database=db)) as connection:
         client = connection.client
         found = {call.name: list(_champions(client, call, device)) for call in wanted.calls}
         chosen = {

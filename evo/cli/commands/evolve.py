@@ -18,7 +18,7 @@ from evo.cli.arguments.options import (
     Url,
     examples,
 )
-from evo.cli.service.locations import Where
+from evo.cli.service.locations import ServiceRef
 from evo.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def evolve(
     limits = Limits(
         proposals=proposals, usd=budget_usd, minutes=minutes, share=stop_at_share, repairs=repairs, trials=trials
     )
-    out, where = progress(as_json), Where(url=url, token=token, database=db)
+    out, where = progress(as_json), ServiceRef(url=url, token=token, database=db)
     begins = search_id is None
     with ended_by_signals(), reached(out, where, measuring=url is None, beginning=begins) as connection:
         terms = {"problem": problem, "policy": policy, "device": device, "budget": {"trials": trials}}

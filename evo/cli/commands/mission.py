@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evo.cli.arguments.options import Db, Force, WarmStart, examples
-from evo.cli.service.locations import Where
+from evo.cli.service.locations import ServiceRef
 from evo.errors import EvoError
 from evo.text.limits import MOST
 from evo.text.masking import masked
@@ -85,7 +85,7 @@ def mission(
     if cost_per_hour is not None:
         budget["cost_per_hour"] = cost_per_hour
     terms = {"device": wanted, "budget": budget, **advice}
-    results = _searched(chosen, terms, Where(database=db), out)
+    results = _searched(chosen, terms, ServiceRef(database=db), out)
     write_or_show(to, _report(chosen, results, findings), force=force)
     out.print(f"wrote {to}")
     raise typer.Exit(Exit.DONE if results and all(each.best for each in results) else Exit.NOTHING_FOUND)
@@ -102,7 +102,7 @@ def _require(devices: "list[Device]", wanted: str, family: str) -> None:
         raise EvoError(f"{error}. `kernel-evo mission --rehearse` runs the whole procedure without it") from None
 
 
-def _searched(mission: "Mission", terms: dict[str, Any], where: Where, out: "Console") -> "list[Result]":
+def _searched(mission: "Mission", terms: dict[str, Any], where: ServiceRef, out: "Console") -> "list[Result]":
     """Run one search after the other; stop after an interrupted one."""
     from evo.cli.session.follow import Interrupts
     from evo.cli.session.session import ended_by_signals, reached
@@ -126,7 +126,7 @@ def _request(mission: "Mission", problem: str, **terms: Any) -> "Request":
 
 
 def _search(
-    asked: "Request", connection: "Connection", where: Where, out: "Console", interrupts: "Interrupts"
+    asked: "Request", connection: "Connection", where: ServiceRef, out: "Console", interrupts: "Interrupts"
 ) -> "Result":
     from evo.cli.console.display import head, screen
     from evo.cli.session.follow import follow

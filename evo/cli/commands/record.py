@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evo.cli.arguments.options import Cache, Db, DeviceName, Problem, Threads, Token, Url, examples
-from evo.cli.service.locations import Where
+from evo.cli.service.locations import ServiceRef
 from evo.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def record(
     from evo.cli.session.request import Request
     from evo.search.lifecycle import TERMINAL
 
-    where = Where(url=url, token=token, database=db)
+    where = ServiceRef(url=url, token=token, database=db)
     asked: Request | int
     if resume is not None and family is not None:
         raise typer.BadParameter(f"search {resume} has its own: leave it out", param_hint="FAMILY")

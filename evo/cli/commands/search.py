@@ -24,7 +24,7 @@ from evo.cli.arguments.options import (
     WarmStart,
     examples,
 )
-from evo.cli.service.locations import Where
+from evo.cli.service.locations import ServiceRef
 from evo.errors import InvalidInput
 from evo.text.limits import MOST
 
@@ -238,7 +238,7 @@ def search(
         refuse_with_resume(context, {"--ablate", "--detach", "--announce"})
     if webhook is None and webhook_secret is not None and "--webhook-secret" in typed_options(context):
         raise InvalidInput("--webhook-secret", "signs the message to a --webhook: add --webhook, or leave it out")
-    where = Where(url=url, token=token, database=db)
+    where = ServiceRef(url=url, token=token, database=db)
     then = partial(ablation.after_search, as_json=as_json) if ablate else None
     if detach and ablate and url is not None:
         raise InvalidInput("--ablate", "runs after the search, and --detach does not wait for it: run `ablate` later")
@@ -309,7 +309,7 @@ def _search_suite(
     name: str,
     family: str | None,
     terms: "Mapping[str, Any]",
-    where: Where,
+    where: ServiceRef,
     budget: "Mapping[str, Any]",
     *,
     goal: "Goal | None",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from evo.cli.arguments.options import Db, Force, Json, SearchId, Token, Url, examples
-from evo.cli.service.locations import Where
+from evo.cli.service.locations import ServiceRef
 from evo.errors import Conflict, InvalidInput
 from evo.text.limits import MOST
 from evo.text.visible import visible
@@ -76,7 +76,7 @@ def searches(
     from evo.cli.console.output import print_json
     from evo.cli.service.connection import connect
 
-    with connect(Where(url=url, token=token, database=db)) as connection:
+    with connect(ServiceRef(url=url, token=token, database=db)) as connection:
         page = connection.client.searches(state=state, limit=limit)
     if as_json:
         print_json(page.items)
@@ -130,7 +130,7 @@ def trials(
         raise InvalidInput("--json", f"conflicts with --format {form}: leave one out")
     if metric and form != "table":
         raise InvalidInput("--metric", f"does not apply to --format {form}: leave one out")
-    with connect(Where(url=url, token=token, database=db)) as connection:
+    with connect(ServiceRef(url=url, token=token, database=db)) as connection:
         if form != "table":
             for piece in connection.client.export_trials(search_id, form, sort=sort, outcome=outcome):
                 sys.stdout.write(piece if form == "json" else visible(piece))
@@ -228,30 +228,30 @@ def watch(search_id: SearchId, *, url: Url = None, token: Token = None, db: Db =
     """Follow a search live from another terminal. Ctrl-C leaves it running."""
     from evo.cli.session.session import watch as stay_with
 
-    raise typer.Exit(stay_with(search_id, Where(url=url, token=token, database=db), as_json=as_json))
+    raise typer.Exit(stay_with(search_id, ServiceRef(url=url, token=token, database=db), as_json=as_json))
 
 
 def pause(search_id: SearchId, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:
     """Pause a search: running trials end, and no new ones begin until it is resumed."""
-    _command(search_id, "pause", Where(url=url, token=token, database=db), as_json)
+    _command(search_id, "pause", ServiceRef(url=url, token=token, database=db), as_json)
 
 
 def resume(search_id: SearchId, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:
     """Resume a paused search; `search --resume` also runs a service and a worker for it."""
-    _command(search_id, "resume", Where(url=url, token=token, database=db), as_json)
+    _command(search_id, "resume", ServiceRef(url=url, token=token, database=db), as_json)
 
 
 def stop(search_id: SearchId, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:
     """End a search early: running trials finish, and the best one is confirmed."""
-    _command(search_id, "stop", Where(url=url, token=token, database=db), as_json)
+    _command(search_id, "stop", ServiceRef(url=url, token=token, database=db), as_json)
 
 
 def cancel(search_id: SearchId, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:
     """End a search at once: running trials are dropped, and none is confirmed."""
-    _command(search_id, "cancel", Where(url=url, token=token, database=db), as_json)
+    _command(search_id, "cancel", ServiceRef(url=url, token=token, database=db), as_json)
 
 
-def _command(search_id: int, command: "SearchCommand", where: Where, as_json: bool) -> None:
+def _command(search_id: int, command: "SearchCommand", where: ServiceRef, as_json: bool) -> None:
     from evo.cli.console.output import console, print_json
     from evo.cli.service.connection import connect
 
@@ -287,7 +287,7 @@ def edit(
 
     if notes is None and priority is None and archive is None:
         raise InvalidInput("edit", "nothing to change: give --notes, --priority, --archive or --unarchive")
-    with connect(Where(url=url, token=token, database=db)) as connection:
+    with connect(ServiceRef(url=url, token=token, database=db)) as connection:
         view = connection.client.edit_search(search_id, notes=notes, priority=priority, archived=archive)
     if as_json:
         print_json(view)
@@ -301,7 +301,7 @@ def delete(search_id: SearchId, *, url: Url = None, token: Token = None, db: Db 
     from evo.cli.console.output import console
     from evo.cli.service.connection import connect
 
-    with connect(Where(url=url, token=token, database=db)) as connection:
+    with connect(ServiceRef(url=url, token=token, database=db)) as connection:
         connection.client.delete_search(search_id)
     console().print(f"Search {search_id} is deleted.")
 
@@ -333,7 +333,7 @@ def gc(
 
     if keep_days is None and artefacts_gb is None:
         raise InvalidInput("gc", "nothing to collect: give --keep-days or --artefacts-gb")
-    with connect(Where(url=url, token=token, database=db)) as connection:
+    with connect(ServiceRef(url=url, token=token, database=db)) as connection:
         gone = connection.client.collect(keep_days=keep_days, artefact_limit_gb=artefacts_gb, dry_run=dry_run)
     if as_json:
         print_json(gone)
@@ -395,7 +395,7 @@ def report(
     earlier = [name for name in (MARKDOWN, PAGE) if (folder / name).exists()]
     if earlier and not force:
         raise Conflict(f"{folder / earlier[0]} already exists: replace it with --force, or name a folder with --to")
-    with connect(Where(url=url, token=token, database=db)) as connection:
+    with connect(ServiceRef(url=url, token=token, database=db)) as connection:
         fetch = partial(
             connection.client.search_report,
             search_id,

@@ -8,7 +8,7 @@ import typer
 
 from evo.cli.arguments.discovered import listing, proposers
 from evo.cli.arguments.options import Db, Json, ProposerName, SearchId, Token, Url, examples
-from evo.cli.service.locations import Where
+from evo.cli.service.locations import ServiceRef
 from evo.errors import EvoError
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def submit(
 
     given = read_variant_files(path)
     out, parents = progress(as_json), parent or [0]
-    where = Where(url=url, token=token, database=db)
+    where = ServiceRef(url=url, token=token, database=db)
     with ended_by_signals(), reached(out, where, measuring=wait and url is None) as connection:
         view = connection.client.submit_variant(
             search_id, given.files, document=given.document, parents=parents, trials=trials
@@ -124,7 +124,7 @@ def propose(
         out.print(text, markup=False, highlight=False)
 
     chosen = build(proposer, Context(argument="", trials=trials, say=say, read=read_variant_files))
-    where = Where(url=url, token=token, database=db)
+    where = ServiceRef(url=url, token=token, database=db)
     with ended_by_signals(), reached(out, where, measuring=url is None) as connection:
         for _ in chosen.propose(lambda: connection.client, search_id, connection.client.search(search_id).family):
             time.sleep(LOOK_S)
@@ -140,7 +140,7 @@ def list_(search_id: SearchId, *, url: Url = None, token: Token = None, db: Db =
     from evo.cli.console.output import console, print_json
     from evo.cli.service.connection import connect
 
-    with connect(Where(url=url, token=token, database=db)) as connection:
+    with connect(ServiceRef(url=url, token=token, database=db)) as connection:
         found = connection.client.variants(search_id)
     if as_json:
         print_json(found)
@@ -154,7 +154,7 @@ def show(
     """Show one variant: its figures, and why trials of it failed."""
     from evo.cli.service.connection import connect
 
-    with connect(Where(url=url, token=token, database=db)) as connection:
+    with connect(ServiceRef(url=url, token=token, database=db)) as connection:
         view = connection.client.variant(search_id, number)
     _show(view, as_json=as_json)
 
@@ -176,7 +176,7 @@ def source(
     from evo.cli.service.connection import connect
     from evo.text.visible import visible
 
-    with connect(Where(url=url, token=token, database=db)) as connection:
+    with connect(ServiceRef(url=url, token=token, database=db)) as connection:
         found = connection.client.variant_source(search_id, number)
     if out is not None:
         from evo.cli.files.variant import write_variant_files
@@ -209,7 +209,7 @@ def brief(
     from evo.cli.service.connection import connect
     from evo.report.brief import brief_markdown
 
-    with connect(Where(url=url, token=token, database=db)) as connection:
+    with connect(ServiceRef(url=url, token=token, database=db)) as connection:
         found = connection.client.variant_brief(search_id)
     if as_json:
         print_json(found)
@@ -310,6 +310,6 @@ def mcp(
         from evo.variants.agents.server import server
     except ModuleNotFoundError as error:
         raise McpMissing(f"the Model Context Protocol needs a package that is not installed: {INSTALL}") from error
-    where = Where(url=url, token=token, database=db)
+    where = ServiceRef(url=url, token=token, database=db)
     with ended_by_signals(), connect(where, measuring=url is None) as connection:
         server(Tools(lambda: connection.client, author=author)).run()

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from evo.cli.service.locations import LocalDatabase, Where
+from evo.cli.service.locations import LocalDatabase, ServiceRef
 from evo.client import Client, ServiceUnreachable
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ class Connection:
 
 
 @contextmanager
-def connect(where: Where, *, measuring: bool = False, beginning: bool = False) -> Iterator[Connection]:
+def connect(where: ServiceRef, *, measuring: bool = False, beginning: bool = False) -> Iterator[Connection]:
     """Open a connection for one command. A service (and, if `measuring`, a worker) that it starts ends with it. Without
     an error, it first waits until its worker has finished a confirmation or ablation for another terminal.
 

@@ -13,7 +13,7 @@ SQLITE = b"SQLite format 3\0"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Where:
+class ServiceRef:
     """The service that a command uses: the one at `url`, or that of the local database."""
 
     url: str | None = None

@@ -19,7 +19,7 @@ from evo.cli.exits import Exit
 from evo.cli.service.connection import Connection, connect
 from evo.cli.service.devices import cache_trouble, require_compiler
 from evo.cli.service.local import WORKER, worker_connected
-from evo.cli.service.locations import Where
+from evo.cli.service.locations import ServiceRef
 from evo.cli.session.follow import Interrupts, follow
 from evo.cli.session.request import Request
 from evo.device import Device
@@ -37,7 +37,7 @@ RANKS = 10
 
 def run(
     asked: Request | int,
-    where: Where,
+    where: ServiceRef,
     *,
     stay: bool = True,
     announce: Path | None = None,
@@ -91,7 +91,7 @@ def run(
     return exit_code(view, interrupts.count)
 
 
-def watch(search_id: int, where: Where, *, as_json: bool = False) -> Exit:
+def watch(search_id: int, where: ServiceRef, *, as_json: bool = False) -> Exit:
     """Follow a search that another process runs; Ctrl-C leaves it running."""
     out = progress(as_json)
     with ended_by_signals(), reached(out, where, measuring=False) as connection:
@@ -120,7 +120,7 @@ def progress(as_json: bool) -> Console:
     return console(stderr=as_json)
 
 
-def _report(out: Console, connection: Connection, view: SearchView, where: Where, family: str) -> None:
+def _report(out: Console, connection: Connection, view: SearchView, where: ServiceRef, family: str) -> None:
     ranking = connection.ask(lambda client: client.trials(view.id, sort="rank", limit=RANKS)).items
     measured = [trial for trial in ranking if trial.time_us is not None]
     print_report(out, view, measured, where.options, family)
@@ -134,7 +134,7 @@ def _family_of(view: SearchView) -> str:
 
 
 @contextmanager
-def reached(out: Console, where: Where, *, measuring: bool, beginning: bool = False) -> Iterator[Connection]:
+def reached(out: Console, where: ServiceRef, *, measuring: bool, beginning: bool = False) -> Iterator[Connection]:
     """Open a connection; show a message on the terminal while a service starts."""
     status = out.status("Starting …")
     if out.is_terminal:
@@ -162,7 +162,7 @@ def ended_by_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _mention_others(out: Console, connection: Connection, mine: SearchView, where: Where) -> None:
+def _mention_others(out: Console, connection: Connection, mine: SearchView, where: ServiceRef) -> None:
     """Mention other running searches, which may occupy the device until they end."""
     running = connection.client.searches(state="running").items
     others = [view for view in running if view.id != mine.id]
@@ -196,7 +196,7 @@ def _cache_warning(connection: Connection, view: SearchView) -> str | None:
     return next((f"{each[0].upper()}{each[1:]}." for each in warnings if each), None)
 
 
-def begun(request: Request, connection: Connection, where: Where) -> SearchView:
+def begun(request: Request, connection: Connection, where: ServiceRef) -> SearchView:
     try:
         return request.submit(connection.client)
     except Conflict as error:  # no worker offers a fitting device

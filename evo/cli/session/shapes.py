@@ -6,7 +6,7 @@ from pathlib import Path
 from evo.cli.console.output import console, print_json, styled
 from evo.cli.exits import Exit
 from evo.cli.service.connection import Connection
-from evo.cli.service.locations import Where
+from evo.cli.service.locations import ServiceRef
 from evo.cli.session import session
 from evo.cli.session.request import Request
 from evo.messages.view import SearchView
@@ -14,7 +14,12 @@ from evo.text.wording import settings_text, time_text
 
 
 def run(
-    requests: Sequence[Request], where: Where, *, announce: Path | None, as_json: bool, then: session.Then | None = None
+    requests: Sequence[Request],
+    where: ServiceRef,
+    *,
+    announce: Path | None,
+    as_json: bool,
+    then: session.Then | None = None,
 ) -> Exit:
     """Search each problem; stop after an interrupted one. The exit code is that of the first search that found no
     config.
@@ -52,7 +57,7 @@ def _keeping(ended: list[SearchView], then: session.Then | None) -> session.Then
     return keep
 
 
-def _summarise(ended: Sequence[SearchView], where: Where) -> None:
+def _summarise(ended: Sequence[SearchView], where: ServiceRef) -> None:
     """Print the champions side by side, and the command that exports them as one folder."""
     out = console()
     out.print(styled("\n", ("All shapes", "bold")))

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator
 from api.auth.caller import caller
 from api.auth.permission import allow
 from api.dependencies import ServiceDep
-from api.http.paging import SORTED, page_of, place_of
+from api.http.paging import SORTED, page_of, parse_cursor
 from api.http.routing import page_router
 from api.schemas import Id
 from api.views import champion_view
@@ -43,9 +43,9 @@ def champions_page(
     fields = split_assignments(problem, "problem")
     wanted = ChampionFilter(family=family or None, problem=fields, device=device or None, current_only=not history)
     with service.database.read() as session:
-        after = place_of(cursor, SORTED[sort])
+        after = parse_cursor(cursor, SORTED[sort])
         found = listing.list_champions(session, wanted, sort, after=after, limit=LISTED + 1)
-        rows, following = page_of(found, LISTED, CHAMPION_ORDERS[sort].place)
+        rows, following = page_of(found, LISTED, CHAMPION_ORDERS[sort].sort_key)
         champions = [champion_view(row) for row in rows]
         families = sorted({row.name for row in Archive(session).families()})
     following_url = None if following is None else request.url.include_query_params(cursor=following)

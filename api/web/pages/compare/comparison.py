@@ -13,7 +13,7 @@ from api.web.content.difference import Difference, difference
 from api.web.content.listing import beginning
 from api.web.drawings.samples import WHOLE, Drawing, drawing
 from api.web.pages.trial.sheet import Setting, settings_of, source_difference, timings_of
-from api.web.trial_place import TrialPlace
+from api.web.trial_reference import TrialReference
 from db.repositories.artefacts import Artefacts
 from evo.messages.view import SearchView, TrialView
 from evo.report.comparison import Comparison, compare
@@ -30,8 +30,8 @@ class Half:
     artefacts: TrialFiles
 
     @property
-    def place(self) -> TrialPlace:
-        return TrialPlace.of(self.trial)
+    def place(self) -> TrialReference:
+        return TrialReference.of(self.trial)
 
     @property
     def name(self) -> str:

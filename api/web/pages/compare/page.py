@@ -12,7 +12,7 @@ from api.http.routing import page_router
 from api.schemas import Id
 from api.web.pages.compare.comparison import compared
 from api.web.rendering import render
-from api.web.trial_place import TrialPlace, place_of
+from api.web.trial_reference import TrialReference, parse_reference
 from evo.errors import InvalidInput
 from evo.text.wording import count_text
 
@@ -43,7 +43,7 @@ def compare_page(
     """
     with service.database.read() as session:
         given = _ticked(trial) if trial else {"left": left, "right": right}
-        places = [place_of(session, field, name, search) for field, name in given.items()]
+        places = [parse_reference(session, field, name, search) for field, name in given.items()]
         if [left, right] != list(map(str, places)):
             return RedirectResponse(_address(places, view), 303)
         rows = [place.row(session) for place in places]
@@ -57,6 +57,6 @@ def _ticked(trials: list[str]) -> dict[str, str]:
     return dict(zip(("left", "right"), trials, strict=True))
 
 
-def _address(places: list[TrialPlace], view: View | None) -> str:
+def _address(places: list[TrialReference], view: View | None) -> str:
     sides = dict(zip(("left", "right"), map(str, places), strict=True))
     return f"/compare?{urlencode(sides | ({} if view is None else {'view': view}))}"

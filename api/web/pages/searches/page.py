@@ -10,7 +10,7 @@ from pydantic import BeforeValidator
 
 from api.auth.permission import allow
 from api.dependencies import Service, ServiceDep
-from api.http.paging import SORTED, page_of, place_of
+from api.http.paging import SORTED, page_of, parse_cursor
 from api.http.routing import page_router
 from api.web.pages.search.board import boards_of
 from api.web.rendering import render
@@ -85,10 +85,10 @@ def searches_fragment(wanted: WantedDep, request: Request, service: ServiceDep) 
 
 
 def _searches(service: Service, wanted: Wanted) -> dict[str, Any]:
-    after = place_of(wanted.cursor, SORTED[wanted.sort])
+    after = parse_cursor(wanted.cursor, SORTED[wanted.sort])
     with service.database.read() as session:
         found = listing.list_searches(session, wanted.filter, wanted.sort, after=after, limit=LISTED + 1)
-        rows, following = page_of(found, LISTED, SEARCH_ORDERS[wanted.sort].place)
+        rows, following = page_of(found, LISTED, SEARCH_ORDERS[wanted.sort].sort_key)
         boards = boards_of(session, rows, service.conductor.clock())
         families = sorted({row.name for row in Archive(session).families()})
     return {

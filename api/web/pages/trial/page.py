@@ -13,7 +13,7 @@ from api.schemas import Digest, Id
 from api.web.content.artefact_list import text_of
 from api.web.pages.trial.sheet import sheet_of
 from api.web.rendering import render
-from api.web.trial_place import TrialPlace
+from api.web.trial_reference import TrialReference
 from db.repositories.archive import Archive
 from evo.trial.explain import detail_text
 
@@ -35,7 +35,7 @@ def trial_page(
     view: View = "unified",
 ) -> HTMLResponse:
     with service.database.read() as session:
-        now, row = service.conductor.clock(), TrialPlace(search=search_id, number=number).row(session)
+        now, row = service.conductor.clock(), TrialReference(search=search_id, number=number).row(session)
         sheet = sheet_of(session, service.artefacts, row, now, against=against or None)
     outcome = sheet.trial.outcome
     detail = "" if outcome is None else detail_text(outcome)
@@ -53,7 +53,7 @@ def trial_by_id(
     with service.database.read() as session:
         row = Archive(session).trial(trial_id)
     query = f"?{request.url.query}" if request.url.query else ""
-    return RedirectResponse(TrialPlace(search=row.search_id, number=row.number).path + query, 303)
+    return RedirectResponse(TrialReference(search=row.search_id, number=row.number).path + query, 303)
 
 
 @router.get("/artefacts/{digest}/{filename}")

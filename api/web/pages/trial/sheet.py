@@ -11,7 +11,7 @@ from api.web.content.artefact_list import ArtefactReader, TrialFiles
 from api.web.content.difference import Difference, difference
 from api.web.content.listing import beginning
 from api.web.drawings.samples import Drawing, drawing
-from api.web.trial_place import FORM, TrialPlace
+from api.web.trial_reference import FORM, TrialReference
 from db.queries.genealogy import Genealogy
 from db.repositories.artefacts import Artefacts
 from db.repositories.fleet import Fleet
@@ -191,10 +191,10 @@ def _changes(trial: TrialView, artefacts: TrialFiles, other: TrialView, theirs: 
     )
 
 
-def _chosen(against: str, trial: TrialView, search: SearchView) -> TrialPlace:
+def _chosen(against: str, trial: TrialView, search: SearchView) -> TrialReference:
     if match := FORM.fullmatch(against.strip()):
         named, number = match.groups()
-        return TrialPlace(search=int(named or search.id), number=int(number))
+        return TrialReference(search=int(named or search.id), number=int(number))
     if (found := _places(trial, search).get(against)) is not None:
         return found
     if against in ROLES:
@@ -202,11 +202,13 @@ def _chosen(against: str, trial: TrialView, search: SearchView) -> TrialPlace:
     raise InvalidInput("against", "must be `parent`, `champion`, a trial number of this search, or e.g. `3.57`")
 
 
-def _places(trial: TrialView, search: SearchView) -> dict[str, TrialPlace]:
+def _places(trial: TrialView, search: SearchView) -> dict[str, TrialReference]:
     """Return the related trials; the champion may come from another search."""
     champion = search.champion
     found = {
-        "parent": TrialPlace(search=search.id, number=trial.parents[0]) if trial.parents else None,
-        "champion": None if champion is None else TrialPlace(search=champion.search_id, number=champion.trial_number),
+        "parent": TrialReference(search=search.id, number=trial.parents[0]) if trial.parents else None,
+        "champion": None
+        if champion is None
+        else TrialReference(search=champion.search_id, number=champion.trial_number),
     }
-    return {role: place for role, place in found.items() if place is not None and place != TrialPlace.of(trial)}
+    return {role: place for role, place in found.items() if place is not None and place != TrialReference.of(trial)}

@@ -7,7 +7,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from api.auth.permission import allow
 from api.dependencies import Service, ServiceDep
-from api.http.paging import SORTED, page_of, place_of
+from api.http.paging import SORTED, page_of, parse_cursor
 from api.http.routing import page_router
 from api.rest import workers as rest
 from api.schemas import DeviceId, Reason, WorkerId
@@ -100,9 +100,9 @@ def _back() -> Response:
 def _context(service: Service, cursor: str | None) -> dict[str, Any]:
     """Return a page of workers, the latest seen first."""
     now = service.conductor.clock()
-    after = place_of(cursor, SORTED["seen"])
+    after = parse_cursor(cursor, SORTED["seen"])
     with service.database.read() as session:
         found = listing.list_workers(session, device=None, order="seen", after=after, limit=LISTED + 1)
-        rows, following = page_of(found, LISTED, WORKER_ORDERS["seen"].place)
+        rows, following = page_of(found, LISTED, WORKER_ORDERS["seen"].sort_key)
         members = workers_of(session, rows, now, connected_since=service.conductor.connected_since())
     return {"members": members, "now": now, "minutes": MINUTES, "cursor": cursor, "following": following}

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evo.cli.arguments.options import Db, Json, Token, Url, examples
-from evo.cli.service.locations import Where
+from evo.cli.service.locations import ServiceRef
 
 if TYPE_CHECKING:
     from evo.messages.access import IssuedToken, Role, TokenView
@@ -58,7 +58,7 @@ def create(
     from evo.cli.service.connection import connect
 
     roles, expires_in_s = _roles(role), None if days is None else days * DAY_S
-    with connect(Where(url=url, token=token, database=db), beginning=True) as connection:
+    with connect(ServiceRef(url=url, token=token, database=db), beginning=True) as connection:
         issued = connection.client.create_token(name, roles, worker_id=worker, expires_in_s=expires_in_s)
     _show(issued, as_json)
 
@@ -78,7 +78,7 @@ def join(
     """Create a join token, which a new worker exchanges once for its own: pass it to `kernel-evo worker --token`."""
     from evo.cli.service.connection import connect
 
-    with connect(Where(url=url, token=token, database=db), beginning=True) as connection:
+    with connect(ServiceRef(url=url, token=token, database=db), beginning=True) as connection:
         issued = connection.client.create_join_token(name, worker_id=worker, expires_in_s=hours * HOUR_S)
     _show(issued, as_json)
 
@@ -88,7 +88,7 @@ def list_(*, url: Url = None, token: Token = None, db: Db = None, as_json: Json 
     from evo.cli.console.output import console, print_json, table
     from evo.cli.service.connection import connect
 
-    with connect(Where(url=url, token=token, database=db)) as connection:
+    with connect(ServiceRef(url=url, token=token, database=db)) as connection:
         tokens = connection.client.tokens().items
     if as_json:
         print_json(tokens)
@@ -106,7 +106,7 @@ def revoke(token_id: TokenId, *, url: Url = None, token: Token = None, db: Db = 
     from evo.cli.console.output import console, print_json
     from evo.cli.service.connection import connect
 
-    with connect(Where(url=url, token=token, database=db)) as connection:
+    with connect(ServiceRef(url=url, token=token, database=db)) as connection:
         view = connection.client.revoke_token(token_id)
     if as_json:
         print_json(view)
@@ -129,7 +129,7 @@ def rotate(
     """Replace a token by a new one on the same terms; the old one is refused."""
     from evo.cli.service.connection import connect
 
-    with connect(Where(url=url, token=token, database=db)) as connection:
+    with connect(ServiceRef(url=url, token=token, database=db)) as connection:
         issued = connection.client.rotate_token(token_id, grace_s=grace * MINUTE_S)
     _show(issued, as_json)
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evo.cli.arguments.options import Db, Json, Token, Url, examples
-from evo.cli.service.locations import Where
+from evo.cli.service.locations import ServiceRef
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -43,7 +43,7 @@ def list_workers(*, url: Url = None, token: Token = None, db: Db = None, as_json
     from evo.cli.console.output import print_json
     from evo.cli.service.connection import connect
 
-    with connect(Where(url=url, token=token, database=db)) as connection:
+    with connect(ServiceRef(url=url, token=token, database=db)) as connection:
         found = connection.client.workers().items
     if as_json:
         print_json(found)
@@ -53,13 +53,13 @@ def list_workers(*, url: Url = None, token: Token = None, db: Db = None, as_json
 
 def drain(worker: WorkerName, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:
     """Let a worker finish its jobs and give it no more, e.g. before an upgrade; its next start undoes this."""
-    where = Where(url=url, token=token, database=db)
+    where = ServiceRef(url=url, token=token, database=db)
     _decide(where, worker, lambda client, found: client.drain(found.id), as_json=as_json)
 
 
 def resume(worker: WorkerName, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:
     """Resume giving work to a drained worker."""
-    where = Where(url=url, token=token, database=db)
+    where = ServiceRef(url=url, token=token, database=db)
     _decide(where, worker, lambda client, found: client.resume_worker(found.id), as_json=as_json)
 
 
@@ -78,7 +78,7 @@ def quarantine(
     def set_aside(client: "Client", found: "WorkerView") -> "WorkerView":
         return client.quarantine(found.id, device_uuid(found, device), reason=reason)
 
-    _decide(Where(url=url, token=token, database=db), worker, set_aside, as_json=as_json)
+    _decide(ServiceRef(url=url, token=token, database=db), worker, set_aside, as_json=as_json)
 
 
 def clear(
@@ -95,7 +95,7 @@ def clear(
     def trust(client: "Client", found: "WorkerView") -> "WorkerView":
         return client.clear(found.id, device_uuid(found, device))
 
-    _decide(Where(url=url, token=token, database=db), worker, trust, as_json=as_json)
+    _decide(ServiceRef(url=url, token=token, database=db), worker, trust, as_json=as_json)
 
 
 def named(name: str, workers: "Iterable[WorkerView]") -> "WorkerView":
@@ -137,7 +137,9 @@ def device_uuid(worker: "WorkerView", wanted: str) -> str:
     raise NotFound(f"worker {worker.name} has no device {wanted}; its devices: {listed}")
 
 
-def _decide(where: Where, name: str, decision: "Callable[[Client, WorkerView], WorkerView]", *, as_json: bool) -> None:
+def _decide(
+    where: ServiceRef, name: str, decision: "Callable[[Client, WorkerView], WorkerView]", *, as_json: bool
+) -> None:
     from evo.cli.console.output import print_json
     from evo.cli.service.connection import connect
 

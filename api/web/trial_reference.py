@@ -15,14 +15,14 @@ FORM = re.compile(r"(?:([0-9]{1,18})\.)?([0-9]{1,18})")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrialPlace:
+class TrialReference:
     """Search and number of a trial, independent of its database id."""
 
     search: int
     number: int
 
     @classmethod
-    def of(cls, trial: TrialView) -> "TrialPlace":
+    def of(cls, trial: TrialView) -> "TrialReference":
         return cls(search=trial.search_id, number=trial.number)
 
     def __str__(self) -> str:
@@ -44,7 +44,7 @@ class TrialPlace:
         return Genealogy(session, self.search).numbered(self.number).id
 
 
-def place_of(session: Session, field: str, given: str, search: int | None) -> TrialPlace:
+def parse_reference(session: Session, field: str, given: str, search: int | None) -> TrialReference:
     """Parse a trial's name: ``3.57``, a number if the search is given, or an id of old links.
 
     Raises:
@@ -60,8 +60,8 @@ def place_of(session: Session, field: str, given: str, search: int | None) -> Tr
         raise InvalidInput(field, "name a trial by its search and its number there, e.g. 3.57 for trial 57 of search 3")
     named, number = match.groups()
     if named or search is not None:
-        return TrialPlace(search=int(named or search or 0), number=int(number))
+        return TrialReference(search=int(named or search or 0), number=int(number))
     if int(number) > LARGEST_ID:
         raise NotFound(f"there is no trial {number}")
     row = Archive(session).trial(int(number))
-    return TrialPlace(search=row.search_id, number=row.number)
+    return TrialReference(search=row.search_id, number=row.number)
