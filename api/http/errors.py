@@ -178,7 +178,7 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
         reason = f"cannot be read: {error.detail}"
         return answer(request, 422, f"body: {reason}", field="body", errors=[{"field": "body", "reason": reason}])
     details = {
-        404: f"there is nothing at {request.url.path}: /api/v1/openapi.json lists what exists",
+        404: f"nothing is at {request.url.path}: /api/v1/openapi.json lists what exists",
         405: f"{request.method} is not possible on {request.url.path}: /api/v1/openapi.json lists the methods",
     }
     extra = {"roles": error.roles} if isinstance(error, RoleMissing) else {}

@@ -47,7 +47,7 @@ def serving(line: CommandLine) -> Iterator[str]:
         (["render", RECORDING], f"`kernel-evo search {RECORDING}`"),
         (["render", "sdpa", "--device", "tpu"], "no device fits --device tpu"),
         (["render", "sdpa_fp8", "--target", "sm_80"], "E4M3 exists from sm_89 on"),
-        (["render", "gemm", "--target", "sm_89", "--device", "cpu"], "--target: takes the place of --device"),
+        (["render", "gemm", "--target", "sm_89", "--device", "cpu"], "--target: replaces --device"),
         (["new", "Bad Name"], "cannot name a family"),
         (["new", "sdpa"], "FOLDER: sdpa comes with kernel-evo, whose champions have that name: take e.g. my_sdpa"),
         (["worker", "--url", "http://127.0.0.1:9", "--kind", "tpu"], "--kind: there is no `tpu`"),
