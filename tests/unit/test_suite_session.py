@@ -10,7 +10,7 @@ from rich.console import Console
 
 from evo.cli.console.suite_result import SuiteResult, suite_document
 from evo.cli.exits import Exit
-from evo.cli.service.locations import Where
+from evo.cli.service.locations import ServiceRef
 from evo.cli.session import follow as following
 from evo.cli.session import suites as session
 from evo.cli.session.request import Request
@@ -43,7 +43,7 @@ class Service:
     def ask(self, question: Callable[[Any], Any]) -> Any:
         return question(self)
 
-    def create(self, request: Request, _connection: Any, _where: Where) -> SearchView:
+    def create(self, request: Request, _connection: Any, _where: ServiceRef) -> SearchView:
         problem = request.instance("cpu")
         if problem["rows"] == 999:
             raise Conflict("no device for it")
@@ -143,7 +143,7 @@ def searched(rows: tuple[int, ...], budget: Shared, goal: str = "ratio") -> Suit
         call.name: Request(family="softmax", package=package, terms={"problem": call.text}) for call in suite.calls
     }
     return session.run(
-        suite, requests, Where(url="http://127.0.0.1:1", token=None, database=None), budget, as_json=True
+        suite, requests, ServiceRef(url="http://127.0.0.1:1", token=None, database=None), budget, as_json=True
     )
 
 

@@ -10,7 +10,7 @@ from evo.cli.console.display import head, screen
 from evo.cli.console.suite_result import SuiteResult
 from evo.cli.service.connection import Connection
 from evo.cli.service.local import WORKER
-from evo.cli.service.locations import Where
+from evo.cli.service.locations import ServiceRef
 from evo.cli.session.follow import POLL_S, Interrupts, Screen, follow
 from evo.cli.session.request import Request
 from evo.cli.session.session import begun, ended_by_signals, progress, reached
@@ -57,7 +57,7 @@ class Shared:
 
 
 @dataclass(kw_only=True)
-class Course:
+class CallSearch:
     """One call and its search."""
 
     call: Call
@@ -71,7 +71,9 @@ class Course:
         return self.trouble is None and (self.view is None or self.view.state not in TERMINAL)
 
 
-def run(suite: Suite, requests: Mapping[str, Request], where: Where, budget: Shared, *, as_json: bool) -> SuiteResult:
+def run(
+    suite: Suite, requests: Mapping[str, Request], where: ServiceRef, budget: Shared, *, as_json: bool
+) -> SuiteResult:
     """Search the calls of a suite with one budget, then measure each call's champion on its neighbours.
 
     Args:
@@ -84,9 +86,9 @@ def run(suite: Suite, requests: Mapping[str, Request], where: Where, budget: Sha
         interrupts.listen(),
         screen(out) as shown,
     ):
-        courses = [Course(call=call, request=requests[call.name]) for call in suite.calls]
+        entries = [CallSearch(call=call, request=requests[call.name]) for call in suite.calls]
         session = _Session(connection=connection, where=where, interrupts=interrupts, shown=shown, out=out)
-        conductor = _Conductor(suite, courses, session, budget)
+        conductor = _Conductor(suite, entries, session, budget)
         conductor.search()
         conductor.finish()
         conductor.exchange()
@@ -98,7 +100,7 @@ class _Session:
     """Session of a terminal: service, display and the user's interrupts."""
 
     connection: Connection
-    where: Where
+    where: ServiceRef
     interrupts: Interrupts
     shown: Screen
     out: Console
@@ -107,55 +109,55 @@ class _Session:
 class _Conductor:
     """Runs one search per call; all but one are paused."""
 
-    def __init__(self, suite: Suite, courses: Sequence[Course], session: _Session, budget: Shared) -> None:
+    def __init__(self, suite: Suite, entries: Sequence[CallSearch], session: _Session, budget: Shared) -> None:
         self._suite, self._session, self._budget = suite, session, budget
-        self._courses = {course.call.name: course for course in courses}
+        self._entries = {entry.call.name: entry for entry in entries}
         self._exchanged: list[tuple[str, SearchView]] = []
 
     def search(self) -> None:
         """Give slices of the budget to the most promising searches, until it is spent."""
         while not self._spent() and not self._session.interrupts.count:
-            name = next_call({name: self._progress(course) for name, course in self._courses.items()}, self._suite.goal)
+            name = next_call({name: self._progress(entry) for name, entry in self._entries.items()}, self._suite.goal)
             if name is None:
                 return
-            self._slice(self._courses[name])
+            self._slice(self._entries[name])
 
     def finish(self) -> None:
         """End every search, with a confirmation of its best config."""
         ending: SearchCommand = "stop" if self._session.interrupts.count < 2 else "cancel"
-        for course in self._courses.values():
-            if course.view is None or course.view.state in TERMINAL:
+        for entry in self._entries.values():
+            if entry.view is None or entry.view.state in TERMINAL:
                 continue
-            self._command(course, ending)
-            course.view = self._follow(course.view)
+            self._command(entry, ending)
+            entry.view = self._follow(entry.view)
 
     def exchange(self) -> None:
         """Measure the champions of near problems on each problem, by a search that starts with them."""
-        together = [course for course in self._courses.values() if self._relatives(course)]
-        for course in together:
+        together = [entry for entry in self._entries.values() if self._relatives(entry)]
+        for entry in together:
             if self._session.interrupts.count:
                 return
-            trials = min(MOST_EXCHANGED, len(self._relatives(course)) + 2)
+            trials = min(MOST_EXCHANGED, len(self._relatives(entry)) + 2)
             budget: dict[str, float] = {"trials": trials}
             if self._budget.minutes is not None:
                 share = EXCHANGE_SHARE * self._budget.minutes / len(together)
                 budget["minutes"] = max(LEAST_MINUTES, share)
-            self._session.shown.note(f"Champions of near problems on {course.call.name}:")
+            self._session.shown.note(f"Champions of near problems on {entry.call.name}:")
             try:
                 view = begun(
-                    course.request.with_terms(budget=budget, seed=1), self._session.connection, self._session.where
+                    entry.request.with_terms(budget=budget, seed=1), self._session.connection, self._session.where
                 )
             except EvoError as error:
-                self._session.shown.note(f"{course.call.name}: {error}")
+                self._session.shown.note(f"{entry.call.name}: {error}")
                 continue
-            self._exchanged.append((course.call.name, self._follow(view)))
+            self._exchanged.append((entry.call.name, self._follow(view)))
 
     def outcome(self) -> SuiteResult:
-        searched = [(course.call, self._latest(course.view)) for course in self._courses.values() if course.view]
+        searched = [(entry.call, self._latest(entry.view)) for entry in self._entries.values() if entry.view]
         left_out = {
-            name: course.trouble or "the budget was spent before its turn"
-            for name, course in self._courses.items()
-            if course.view is None
+            name: entry.trouble or "the budget was spent before its turn"
+            for name, entry in self._entries.items()
+            if entry.view is None
         }
         families = list(dict.fromkeys(view.family for _, view in searched))
         return SuiteResult(
@@ -174,49 +176,49 @@ class _Conductor:
                 return exchanged if own else view
         return view
 
-    def _slice(self, course: Course) -> None:
-        if course.view is None:
-            self._begin(course)
+    def _slice(self, entry: CallSearch) -> None:
+        if entry.view is None:
+            self._begin(entry)
         else:
-            self._command(course, "resume")
-        if course.view is None:
+            self._command(entry, "resume")
+        if entry.view is None:
             return
-        began, done = time.monotonic(), course.view.finished
+        began, done = time.monotonic(), entry.view.finished
         while True:
-            course.view = self._look(course.view)
-            self._session.shown.show(course.view)
-            ended = course.view.state in TERMINAL or self._session.interrupts.count or self._spent()
-            if ended or self._slice_over(course.view.finished - done, time.monotonic() - began):
+            entry.view = self._look(entry.view)
+            self._session.shown.show(entry.view)
+            ended = entry.view.state in TERMINAL or self._session.interrupts.count or self._spent()
+            if ended or self._slice_over(entry.view.finished - done, time.monotonic() - began):
                 break
             time.sleep(POLL_S)
-        course.best.append(None if course.view.best is None else course.view.best.rank)
-        if course.view.state not in TERMINAL:
-            self._command(course, "pause")
+        entry.best.append(None if entry.view.best is None else entry.view.best.rank)
+        if entry.view.state not in TERMINAL:
+            self._command(entry, "pause")
 
-    def _begin(self, course: Course) -> None:
-        request = course.request.with_terms(budget=self._own_budget())
+    def _begin(self, entry: CallSearch) -> None:
+        request = entry.request.with_terms(budget=self._own_budget())
         try:
-            if advice := self._advice(course):
+            if advice := self._advice(entry):
                 source = f"calls of suite {self._suite.name} searched before"
                 request = request.with_terms(warm_start={"source": source, "configs": advice})
-            course.view = begun(request, self._session.connection, self._session.where)
+            entry.view = begun(request, self._session.connection, self._session.where)
         except EvoError as error:
-            course.trouble = str(error)
-            self._session.shown.note(f"{course.call.name} is left out: {error}")
+            entry.trouble = str(error)
+            self._session.shown.note(f"{entry.call.name} is left out: {error}")
             return
-        self._session.shown.note(f"{course.call.name}, search {course.view.id}:")
+        self._session.shown.note(f"{entry.call.name}, search {entry.view.id}:")
         self._session.out.print(
-            head(course.view, masked(f"{self._session.connection.client.url}/searches/{course.view.id}"))
+            head(entry.view, masked(f"{self._session.connection.client.url}/searches/{entry.view.id}"))
         )
 
-    def _advice(self, course: Course) -> list[Config]:
+    def _advice(self, entry: CallSearch) -> list[Config]:
         """Return the best configs of the nearest problems so far, the nearest first."""
-        digest = course.request.package.digest
-        same = [other for other in self._courses.values() if other.request.package.digest == digest]
+        digest = entry.request.package.digest
+        same = [other for other in self._entries.values() if other.request.package.digest == digest]
         others = [other.view for other in same if other.view is not None]
         if not others:
             return []
-        problem = course.request.instance(others[0].device.kind)
+        problem = entry.request.instance(others[0].device.kind)
         nearest = sorted(others, key=lambda view: distance(problem, view.problem))[:NEIGHBOURS]
         found = [self._best(view, BEST_OF_NEIGHBOUR) for view in nearest]
         return [config for configs in found for config in configs]
@@ -231,7 +233,7 @@ class _Conductor:
         return {name: limit for name, limit in given.items() if limit is not None}
 
     def _slice_over(self, trials: int, seconds: float) -> bool:
-        slices = SLICES * len(self._courses)
+        slices = SLICES * len(self._entries)
         if self._budget.trials is not None and trials >= max(1, self._budget.trials // slices):
             return True
         if self._budget.minutes is None:
@@ -240,22 +242,22 @@ class _Conductor:
         return seconds >= max(LEAST_SLICE_S, share_s)
 
     def _spent(self) -> bool:
-        views = [course.view for course in self._courses.values() if course.view is not None]
+        views = [entry.view for entry in self._entries.values() if entry.view is not None]
         if self._budget.trials is not None and sum(view.finished for view in views) >= self._budget.trials:
             return True
         if self._budget.minutes is None:
             return False
         return sum(view.elapsed_s for view in views) >= (1.0 - EXCHANGE_SHARE) * self._budget.minutes * 60.0
 
-    def _progress(self, course: Course) -> Progress:
-        return Progress(weight=course.call.weight, best=tuple(course.best), open=course.open)
+    def _progress(self, entry: CallSearch) -> Progress:
+        return Progress(weight=entry.call.weight, best=tuple(entry.best), open=entry.open)
 
-    def _relatives(self, course: Course) -> list[SearchView]:
+    def _relatives(self, entry: CallSearch) -> list[SearchView]:
         """Return the searches of other problems of the family that found a config, if this one was searched."""
-        if course.view is None:
+        if entry.view is None:
             return []
-        others = [other.view for other in self._courses.values() if other is not course and other.view is not None]
-        return [view for view in others if view.family == course.view.family and view.best is not None]
+        others = [other.view for other in self._entries.values() if other is not entry and other.view is not None]
+        return [view for view in others if view.family == entry.view.family and view.best is not None]
 
     def _follow(self, view: SearchView) -> SearchView:
         session = self._session
@@ -266,39 +268,39 @@ class _Conductor:
     def _look(self, view: SearchView) -> SearchView:
         return self._session.connection.ask(lambda client: client.search(view.id))
 
-    def _command(self, course: Course, command: SearchCommand) -> None:
+    def _command(self, entry: CallSearch, command: SearchCommand) -> None:
         """Send a command to a search; one that has just ended is left unchanged."""
-        assert course.view is not None
-        number = course.view.id
+        assert entry.view is not None
+        number = entry.view.id
         try:
-            course.view = self._session.connection.ask(lambda client: client.command(number, command))
+            entry.view = self._session.connection.ask(lambda client: client.command(number, command))
         except Conflict:
-            course.view = self._look(course.view)
+            entry.view = self._look(entry.view)
 
     def _measurements(self, family: str) -> Measurements:
         """Return the times or costs of all calls' best configs on every problem of the family."""
-        courses = [course for course in self._courses.values() if course.view and course.view.family == family]
+        entries = [entry for entry in self._entries.values() if entry.view and entry.view.family == family]
         configs: list[Config] = []
-        for course in courses:
-            assert course.view is not None
-            configs += [each for each in self._best(course.view, BEST_OF_NEIGHBOUR) if each not in configs]
-        costs: dict[str, dict[int, float]] = {course.call.name: {} for course in courses}
-        for name, view in self._views_of(courses):  # an exchange comes last and compares its configs in one session
+        for entry in entries:
+            assert entry.view is not None
+            configs += [each for each in self._best(entry.view, BEST_OF_NEIGHBOUR) if each not in configs]
+        costs: dict[str, dict[int, float]] = {entry.call.name: {} for entry in entries}
+        for name, view in self._views_of(entries):  # an exchange comes last and compares its configs in one session
             for trial in self._trials(view):
                 if trial.time_us is not None and trial.config in configs:
                     cost = trial.time_us if trial.cost is None else trial.cost
                     costs[name][configs.index(trial.config)] = cost
         return Measurements(
-            problems={course.call.name: course.view.problem for course in courses if course.view},
-            weights={course.call.name: course.call.weight for course in courses},
+            problems={entry.call.name: entry.view.problem for entry in entries if entry.view},
+            weights={entry.call.name: entry.call.weight for entry in entries},
             configs=configs,
             costs=costs,
             goal=self._suite.goal,
         )
 
-    def _views_of(self, courses: Sequence[Course]) -> Iterator[tuple[str, SearchView]]:
-        names = {course.call.name for course in courses}
-        yield from ((course.call.name, course.view) for course in courses if course.view is not None)
+    def _views_of(self, entries: Sequence[CallSearch]) -> Iterator[tuple[str, SearchView]]:
+        names = {entry.call.name for entry in entries}
+        yield from ((entry.call.name, entry.view) for entry in entries if entry.view is not None)
         yield from ((name, view) for name, view in self._exchanged if name in names)
 
     def _trials(self, view: SearchView) -> Sequence[TrialView]:
