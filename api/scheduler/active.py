@@ -44,7 +44,10 @@ def family_ref(row: FamilyRow) -> FamilyRef:
 
 
 def beginning(space: Space, row: SearchRow) -> Context:
-    """Return the context a strategy starts with. The first `warm_starts` come from recordings, and are only advice."""
+    """Return the context a strategy starts with.
+
+    The first `warm_starts` come from recordings or from other problems, and are only advice.
+    """
     recorded = 0 if row.warm_start is None else row.warm_start.used
     return Context(space=space, warm_starts=row.warm_starts[recorded:], advice=row.warm_starts[:recorded])
 

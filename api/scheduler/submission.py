@@ -11,6 +11,7 @@ from api.families.catalogue import Catalogue, goal_of
 from api.scheduler.active import beginning
 from api.schemas import SearchRequest, WarmStart
 from db.models import ChampionRow, DeviceRow, SearchRow, SpaceSize
+from db.queries.earlier import earlier_results
 from db.repositories.archive import Archive
 from db.repositories.champions import Champions
 from db.repositories.fleet import Fleet
@@ -26,12 +27,18 @@ from evo.family.problem import Problem, distance
 from evo.messages.view import WarmStartView
 from evo.promotion.policy import policy_from
 from evo.space import Space
+from evo.strategy.parts.transfer import NEAREST, predicted
 from evo.text.suggestion import unknown
+from evo.text.wording import count_text
 from evo.trial import Config
 from evo.trial.objective import Objective
 from templates import registry
+from templates.recorded import shipped
 
 MAX_WARM_STARTS = 5
+MAX_PREDICTED = 5
+"""Configs predicted from other problems. Two are tried in any case, the others while nothing else is as fast."""
+
 MAX_IMPORTED = 20
 """Recorded configs tried first. They are few, because they were the best in other circumstances."""
 
@@ -100,6 +107,9 @@ def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, con
     if request.warm_start is not None:
         row.warm_start, recorded = imported(space, request.warm_start)
         row.warm_starts = [*recorded, *row.warm_starts]
+    elif not request.from_default and (found := transferred(session, space, row, family)):
+        row.warm_start, configs = found
+        row.warm_starts = [*configs, *row.warm_starts]
     try:
         strategy.build(request.strategy, beginning(space, row))
     except NotFound as error:
@@ -243,6 +253,23 @@ def warm_starts(space: Space, search: SearchRow, family: Family, champions: Sequ
     return unique(space, [*configs, *starts, space.default()])
 
 
+def transferred(
+    session: Session, space: Space, search: SearchRow, family: Family
+) -> tuple[WarmStartView, list[Config]] | None:
+    """Return configs that results of other problems on this device model predict to be fast; None if there are none.
+
+    Results are those of earlier searches, and of the recordings that come with kernel-evo. The configs are advice,
+    whose harm is limited ([decision 86](docs/decisions/0086-other-problems-advise.md)).
+    """
+    earlier = [*earlier_results(session, search, family.name), *shipped(family.name, search.device, search.objective)]
+    nearest = sorted(earlier, key=lambda each: distance(search.problem, each.problem))
+    configs = predicted(space, search.problem, nearest, MAX_PREDICTED)
+    if not configs:
+        return None
+    source = count_text(min(len(nearest), NEAREST), "other problem")
+    return WarmStartView(source=source, used=len(configs), invalid=0, spare=0, predicted=True), configs
+
+
 def imported(space: Space, given: WarmStart) -> tuple[WarmStartView, list[Config]]:
     """Return the best recorded configs that are in the space, and the number of those that are not.
 
@@ -252,8 +279,8 @@ def imported(space: Space, given: WarmStart) -> tuple[WarmStartView, list[Config
     _check_names(space, given)
     valid = completed(space, given.configs)
     used = unique(space, valid)[:MAX_IMPORTED]
-    counts = {"used": len(used), "invalid": len(given.configs) - len(valid), "spare": len(valid) - len(used)}
-    return WarmStartView(source=given.source, **counts), used
+    invalid, spare = len(given.configs) - len(valid), len(valid) - len(used)
+    return WarmStartView(source=given.source, used=len(used), invalid=invalid, spare=spare), used
 
 
 def _check_names(space: Space, given: WarmStart) -> None:

@@ -1,6 +1,7 @@
 """Strategy benchmark: baseline, score, simulated workers, archive, and recordings."""
 
 import gzip
+import importlib
 import json
 import math
 import re
@@ -14,19 +15,24 @@ import pytest
 
 from evo.space.recording import parse_recording
 from evo.strategy import STRATEGIES
+from evo.strategy.parts.transfer import Earlier
 from evo.trial.outcome import Measured
+from templates.registry import RECORDINGS
 from tests.bench.strategy import (
     asking,
     bars,
     built,
     crowd,
     failing,
+    forest,
     functions,
     moments,
     noisy,
     optuna_study,
     ours,
+    problems,
     report,
+    rivals,
     tables,
     transfer,
 )
@@ -212,6 +218,29 @@ def test_kernel_tuner_runs_on_replayed_results() -> None:
         assert len(set(first.places)) == len(first.places) > 80
 
 
+@pytest.mark.parametrize("module", ["forest", "smac_forest"])
+def test_foreign_forests_propose_distinct_valid_configs(module: str) -> None:
+    pytest.importorskip("sklearn", reason="only the benchmark needs scikit-learn (make bench-strategy)")
+    entrants = importlib.import_module(f"tests.bench.strategy.{module}").contestants()
+    if not entrants:
+        pytest.skip("only the benchmark needs SMAC (make bench-strategy)")
+    space = load(RECORDINGS / "h100-sdpa-64.json.gz")
+    for contestant in entrants:
+        first, again = (contestant.play(space, 3, Course(clock="steps", trials=45)) for _ in range(2))
+        assert first.places == again.places
+        assert len(set(first.places)) == len(first.places) >= 45
+
+
+def test_forest_is_led_to_the_good_region() -> None:
+    pytest.importorskip("sklearn", reason="only the benchmark needs scikit-learn (make bench-strategy)")
+    space = load(RECORDINGS / "h100-sdpa-64.json.gz")
+    quick = forest.contestants()[1].play(space, 0, Course(clock="steps", trials=100))
+    random = next(each for each in ours.contestants() if each.name == "random")
+    drawn = random.play(space, 0, Course(clock="steps", trials=100))
+    later = np.minimum(space.times_us[quick.places[30:]], 1e4)
+    assert np.median(later) < 0.8 * np.median(np.minimum(space.times_us[drawn.places], 1e4))
+
+
 # Archive and tables
 
 
@@ -332,6 +361,37 @@ def test_champion_of_another_device_is_tried_first(monkeypatch: pytest.MonkeyPat
     assert misled.trials > transfer.BAD == len(transfer.slowest(one, [one]))
     assert not transfer.champions(one, [one])
     assert "over 100" in tables.transfer({"x": [transfer.Start(p100=0.0, trials=np.inf), None]}, [one, other])
+
+
+def test_opposite_results_exchange_fast_and_slow() -> None:
+    whole = Earlier(problem={}, results=[({"x": 1}, 3.0), ({"x": 2}, 1.0), ({"x": 3}, 2.0)])
+    assert sorted(problems.opposite(whole).results, key=str) == [({"x": 1}, 1.0), ({"x": 2}, 3.0), ({"x": 3}, 2.0)]
+
+
+def test_other_problems_advise_a_recorded_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(problems, "TRIALS", 12)
+    monkeypatch.setattr(problems, "LOGGED", 30)
+    found = problems.compare("random", 1)
+    assert list(found) == list(problems.WAYS)
+    alone, advised = found["no other problems"], found["their champions, and predictions as advice"]
+    assert advised.means[0] <= alone.means[0]
+    assert all(each.means[0] >= each.means[-1] >= 1 for each in found.values())
+    assert "their champions" in tables.problems(found)
+
+
+def test_t4_twins_of_recordings_are_left_out() -> None:
+    names = [path.name for path in paths(RECORDINGS)]
+    assert len(names) == 6
+    assert not [name for name in names if ".t4." in name]
+
+
+def test_distances_are_tabulated_by_space(tmp_path: Path) -> None:
+    (first, *_) = paths()
+    effort = Effort(archive=Archive(tmp_path), paths=[first], seeds=2, processes=1, share=0.9)
+    chance = [each for each in ours.contestants() if each.name == "random"]
+    found = rivals.compare(effort, chance)
+    assert found["random"].worst >= found["random"].medians[-1] >= 1
+    assert first.name.split(".")[0] in tables.distances(found, effort.grounds)
 
 
 def test_best_config_works_when_most_fail() -> None:

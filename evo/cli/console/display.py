@@ -59,7 +59,7 @@ def warm_start_text(given: WarmStartView) -> str:
         f"{given.spare:,} left out" if given.spare else None,
     ]
     rest = ", ".join(part for part in left if part)
-    return f"{count_text(given.used, 'config')} of {given.source} first" + (f" ({rest})" if rest else "")
+    return f"{given.words} first" + (f" ({rest})" if rest else "")
 
 
 def budget_text(view: SearchView) -> str:

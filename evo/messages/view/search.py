@@ -17,7 +17,7 @@ from evo.promotion.statistics import Interval
 from evo.search.gain import Gain
 from evo.search.lifecycle import State
 from evo.search.search import Budget
-from evo.text.wording import factor_text, subject_text
+from evo.text.wording import count_text, factor_text, subject_text
 from evo.trial import Config, Value
 from evo.trial.objective import Objective
 from evo.trial.timing import Timing
@@ -102,17 +102,25 @@ class ProvingView:
 
 @dataclass(frozen=True, kw_only=True)
 class WarmStartView:
-    """Recorded results that a search begins with.
+    """Results from elsewhere that a search begins with.
 
     Attributes:
-        source: where they were recorded, in the submitter's words.
+        source: where they were recorded, in the submitter's words; the other problems, if `predicted`.
         used: configs that are tried first; `invalid` ones are not in the space, and `spare` ones exceed the limit.
+        predicted: True if the configs are predictions from the results of other problems.
     """
 
     source: str
     used: int
     invalid: int
     spare: int
+    predicted: bool = False
+
+    @property
+    def words(self) -> str:
+        """The configs and their source, e.g. ``5 configs predicted from 2 other problems``."""
+        by = "predicted from" if self.predicted else "of"
+        return f"{count_text(self.used, 'config')} {by} {self.source}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,7 +43,7 @@ def subject_blocks(material: Material) -> Iterator[Block]:
     if search.best is not None and search.objective.metric is not None:
         rows["its metric"] = f"{search.objective.metric_text(search.best.cost)} ({search.objective.goal})"
     if search.warm_start is not None:
-        rows["begun with"] = f"{search.warm_start.used} recorded configs of {search.warm_start.source}"
+        rows["begun with"] = search.warm_start.words
     if search.notes:
         rows["notes"] = search.notes
     if search.estimated:
@@ -90,7 +90,7 @@ def command_blocks(material: Material) -> Iterator[Block]:
         yield Text("with this policy.json:")
         yield Code(json.dumps(changed, indent=2))
     if material.search.warm_start is not None:
-        yield Text("It began with recorded results, which are in the database but not in this command.")
+        yield Text("It began with results from elsewhere, which are in the database but not in this command.")
     same = "equal times are measured: on a recorded space the search repeats exactly"
     if material.search.estimated:
         same = "equal estimates come in the same order"

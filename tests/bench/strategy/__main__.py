@@ -19,6 +19,9 @@ from tests.bench.strategy.ground import FIGURES, SPACES, load, paths
 from tests.bench.strategy.player import Contestant
 
 QUESTIONS = ("evaluations", "crowd", "asking", "ablation", "steps", "failing", "noisy", "transfer", "functions")
+ON_REQUEST = ("rivals", "problems")
+"""Questions that are answered only if they are named: the first is part of another, the second has its own spaces."""
+
 QUICK_SEEDS = 5
 QUICK_LENGTHS = (100, 1_000, 2_000)
 
@@ -55,6 +58,8 @@ def _ask(told: report.Report, effort: Effort, contestants: list[Contestant], opt
     questions = options.question or QUESTIONS
     if "evaluations" in questions:
         report.ask_evaluations(told, effort, contestants)
+    if "rivals" in questions:
+        report.ask_rivals(told, effort, contestants)
     if "crowd" in questions:
         report.ask_crowd(told, effort)
     if "asking" in questions:
@@ -69,6 +74,8 @@ def _ask(told: report.Report, effort: Effort, contestants: list[Contestant], opt
         report.ask_noisy(told, effort)
     if "transfer" in questions:
         report.ask_transfer(told, effort)
+    if "problems" in questions:
+        report.ask_problems(told, effort.seeds)
     if "functions" in questions:
         report.ask_functions(told, effort)
 
@@ -126,7 +133,9 @@ def _parser() -> argparse.ArgumentParser:
         help="runs of a contestant on a space (default: %(default)s)",
     )
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_SEEDS} seeds, short logs, no slow contestants")
-    parser.add_argument("--question", action="append", choices=QUESTIONS, help="only this table; may be repeated")
+    parser.add_argument(
+        "--question", action="append", choices=QUESTIONS + ON_REQUEST, help="only this table; repeatable"
+    )
     parser.add_argument("--contestant", action="append", metavar="NAME", help="beside the default; may be repeated")
     parser.add_argument("--space", metavar="PREFIX", help="only spaces whose file name begins so")
     parser.add_argument("--spaces", type=Path, default=SPACES, metavar="FOLDER", help="recordings (*.json, *.json.gz)")

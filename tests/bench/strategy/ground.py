@@ -89,9 +89,13 @@ def load(path: Path) -> Ground:
 
 
 def paths(folder: Path = SPACES) -> Iterator[Path]:
-    """Return the recording files of a folder, in order; the folder may also hold figures of an earlier run."""
-    found = [*folder.glob("*.json"), *folder.glob("*.json.gz")]
-    yield from sorted(path for path in found if path.name != FIGURES)
+    """Return the recording files of a folder, in order; the folder may also hold figures of an earlier run.
+
+    T4 files are left out where the same recording is there in Kernel Tuner's form.
+    """
+    found = [path for path in (*folder.glob("*.json"), *folder.glob("*.json.gz")) if path.name != FIGURES]
+    names = {path.name for path in found}
+    yield from sorted(path for path in found if ".t4." not in path.name or path.name.replace(".t4.", ".") not in names)
 
 
 def _time_us(entry: Entry) -> float:

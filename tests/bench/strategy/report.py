@@ -20,6 +20,8 @@ from tests.bench.strategy import (
     moments,
     noisy,
     ours,
+    problems,
+    rivals,
     tables,
     transfer,
 )
@@ -30,7 +32,7 @@ from workers.system.machine import processor_model
 
 DEFAULT = next(iter(STRATEGIES))
 NOTHING = "The archive holds no runs of the default strategy as it is now."
-PACKAGES = ("numpy", "scipy", "optuna", "kernel_tuner", "cmaes", "torch")
+PACKAGES = ("numpy", "scipy", "optuna", "kernel_tuner", "cmaes", "torch", "scikit-learn", "smac")
 
 
 @dataclass(kw_only=True)
@@ -107,6 +109,15 @@ def ask_evaluations(report: Report, effort: Effort, contestants: list[Contestant
         report.hold(bars.timing(timed, DEFAULT, [name for name in others if name in timed]))
 
 
+def ask_rivals(report: Report, effort: Effort, contestants: list[Contestant]) -> None:
+    found = rivals.compare(effort, contestants)
+    if DEFAULT not in found:
+        report.lack()
+        return
+    report.add(f"### Distance from the optimum after {evaluations.BUDGET}\n\n{tables.distances(found, effort.grounds)}")
+    report.note("rivals", found)
+
+
 def ask_crowd(report: Report, effort: Effort) -> None:
     chosen = [*(each for each in ours.contestants() if each.name in (DEFAULT, "random")), *ours.crowded()]
     found = crowd.compare(effort, chosen)
@@ -168,6 +179,12 @@ def ask_transfer(report: Report, effort: Effort) -> None:
     found = transfer.compare(effort.grounds, DEFAULT, seeds)
     report.add(f"### What advice is worth\n\n{seeds} seeds.\n\n{tables.transfer(found, effort.grounds)}")
     report.note("transfer", {name: dict(zip(_names(effort), starts, strict=True)) for name, starts in found.items()})
+
+
+def ask_problems(report: Report, seeds: int) -> None:
+    found = problems.compare(DEFAULT, seeds)
+    report.add(f"### What other problems' results are worth\n\n{seeds} seeds.\n\n{tables.problems(found)}")
+    report.note("problems", found)
 
 
 def ask_functions(report: Report, effort: Effort) -> None:

@@ -12,6 +12,8 @@ from tests.bench.strategy.failing import Toll
 from tests.bench.strategy.ground import Ground
 from tests.bench.strategy.moments import Timing
 from tests.bench.strategy.noisy import Hearing
+from tests.bench.strategy.problems import MOMENTS, Descent
+from tests.bench.strategy.rivals import Distance
 from tests.bench.strategy.scores import Figure
 from tests.bench.strategy.transfer import TRIALS, Start
 
@@ -44,6 +46,27 @@ def standings(found: Mapping[str, Standing]) -> str:
         for name, each in _by_score(found)
     ]
     return table(header, rows)
+
+
+def distances(found: Mapping[str, Distance], grounds: Sequence[Ground]) -> str:
+    names = [ground.name for ground in grounds]
+    header = ["best/optimum", "seeds", "P200", "@50", "@100", "@200", "worst", *names, "ms per proposal"]
+    rows = [
+        [
+            name,
+            str(each.seeds),
+            _interval(each.p200),
+            *(f"{ratio:.3f}" for ratio in (*each.medians, each.worst, *each.by_space)),
+            f"{each.asking_ms:.2f}",
+        ]
+        for name, each in sorted(found.items(), key=lambda item: -item[1].p200.estimate)
+    ]
+    return table(header, rows)
+
+
+def problems(found: Mapping[str, Descent]) -> str:
+    header = ["a search begins with", *(f"after {moment}" for moment in MOMENTS), "worst"]
+    return table(header, [[name, *(f"{each:.3f}" for each in (*it.means, it.worst))] for name, it in found.items()])
 
 
 def by_space(found: Mapping[str, Standing], grounds: Sequence[Ground]) -> str:

@@ -7,11 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.bench.strategy import kernel_tuner, optuna_study, ours
+from tests.bench.strategy import forest, kernel_tuner, optuna_study, ours, smac_forest
 from tests.bench.strategy.archive import Archive
 from tests.bench.strategy.ground import load
 from tests.bench.strategy.player import Contestant
 from tests.bench.strategy.run import Course, Run
+
+FOREIGN = (kernel_tuner, optuna_study, forest, smac_forest)
 
 CHUNK = 5
 """Seeds that one process runs before it reports."""
@@ -21,10 +23,11 @@ SHARES = {
     "Optuna TPE, repeats cost": 0.05,
     "Optuna CMA-ES": 0.5,
     "Optuna GP": 0.5,
+    smac_forest.NAME: 0.3,
 }
 """Share of the seeds for contestants with slow proposals: a second to a minute per run."""
 
-BRIEF = {"Optuna GP"}
+BRIEF = {"Optuna GP", smac_forest.NAME}
 """Share for contestants that take a minute or two for the evaluations, and much longer for the time axis."""
 
 
@@ -39,9 +42,10 @@ class Match:
 
 
 def contestants() -> dict[str, Contestant]:
-    """Return all available contestants by name: built-in strategies, variants, steps, Kernel Tuner's, Optuna's."""
+    """Return all available contestants by name: built-in strategies, variants, steps, foreign ones."""
     own = [*ours.contestants(), *ours.crowded(), *ours.variants(), *ours.steps()]
-    everybody = [*own, *kernel_tuner.contestants(), *optuna_study.contestants()]
+    foreign = [each for module in FOREIGN for each in module.contestants()]
+    everybody = [*own, *foreign]
     return {each.name: replace(each, share=SHARES.get(each.name, 1.0), brief=each.name in BRIEF) for each in everybody}
 
 

@@ -1,0 +1,53 @@
+"""Results of earlier searches of a family on the same device model, for searches of other problems."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from db.models import FamilyRow, SearchRow, TrialRow
+from evo.family.problem import distance
+from evo.strategy.parts.transfer import NEAREST, Earlier
+from evo.trial import Config
+
+LATEST = 200
+"""Number of the family's latest searches that are considered."""
+
+SEARCHES = 3
+"""Number of the latest searches whose results are joined for a problem."""
+
+RESULTS = 300
+"""Number of results of one problem, fastest first."""
+
+
+def earlier_results(session: Session, search: SearchRow, family: str) -> list[Earlier]:
+    """Return the results for the problems nearest to that of a search, under the same objective, nearest first.
+
+    The problem of the search itself is left out: its champion is known.
+    """
+    query = select(SearchRow.id, SearchRow.problem, SearchRow.problem_key, SearchRow.device, SearchRow.objective)
+    query = query.join(FamilyRow, FamilyRow.digest == SearchRow.family_digest).where(FamilyRow.name == family)
+    rows = session.execute(
+        query.where(SearchRow.problem_key != search.problem_key).order_by(SearchRow.id.desc()).limit(LATEST)
+    )
+    ids: dict[str, list[int]] = {}
+    problems = {}
+    for number, problem, key, device, objective in rows:
+        if device.model == search.device.model and objective == search.objective:
+            problems[key] = problem
+            ids.setdefault(key, []).append(number)
+    found = []
+    for key in sorted(problems, key=lambda key: (distance(search.problem, problems[key]), key)):
+        if results := _results(session, ids[key][:SEARCHES]):
+            found.append(Earlier(problem=problems[key], results=results))
+        if len(found) == NEAREST:
+            break
+    return found
+
+
+def _results(session: Session, searches: Sequence[int]) -> list[tuple[Config, float]]:
+    query = select(TrialRow.proposal, TrialRow.cost)
+    query = query.where(TrialRow.search_id.in_(searches), TrialRow.outcome_kind == "measured")
+    query = query.where(TrialRow.cost.is_not(None), TrialRow.suspect.is_(False))
+    ranked = session.execute(query.order_by(TrialRow.cost, TrialRow.search_id, TrialRow.number).limit(RESULTS))
+    return [(proposal.config, cost) for proposal, cost in ranked if cost is not None]

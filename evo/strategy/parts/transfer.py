@@ -1,0 +1,181 @@
+"""Transfer: earlier searches of the same family suggest the first configs of a search for another problem.
+
+A Gaussian process learns the times of other problems, relative to the best of each, from config and problem together.
+It then predicts which configs are fastest for the new problem. A multi-task model as in Swersky, Snoek and Adams,
+*Multi-Task Bayesian Optimization* (2013), with the problem's fields as inputs instead of a learned correlation.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from evo.space import Indices, Space, Tunable
+from evo.strategy.parts.coordinates import Coordinates, Floats
+from evo.strategy.parts.gaussian_process import Flags, Posterior, fit
+from evo.strategy.parts.neighbourhood import Neighbourhood
+from evo.strategy.parts.observations import spread
+from evo.strategy.parts.single_thread import single_thread
+from evo.strategy.parts.surrogate import slowness
+from evo.trial import Config, Value
+
+NEAREST = 4
+"""Number of earlier searches learned from: those of the nearest problems."""
+
+LEARNED = 240
+"""Number of results learned from, shared evenly by the searches."""
+
+FITTED = 100
+"""Number of results from which the length scales are fitted."""
+
+LEADING = 12
+"""Number of leading configs, over all searches, whose neighbours are candidates."""
+
+LEAST = 10
+"""Number of results below which a search is ignored."""
+
+SAMPLED = 200
+"""Number of random candidates spread over the mechanisms, and of further ones drawn from the whole space."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Earlier:
+    """Results of one earlier search of the family on this device.
+
+    Attributes:
+        problem: fields by name.
+        results: config and cost (the time in µs, or the value of the metric; lower is better), of measured trials.
+    """
+
+    problem: Mapping[str, Value]
+    results: Sequence[tuple[Config, float]]
+
+
+def predicted(space: Space, problem: Mapping[str, Value], earlier: Sequence[Earlier], count: int) -> list[Config]:
+    """Return valid configs of a space that are predicted to be fastest for its problem, best first.
+
+    Args:
+        problem: of the space.
+        earlier: searches of other problems, the most relevant first; only the first `NEAREST` are used.
+        count: the greatest number of configs.
+
+    Returns:
+        Distinct configs, always the same for the same arguments; none if there are too few results.
+    """
+    tasks = [task for each in earlier[:NEAREST] if (task := _task(space, each)) is not None]
+    if not tasks or count < 1:
+        return []
+    with single_thread():
+        return _predicted(space, problem, tasks, count)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Task:
+    """Results of an earlier search as rows of the new space, which need not be valid there, fastest first."""
+
+    problem: Mapping[str, Value]
+    rows: Indices
+    slowness: Floats
+
+
+def _task(space: Space, earlier: Earlier) -> _Task | None:
+    """Return the results that the new space can express; None if there are fewer than `LEAST`."""
+    found: dict[bytes, tuple[Indices, float]] = {}
+    for config, cost in sorted(earlier.results, key=lambda each: each[1]):
+        if (row := nearest_row(space, config)) is not None and math.isfinite(cost):
+            found.setdefault(row.tobytes(), (row, cost))
+    if len(found) < LEAST:
+        return None
+    rows, costs = zip(*found.values(), strict=True)
+    return _Task(problem=earlier.problem, rows=np.array(rows), slowness=slowness(np.array(costs, dtype=np.float64)))
+
+
+def nearest_row(space: Space, config: Config) -> Indices | None:
+    """Return the ranks of a config of another space: its own values, the nearest numbers, defaults where it has none.
+
+    None if it has a name that the space does not know, because another mechanism says nothing.
+    """
+    ranks = [_nearest_rank(tunable, config.get(tunable.name)) for tunable in space.tunables]
+    return None if None in ranks else np.array(ranks, dtype=np.int32)
+
+
+def _nearest_rank(tunable: Tunable, value: Value | None) -> int | None:
+    if value is None:
+        return tunable.default_index
+    same = [rank for rank, each in enumerate(tunable.values) if each == value and type(each) is type(value)]
+    if same:
+        return same[0]
+    numbers = isinstance(value, int | float) and not isinstance(value, bool) and tunable.ordinal
+    if not numbers:
+        return None
+    return min(range(len(tunable.values)), key=lambda rank: _apart(tunable.values[rank], value))
+
+
+def _apart(one: Value, other: Value) -> float:
+    """Return the distance of two numbers: doublings, if both are positive."""
+    a, b = float(one), float(other)
+    return abs(math.log2(a / b)) if min(a, b) > 0 else abs(a - b) + 1.0
+
+
+def _predicted(space: Space, problem: Mapping[str, Value], tasks: Sequence[_Task], count: int) -> list[Config]:
+    coordinates = Coordinates(space)
+    features, names = _features([problem, *(task.problem for task in tasks)])
+    names = np.concatenate([coordinates.names, names])
+
+    def points(rows: Indices, place: int) -> Floats:
+        return np.concatenate([coordinates.of(rows), np.repeat(features[place][None, :], len(rows), axis=0)], axis=1)
+
+    def joined(total: int) -> tuple[Floats, Floats]:
+        chosen = [spread(np.arange(len(task.rows)), max(2, total // len(tasks))) for task in tasks]
+        pairs = list(zip(tasks, chosen, strict=True))
+        parts = [points(task.rows[each], place) for place, (task, each) in enumerate(pairs, 1)]
+        return np.concatenate(parts), np.concatenate([task.slowness[each] for task, each in pairs])
+
+    kernel = fit(*joined(FITTED), names)
+    model = Posterior(kernel, *joined(LEARNED))
+    rows = _candidates(space, tasks)
+    fastest = np.argsort(model.mean(points(rows, 0)), kind="stable")[:count]
+    return [space.decode(row) for row in rows[fastest]]
+
+
+def _features(problems: Sequence[Mapping[str, Value]]) -> tuple[Floats, Flags]:
+    """Return the varying fields of problems as coordinates, shape (problems, fields), and which are names.
+
+    Positive numbers count by doublings; 1 is three of them, as the length scales of tunables expect distances around 1.
+    """
+    columns: list[list[float]] = []
+    names = []
+    for field in dict.fromkeys(name for problem in problems for name in problem):
+        values = [problem.get(field) for problem in problems]
+        distinct = list(dict.fromkeys(map(repr, values)))
+        if len(distinct) < 2:
+            continue
+        doublings = [_doublings(value) for value in values]
+        numbers = [each for each in doublings if each is not None]
+        names.append(len(numbers) < len(values))
+        columns.append([float(distinct.index(repr(each))) for each in values] if names[-1] else numbers)
+    features = np.array(columns, dtype=np.float64).reshape(len(columns), len(problems)).T
+    return features, np.array(names, dtype=np.bool_)
+
+
+def _doublings(value: object) -> float | None:
+    """Return the coordinate of a positive number; None for other values."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+        return None
+    return math.log2(value) / 3
+
+
+def _candidates(space: Space, tasks: Sequence[_Task]) -> Indices:
+    """Return distinct valid rows: the leading configs, made valid, their neighbours, and random ones.
+
+    Neighbours that need several changes are left out: in a space of 10^18 configs finding them takes seconds.
+    """
+    rng = np.random.default_rng(0)
+    leading = [task.rows[rank] for rank in range(LEADING) for task in tasks if rank < len(task.rows)][:LEADING]
+    centres = [space.encode(space.repair(row, rng)) for row in leading]
+    neighbourhood = Neighbourhood(space)
+    around = [neighbourhood.around(centre, rng) for centre in centres]
+    rows = np.concatenate([centres, *around, space.varied(rng, SAMPLED), space.draw(rng, SAMPLED)])
+    rows = np.unique(rows.astype(np.int32), axis=0)
+    return rows[space.valid(rows)]

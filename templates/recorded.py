@@ -1,0 +1,51 @@
+"""Results of other problems in the recordings that come with kernel-evo."""
+
+import gzip
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from evo.device import Device
+from evo.strategy.parts.transfer import Earlier
+from evo.trial import Config
+from evo.trial.objective import Objective
+from templates.registry import find, recordings
+
+
+def shipped(family: str, device: Device, objective: Objective) -> list[Earlier]:
+    """Return the recordings of a family on a device model that were made under these terms of comparison.
+
+    Times of another timing protocol count, because they are only compared with each other.
+    """
+    usual = Objective(deterministic=objective.deterministic, protocol=objective.protocol)
+    if objective != usual:
+        return []
+    found = [read(path) for path in recordings().values()]
+    mine = [each for each in found if (each.family, each.model) == (family, device.model)]
+    problems = [find(family).family.problem(each.problem, device.kind) for each in mine]
+    return [Earlier(problem=problem, results=each.results) for problem, each in zip(problems, mine, strict=True)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded:
+    """Family, device model, problem and measured results of one recording; fixed tunables are part of the configs."""
+
+    family: str
+    model: str
+    problem: str
+    results: Sequence[tuple[Config, float]]
+
+
+@lru_cache
+def read(path: Path) -> Recorded:
+    document = json.loads(gzip.decompress(path.read_bytes()))
+    names, fixed = document["tune_params_keys"], document["fixed"]
+    timed = [each for each in document["cache"].values() if isinstance(each["time"], int | float)]
+    return Recorded(
+        family=document["kernel_name"],
+        model=document["device_name"],
+        problem=document["problem"],
+        results=[({**fixed, **{name: each[name] for name in names}}, 1e3 * each["time"]) for each in timed],
+    )

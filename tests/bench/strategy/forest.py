@@ -1,0 +1,325 @@
+"""Helion's LFBO tree search on recorded spaces, written from its description: a classifying forest leads the search.
+
+Helion (pytorch/helion, `helion.autotuner.LFBOTreeSearch`, 2026-08) measures random configs, labels the fastest tenth
+as good, and fits a random forest that tells good from bad; good configs weigh more the faster they are. Each generation
+starts at the best configs (*copies*). A neighbour of one is made by following its path through one tree, and giving
+every tunable on the path the value nearby that this tree rates best. A tenth of the neighbours is measured: those that
+the whole forest rates best, less their similarity to those already chosen. A copy ends once it has brought nothing
+better in two generations.
+
+Source: Song et al., *A General Recipe for Likelihood-free Bayesian Optimization* (2022).
+
+Differences, all in its favour: a neighbour that violates a constraint is replaced by another one and costs nothing, at
+least one neighbour is measured, and the search begins again with new random configs, keeping its forest's data, once
+all copies have ended.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from evo.space import Indices
+from tests.bench.strategy.ground import Floats, Ground
+from tests.bench.strategy.player import Contestant
+from tests.bench.strategy.run import Course, Run
+from tests.bench.strategy.simulate import PROTOCOL, Simulation
+
+NEIGHBOURS, RADIUS = 200, 2
+"""Neighbours made of one config per generation, and the most steps that a number moves."""
+
+ATTEMPTS = 4
+"""Attempts per neighbour, most of which may violate a constraint."""
+
+SELECTED = 0.1
+"""Fraction of the neighbours that is measured."""
+
+GOOD = 0.1
+"""Fraction of the measured configs that is labelled as good."""
+
+TREES, SEED = 100, 42
+SIMILARITY_PENALTY = 1.0
+PATIENCE = 1
+"""Generations without a gain that a copy survives."""
+
+LEAST_GAIN = 0.001
+
+Nodes = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """Effort of one search: random configs at first, best configs it continues from, and generations."""
+
+    population: int
+    copies: int
+    generations: int
+
+
+PROFILES = {
+    "Helion LFBO tree search": Profile(population=100, copies=5, generations=20),
+    "Helion LFBO tree search, quick": Profile(population=30, copies=2, generations=5),
+}
+
+
+class ForestPlayer:
+    """One search. Batches are proposed config by config; while a batch is incomplete, nothing else is proposed."""
+
+    def __init__(self, ground: Ground, profile: Profile, seed: int) -> None:
+        self._ground = ground
+        self._space = ground.space
+        self._profile = profile
+        self._rng = np.random.default_rng(seed)
+        self._encoding = Encoding(ground)
+        self._waiting: list[int] = []
+        self._pending: set[int] = set()
+        self._known: set[int] = set()
+        self._told: dict[int, float] = {}
+        self._batches = self._search()
+        self.asks = 0
+
+    @property
+    def full(self) -> bool:
+        return not self._waiting and bool(self._pending)
+
+    def ask(self) -> int | None:
+        if not self._waiting and not self._pending:
+            self._waiting = list(next(self._batches, ()))
+        if not self._waiting:
+            return None
+        place = self._waiting.pop(0)
+        self._pending.add(place)
+        self.asks += 1
+        return place
+
+    def tell(self, place: int) -> None:
+        self._pending.remove(place)
+        self._told[place] = float(self._ground.times_us[place])
+
+    def _search(self) -> Iterator[Sequence[int]]:
+        """Yield batches of configs to measure; resumed when all of them have results."""
+        while population := self._random(self._profile.population):
+            yield population
+            timed = [place for place in population if np.isfinite(self._told[place])]
+            ranked = sorted(timed, key=self._told.__getitem__)
+            copies = [Copy(place=place) for place in ranked[: self._profile.copies]]
+            for generation in range(self._profile.generations):
+                forest = self._fitted()
+                batches = [self._neighbours(copy, forest, first=generation == 0) for copy in copies]
+                copies = [copy for copy, batch in zip(copies, batches, strict=True) if batch]
+                batches = [batch for batch in batches if batch]
+                if not copies:
+                    break
+                yield [place for batch in batches for place in batch]
+                copies = [copy for copy, batch in zip(copies, batches, strict=True) if self._goes_on(copy, batch)]
+
+    def _random(self, count: int) -> list[int]:
+        exclude = {self._ground.keys[place] for place in self._known}
+        drawn = self._space.sample(self._rng, count, exclude=exclude)
+        return self._new([self._ground.places[self._space.key(config)] for config in drawn])
+
+    def _new(self, places: Sequence[int]) -> list[int]:
+        self._known.update(places)
+        return list(places)
+
+    def _fitted(self) -> "Forest | None":
+        """Fit on everything measured; None if all would have the same label."""
+        places = list(self._told)
+        times_us = np.array([self._told[place] for place in places])
+        finite = np.isfinite(times_us)
+        if not finite.any():
+            return None
+        bound = np.quantile(times_us[finite], GOOD)
+        good = times_us <= bound
+        if good.all():
+            return None
+        weights = np.ones(len(places))
+        ahead = np.maximum(1e-5, bound - times_us[good])
+        weights[good] = ahead / ahead.mean()
+        rows = np.array([self._encoding.rows[place] for place in places])
+        return Forest(self._encoding.of(rows), good, weights)
+
+    def _neighbours(self, copy: "Copy", forest: "Forest | None", *, first: bool) -> list[int]:
+        """Return the neighbours of a copy's config that are measured in this generation."""
+        base = self._encoding.rows[copy.place]
+        found: list[int] = []
+        for _ in range(ATTEMPTS * NEIGHBOURS):
+            row = self._perturbed(base) if first or forest is None else self._descended(base, forest)
+            place = self._encoding.place(row)
+            found += [] if place is None else [place]
+            if len(found) == NEIGHBOURS:
+                break
+        new = [place for place in dict.fromkeys(found) if place not in self._known]
+        if not new:
+            return []
+        count = max(1, int(len(new) * SELECTED))
+        if forest is None:
+            return self._new([new[index] for index in self._rng.permutation(len(new))[:count]])
+        points = self._encoding.of(np.array([self._encoding.rows[place] for place in new]))
+        return self._new([new[index] for index in forest.select(points, count)])
+
+    def _perturbed(self, base: Indices) -> Indices:
+        """Change one block size, the number of warps, and at most `RADIUS` other tunables by one step."""
+        row, encoding = base.copy(), self._encoding
+        changed = {int(self._rng.choice(encoding.blocks))} if encoding.blocks else set()
+        changed |= {encoding.warps} if encoding.warps is not None else set()
+        for column in changed:
+            self._move(row, column, RADIUS)
+        others = [column for column in encoding.movable if column not in changed]
+        count = int(self._rng.integers(min(RADIUS, len(others)) + 1))
+        for column in self._rng.choice(others, count, replace=False) if count else ():
+            self._move(row, int(column), 1)
+        return row
+
+    def _move(self, row: Indices, column: int, radius: int) -> None:
+        near = self._encoding.near(column, int(row[column]), radius)
+        if near:
+            row[column] = self._rng.choice(near)
+
+    def _descended(self, base: Indices, forest: "Forest") -> Indices:
+        """Give each tunable on the path through one tree the value nearby that the tree rates best."""
+        encoding = self._encoding
+        tree = int(self._rng.integers(TREES))
+        point = encoding.of(base[None, :])
+        columns = list(dict.fromkeys(encoding.columns[axis] for axis in forest.path(tree, point)))
+        more = [int(self._rng.choice(encoding.blocks))] if encoding.blocks else []
+        more += [encoding.warps] if encoding.warps is not None else []
+        row = base.copy()
+        for column in dict.fromkeys([*columns, *more]):
+            near = encoding.near(column, int(row[column]), RADIUS)
+            if not near:
+                continue
+            rows = np.repeat(row[None, :], len(near) + 1, axis=0)
+            rows[1:, column] = near
+            worth = forest.rated_by(tree, encoding.of(rows))
+            row = rows[int(self._rng.choice(np.flatnonzero(worth == worth.max())))]
+        return row
+
+    def _goes_on(self, copy: "Copy", batch: Sequence[int]) -> bool:
+        """Move the copy to the best of the batch; return False if it has brought nothing better for too long."""
+        best = min([copy.place, *batch], key=self._told.__getitem__)
+        gain = abs(self._told[best] / self._told[copy.place] - 1)
+        copy.place = best
+        if gain < LEAST_GAIN:
+            copy.patience -= 1
+        return copy.patience >= 0
+
+
+@dataclass(kw_only=True)
+class Copy:
+    """One of the local searches that run side by side."""
+
+    place: int
+    patience: int = PATIENCE
+
+
+class Encoding:
+    """Configs as the forest sees them: numbers by rank, which a tree cannot tell from their size; one axis per name.
+
+    Attributes:
+        rows: ranks of each config, by place.
+        columns: the tunable of each axis.
+        movable: tunables with more than one value.
+        blocks, warps: tunables that Helion changes in every neighbour, recognised by their names.
+    """
+
+    def __init__(self, ground: Ground) -> None:
+        space = ground.space
+        self.rows: Indices = np.array([space.encode(entry.config) for entry in ground.entries])
+        self._places = {row.tobytes(): place for place, row in enumerate(self.rows)}
+        self._ordinal = [bool(tunable.ordinal) for tunable in space.tunables]
+        self._counts = [len(tunable.values) for tunable in space.tunables]
+        self.columns = [
+            column
+            for column, (ordinal, count) in enumerate(zip(self._ordinal, self._counts, strict=True))
+            for _ in range(1 if ordinal or count == 2 else count)
+        ]
+        self.movable = [column for column, count in enumerate(self._counts) if count > 1]
+        names = [tunable.name.lower() for tunable in space.tunables]
+        self.blocks = [column for column in self.movable if "block" in names[column]]
+        self.warps = next((column for column in self.movable if "warps" in names[column]), None)
+
+    def of(self, rows: Indices) -> Floats:
+        """Return points, shape (n, axes)."""
+        axes = [
+            rows[:, column, None] if ordinal or count == 2 else rows[:, column, None] == np.arange(count)
+            for column, (ordinal, count) in enumerate(zip(self._ordinal, self._counts, strict=True))
+        ]
+        return np.concatenate(axes, axis=1).astype(np.float64)
+
+    def near(self, column: int, rank: int, radius: int) -> list[int]:
+        """Return the ranks of a tunable's other values: numbers within the radius, all names."""
+        count = self._counts[column]
+        span = range(max(0, rank - radius), min(count, rank + radius + 1)) if self._ordinal[column] else range(count)
+        return [each for each in span if each != rank]
+
+    def place(self, row: Indices) -> int | None:
+        """Return the place of a row of ranks; None if it is not valid."""
+        return self._places.get(row.astype(self.rows.dtype).tobytes())
+
+
+class Forest:
+    """A forest that predicts whether a config is good.
+
+    Args:
+        points: shape (n, axes).
+        good: labels, shape (n,); both occur.
+    """
+
+    def __init__(self, points: Floats, good: npt.NDArray[np.bool_], weights: Floats) -> None:
+        from sklearn.ensemble import RandomForestClassifier
+
+        model = RandomForestClassifier(criterion="log_loss", n_estimators=TREES, random_state=SEED, n_jobs=1)
+        self._model = model.fit(points, good.astype(np.intp), sample_weight=weights)
+        self._trees: list[Any] = [each.tree_ for each in model.estimators_]
+        self._worth = [_share_of_good(tree.value) for tree in self._trees]
+
+    def path(self, tree: int, point: Floats) -> list[int]:
+        """Return the axes that the tree asks about on the way of a point, shape (1, axes), to its leaf."""
+        found = self._trees[tree].decision_path(point.astype(np.float32)).indices
+        return [int(axis) for axis in self._trees[tree].feature[found] if axis >= 0]
+
+    def rated_by(self, tree: int, points: Floats) -> Floats:
+        """Return the probability of being good, according to one tree."""
+        leaves: Nodes = self._trees[tree].apply(points.astype(np.float32))
+        return self._worth[tree][leaves]
+
+    def select(self, points: Floats, count: int) -> list[int]:
+        """Return the positions of the most promising points that differ from each other."""
+        leaves: Nodes = self._model.apply(points)
+        worth = np.mean([worth[leaves[:, tree]] for tree, worth in enumerate(self._worth)], axis=0)
+        alike, chosen = np.zeros(len(points)), []
+        left = np.ones(len(points), dtype=np.bool_)
+        for _ in range(min(count, len(points))):
+            score = worth - SIMILARITY_PENALTY * alike / max(1, len(chosen))
+            best = int(np.where(left, score, -np.inf).argmax())
+            chosen.append(best)
+            left[best] = False
+            alike += (leaves == leaves[best]).mean(axis=1)
+        return chosen
+
+
+def _share_of_good(value: Floats) -> Floats:
+    """Return the share of good configs in each node of a tree, from its ``value``, shape (nodes, 1, 2)."""
+    counts = value[:, 0, :]
+    return np.asarray(counts[:, 1] / counts.sum(axis=1))
+
+
+def contestants() -> list[Contestant]:
+    """Return the contestants; none if scikit-learn is not installed."""
+    if not find_spec("sklearn"):
+        return []
+    source = Path(__file__).read_bytes()
+    digest = hashlib.sha256(f"{PROTOCOL} sklearn {version('scikit-learn')} ".encode() + source).hexdigest()[:12]
+    return [Contestant(name=name, digest=digest, play=partial(_play, profile)) for name, profile in PROFILES.items()]
+
+
+def _play(profile: Profile, ground: Ground, seed: int, course: Course) -> Run:
+    return Simulation(ground, ForestPlayer(ground, profile, seed), course).play()
