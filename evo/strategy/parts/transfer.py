@@ -16,8 +16,7 @@ from evo.strategy.parts.coordinates import Coordinates, Floats
 from evo.strategy.parts.gaussian_process import Flags, Posterior, fit
 from evo.strategy.parts.neighbourhood import Neighbourhood
 from evo.strategy.parts.observations import spread
-from evo.strategy.parts.single_thread import single_thread
-from evo.strategy.parts.surrogate import slowness
+from evo.strategy.parts.surrogate import single_thread, slowness
 from evo.trial import Config, Value
 
 NEAREST = 4
