@@ -114,7 +114,8 @@ def compare(strategy: str, seeds: int) -> dict[str, Descent]:
 
 def _descent(curves: np.ndarray) -> Descent:
     means = np.exp(np.log(curves).mean(axis=0))
-    return Descent(means=[float(means[min(moment, len(means)) - 1]) for moment in MOMENTS], worst=float(curves[:, -1].max()))
+    at = [float(means[min(moment, len(means)) - 1]) for moment in MOMENTS]
+    return Descent(means=at, worst=float(curves[:, -1].max()))
 
 
 @cache
