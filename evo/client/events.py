@@ -7,6 +7,8 @@ from evo.client.calls import Calls
 from evo.client.transport import ServiceUnreachable, from_json
 from evo.messages.event import EVENTS, Event
 
+STREAM = "text/event-stream"
+
 QUIET_S = 45.0
 """The service sends a comment every 15 seconds; a stream silent for longer is dead."""
 
@@ -21,16 +23,20 @@ class Events(Calls):
 
         Raises:
             ServiceUnreachable: no service answered for `patience_s`.
+            ServiceError: something else than a stream of events was answered, or an event has another form.
         """
         path = "/events" if search_id is None else f"/searches/{search_id}/events"
         place, answered_at = "", time.monotonic()
         while True:
             try:
-                with self._transport.stream(path, headers={"Last-Event-ID": place}, quiet_s=QUIET_S) as answer:
+                with self._transport.stream(
+                    path, headers={"Last-Event-ID": place}, quiet_s=QUIET_S, media_type=STREAM
+                ) as answer:
                     for fields in _blocks(_lines(answer)):
                         answered_at, place = time.monotonic(), fields.get("id", place)
-                        if (kind := EVENTS.get(fields.get("event", ""))) is not None:
-                            yield from_json(fields["data"], kind)
+                        name = fields.get("event", "")
+                        if (kind := EVENTS.get(name)) is not None and "data" in fields:
+                            yield from_json(fields["data"], kind, what=f"an event {name!r}")
             except ServiceUnreachable:
                 if time.monotonic() - answered_at > patience_s:
                     raise
@@ -42,7 +48,7 @@ def _lines(pieces: Iterable[bytes]) -> Iterator[str]:
     rest = b""
     for piece in pieces:
         *lines, rest = (rest + piece).split(b"\n")
-        yield from (line.decode() for line in lines)
+        yield from (line.decode(errors="replace") for line in lines)
 
 
 def _blocks(lines: Iterable[str]) -> Iterator[Mapping[str, str]]:

@@ -9,6 +9,9 @@ from evo.client.transport import parse, patience
 from evo.messages.view import AblationView, Page, SearchView, TrialView
 from evo.search.lifecycle import State
 
+EXPORTED = {"csv": "text/csv", "json": "application/json", "ndjson": "application/x-ndjson"}
+"""Media types of exported trials by format."""
+
 EXPORT_QUIET_S = 60.0
 
 SearchCommand: TypeAlias = Literal["pause", "resume", "stop", "cancel"]
@@ -109,7 +112,7 @@ class Searches(Calls):
         """Yield all trials as the text of a file, in chunks as they arrive."""
         given = {"sort": sort} | ({} if outcome is None else {"outcome": outcome})
         path = f"/searches/{search_id}/trials.{form}"
-        with self._transport.stream(path, params=given, quiet_s=EXPORT_QUIET_S) as pieces:
+        with self._transport.stream(path, params=given, quiet_s=EXPORT_QUIET_S, media_type=EXPORTED[form]) as pieces:
             yield from codecs.iterdecode(pieces, "utf-8")
 
     def search_report(

@@ -97,18 +97,27 @@ class Transport:
         self._http.close()
 
     @contextmanager
-    def stream(self, path: str, *, quiet_s: float, **options: Any) -> Iterator[Iterator[bytes]]:
+    def stream(
+        self, path: str, *, quiet_s: float, media_type: str | None = None, **options: Any
+    ) -> Iterator[Iterator[bytes]]:
         """Yield the bytes of a response as they arrive; a pause longer than `quiet_s` is an error.
+
+        Args:
+            media_type: type of the expected response; a proxy's page to sign in, for example, has another.
 
         Raises:
             ServiceUnreachable: no service answers, or the stream was interrupted.
+            ForeignService: the response is a redirect or of another type.
         """
         timeout = httpx.Timeout(self._http.timeout.connect, read=quiet_s)
         try:
             with self._http.stream("GET", path, timeout=timeout, **options) as response:
-                if response.status_code >= 400:
+                if response.status_code >= 300:
                     response.read()
                     checked(response)
+                given = response.headers.get("content-type", "")
+                if media_type is not None and given.partition(";")[0].strip().lower() != media_type:
+                    raise _foreign(response, f"{response.status_code}, and {masked(given) or 'no type':.80}")
                 yield response.iter_bytes()
         except httpx.TransportError as error:
             raise self._unreachable(error) from None
@@ -288,11 +297,21 @@ def to_json(value: object, shape: Any) -> Any:
     return _adapter(shape).dump_python(value, mode="json")
 
 
-def from_json(text: str, shape: type[T]) -> T:
-    """Return a value of that type from its JSON text."""
+def from_json(text: str, shape: type[T], *, what: str) -> T:
+    """Return a value of that type from its JSON text.
+
+    Args:
+        what: noun of the text, for the error.
+
+    Raises:
+        ServiceError: the text has another form.
+    """
     untyped: Any = shape
     adapter: TypeAdapter[T] = _adapter(untyped)
-    return adapter.validate_json(text)
+    try:
+        return adapter.validate_json(text)
+    except ValidationError as error:
+        raise ServiceError(f"the service sent {what} which {_not_understood(error)}") from None
 
 
 def parse(response: httpx.Response, shape: type[T]) -> T:
@@ -302,11 +321,12 @@ def parse(response: httpx.Response, shape: type[T]) -> T:
     try:
         return adapter.validate_json(response.content)
     except ValidationError as error:
-        first = error.errors()[0]
-        if first["type"] == "json_invalid":
+        if error.errors()[0]["type"] == "json_invalid":
             raise _foreign(response, f"{response.status_code}, and no JSON") from None
-        where = ".".join(str(part) for part in first["loc"])
-        raise ServiceError(
-            f"{response.request.url.path} answered something this version does not understand "
-            f"({where}: {first['msg']}): are client and service of the same version?"
-        ) from None
+        raise ServiceError(f"{response.request.url.path} answered something {_not_understood(error)}") from None
+
+
+def _not_understood(error: ValidationError) -> str:
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return f"this version does not understand ({where}: {first['msg']}): are client and service of the same version?"

@@ -51,6 +51,10 @@ def problem(status: int, **fields: str) -> httpx.Response:
     return httpx.Response(status, json=fields, headers={"content-type": "application/problem+json"})
 
 
+def stream_of(text: str) -> httpx.Response:
+    return httpx.Response(200, text=text, headers={"content-type": "text/event-stream; charset=utf-8"})
+
+
 ACCEPTED = httpx.Response(200, json={"accepted": True, "repeated": True})
 REPORT = EvaluateReport(outcome=Cancelled())
 
@@ -126,9 +130,9 @@ def test_events_continue_after_an_interrupted_stream() -> None:
     first = ': hello\nid: 0-1\nretry: 1000\n\nevent: deleted\ndata: {"id":7}\nid: 0-2\n\nevent: new kind\ndata: 1\n\n'
     second = 'event: deleted\ndata: {"id":8}\nid: 0-3\n\nevent: deleted\ndata: {"id'
     service = Service(
-        httpx.Response(200, text=first),
+        stream_of(first),
         httpx.ConnectError("restarting"),
-        httpx.Response(200, text=second),
+        stream_of(second),
         problem(404, detail="no search 7"),
     )
     heard = service.client().events(7)
@@ -137,6 +141,36 @@ def test_events_continue_after_an_interrupted_stream() -> None:
         next(heard)
     places = [request.headers.get("last-event-id") for request in service.asked]
     assert places == ["", "0-2", "0-2", "0-3"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (httpx.Response(200, html="<form>Sign in</form>"), "200, and text/html"),
+        (httpx.Response(200, text="data: x\n\n"), "200, and text/plain"),
+        (httpx.Response(302, headers={"location": "https://login.example/?state=1"}), "sends on to"),
+        (httpx.Response(204), "204, and no type"),
+    ],
+)
+@pytest.mark.parametrize("of_trials", [False, True])
+def test_page_of_a_proxy_is_no_stream(answer: httpx.Response, words: str, of_trials: bool) -> None:
+    """Following would otherwise be silent for ever, and the page would be written as a file of trials."""
+    client = Service(answer).client()
+    with pytest.raises(ForeignService, match=words):
+        next(client.export_trials(1, "csv") if of_trials else client.events())
+
+
+@pytest.mark.parametrize("data", ['{"id": "seven"}', "{}", "no JSON", "[]"])
+def test_event_of_another_version_is_reported(data: str) -> None:
+    client = Service(stream_of(f"event: deleted\ndata: {data}\nid: 0-1\n\n")).client()
+    with pytest.raises(ServiceError, match="'deleted' which this version does not understand"):
+        next(client.events())
+
+
+def test_damaged_events_are_skipped() -> None:
+    text = b'event: deleted\nid: 0-1\n\n: \xff\n\nevent: deleted\ndata: {"id":8}\nid: 0-2\n\n'
+    answer = httpx.Response(200, content=text, headers={"content-type": "text/event-stream; charset=utf-8"})
+    assert next(Service(answer).client().events()) == SearchDeleted(id=8)
 
 
 def test_lasting_outage_ends_the_stream() -> None:
