@@ -87,7 +87,8 @@ class Verdict:
     @property
     def refuted(self) -> str | None:
         """Why the challenger is not a valid kernel, whatever its time; None if nothing refutes it."""
-        return next((rule.text for rule in self.unmet if rule.name in INVALIDATING), None)
+        unmet = (rule for rule in self.unmet if rule.conclusive)
+        return next((rule.text for rule in unmet if rule.name in INVALIDATING), None)
 
     @property
     def processes(self) -> int:

@@ -106,6 +106,17 @@ def test_calls_must_take_equally_long_whatever_their_outputs_hold(
     assert found.passed is (found.figure <= found.threshold) or not found.conclusive
 
 
+def test_repeated_calls_that_are_faster_on_a_busy_device_leave_the_verdict_open() -> None:
+    report = confirmation(np.random.default_rng(1), challenger_us=80)
+    alike = Timing(samples_us=(80.0,) * 12)
+    witness = OverwriteCheck(answered=alike, poisoned=alike, unclear="a call takes 1.5 times as long in a ring")
+    result = verdict(replace(report, witness=witness))
+    found = rule(result, "work")
+    assert (found.passed, found.conclusive, result.promote, result.cannot_tell) == (False, False, False, True)
+    assert result.refuted is None
+    assert "a call takes 1.5 times as long in a ring. The device was busy" in found.text
+
+
 def test_occasional_wrong_answer_forbids_promotion_and_is_counted() -> None:
     report = confirmation(np.random.default_rng(1), challenger_us=80)
     result = verdict(replace(report, answers=OutputChecks(judged=500, wrong=2, first="call 97 of those judged: NaN")))

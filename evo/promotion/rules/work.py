@@ -33,14 +33,14 @@ def work_rule(report: ConfirmReport, policy: Policy) -> tuple[Rule, ...]:
     found = rework(report.witness, policy.confidence)
     skips = rework(report.witness, policy.skip_confidence).low > 1.0 + policy.max_skipped
     bounded = found.estimate <= policy.max_rework and found.high <= policy.max_rework_bound
-    passed = bounded and not skips
+    passed = bounded and not skips and not report.witness.unclear
     return (
         Rule(
             name="work",
             passed=passed,
             figure=found.estimate,
             threshold=1.0 + policy.max_skipped if skips else policy.max_rework,
-            text=_text(found, policy, skips=skips, passed=passed),
+            text=_text(found, policy, skips=skips, passed=passed, unclear=report.witness.unclear),
             conclusive=passed or skips,
         ),
     )
@@ -92,7 +92,7 @@ def _input_rule(words: str, slow: Timing, fast: Timing, limit: float, policy: Po
     return Rule(name="inputs", passed=passed, figure=ratio.estimate, threshold=limit, text=text)
 
 
-def _text(found: Interval, policy: Policy, *, skips: bool, passed: bool) -> str:
+def _text(found: Interval, policy: Policy, *, skips: bool, passed: bool, unclear: str) -> str:
     span = f"{policy.confidence:.0%}: {found.low:.3g} to {found.high:.3g}"
     takes = f"a call takes {found.estimate:.3g} times as long on outputs that do not hold the result yet"
     if passed:
@@ -101,6 +101,9 @@ def _text(found: Interval, policy: Policy, *, skips: bool, passed: bool) -> str:
         what = "The challenger does less work if its outputs already hold the answer"
         sure = f"more than {1.0 + policy.max_skipped:g} with {policy.skip_confidence:.1%} confidence"
         return f"{what}: {takes} ({span}; {sure})."
+    if unclear:
+        why = "The device was busy with other programs, which may be the reason. Search again while it is not"
+        return f"Too noisy to tell whether calls do less work when they are repeated: {unclear}. {why}."
     what = "Too noisy to tell whether calls do less work if their outputs already hold the answer"
     allowed = f"at most {policy.max_rework:g} is allowed, and an interval up to {policy.max_rework_bound:g}"
     return f"{what}: {takes} ({span}; {allowed}). Search again while fewer other programs run on the machine."

@@ -93,6 +93,8 @@ class OverwriteCheck:
         repeated: as many calls on one set of outputs; None if it was not requested.
         repetition: calls on repeated inputs; None if the kernel has no inputs, or in older reports.
         changing: calls whose inputs change meanwhile; None if the device cannot do that, or in older reports.
+        unclear: how much faster repeated calls were than the limit allows, where other programs used the device and may
+            be the reason; empty: they were not.
     """
 
     answered: Timing
@@ -100,6 +102,7 @@ class OverwriteCheck:
     repeated: Timing | None = None
     repetition: Repetition | None = None
     changing: Changing | None = None
+    unclear: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

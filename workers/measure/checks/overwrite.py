@@ -43,6 +43,12 @@ in five from storage escapes 64 of them with probability 0.8 ** 64 < 1e-6; one t
 _MIXED_BYTES = 64 << 20
 """Maximum memory of sets with their own inputs if there are more than two."""
 
+LOOKS = 3
+"""Number of measurements that must all find a disagreement."""
+
+UNSTEADY = 0.1
+"""Interquartile range of equal samples, relative to their median, from which a disagreement proves nothing."""
+
 PATIENCE = 3
 """Factor by which the time limit grows while the result is too noisy to decide."""
 
@@ -90,23 +96,34 @@ def most_disagreement(
     return policy.max_ring_ratio_of_caches if apart else policy.max_ring_ratio
 
 
-def disagreement(slow: Timing, fast: Timing | None, limit: float, *, what: str = "outputs") -> str | None:
+def disagreement(
+    slow: Timing, fast: Timing | None, limit: float, confidence: float = CONFIDENCE, *, what: str = "outputs"
+) -> str | None:
     """Return the reason for a refusal if calls on separate buffers take far longer than a repeated call; else None.
 
     Args:
         slow, fast: samples of calls on separate buffers, and of repeated calls; None: not taken.
-        limit: allowed factor; a kernel is refused only if the factor exceeds it beyond the noise.
+        limit: allowed factor.
+        confidence: a kernel is refused only if the factor exceeds the limit with this confidence.
         what: the buffers that differ from call to call.
     """
     if fast is None:
         return None
-    ratio = order_interval(rounds_ratio(slow.samples_us, fast.samples_us), CONFIDENCE)
+    ratio = order_interval(rounds_ratio(slow.samples_us, fast.samples_us), confidence)
     if ratio.low <= limit:
         return None
     return (
         f"a call takes {slow.median_us:.3g} µs where each has {what} of its own, and {fast.median_us:.3g} µs where "
         f"one call is repeated: {ratio.estimate:.3g} times as long, and at most {limit:g} is allowed"
     )
+
+
+def unsteady(timings: Iterable[Timing | None]) -> bool:
+    """True if equal calls took so different times that other programs must have used the device.
+
+    They also take caches from the calls, which costs those on many buffers more than repeated ones.
+    """
+    return any(each is not None and each.iqr_us > UNSTEADY * each.median_us for each in timings)
 
 
 def judge_mixed(

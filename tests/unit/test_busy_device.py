@@ -1,0 +1,65 @@
+"""Calls in a ring that are slower than repeated ones: measured again, and no proof on a busy device."""
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from evo.promotion.policy import Policy
+from evo.trial.results import OverwriteCheck
+from evo.trial.timing import Timing
+from workers.measure.bench import Bench
+from workers.measure.checks.overwrite import LOOKS, unsteady
+from workers.measure.verify import WrongAnswerError
+
+
+class Measured(Bench):
+    """A bench whose checks find the given ratios of ring and repeated calls, one after another."""
+
+    def __init__(self, ratios: Iterator[float], spread: float) -> None:
+        self.ratios, self.spread, self.rng = ratios, spread, np.random.default_rng(1)
+        self.looks = 0
+
+    def check(self) -> OverwriteCheck:
+        self.looks += 1
+        ratio = next(self.ratios)
+        fast = 10.0 * self.rng.lognormal(0, self.spread, 24)
+        slow = ratio * fast * self.rng.lognormal(0, 0.01, 24)
+        return OverwriteCheck(
+            answered=Timing(samples_us=tuple(slow)),
+            poisoned=Timing(samples_us=tuple(slow)),
+            repeated=Timing(samples_us=tuple(fast)),
+        )
+
+    def _disagreement(self, candidate: Any, found: OverwriteCheck, policy: Policy) -> str:
+        from workers.measure.checks.overwrite import disagreement
+
+        return disagreement(found.poisoned, found.repeated, policy.max_ring_ratio, policy.skip_confidence) or ""
+
+    def judged(self) -> OverwriteCheck:
+        return self._alike(cast(Any, None), self.check, Policy())
+
+
+def test_kernel_that_is_always_slower_in_the_ring_is_refused_on_a_steady_device() -> None:
+    bench = Measured(iter([1.5] * LOOKS), 0.01)
+    with pytest.raises(WrongAnswerError, match=r"1\.[45]\d* times as long, and at most 1\.25 is allowed"):
+        bench.judged()
+    assert bench.looks == LOOKS
+
+
+def test_kernel_that_is_as_fast_in_one_measurement_is_accepted() -> None:
+    bench = Measured(iter([1.5, 1.0]), 0.01)
+    assert not bench.judged().unclear
+    assert bench.looks == 2
+
+
+def test_busy_device_cannot_tell_why_calls_are_slower_in_the_ring() -> None:
+    found = Measured(iter([1.5] * LOOKS), 0.3).judged()
+    assert "at most 1.25 is allowed" in found.unclear
+
+
+@pytest.mark.parametrize(("spread", "expected"), [(0.01, False), (0.3, True)])
+def test_equal_samples_that_differ_are_unsteady(spread: float, expected: bool) -> None:
+    samples = Timing(samples_us=tuple(np.random.default_rng(0).lognormal(0, spread, 24)))
+    assert unsteady([None, samples]) is expected
