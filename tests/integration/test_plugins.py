@@ -24,7 +24,12 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
 
 
 def test_device_kind_of_another_package_compiles_measures_and_gets_a_champion(line: CommandLine) -> None:
-    searched = line.run_apart("search", str(TOY / "double"), "--device", "toy", "--trials", "3", "--json")
+    policy = line.home / "quick.toml"
+    policy.write_text(
+        "quick_samples = 10\nconfirm_samples = 20\nconfirm_processes = 2\nmost_processes = 4\nseeds = 1\n"
+    )
+    terms = ("--device", "toy", "--trials", "3", "--policy", str(policy), "--json")
+    searched = line.run_apart("search", str(TOY / "double"), *terms)
     assert searched.code == 0, searched.err
     found = json.loads(searched.out)
     assert found["device"]["kind"] == "toy"
