@@ -30,10 +30,10 @@ DEVICE = known("sm_90")
 TOLERANCE = 1e-3
 CAUSAL, PLAIN = "B=1,H=1,S=139,D=64,causal=true", "B=1,H=1,S=131,D=128"
 LADDER = (
-    ("a thread for each row", CAUSAL),
+    ("one thread per row", CAUSAL),
     ("cp.async, two stages", CAUSAL),
-    ("P in the place of S", PLAIN),
-    ("XOR in place of padding", CAUSAL),
+    ("P overwrites S", PLAIN),
+    ("XOR instead of padding", CAUSAL),
     ("sum in registers", PLAIN),
     ("three stages", CAUSAL),
 )
