@@ -154,8 +154,9 @@ def test_search_survives_every_fault_and_keeps_its_evidence(bench: Bench, tmp_pa
         "crash": "crashed",
         "exit": "crashed",
         "abort": "crashed",
-        "parent": "launch_failed",  # its imports are forbidden
-        "group": "launch_failed",
+        **dict.fromkeys(
+            ("parent", "group", "fork", "fork_late", "daemon", "copy"), "launch_failed"
+        ),  # forbidden imports
         "allocate": "crashed",
         "hang": "timed_out",
         "syntax": "compile_failed",
