@@ -20,7 +20,7 @@ from db.repositories.variants import Variants
 from evo.errors import InvalidInput
 from evo.promotion.challenge import ChallengeLimit, Incumbent, bar, comparable_us
 from evo.search.halving import REPEATED, VariantProgress, continues, next_rung, repeats, stagnates
-from evo.search.hopeless import same_error
+from evo.search.hopeless import common_failure
 from evo.search.lifecycle import TERMINAL, Command, transition
 from evo.search.search import StopReason
 from evo.text.wording import outcome_text
@@ -148,8 +148,8 @@ def _grant(transaction: SearchTransaction, trials: int) -> None:
 def _unjudgeable(active: ActiveSearch) -> str | None:
     """Return why no trial can be measured, if the first few all met the same fault of reference.py or of the source."""
     ended = active.search.history.finished
-    if (error := same_error(ended)) is not None:
-        return f"the first {len(ended)} configs fail to compile with the same error: {error}"
+    if (reason := common_failure(ended)) is not None:
+        return reason
     fewest = active.search.policy.reference_failures
     if len(ended) < fewest or not all(isinstance(trial.outcome, ReferenceFailed) for trial in ended):
         return None

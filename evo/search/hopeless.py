@@ -1,13 +1,13 @@
-"""Detect a fault of the source that makes every config fail with the same compile error."""
+"""Detect a fault of the source or of family.toml that makes every config fail in the same way."""
 
 import re
 from collections.abc import Sequence
 
 from evo.trial import Trial
-from evo.trial.outcome import CompileFailed
+from evo.trial.outcome import CompileFailed, InvalidConfig, LaunchFailed
 
 ALIKE = 6
-"""Number of first trials that must fail with the same compile error before the source is blamed."""
+"""Number of first trials that must fail with the same error before the source is blamed."""
 
 _ERROR = re.compile(r"\berror\b\s*(?:#?[A-Z]*\d+(?:-D)?)?\s*:\s*(?P<what>.+)", re.IGNORECASE)
 _BY_CONFIG = re.compile(
@@ -25,6 +25,20 @@ def same_error(ended: Sequence[Trial]) -> str | None:
     outcome = ended[0].outcome
     alike = all(_error(trial) == first for trial in ended)
     return _first_error(outcome.log) if alike and isinstance(outcome, CompileFailed) else None
+
+
+def common_failure(ended: Sequence[Trial]) -> str | None:
+    """Return why the first `ALIKE` trials all failed, if they failed to be rendered, compiled or launched alike."""
+    if (error := same_error(ended)) is not None:
+        return f"the first {len(ended)} configs fail to compile with the same error: {error}"
+    if len(ended) < ALIKE:
+        return None
+    for kind, what in ((LaunchFailed, "cannot be launched"), (InvalidConfig, "cannot be rendered")):
+        reasons = [trial.outcome.reason for trial in ended if isinstance(trial.outcome, kind)]
+        alike = len({re.sub(r"\d+", "#", reason) for reason in reasons}) == 1 and len(reasons) == len(ended)
+        if alike and not _BY_CONFIG.search(reasons[0]):
+            return f"the first {len(ended)} configs {what} for the same reason: {reasons[0]}"
+    return None
 
 
 def _error(trial: Trial) -> str | None:

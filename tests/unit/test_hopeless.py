@@ -2,9 +2,9 @@
 
 import pytest
 
-from evo.search.hopeless import ALIKE, same_error
+from evo.search.hopeless import ALIKE, common_failure, same_error
 from evo.trial import Proposal, Trial
-from evo.trial.outcome import CompileFailed, Measured, Outcome, TimedOut
+from evo.trial.outcome import CompileFailed, Crashed, InvalidConfig, LaunchFailed, Measured, Outcome, TimedOut
 from evo.trial.timing import Timing
 
 MEASURED = Measured(timing=Timing(samples_us=(1.0,)))
@@ -60,3 +60,36 @@ def test_one_different_outcome_keeps_the_search_running(other: Outcome, place: i
     outcomes: list[Outcome] = [failed("k.c:1:1: error: unknown type name 'flaot'")] * (2 * ALIKE)
     outcomes[place] = other
     assert same_error(trials(*outcomes)) is None
+
+
+@pytest.mark.parametrize(
+    ("outcome", "says"),
+    [
+        (LaunchFailed(reason="`k` takes 3 parameters, and family.toml passes 4"), "cannot be launched for the same"),
+        (LaunchFailed(reason="the library does not load: undefined symbol: helper"), "undefined symbol: helper"),
+        (InvalidConfig(reason="kernel.c.j2: is UTF-16; save it as UTF-8"), "cannot be rendered for the same reason"),
+        (failed("k.c:1:1: error: unknown type name 'flaot'"), "fail to compile with the same error: unknown type"),
+    ],
+)
+def test_same_failure_of_the_first_configs_is_reported(outcome: Outcome, says: str) -> None:
+    reason = common_failure(trials(*([outcome] * ALIKE)))
+    assert reason is not None and says in reason and f"the first {ALIKE} configs" in reason
+    assert common_failure(trials(*([outcome] * (ALIKE - 1)))) is None
+    assert common_failure(trials(*([outcome] * ALIKE), MEASURED)) is None
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        LaunchFailed(reason="too many resources requested for launch"),
+        LaunchFailed(reason="out of memory"),
+        Crashed(stage="verify", reason="killed by SIGSEGV"),
+    ],
+)
+def test_failures_that_a_config_may_cause_do_not_end_a_search(outcome: Outcome) -> None:
+    assert common_failure(trials(*([outcome] * (3 * ALIKE)))) is None
+
+
+def test_different_reasons_do_not_end_a_search() -> None:
+    reasons = [LaunchFailed(reason=f"symbol {chr(97 + number)}") for number in range(ALIKE)]
+    assert common_failure(trials(*reasons)) is None
