@@ -20,6 +20,7 @@ from evo.messages.job import Evaluate, Lease
 from evo.promotion import Rule
 from evo.trial.outcome import CaseError, CompileFailed, Measured, Pruned, WrongAnswer
 from evo.trial.results import ConfirmReport, EvaluateReport, OutputChecks, OverwriteCheck, Profiled
+from evo.trial.timing import Power
 from tests.integration.inside import BROWSER
 from tests.integration.serving import served
 from tests.integration.stage import DEVICE, OTHER_DIGEST, TOY, Stage, answer, timing
@@ -91,8 +92,12 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     stage.hand_in(stage.one())  # the baselines
     stage.hand_in(stage.one(), CompileFailed(log=HOSTILE))
     stage.hand_in(stage.one(), WrongAnswer(reason=HOSTILE, cases=(replace(CASE, case=HOSTILE),)))
+    power = Power(samples_w=(20.0, 21.0, 19.0), samples_us=(12.0,) * 3, meter=HOSTILE)
     other = Measured(
-        timing=timing(12.0), other=timing(30.0), cases=(RIGHT,), resources={"registers": 96.0, HOSTILE: 1.0}
+        timing=replace(timing(12.0), power=power),
+        other=timing(30.0),
+        cases=(RIGHT,),
+        resources={"registers": 96.0, HOSTILE: 1.0},
     )
     stage.hand_in(stage.one(), other)
     stage.hand_in(stage.one(), Pruned(timing=timing(40.0), threshold_us=25.0))
@@ -163,7 +168,7 @@ def test_changes_are_shown_against_the_requested_trial(stage: Stage, page: httpx
     for against, status, words in (
         ("99", 404, "has no trial 99"),
         ("parent", 404, "has no parent but itself"),
-        ("grandparent", 422, "neither"),
+        ("grandparent", 422, "must be `parent`"),
     ):
         refused = page.get(f"/trials/{other.id}", params={"against": against})
         assert refused.status_code == status
@@ -184,6 +189,8 @@ def test_failed_outcomes_say_what_and_where(stage: Stage, page: httpx.Client) ->
     measured = text_of(shown(page, f"/trials/{both}"))
     assert "Cold" in measured
     assert "registers 96" in measured
+    assert "power 20 W" in measured
+    assert re.search(r"energy of a call 240(\.\d+)? µJ", measured)
 
 
 def test_files_are_downloads_and_never_pages(stage: Stage, page: httpx.Client) -> None:

@@ -24,7 +24,7 @@ from evo.trial import Config, Value
 from evo.trial.objective import Objective
 from evo.trial.outcome import CaseError, Estimated, Impossible, Measured, Outcome, Pruned, WrongAnswer
 from evo.trial.results import ConfirmReport
-from evo.trial.timing import Timing
+from evo.trial.timing import Power, Timing
 
 ROLES = ("parent", "champion")
 """Names of trials that a trial can be compared with."""
@@ -108,6 +108,12 @@ class Sheet:
     def resources(self) -> Mapping[str, float]:
         outcome = self.trial.outcome
         return outcome.resources if isinstance(outcome, Measured | Estimated) else {}
+
+    @property
+    def power(self) -> Power | None:
+        """The power measured with the ranking time; None if the search's metric needs none."""
+        outcome = self.trial.outcome
+        return outcome.timing.power if isinstance(outcome, Measured) else None
 
     @property
     def speedup(self) -> Figure | None:
