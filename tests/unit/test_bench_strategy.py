@@ -17,7 +17,8 @@ from evo.space.recording import parse_recording
 from evo.strategy import STRATEGIES
 from evo.strategy.parts.transfer import Earlier
 from evo.trial.outcome import Measured
-from templates.registry import RECORDINGS
+from templates.recorded import Recorded, read
+from templates.registry import RECORDINGS, recordings
 from tests.bench.strategy import (
     asking,
     bars,
@@ -33,6 +34,7 @@ from tests.bench.strategy import (
     problems,
     report,
     rivals,
+    starts,
     tables,
     transfer,
 )
@@ -377,6 +379,22 @@ def test_other_problems_advise_a_recorded_search(monkeypatch: pytest.MonkeyPatch
     assert advised.means[0] <= alone.means[0]
     assert all(each.means[0] >= each.means[-1] >= 1 for each in found.values())
     assert "their champions" in tables.problems(found)
+
+
+def test_start_is_worth_the_nearest_recorded_time() -> None:
+    results = [({"x": 1, "y": 1}, 4.0), ({"x": 2, "y": 1}, 2.0), ({"x": 2, "y": 2}, 3.0), ({"x": 3, "y": 3}, 8.0)]
+    recorded = Recorded(family="f", model="m", problem="", results=results)
+    exact = starts.looked_up(recorded, "start 1", {"x": 2, "y": 2, "z": 0})
+    near = starts.looked_up(recorded, "start 2", {"x": 2, "y": 9, "z": 0})
+    assert (exact.ratio, exact.rank, exact.differs) == (1.5, 1, [])
+    assert (near.ratio, near.rank, near.differs) == (1.0, 0, ["y"])
+
+
+def test_exactly_recorded_starts_are_better_than_the_default() -> None:
+    for path in recordings().values():
+        default, *found = starts.worths(read(path))
+        assert all(each.ratio < default.ratio for each in found)
+        assert not [each.label for each in found if not each.differs and each.ratio > 1.15]
 
 
 def test_t4_twins_of_recordings_are_left_out() -> None:
