@@ -19,7 +19,7 @@ from evo.errors import EvoError
 from evo.family.source.flags import c_steps, header_folders, linked_files, native_flag
 from evo.family.source.language import Language
 from evo.trial.outcome import CompileFailed, OverResources
-from workers.backends.cpu.symbols import is_elf, symbols
+from workers.backends.cpu.imports import is_elf, symbols
 from workers.build import Artefact, Launch, Resources, Unit
 from workers.build.contents import listed_files
 from workers.build.vacancies import search_list
