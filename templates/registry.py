@@ -123,7 +123,7 @@ def find(name_or_path: str) -> Package:
         return _at(shipped[name_or_path])
     reason = unknown(name_or_path, [*builtins, *installed], "families")
     if Path(name_or_path).exists():
-        reason += f"; for the one in this directory write ./{name_or_path}"
+        reason += f"; for the one in this directory write {shlex.quote(f'./{name_or_path}')}"
     raise NotFound(reason)
 
 

@@ -211,6 +211,22 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
         imported(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["my conv.cpp", "it's.cpp", "a$b;c.cpp", "-conv.cpp", "ü.cpp", "a&b (1).cc"])
+def test_source_of_any_name_becomes_a_family_that_can_be_read(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(CONVOLUTION)
+    place, _ = write_imported(tmp_path / name, tmp_path / "conv", entry=None, reference=None)
+    assert find(str(place)).family.implementation("cpu").language == "c++"
+
+
+@pytest.mark.parametrize(("folder", "written"), [("my conv", "my_conv"), ("-conv", "conv"), ("ü", "kernel")])
+def test_folder_that_cannot_name_a_family_is_refused_with_another(tmp_path: Path, folder: str, written: str) -> None:
+    (tmp_path / "conv.cpp").write_text(CONVOLUTION)
+    with pytest.raises(InvalidInput, match=rf"cannot name a family .*write e\.g\. --folder \./{written}$"):
+        write_imported(tmp_path / "conv.cpp", tmp_path / folder, entry=None, reference=None)
+    assert not (tmp_path / folder).exists()
+    write_imported(tmp_path / "conv.cpp", tmp_path / written, entry=None, reference=None)
+
+
 @pytest.mark.parametrize(("name", "reason"), [("conv.f90", "ends in none of"), ("none.c", "cannot be read")])
 def test_other_files_are_refused(tmp_path: Path, name: str, reason: str) -> None:
     with pytest.raises(EvoError, match=reason):

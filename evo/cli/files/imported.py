@@ -8,6 +8,7 @@ from pathlib import Path
 from evo.errors import Conflict, InvalidInput, NotFound
 from evo.family.importing import Draft, drafted, drafted_from_triton, read_source
 from evo.family.importing.writing import Answer, family_toml, reference_py
+from evo.family.scope import WORD
 from evo.family.source.language import language_of
 from evo.text.encoding import not_utf8, python_text
 
@@ -40,8 +41,7 @@ def write_imported(file: Path, folder: Path | None, *, entry: str | None, refere
         raise NotFound(f"{file} cannot be read: {error.strerror}") from error
     draft, source = _drafted(text, file, entry)
     place = folder or Path(re.sub(r"[^a-z0-9_-]+", "_", file.stem.lower()).strip("_-") or "kernel")
-    if place.exists() and (not place.is_dir() or any(place.iterdir())):
-        raise Conflict(f"{place} already exists: choose another folder with --folder, or remove it first")
+    check_place(place)
     answer = None if reference is None else _answer(reference)
     files = {
         **(answer.modules if answer else {}),
@@ -55,6 +55,22 @@ def write_imported(file: Path, folder: Path | None, *, entry: str | None, refere
     return place, draft
 
 
+def check_place(place: Path) -> None:
+    """Refuse a folder in which no family can be written.
+
+    Raises:
+        InvalidInput: its name cannot be that of a family.
+        Conflict: it is not empty; nothing is overwritten.
+    """
+    name = place.absolute().name
+    if WORD.fullmatch(name) is None:
+        other = re.sub(r"[^A-Za-z0-9_.+-]+", "_", name).strip("_.+-") or "kernel"
+        rule = "letters, digits, _, -, . and +, a letter or digit first"
+        raise InvalidInput("--folder", f"{name!r} cannot name a family ({rule}): write e.g. --folder ./{other}")
+    if place.exists() and (not place.is_dir() or any(place.iterdir())):
+        raise Conflict(f"{place} already exists: choose another folder with --folder, or remove it first")
+
+
 def _drafted(text: str, file: Path, entry: str | None) -> tuple[Draft, str]:
     """Return the draft of a source and the text that its family gets."""
     kind = _SUFFIXES[file.suffix]
@@ -66,8 +82,11 @@ def _drafted(text: str, file: Path, entry: str | None) -> tuple[Draft, str]:
 
 
 def _name(file: Path) -> str:
-    """Return the name of the source in its family; it must differ from reference.py."""
-    return "kernel.py" if file.name == "reference.py" else file.name
+    """Return the name of the source in its family: not that of reference.py, and without blanks."""
+    if file.name == "reference.py":
+        return "kernel.py"
+    stem = re.sub(r"[^A-Za-z0-9_.+-]+", "_", file.stem)
+    return f"{stem if stem[0].isalnum() else f'kernel{stem}'}{file.suffix}"
 
 
 def _answer(reference: str) -> Answer:

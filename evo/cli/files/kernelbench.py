@@ -9,7 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from evo.errors import Conflict, InvalidInput, NotFound
+from evo.cli.files.imported import check_place
+from evo.errors import InvalidInput, NotFound
 from evo.family.importing.kernelbench import Described, described, family_files
 from evo.text.encoding import not_utf8
 
@@ -42,8 +43,7 @@ def write_kernelbench(file: Path, folder: Path | None) -> tuple[Path, Described]
     except OSError as error:
         raise NotFound(f"{file} cannot be read: {error.strerror}") from error
     place = folder or Path(_name(file.stem))
-    if place.exists() and (not place.is_dir() or any(place.iterdir())):
-        raise Conflict(f"{place} already exists: choose another folder with --folder, or remove it first")
+    check_place(place)
     found = described(_run(file))
     files = family_files(found, text, place.absolute().name)
     place.mkdir(parents=True, exist_ok=True)
