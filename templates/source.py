@@ -15,7 +15,7 @@ from evo.family import Implementation
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _COMMENTS_AND_TEXTS = re.compile(
-    r"""//[^\n]*|/\*.*?(?:\*/|\Z)|\bR"(?P<end>[^()\\\s]{0,16})\(.*?\)(?P=end)"|"(?:\\.|[^"\\\n])*"|(?<![0-9A-Fa-f])'(?:\\.|[^'\\\n])+'""",
+    r"""//[^\n]*|/\*.*?(?:\*/|\Z)|\bR"(?P<end>[^()\\\s]{0,16})\((?:.*?\)(?P=end)"|.*\Z)|"(?:\\.|[^"\\\n])*"|(?<![0-9A-Fa-f])'(?:\\.|[^'\\\n])+'""",
     re.DOTALL,
 )
 _OF_PRAGMA = re.compile(r"\b_Pragma\s*\(\s*\Z")

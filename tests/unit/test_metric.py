@@ -87,8 +87,8 @@ def test_two_metrics_have_a_front_without_the_time() -> None:
     ("metrics", "said"),
     [
         (["registers", "TILE", "N"], "was given 3 times"),
-        (["registers", "maximise: registers"], "against itself"),
-        (["time_us"], "against itself"),
+        (["registers", "maximise: registers"], "compared with itself"),
+        (["time_us"], "compared with itself"),
     ],
 )
 def test_metrics_without_a_front_are_refused(metrics: list[str], said: str) -> None:

@@ -208,8 +208,8 @@ def test_triton_source_that_python_cannot_read_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        ({"tunables": {"N": [4]}}, "declared before"),
-        ({"tunables": {"STEP": [1]}, "derived": {"N": "4"}}, "declared before"),
+        ({"tunables": {"N": [4]}}, "declared twice"),
+        ({"tunables": {"STEP": [1]}, "derived": {"N": "4"}}, "declared twice"),
         ({"flags": ["-DN=4"]}, "problem field"),
         ({"flags": ["-UN"]}, "problem field"),
         ({"entry": "/etc/passwd"}, "entry"),

@@ -1,4 +1,4 @@
-"""What is right, how exact float32 can be, and what there is to beat. Runs only in a worker's disposable child."""
+"""Inputs, expected outputs, accuracy of float32, and baselines. Runs only in a worker's disposable process."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,18 +13,18 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
 
 def reference(problem: Mapping[str, Any], inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The result in float64, from the same float32 inputs."""
+    """Return the expected outputs in float64, computed from the same float32 inputs."""
     x, y = (inputs[name].astype(np.float64) for name in ("x", "y"))
     return {"out": problem["A"] * x + y}
 
 
 def yardstick(problem: Mapping[str, Any], inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The same, naively and in the kernel's own precision: its error is the measure of a kernel's error."""
+    """Return the outputs of a naive float32 computation; a kernel's error is compared with its error."""
     return {"out": np.float32(problem["A"]) * inputs["x"] + inputs["y"]}
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[dict[str, np.ndarray]], Callable[[], object]]]:
-    """Other implementations to beat: each takes the inputs and returns the call that is timed."""
+    """Return the implementations to beat by name; each takes the inputs and returns the call that is timed."""
 
     def with_numpy(inputs: dict[str, np.ndarray]) -> Callable[[], object]:
         a, x, y = np.float32(problem["A"]), inputs["x"], inputs["y"]
