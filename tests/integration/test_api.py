@@ -463,7 +463,7 @@ def test_invalid_report_names_the_field_of_its_kind(rest: Rest) -> None:
 
 
 def test_bug_shows_no_traceback(rest: Rest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.rest.searches.search_views", lambda *_: 1 / 0)
+    monkeypatch.setattr("api.rest.searches.listed_views", lambda *_: 1 / 0)
     response = rest.http.get("/searches")
     assert response.status_code == 500
     assert "ZeroDivisionError" not in response.text

@@ -254,7 +254,7 @@ def test_keys_expire_after_a_day(rest: Local, monkeypatch: pytest.MonkeyPatch) -
 def test_recorded_configs_are_tried_first_and_invalid_ones_counted(rest: Local) -> None:
     configs = [{"BLOCK": 16, "UNROLL": 4}, {"BLOCK": 8}, {"BLOCK": 8, "UNROLL": 1}, {"WIDTH": 3}, {"BLOCK": 3}]
     view = rest.submit(strategy="portfolio", warm_start={"source": "cache.json", "configs": configs})
-    assert view["warm_start"] == {"source": "cache.json", "used": 1, "invalid": 3, "spare": 1}
+    assert view["warm_start"] == {"source": "cache.json", "used": 1, "invalid": 3, "spare": 1, "predicted": False}
     rest.report(rest.claim()[0])
     assert vars(rest.claim()[0].job)["config"] == {"BLOCK": 8, "UNROLL": 1}
 

@@ -1,6 +1,7 @@
 """Temporary folders: removed with their process, while running processes keep theirs."""
 
 import errno
+import fcntl
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +42,23 @@ def test_folders_of_killed_processes_are_removed_and_those_of_running_ones_kept(
         assert not left.exists()
         assert mine.is_dir()
         assert (tmp_path / "kernel-evo-scratch-unmarked").is_dir()
+
+
+def test_sweep_while_a_folder_is_being_marked_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    flock, swept = fcntl.flock, []
+
+    def late(descriptor: int, operation: int) -> None:
+        if not swept:
+            swept.append(descriptor)
+            sweep_scratch()
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with scratch() as mine:
+        assert swept
+        assert mine.is_dir()
+        sweep_scratch()
+        assert mine.is_dir()
 
 
 def test_missing_temporary_folder_gives_an_error_with_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

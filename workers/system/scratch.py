@@ -27,7 +27,7 @@ def scratch() -> Iterator[Path]:
     """
     try:
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        held = _hold(folder / _MARK, create=True)
+        held = _marked(folder)
     except OSError as error:
         reason = error.strerror or str(error)
         raise ScratchError(
@@ -37,15 +37,14 @@ def scratch() -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        if held is not None:
-            os.close(held)
+        os.close(held)
 
 
 def sweep_scratch() -> None:
     """Remove the folders of processes that were killed; folders of running processes are locked."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         try:
-            held = _hold(folder / _MARK, create=False)
+            held = _hold(folder / _MARK)
         except OSError:  # not marked yet, or another user's
             continue
         if held is not None:
@@ -53,9 +52,25 @@ def sweep_scratch() -> None:
             os.close(held)
 
 
-def _hold(mark: Path, *, create: bool) -> int | None:
-    """Lock the mark file until its descriptor is closed; None if another process holds it."""
-    descriptor = os.open(mark, os.O_RDWR | (os.O_CREAT if create else 0), 0o600)
+def _marked(folder: Path) -> int:
+    """Mark a folder as that of a running process; return the descriptor of the locked mark.
+
+    The mark is locked before it has its name: a sweep between the two would remove the folder.
+    """
+    unnamed = folder / f"{_MARK}-unlocked"
+    descriptor = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        unnamed.rename(folder / _MARK)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _hold(mark: Path) -> int | None:
+    """Lock a mark until its descriptor is closed; None if another process holds it."""
+    descriptor = os.open(mark, os.O_RDWR)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
