@@ -173,11 +173,17 @@ class Outbox:
             if (content := parcel.contents.get(digest)) is None:
                 _LOG.warning("artefact.lost", attempt=parcel.attempt_id, digest=digest)
                 continue
-            try:
-                self._client.put_artefact(digest, content)
-                self._remember([digest])
-            except (InvalidInput, TooLarge) as error:
-                _LOG.error("artefact.refused", attempt=parcel.attempt_id, digest=digest, reason=str(error))
+            self._store(parcel, digest, content)
+
+    def _store(self, parcel: Parcel, digest: str, content: bytes) -> bool:
+        """Store an artefact of a parcel; return False, and log the reason, if the service refuses it."""
+        try:
+            self._client.put_artefact(digest, content)
+        except (InvalidInput, TooLarge) as error:
+            _LOG.error("artefact.refused", attempt=parcel.attempt_id, digest=digest, reason=str(error))
+            return False
+        self._remember([digest])
+        return True
 
     def _enclosed(self, parcels: Sequence[Parcel], most_bytes: int) -> dict[str, bytes]:
         """Return the artefacts to send with the reports: those that the service may lack, up to the size limit."""
@@ -193,11 +199,7 @@ class Outbox:
         for digest, content in parcel.contents.items():
             if digest in self._stored or digest in enclosed:
                 continue
-            try:
-                self._client.put_artefact(digest, content)
-                self._remember([digest])
-            except (InvalidInput, TooLarge) as error:
-                _LOG.error("artefact.refused", attempt=parcel.attempt_id, digest=digest, reason=str(error))
+            if not self._store(parcel, digest, content):
                 parcel = _without(parcel, digest)
         return parcel
 
