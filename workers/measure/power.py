@@ -62,7 +62,7 @@ def _span(timer: Timer, meter: EnergyMeter, clock: Callable[[], float]) -> tuple
     negligible.
     """
     before_uj = _advance(timer, meter, clock, meter.read_uj(), [])
-    began_s, batches, now_uj = clock(), list[float](), before_uj
+    began_s, batches = clock(), list[float]()
     while clock() - began_s < meter.span_s:
         batches += _batch(timer, clock)
     now_uj = _advance(timer, meter, clock, meter.read_uj(), batches)
