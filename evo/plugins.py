@@ -1,11 +1,35 @@
 """Objects that are discovered: in the modules of a package, and by the entry points of installed packages."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pkgutil import iter_modules
+from typing import TypeVar, cast
 
 from evo.errors import EvoError
+
+_Marked = TypeVar("_Marked")
+_Own = TypeVar("_Own")
+
+
+def mark(marked: dict[str, _Marked], name: str, plural: str) -> Callable[[_Own], _Own]:
+    """Return a decorator that adds a class to those that are discovered, and returns it unchanged.
+
+    Args:
+        marked: classes by name; gets the decorated one.
+        plural: noun for objects of the kind, for the error.
+
+    Raises:
+        ValueError: when it decorates: another class has the name.
+    """
+
+    def add(own: _Own) -> _Own:
+        if name in marked:
+            raise ValueError(f"two {plural} are named {name!r}")
+        marked[name] = cast(_Marked, own)
+        return own
+
+    return add
 
 
 def import_modules(package: str, path: Iterable[str], without: Collection[str] = ()) -> None:

@@ -6,6 +6,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
+from evo.plugins import mark
 from evo.space import Space
 from evo.trial import Config, Proposal
 from evo.trial.history import History
@@ -70,11 +71,4 @@ def strategy(name: str) -> Callable[[_Factory], _Factory]:
     Raises:
         ValueError: another class has the name.
     """
-
-    def mark(factory: _Factory) -> _Factory:
-        if name in MARKED:
-            raise ValueError(f"two strategies are named {name!r}")
-        MARKED[name] = factory
-        return factory
-
-    return mark
+    return mark(MARKED, name, "strategies")

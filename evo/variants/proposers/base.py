@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from evo.client import Client
+from evo.plugins import mark
 from evo.variants.evolve.chat import Prices
 from evo.variants.evolve.evolution import Limits
 
@@ -78,11 +79,4 @@ def proposer(kind: str) -> Callable[[_Factory], _Factory]:
     Raises:
         ValueError: another class has the kind.
     """
-
-    def mark(factory: _Factory) -> _Factory:
-        if kind in MARKED:
-            raise ValueError(f"two proposers are named {kind!r}")
-        MARKED[kind] = factory
-        return factory
-
-    return mark
+    return mark(MARKED, kind, "proposers")
