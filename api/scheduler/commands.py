@@ -11,7 +11,7 @@ from api.scheduler import ablation, lifecycle
 from api.scheduler.active import Clock
 from api.scheduler.leasing.transaction import SearchTransaction
 from api.scheduler.registry import Registry
-from api.scheduler.submission import terms_of
+from api.scheduler.submission import add_predicted, terms_of
 from api.schemas import SearchRequest
 from db.engine.events import Events
 from db.engine.session import Database
@@ -56,6 +56,7 @@ class Commands:
         now = self._clock()
         with self._database.read() as session:
             row = terms_of(session, request, self._catalogue, self._connected_since())
+            add_predicted(session, row, request, self._catalogue)
         with self._database.write() as session:
             row.created_at, row.webhook = now, webhook
             session.add(row)

@@ -107,14 +107,23 @@ def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, con
     if request.warm_start is not None:
         row.warm_start, recorded = imported(space, request.warm_start)
         row.warm_starts = [*recorded, *row.warm_starts]
-    elif not request.from_default and (found := transferred(session, space, row, family)):
-        row.warm_start, configs = found
-        row.warm_starts = [*configs, *row.warm_starts]
     try:
         strategy.build(request.strategy, beginning(space, row))
     except NotFound as error:
         raise InvalidInput("strategy", str(error)) from error
     return row
+
+
+def add_predicted(session: Session, row: SearchRow, request: SearchRequest, catalogue: Catalogue) -> None:
+    """Let a new search begin with configs predicted from other problems, unless its request says how it begins.
+
+    Not part of `terms_of`, because predicting can take a second, and a request that is only checked does not need it.
+    """
+    if request.from_default or request.warm_start is not None:
+        return
+    if found := transferred(session, catalogue.space(row), row, catalogue.family(row.family)):
+        row.warm_start, configs = found
+        row.warm_starts = [*configs, *row.warm_starts]
 
 
 def choose_device(family: Family, request: SearchRequest, offered: Sequence[DeviceRow]) -> Device:

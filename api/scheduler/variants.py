@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from api.families.catalogue import Catalogue
 from api.families.files import files_of
 from api.scheduler.active import Clock
-from api.scheduler.submission import terms_of
+from api.scheduler.submission import add_predicted, terms_of
 from api.schemas import SearchRequest, VariantBody
 from db.engine.events import Events
 from db.engine.session import Database
@@ -108,7 +108,9 @@ class VariantDesk:
     def _begin(self, base_id: int, made: _Composed, body: VariantBody, now: datetime) -> int:
         with self.database.read() as session:
             base = Archive(session).search(base_id)
-            row = terms_of(session, _request(base, made.digest), self.catalogue, self.connected_since())
+            request = _request(base, made.digest)
+            row = terms_of(session, request, self.catalogue, self.connected_since())
+            add_predicted(session, row, request, self.catalogue)
             row.policy, row.baselines = base.policy, base.baselines
             baselines = base.baselines
         most = body.trials if body.trials is not None else base.budget.trials
