@@ -134,6 +134,21 @@ print(tried(lambda: socket.create_connection(("127.0.0.1", {port}), 2)),
     assert (other / "file").read_text() == "old"
 
 
+@pytest.mark.parametrize("installed", [True, False])
+def test_confined_python_imports_what_an_installer_put_anywhere(
+    installed: bool, confined: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Packages may lie in any folder of PYTHONPATH (`pip install --target`); a user's own modules stay unreadable."""
+    (tmp_path / "grain.py").write_text("print('imported')")
+    if installed:
+        (tmp_path / "grain-1.0.dist-info").mkdir()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    command = sandboxed([sys.executable, "-c", "import grain"])
+    done = subprocess.run(command, cwd="/", env=environment(), capture_output=True, text=True, check=False)
+    assert (done.stdout == "imported\n") is installed, done.stderr
+
+
 def test_confined_command_cannot_fill_the_disk(confined: str, compiler: CCompiler, root: Path) -> None:
     made = compiler.compile(unit("char fill[1L << 32] = {1};\n#define WIDTH 1\n" + KERNEL, root), timeout_s=120)
     assert isinstance(made, CompileFailed)

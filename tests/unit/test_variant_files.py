@@ -7,7 +7,7 @@ import pytest
 
 from evo.cli.files.variant import DOCUMENT, read_variant_files
 from evo.errors import InvalidInput, NotFound
-from templates.variant import MAX_BYTES, MAX_FILES
+from templates.variant import MAX_BYTES, MAX_FILES, read_proposal
 
 
 @pytest.fixture
@@ -65,3 +65,12 @@ def test_missing_or_non_text_files_are_refused(folder: Path) -> None:
     (folder / DOCUMENT).write_text("idea = [")
     with pytest.raises(InvalidInput, match="is not TOML"):
         read_variant_files(folder)
+
+
+OPERATIONS = Path(__file__).parents[1] / "bench" / "operations" / "variants"
+
+
+@pytest.mark.parametrize("place", sorted(OPERATIONS.glob("*/*")), ids=lambda place: f"{place.parent.name}-{place.name}")
+def test_variants_of_the_benchmark_are_accepted(place: Path) -> None:
+    found = read_variant_files(place)
+    assert read_proposal(found.document, found.files, "v").files

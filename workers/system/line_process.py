@@ -2,19 +2,23 @@
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
+import tempfile
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from typing import IO, cast
 
-from workers.system.exit_status import ended
+from workers.system.exit_status import ended, last_line
 from workers.system.sandbox import environment, sandboxed
 from workers.system.scratch import scratch
 
 _END_S = 2.0
 """Seconds for a process that has closed its output to end."""
+
+_LAST_WORDS_BYTES = 4096
 
 
 class LineProcess:
@@ -33,12 +37,13 @@ class LineProcess:
             folder = place.enter_context(scratch())
             command = tuple(sandboxed(command, reads=reads, writes=[folder]))
             surroundings = {**environment(), "TMPDIR": str(folder), "HOME": str(folder)}
+        self._stderr = place.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - closed with the process
         self._popen = subprocess.Popen(
             command,
             env=surroundings,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._stderr,
             text=True,
             start_new_session=True,
         )
@@ -78,9 +83,17 @@ class LineProcess:
 
     def _how_it_ended(self) -> str:
         try:
-            return ended(self._popen.wait(_END_S))
+            end = ended(self._popen.wait(_END_S))
         except subprocess.TimeoutExpired:
             return "closed its pipes"
+        last_words = self._last_words()
+        return f"{end}: {last_words}" if last_words else end
+
+    def _last_words(self) -> str:
+        """Return the last line that the process wrote to its standard error, e.g. which import failed."""
+        length = self._stderr.seek(0, os.SEEK_END)
+        self._stderr.seek(max(0, length - _LAST_WORDS_BYTES))
+        return last_line(self._stderr.read().decode(errors="replace"))
 
     def close(self) -> None:
         """End the process."""

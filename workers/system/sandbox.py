@@ -57,8 +57,12 @@ def environment() -> Mapping[str, str]:
 def _python_folders() -> list[str]:
     """Return the folders of this Python and its packages."""
     own = [str(_PLACE / name) for name in ("evo", "workers", "templates")]
-    installed = [each for each in sys.path if each.rstrip("/").endswith("-packages")]
-    return [sys.prefix, sys.base_prefix, *own, *installed]
+    return [sys.prefix, sys.base_prefix, *own, *filter(_holds_packages, sys.path)]
+
+
+def _holds_packages(folder: str) -> bool:
+    """Return True for a folder that an installer filled, wherever it lies, but not for one of a user's modules."""
+    return folder.rstrip("/").endswith("-packages") or any(Path(folder or ".").glob("*.dist-info"))
 
 
 def _launcher(reads: Iterable[str], writes: Iterable[str], lists: Iterable[Path] = ()) -> list[str]:

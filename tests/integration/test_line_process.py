@@ -1,0 +1,30 @@
+"""Processes that answer line by line: what is said of one that ends."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from workers.system import line_process
+from workers.system.line_process import LineProcess
+from workers.system.sandbox import sandbox_here
+
+FAILING = "import sys; sys.stdin.readline(); print('reading', file=sys.stderr); raise ImportError('no grain here')"
+
+
+@pytest.mark.parametrize("confined", [False, True])
+def test_end_without_an_answer_names_the_last_words(confined: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if confined and not sandbox_here():
+        pytest.skip("nothing confines processes here")
+    monkeypatch.setattr(line_process, "_command", lambda _: (sys.executable, "-c", FAILING))
+    answer = LineProcess("", reads=() if confined else None).ask({}, 30.0)
+    assert answer == "ended with status 1 in the middle of its work: ImportError: no grain here"
+
+
+def test_endless_last_words_are_cut(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program = "import sys; sys.stdin.readline(); sys.stderr.write('x' * 10_000_000); sys.exit(3)"
+    monkeypatch.setattr(line_process, "_command", lambda _: (sys.executable, "-c", program))
+    answer = LineProcess("", reads=None).ask({}, 30.0)
+    assert isinstance(answer, str)
+    assert answer.startswith("ended with status 3")
+    assert len(answer) < 5000
