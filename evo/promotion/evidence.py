@@ -11,7 +11,7 @@ from evo.device.separation import LEVELS, Separation, level, missing
 from evo.promotion.goal import Costs
 from evo.promotion.judgement import judge
 from evo.promotion.policy import Policy
-from evo.promotion.rules.quick import Quick
+from evo.promotion.rules.base import Quick
 from evo.promotion.verdict import Rule, Verdict
 from evo.trial.objective import PROTOCOL_VERSION, Objective
 from evo.trial.results import ConfirmReport

@@ -8,28 +8,15 @@ from evo.errors import InvalidInput
 from evo.promotion.goal import Costs
 from evo.promotion.policy import Policy
 from evo.promotion.prediction import Prediction, fastest_baseline, predict, times_as_fast
-from evo.promotion.rules import comparison, processes, soundness
-from evo.promotion.rules.quick import Quick, quick_rule
+from evo.promotion.rules import RULES, Confirmation
+from evo.promotion.rules.base import Quick
+from evo.promotion.rules.comparison import noise_between, relative_gain
 from evo.promotion.rules.sequential import sequential_state, shrunk
-from evo.promotion.rules.work import inputs_rule, rework_rule, work_rule
-from evo.promotion.statistics import Interval, order_interval, ratio_interval, unshared
+from evo.promotion.statistics import Interval, order_interval, ratio_interval
 from evo.promotion.verdict import Rule, Verdict, Words, change_text
 from evo.trial.explain import detail_text, first_lines
 from evo.trial.results import ConfirmReport
 from evo.trial.timing import Timing
-
-_WITHOUT_SPEED = (
-    "rolled back",
-    "correct",
-    "answers",
-    "wrong calls",
-    "work",
-    "inputs",
-    "sanitizers",
-    "profile",
-    "incumbent",
-)
-"""Rules that speed cannot outweigh; if one fails, the summary reports it alone."""
 
 _ADVICE = (
     "Search again while fewer other programs run on the machine, or set more processes (`most_processes`) or rounds "
@@ -106,46 +93,37 @@ def judge(
     against = {name: _overall(prediction, name, speedup) for name, speedup in alone.items()}
     fastest = fastest_baseline(report)
     median, incumbent, speedup = order_interval(challenger.samples_us, policy.confidence), None, None
-    ours = ranked.challenger or challenger
-    noise = comparison.noise_between(ours, ranked.challenger_again, policy, rng)
-    if report.incumbent is None or ranked.incumbent is None:
-        rules = comparison.first_rules(noise, policy)
-    else:
+    ours, theirs = ranked.challenger or challenger, None
+    noise = noise_between(ours, ranked.challenger_again, policy, rng)
+    if report.incumbent is not None and ranked.incumbent is not None:
+        theirs = ranked.incumbent
         incumbent = order_interval(report.incumbent.samples_us, policy.confidence)
-        apart = unshared(ours.samples_us, ranked.incumbent.samples_us)
-        alone["incumbent"] = _speedup(ours, ranked.incumbent, policy, rng)
+        alone["incumbent"] = _speedup(ours, theirs, policy, rng)
         speedup = _overall(prediction, "incumbent", alone["incumbent"])
-        rules = (
-            *comparison.incumbent_rule(report, before, policy),
-            comparison.intervals_rule(*apart, policy, words),
-            comparison.effect_rule(*apart, policy),
-            comparison.significance_rule(ours, ranked.incumbent, policy, challengers),
-            comparison.gain_rule(_gain(speedup), policy, prediction, words),
-            comparison.noise_rule(_gain(alone["incumbent"]), noise, prediction),
-            *rework_rule(report, policy, speedup, costs),
-        )
-        if speedup.estimate > 1.0 and speedup.high >= 1.0 / (1.0 - policy.minimum_gain):
-            rules = tuple(replace(rule, conclusive=rule.passed) for rule in rules)
-    rules = (
-        *soundness.rolled_back_rule(rolled_back),
-        *soundness.correctness_rule(report),
-        *soundness.answers_rule(report, policy),
-        *work_rule(report, policy),
-        *inputs_rule(report, policy),
-        soundness.sanitizer_rule(report, policy),
-        *rules,
-        *processes.prediction_rule(report, prediction, policy, words),
-        *processes.agreement_rule(prediction, words),
-        *soundness.profile_rule(report, policy),
-        *processes.baseline_rule(fastest, against, prediction),
-        *processes.alone_rule(report, policy),
-        *quick_rule(quick, report, policy),
+    confirmation = Confirmation(
+        report=report,
+        policy=policy,
+        ours=ours,
+        theirs=theirs,
+        words=words,
+        challengers=challengers,
+        rolled_back=rolled_back,
+        before=before,
+        quick=quick,
+        costs=costs,
+        prediction=prediction,
+        speedup=speedup,
+        speedup_of_first=alone.get("incumbent"),
+        noise=noise,
+        fastest=fastest,
+        speedups=against,
     )
+    rules, decisive = _judged(confirmation)
     promote = all(rule.passed for rule in rules if rule.required)
     expected = _expected(prediction, policy) if promote else None
     return Verdict(
         promote=promote,
-        summary=_summary(promote, rules, speedup, expected, words),
+        summary=_summary(rules, decisive, speedup, expected, words),
         rules=rules,
         challenger=median,
         incumbent=incumbent,
@@ -161,8 +139,25 @@ def judge(
     )
 
 
-def _gain(speedup: Interval) -> float:
-    return 1.0 - 1.0 / speedup.estimate
+def _judged(confirmation: Confirmation) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
+    """Return every rule that applies, and those of them that no speed outweighs."""
+    rules: list[Rule] = []
+    decisive: list[Rule] = []
+    for marked in RULES:
+        found = tuple(marked.judge(confirmation))
+        if marked.about == "rounds" and _may_gain_enough(confirmation):
+            found = tuple(replace(rule, conclusive=rule.passed) for rule in found)
+        rules += found
+        decisive += found if marked.about == "kernel" else ()
+    return tuple(rules), tuple(decisive)
+
+
+def _may_gain_enough(confirmation: Confirmation) -> bool:
+    """True if the challenger is ahead, and its speed-up may reach the minimum gain."""
+    speedup = confirmation.speedup
+    if speedup is None:
+        return False
+    return speedup.estimate > 1.0 and speedup.high >= 1.0 / (1.0 - confirmation.policy.minimum_gain)
 
 
 def _overall(prediction: Prediction | None, against: str, alone: Interval) -> Interval:
@@ -208,15 +203,19 @@ def _without_value(error: InvalidInput) -> Verdict:
 
 
 def _summary(
-    promote: bool, rules: tuple[Rule, ...], speedup: Interval | None, expected: float | None, words: Words
+    rules: tuple[Rule, ...],
+    decisive: tuple[Rule, ...],
+    speedup: Interval | None,
+    expected: float | None,
+    words: Words,
 ) -> str:
     failed = [rule for rule in rules if rule.required and not rule.passed]
-    if failed and (speedup is None or failed[0].name in _WITHOUT_SPEED):
+    if failed and (speedup is None or failed[0] in decisive):
         return f"Not promoted. {failed[0].text}"
     if speedup is None:
         return "Promoted: the first champion."
-    compared = f"{change_text(_gain(speedup))} {words.quantity} than the incumbent"
-    if promote:
+    compared = f"{change_text(relative_gain(speedup))} {words.quantity} than the incumbent"
+    if not failed:
         return f"Promoted: {compared}{_corrected(speedup, expected)}, and every rule is met."
     names = ", ".join(rule.name for rule in failed)
     if _cannot_tell(rules):

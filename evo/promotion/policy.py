@@ -1,7 +1,7 @@
 """Gates and thresholds of a search in one frozen object, stored with it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, get_args, get_type_hints
 
 from evo.device.separation import LEVELS
@@ -90,6 +90,7 @@ class Policy:
         max_worker_losses: lost workers before a trial is Abandoned.
         reference_failures: a search ends when reference.py failed on each of this many first trials.
         seeds: number of input seeds with which each nominal correctness case is repeated.
+        thresholds: thresholds of rules that declare their own, by rule; see `threshold`.
     """
 
     name: str = "default"
@@ -157,7 +158,15 @@ class Policy:
     max_worker_losses: int = 3
     reference_failures: int = 3
     seeds: int = 3
+    thresholds: Mapping[str, float] = field(default_factory=dict, hash=False)
 
+    def threshold(self, rule: str) -> float:
+        """Return the threshold of a rule that declares one: the policy's, else the default of the rule."""
+        return self.thresholds.get(rule, DECLARED[rule])
+
+
+DECLARED: dict[str, float] = {}
+"""Default thresholds by rule, which the modules of `evo.promotion.rules` declare."""
 
 _L4_NOTES = Policy(
     name="l4-notes",
@@ -194,8 +203,11 @@ def policy_from(document: str | Mapping[str, Any]) -> Policy:
         return _named(document)
     overrides = dict(document)
     base = _named(str(overrides.pop("base", "default")))
-    for field, value in overrides.items():
-        _check(field, value)
+    for name, value in overrides.items():
+        if name == "thresholds":
+            _check_thresholds(value)
+        else:
+            _check(name, value)
     return Policy(**{**vars(base), "name": "custom", **overrides} if overrides else vars(base))
 
 
@@ -316,6 +328,19 @@ def _check(field: str, value: object) -> None:
         if not fits:
             upper = " and below 1, as a fraction: 0.02 is 2 %" if field in _FRACTIONS else _upper(most, value)
             raise InvalidInput(where, f"must be at least {least}{upper}; not {value!r:.100}")
+
+
+def _check_thresholds(value: object) -> None:
+    if not isinstance(value, Mapping):
+        raise InvalidInput("policy.thresholds", f"expected a table of numbers by rule, not {value!r:.100}")
+    for rule, threshold in value.items():
+        where = f"policy.thresholds.{rule}"
+        if rule not in DECLARED:
+            raise InvalidInput(where, unknown(str(rule), DECLARED, "rules with a threshold of their own"))
+        if not _fits(threshold, float):
+            raise InvalidInput(where, f"expected a number, not {threshold!r:.100}")
+        if not 0 <= threshold <= LARGEST_FIGURE:
+            raise InvalidInput(where, f"must be at least 0{_upper(LARGEST_FIGURE, threshold)}; not {threshold!r:.100}")
 
 
 def _upper(most: float, value: float) -> str:

@@ -11,6 +11,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 from urllib.parse import unquote
 
+import numpy as np
 import pytest
 from typer.main import get_command
 
@@ -19,7 +20,10 @@ from evo.cli.main import app
 from evo.cli.session.request import read_policy
 from evo.family import Family
 from evo.family.problem import split_assignments, split_shapes
-from evo.promotion.policy import Policy, policy_from
+from evo.promotion import judgement, rules
+from evo.promotion.policy import DECLARED, Policy, policy_from
+from evo.promotion.rules.base import MARKED
+from evo.promotion.verdict import Rule
 from evo.strategy import Context
 from evo.trial.history import History
 from evo.trial.results import ConfirmReport
@@ -52,6 +56,7 @@ SOURCE = re.compile(r"\b(?:evo|api|workers|db|templates|tests|docs)/[\w./-]+\.(?
 WRITTEN_BY_THE_READER = {
     "evo/strategy/hill_climb.py",
     "evo/promotion/rules/rounds.py",
+    "tests/unit/test_rounds.py",
     "evo/variants/proposers/program.py",
     "api/rest/outcomes.py",
     "api/v1/openapi.json",
@@ -228,22 +233,47 @@ def test_route_and_page_of_the_guide_are_a_get_of_the_search(monkeypatch: pytest
 
 def test_policy_of_the_guide_changes_one_threshold(tmp_path: Path) -> None:
     guide = (GUIDES / "promotion-rule.md").read_text()
-    (text,) = [block for language, block in FENCE.findall(guide) if language == "toml"]
+    text, _ = [block for language, block in FENCE.findall(guide) if language == "toml"]
     (tmp_path / "strict.toml").write_text(text)
     assert policy_from(read_policy(str(tmp_path / "strict.toml"))) == replace(
         Policy(), name="custom", minimum_gain=0.05
     )
 
 
-@pytest.mark.parametrize(("least", "passed"), [(3, [True]), (4, [False]), (0, [])])
-def test_promotion_rule_of_the_guide_judges_a_report(least: int, passed: list[bool]) -> None:
-    guide = (GUIDES / "promotion-rule.md").read_text()
-    (module,) = [block for language, block in FENCE.findall(guide) if language == "python"]
-    names: dict[str, Any] = {}
-    exec(module, names)
-    report = ConfirmReport(challenger=Timing(samples_us=(1.0, 2.0, 3.0)))
-    rules = names["rounds_rule"](report, SimpleNamespace(min_rounds=least))
-    assert [(rule.passed, rule.figure, rule.threshold) for rule in rules] == [(each, 3.0, least) for each in passed]
+@pytest.fixture
+def rule_of_the_guide(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
+    """Add the guide's module to the package of rules; return its policy."""
+    blocks = FENCE.findall((GUIDES / "promotion-rule.md").read_text())
+    (module,) = [block for language, block in blocks if language == "python"]
+    (tmp_path / "rounds.py").write_text(module)
+    monkeypatch.setattr(rules, "__path__", [*rules.__path__, str(tmp_path)])
+    monkeypatch.setattr(judgement, "RULES", rules.discovered())
+    yield [block for language, block in blocks if language == "toml"][1]
+    del MARKED["rounds"], DECLARED["rounds"], sys.modules[f"{rules.__name__}.rounds"], rules.rounds  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("rounds", "passed"), [(50, [True]), (49, [False])])
+def test_promotion_rule_of_the_guide_is_discovered_and_judges(
+    rule_of_the_guide: str, tmp_path: Path, rounds: int, passed: list[bool]
+) -> None:
+    (tmp_path / "strict.toml").write_text(rule_of_the_guide)
+    policy = policy_from(read_policy(str(tmp_path / "strict.toml")))
+    assert [(rule.passed, rule.figure, rule.threshold) for rule in rules_on_rounds(policy, rounds)] == [
+        (each, float(rounds), 50.0) for each in passed
+    ]
+
+
+@pytest.mark.usefixtures("rule_of_the_guide")
+def test_promotion_rule_of_the_guide_demands_nothing_by_default() -> None:
+    assert rules_on_rounds(Policy(), 3) == []
+
+
+def rules_on_rounds(policy: Policy, rounds: int) -> list[Rule]:
+    report = ConfirmReport(
+        challenger=Timing(samples_us=(1.0, 2.0, 3.0, 4.0, 5.0) * (rounds // 5) + (1.0,) * (rounds % 5))
+    )
+    verdict = judgement.judge(report, policy, 1, np.random.default_rng(0))
+    return [rule for rule in verdict.rules if rule.name == "rounds"]
 
 
 def test_template_of_the_readme_is_in_the_example_family() -> None:

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from evo.errors import InvalidInput
-from evo.promotion.policy import POLICIES, Policy, policy_from
+from evo.promotion.policy import DECLARED, POLICIES, Policy, policy_from
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -16,6 +16,34 @@ def test_document_overrides_some_fields_of_its_base() -> None:
     policy = policy_from({"base": "l4-notes", "minimum_gain": 0.03, "max_registers": None})
     assert (policy.name, policy.minimum_gain, policy.max_registers) == ("custom", 0.03, None)
     assert policy.max_shared_memory_bytes == POLICIES["l4-notes"].max_shared_memory_bytes
+
+
+def test_threshold_of_a_rule_is_the_policys_else_its_default(declared: None) -> None:
+    assert policy_from({"thresholds": {"rounds": 9}}).threshold("rounds") == 9
+    assert Policy().threshold("rounds") == 3
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "message"),
+    [
+        (7, "policy.thresholds: expected a table of numbers by rule, not 7"),
+        ({"round": 7}, "policy.thresholds.round: there is no `round`, did you mean `rounds`?"),
+        ({"rounds": "many"}, "policy.thresholds.rounds: expected a number, not 'many'"),
+        ({"rounds": True}, "policy.thresholds.rounds: expected a number, not True"),
+        ({"rounds": -1}, "policy.thresholds.rounds: must be at least 0; not -1"),
+        ({"rounds": float("nan")}, "policy.thresholds.rounds: must be at least 0; not nan"),
+        ({"rounds": 10**400}, "policy.thresholds.rounds: must be at least 0 and at most 1,000,000,000,000,000,000;"),
+    ],
+)
+def test_invalid_threshold_of_a_rule_is_refused(declared: None, thresholds: Any, message: str) -> None:
+    with pytest.raises(InvalidInput) as refusal:
+        policy_from({"thresholds": thresholds})
+    assert message in str(refusal.value)
+
+
+@pytest.fixture
+def declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(DECLARED, "rounds", 3.0)
 
 
 def test_whole_policy_round_trips() -> None:

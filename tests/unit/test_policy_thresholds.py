@@ -18,8 +18,10 @@ from evo import promotion
 from evo.errors import InvalidInput
 from evo.promotion.challenge import Challengers, bar
 from evo.promotion.policy import Policy, policy_from
+from evo.promotion.rules.base import Confirmation
 from evo.promotion.rules.comparison import effect_rule
 from evo.report.comparison import compare
+from evo.trial.results import ConfirmReport
 from evo.trial.timing import Timing
 from workers.build.kernel import Argument
 from workers.measure.checks.overwrite import most_disagreement
@@ -61,7 +63,12 @@ def test_numeric_constants_of_a_module_are_found() -> None:
 
 def test_effect_size_trims_the_share_in_the_policy() -> None:
     ours, theirs = [1.0] * 7 + [9.0] * 3, [2.0, 2.1] * 5
-    found = [effect_rule(ours, theirs, Policy(effect_trim=trim)) for trim in (0.0, 0.4)]
+    series = {"ours": Timing(samples_us=tuple(ours)), "theirs": Timing(samples_us=tuple(theirs))}
+    found = [
+        rule
+        for trim in (0.0, 0.4)
+        for rule in effect_rule(Confirmation(report=ConfirmReport(), policy=Policy(effect_trim=trim), **series))
+    ]
     assert [rule.passed for rule in found] == [False, True]
     assert "40% trimmed" in found[1].text
 

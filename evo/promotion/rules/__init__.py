@@ -1,1 +1,19 @@
-"""Rules of a verdict, one module per kind of evidence."""
+"""Rules of a verdict. All implement the contract of `evo.promotion.rules.base`.
+
+A rule is a function of a module of this package that is marked with `@rule("name")`.
+"""
+
+from evo.plugins import import_modules
+from evo.promotion.rules.base import MARKED, Confirmation, Marked
+
+__all__ = ["RULES", "Confirmation", "Marked", "discovered"]
+
+
+def discovered() -> tuple[Marked, ...]:
+    """Return the rules of this package's modules, in the order of their ranks."""
+    import_modules(__name__, __path__)
+    return tuple(marked for _, marked in sorted(MARKED.items(), key=lambda each: (each[1].rank, each[0])))
+
+
+RULES = discovered()
+"""Rules in the order in which they are applied and shown."""

@@ -1,30 +1,37 @@
 """Rules about the samples: whether the challenger beats the incumbent by more than noise."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from evo.promotion.policy import Policy
-from evo.promotion.prediction import Prediction
+from evo.promotion.rules.base import Confirmation, Noise, rule
 from evo.promotion.rules.processes import over_processes
-from evo.promotion.statistics import Interval, Samples, hedges_g, order_interval, paired_p_value, ratio_interval
+from evo.promotion.statistics import Interval, hedges_g, order_interval, paired_p_value, ratio_interval, unshared
 from evo.promotion.verdict import Rule, Words, change_text
 from evo.text.wording import time_text
-from evo.trial.results import ConfirmReport
 from evo.trial.timing import Timing
 
 
-def intervals_rule(ours: Samples, theirs: Samples, policy: Policy, words: Words) -> Rule:
-    challenger, incumbent = (order_interval(series, policy.confidence) for series in (ours, theirs))
+@rule("intervals", about="rounds", rank=80)
+def intervals_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
+    policy, words, theirs = confirmation.policy, confirmation.words, confirmation.theirs
+    if theirs is None:
+        return ()
+    both = unshared(confirmation.ours.samples_us, theirs.samples_us)
+    challenger, incumbent = (order_interval(series, policy.confidence) for series in both)
     passed = challenger.high < incumbent.low
     apart = "lie apart" if passed else "lie apart, but the incumbent is ahead"
     relation = "overlap" if challenger.overlaps(incumbent) else apart
     spans = f"challenger {_span(challenger, words)}, incumbent {_span(incumbent, words)}"
     text = f"After removing variation that both share, the {policy.confidence:.0%} intervals {relation}: {spans}."
-    return Rule(name="intervals", passed=passed, figure=challenger.high, threshold=incumbent.low, text=text)
+    return (Rule(name="intervals", passed=passed, figure=challenger.high, threshold=incumbent.low, text=text),)
 
 
-def effect_rule(challenger: Samples, incumbent: Samples, policy: Policy) -> Rule:
+@rule("effect", about="rounds", rank=90)
+def effect_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
+    policy, theirs = confirmation.policy, confirmation.theirs
+    if theirs is None:
+        return ()
+    challenger, incumbent = unshared(confirmation.ours.samples_us, theirs.samples_us)
     effect = hedges_g(challenger, incumbent, trim=policy.effect_trim)
     needed = policy.minimum_effect
     text = (
@@ -35,41 +42,32 @@ def effect_rule(challenger: Samples, incumbent: Samples, policy: Policy) -> Rule
         where, other = ("ahead", "behind") if effect > 0 else ("behind", "ahead")
         text += f" By its trimmed means the challenger is {where}, in the median of rounds, which gains are, {other}: "
         text += "their ratios are lopsided."
-    return Rule(name="effect", passed=effect >= needed, figure=effect, threshold=needed, text=text)
+    return (Rule(name="effect", passed=effect >= needed, figure=effect, threshold=needed, text=text),)
 
 
-def significance_rule(challenger: Timing, incumbent: Timing, policy: Policy, challengers: int) -> Rule:
+@rule("significance", about="rounds", rank=100)
+def significance_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     """Bonferroni correction, which unlike Holm's does not need the number of later challengers."""
-    p_value = min(1.0, paired_p_value(challenger.samples_us, incumbent.samples_us) * max(1, challengers))
+    policy, challengers, theirs = confirmation.policy, confirmation.challengers, confirmation.theirs
+    if theirs is None:
+        return ()
+    p_value = min(1.0, paired_p_value(confirmation.ours.samples_us, theirs.samples_us) * max(1, challengers))
     counted = f"corrected for {challengers} challengers" if challengers > 1 else "one challenger"
     text = f"The paired test gives p = {p_value:.2g} ({counted}); at most {policy.significance:g} is allowed."
     passed = p_value <= policy.significance
-    return Rule(name="significance", passed=passed, figure=p_value, threshold=policy.significance, text=text)
+    return (Rule(name="significance", passed=passed, figure=p_value, threshold=policy.significance, text=text),)
 
 
-def gain_rule(gain: float, policy: Policy, prediction: Prediction | None, words: Words) -> Rule:
+@rule("gain", about="rounds", rank=110)
+def gain_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
+    policy, words, prediction = confirmation.policy, confirmation.words, confirmation.prediction
+    if confirmation.speedup is None:
+        return ()
+    gain = relative_gain(confirmation.speedup)
     needed = f"at least {policy.minimum_gain:.1%} less is needed"
     text = f"The challenger {words.takes} {change_text(gain)} {words.quantity}{over_processes(prediction)}; {needed}."
     passed = gain >= policy.minimum_gain
-    return Rule(name="gain", passed=passed, figure=gain, threshold=policy.minimum_gain, text=text)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Noise:
-    """Difference between two series of one kernel, taken in the same rounds.
-
-    Attributes:
-        differ: the largest relative difference, round by round, that the session's interval admits.
-        medians: relative difference of the two medians.
-    """
-
-    differ: float
-    medians: float
-
-    @property
-    def words(self) -> str:
-        medians = f", while their medians differ by {self.medians:.1%}" if self.medians > self.differ else ""
-        return f"{self.differ:.1%}, compared round by round{medians}"
+    return (Rule(name="gain", passed=passed, figure=gain, threshold=policy.minimum_gain, text=text),)
 
 
 def noise_between(one: Timing, again: Timing | None, policy: Policy, rng: np.random.Generator) -> Noise | None:
@@ -79,13 +77,11 @@ def noise_between(one: Timing, again: Timing | None, policy: Policy, rng: np.ran
     return Noise(differ=ratio.reach(1.0), medians=abs(one.median_us / again.median_us - 1.0))
 
 
-def incumbent_rule(report: ConfirmReport, before: Timing | None, policy: Policy) -> tuple[Rule, ...]:
-    """Refuse a promotion over an incumbent that is being slowed down; its slowest process decides.
-
-    Args:
-        before: the incumbent's own confirmation; None if unknown.
-    """
-    if before is None or report.incumbent is None:
+@rule("incumbent", about="kernel", rank=70)
+def incumbent_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
+    """Refuse a promotion over an incumbent that is being slowed down; its slowest process decides."""
+    report, before, policy = confirmation.report, confirmation.before, confirmation.policy
+    if before is None or report.incumbent is None or confirmation.theirs is None:
         return ()
     others = (each.other for each in report.repeats if report.repeated_against == "incumbent")
     incumbent = max((report.incumbent, *filter(None, others)), key=lambda timing: timing.median_us)
@@ -103,26 +99,42 @@ def incumbent_rule(report: ConfirmReport, before: Timing | None, policy: Policy)
     return (Rule(name="incumbent", passed=passed, figure=slower, threshold=limit, text=f"{text}.", conclusive=passed),)
 
 
-def noise_rule(gain: float, noise: Noise | None, prediction: Prediction | None) -> Rule:
+@rule("noise", about="rounds", rank=120)
+def noise_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
+    if confirmation.speedup_of_first is None:
+        return _noise_without_incumbent(confirmation)
+    gain, noise, prediction = relative_gain(confirmation.speedup_of_first), confirmation.noise, confirmation.prediction
     if noise is None:
         text = "The session's own noise is unknown: no second series of the challenger was taken."
-        return Rule(name="noise", passed=False, figure=gain, threshold=1.0, text=text)
+        return (Rule(name="noise", passed=False, figure=gain, threshold=1.0, text=text),)
     passed = gain > noise.differ
     verb, where = "exceeds" if passed else "does not exceed", "" if prediction is None else " in the first process"
     text = (
         f"The gain of {gain:.1%}{where} {verb} what two series of the same kernel may differ by there: {noise.words}."
     )
-    return Rule(name="noise", passed=passed, figure=gain, threshold=noise.differ, text=text)
+    return (Rule(name="noise", passed=passed, figure=gain, threshold=noise.differ, text=text),)
 
 
-def first_rules(noise: Noise | None, policy: Policy) -> tuple[Rule, ...]:
+@rule("first", rank=75)
+def first_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
+    if confirmation.theirs is not None:
+        return ()
     text = "There is no incumbent: the first challenger confirmed becomes champion."
-    first = Rule(name="first", passed=True, figure=0.0, threshold=0.0, text=text)
+    return (Rule(name="first", passed=True, figure=0.0, threshold=0.0, text=text),)
+
+
+def _noise_without_incumbent(confirmation: Confirmation) -> tuple[Rule, ...]:
+    noise, least = confirmation.noise, confirmation.policy.minimum_gain
     if noise is None:
-        return (first,)
-    least, differ = policy.minimum_gain, noise.differ
+        return ()
     text = f"Two series of the same kernel may differ by {noise.words}; the policy counts gains from {least:.1%}."
-    return first, Rule(name="noise", passed=differ <= least, figure=differ, threshold=least, text=text, required=False)
+    passed = noise.differ <= least
+    return (Rule(name="noise", passed=passed, figure=noise.differ, threshold=least, text=text, required=False),)
+
+
+def relative_gain(speedup: Interval) -> float:
+    """Return the share of the incumbent's time that a speed-up saves."""
+    return 1.0 - 1.0 / speedup.estimate
 
 
 def _span(interval: Interval, words: Words) -> str:

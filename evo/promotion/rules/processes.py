@@ -2,17 +2,22 @@
 
 from evo.promotion.policy import Policy
 from evo.promotion.prediction import Prediction, predict_us
+from evo.promotion.rules.base import Confirmation, rule
 from evo.promotion.rules.sequential import SequentialState, looks, sequential_state
-from evo.promotion.statistics import Interval
 from evo.promotion.verdict import Rule, Words
 from evo.text.wording import time_text
 from evo.trial.results import ConfirmReport
 
 
-def prediction_rule(
-    report: ConfirmReport, prediction: Prediction | None, policy: Policy, words: Words
-) -> tuple[Rule, ...]:
+@rule("processes", rank=140)
+def prediction_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     """Require that the challenger is certainly faster on average over fresh processes."""
+    report, policy, words, prediction = (
+        confirmation.report,
+        confirmation.policy,
+        confirmation.words,
+        confirmation.prediction,
+    )
     if report.incumbent is not None and report.repeats and (prediction is None or prediction.against != "incumbent"):
         text = "Further processes did not compare the challenger with the incumbent."
         return (Rule(name="processes", passed=False, figure=0.0, threshold=1.0, text=text),)
@@ -59,13 +64,15 @@ def _decided(at: SequentialState, policy: Policy, found: str, words: Words) -> R
     )
 
 
-def agreement_rule(prediction: Prediction | None, words: Words) -> tuple[Rule, ...]:
+@rule("agreement", rank=150)
+def agreement_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     """Warn if the first process disagrees with the others. Sound challengers do so in one of twenty cases (decision
     51).
     """
+    prediction = confirmation.prediction
     if prediction is None or prediction.others is None:
         return ()
-    words = words if prediction.against == "incumbent" else Words()
+    words = confirmation.words if prediction.against == "incumbent" else Words()
     first, others, count = prediction.found[0], prediction.others, len(prediction.found) - 1
     expected = f"the {others.low:.3g} to {others.high:.3g} that the other {count} predict"
     text = f"The first process found {first:.3g} {words.ratio}, within {expected}."
@@ -78,17 +85,21 @@ def agreement_rule(prediction: Prediction | None, words: Words) -> tuple[Rule, .
     return (Rule(name="agreement", passed=prediction.agrees, figure=first, threshold=bound, text=text, required=False),)
 
 
-def baseline_rule(fastest: str | None, against: dict[str, Interval], prediction: Prediction | None) -> tuple[Rule, ...]:
+@rule("baseline", rank=170)
+def baseline_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
+    fastest, prediction = confirmation.fastest, confirmation.prediction
     if fastest is None:
         return ()
-    speedup = against[fastest].estimate
+    speedup = confirmation.speedups[fastest].estimate
     over = over_processes(prediction if prediction is not None and prediction.against == fastest else None)
     text = f"The challenger runs {speedup:.3g} times as fast as the fastest baseline, {fastest}{over}."
     return (Rule(name="baseline", passed=speedup > 1.0, figure=speedup, threshold=1.0, text=text, required=False),)
 
 
-def alone_rule(report: ConfirmReport, policy: Policy) -> tuple[Rule, ...]:
+@rule("baselines", rank=180)
+def alone_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     """Report that there was nothing to compare with, and why. Recordings have neither baselines nor cases."""
+    report = confirmation.report
     if report.baselines or not report.cases:
         return ()
     missing = {name: why for name, why in report.environment.items() if name.startswith("baseline ")}
@@ -96,7 +107,7 @@ def alone_rule(report: ConfirmReport, policy: Policy) -> tuple[Rule, ...]:
     text = f"No baseline took part: {reasons or 'the family offers none here'}."
     return (
         Rule(name="baselines", passed=False, figure=0.0, threshold=0.0, text=text, required=False),
-        *_time_rule(report, policy),
+        *_time_rule(report, confirmation.policy),
     )
 
 

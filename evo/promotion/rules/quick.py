@@ -1,35 +1,22 @@
 """The rule that reports a large difference between the confirmed and the quick time."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from evo.promotion.policy import Policy
+from evo.promotion.rules.base import Confirmation, Quick, rule
 from evo.promotion.statistics import order_interval
 from evo.promotion.verdict import QUICK_GAP, Rule
 from evo.text.wording import factor_text, percent_text, time_text
 from evo.trial.results import ConfirmReport
-from evo.trial.timing import Timing
 
 
-@dataclass(frozen=True, kw_only=True)
-class Quick:
-    """The search's measurements of a challenger and of the baselines before the confirmation.
-
-    Attributes:
-        timing: quick samples of the trial.
-        baselines: timings when the search began, by name.
-    """
-
-    timing: Timing
-    baselines: Mapping[str, Timing] = field(default_factory=dict)
-
-
-def quick_rule(quick: Quick | None, report: ConfirmReport, policy: Policy) -> tuple[Rule, ...]:
+@rule(QUICK_GAP, rank=190)
+def quick_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     """Compare the confirmed median with the quick one. The rule only warns.
 
     It fails where the difference is larger than `Policy.maximum_quick_gap` and the two intervals do not overlap.
     """
+    quick, report, policy = confirmation.quick, confirmation.report, confirmation.policy
     challenger, most = report.challenger, policy.maximum_quick_gap
     if quick is None or challenger is None or most is None:
         return ()

@@ -1,15 +1,18 @@
 """Rules that speed cannot outweigh: correctness, sanitizers, and use of the device as demanded."""
 
 from evo.promotion.policy import Policy
+from evo.promotion.rules.base import Confirmation, rule
 from evo.promotion.rules.profile import unmet_gates
 from evo.promotion.statistics import at_most_one_in
 from evo.promotion.verdict import Rule
 from evo.text.wording import count_text
-from evo.trial.results import ConfirmReport, OutputChecks, Sanitized
+from evo.trial.results import OutputChecks, Sanitized
 
 
-def rolled_back_rule(rolled_back: str | None) -> tuple[Rule, ...]:
+@rule("rolled back", about="kernel", rank=10)
+def rolled_back_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     """Refuse a kernel that a person rolled back: samples may not show the reason, so only a person can restore it."""
+    rolled_back = confirmation.rolled_back
     if rolled_back is None:
         return ()
     text = (
@@ -19,7 +22,9 @@ def rolled_back_rule(rolled_back: str | None) -> tuple[Rule, ...]:
     return (Rule(name="rolled back", passed=False, figure=1.0, threshold=0.0, text=text),)
 
 
-def correctness_rule(report: ConfirmReport) -> tuple[Rule, ...]:
+@rule("correct", about="kernel", rank=20)
+def correctness_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
+    report = confirmation.report
     if not report.cases:
         return ()
     wrong = [case for case in report.cases if not case.passed]
@@ -30,11 +35,13 @@ def correctness_rule(report: ConfirmReport) -> tuple[Rule, ...]:
     return (Rule(name="correct", passed=not wrong, figure=float(len(wrong)), threshold=0.0, text=text),)
 
 
-def answers_rule(report: ConfirmReport, policy: Policy) -> tuple[Rule, ...]:
+@rule("answers", about="kernel", rank=30)
+def answers_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     """Refuse a kernel that gave a wrong answer, and state how rare wrong answers may still be.
 
     A recording has neither answers nor cases.
     """
+    report, policy = confirmation.report, confirmation.policy
     if report.answers is None:
         text = "Whether timed calls gave right answers was not checked."
         return (Rule(name="answers", passed=False, figure=0.0, threshold=0.0, text=text),) if report.cases else ()
@@ -71,7 +78,9 @@ def _bound_rule(answers: OutputChecks, policy: Policy) -> tuple[Rule, ...]:
     return (Rule(name="wrong calls", passed=passed, figure=float(found), threshold=float(needed), text=text),)
 
 
-def sanitizer_rule(report: ConfirmReport, policy: Policy) -> Rule:
+@rule("sanitizers", about="kernel", rank=60)
+def sanitizer_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
+    report, policy = confirmation.report, confirmation.policy
     ran = [each for each in report.sanitizers if each.skipped is None]
     findings = [f"{each.tool}: {finding}" for each in report.sanitizers for finding in each.findings]
     if findings:
@@ -82,7 +91,7 @@ def sanitizer_rule(report: ConfirmReport, policy: Policy) -> Rule:
         reasons = "; ".join(f"{each.tool}: {each.skipped}" for each in report.sanitizers) or "this device has none"
         text = f"No sanitizer ran ({reasons})."
     required, passed = bool(ran) or policy.require_sanitizers, bool(ran) and not findings
-    return Rule(name="sanitizers", passed=passed, figure=len(findings), threshold=0.0, text=text, required=required)
+    return (Rule(name="sanitizers", passed=passed, figure=len(findings), threshold=0.0, text=text, required=required),)
 
 
 def _ran_text(ran: Sanitized) -> str:
@@ -92,7 +101,9 @@ def _ran_text(ran: Sanitized) -> str:
     return f"{ran.tool} ({count_text(len(ran.cases), 'case')}{left_out})"
 
 
-def profile_rule(report: ConfirmReport, policy: Policy) -> tuple[Rule, ...]:
+@rule("profile", about="kernel", rank=160)
+def profile_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
+    report, policy = confirmation.report, confirmation.policy
     unmet = unmet_gates(report.profiles, policy)
     if unmet is None and not policy.require_profile:
         return ()

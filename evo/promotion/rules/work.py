@@ -1,10 +1,10 @@
 """The rule that every timed call must do all its work, whatever its outputs hold."""
 
-from evo.promotion.goal import Costs
 from evo.promotion.policy import Policy
+from evo.promotion.rules.base import Confirmation, rule
 from evo.promotion.statistics import CONFIDENCE, Interval, order_interval, rounds_ratio
-from evo.promotion.verdict import Rule, Words, change_text
-from evo.trial.results import ConfirmReport, OverwriteCheck
+from evo.promotion.verdict import Rule, change_text
+from evo.trial.results import OverwriteCheck
 from evo.trial.timing import Timing
 
 
@@ -21,8 +21,10 @@ def straddles(witness: OverwriteCheck, policy: Policy) -> bool:
     return rework(witness, policy.skip_confidence).low <= most < rework(witness).high
 
 
-def work_rule(report: ConfirmReport, policy: Policy) -> tuple[Rule, ...]:
+@rule("work", about="kernel", rank=40)
+def work_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     """Judge whether calls skip work; an undecided result does not pass. Recordings have neither samples nor cases."""
+    report, policy = confirmation.report, confirmation.policy
     if report.witness is None:
         text = "Whether calls do less work if their outputs already hold the answer was not checked."
         return (
@@ -46,27 +48,32 @@ def work_rule(report: ConfirmReport, policy: Policy) -> tuple[Rule, ...]:
     )
 
 
-def rework_rule(
-    report: ConfirmReport, policy: Policy, speedup: Interval, costs: Costs | None = None
-) -> tuple[Rule, ...]:
+@rule("rework", about="rounds", rank=130)
+def rework_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     """Require that the gain over the incumbent remains without the work that calls may skip."""
-    if report.witness is None or report.challenger is None:
+    report, policy, speedup, costs = (
+        confirmation.report,
+        confirmation.policy,
+        confirmation.speedup,
+        confirmation.costs,
+    )
+    if speedup is None or report.witness is None or report.challenger is None:
         return ()
     again = max(1.0, rework(report.witness, policy.confidence).estimate)
     grown = again if costs is None else costs.grown(report.challenger.median_us, again)
     left, needed = 1.0 - grown / speedup.estimate, policy.minimum_gain
-    words = Words() if costs is None else costs.goal.words()
     text = (
         f"Calls take {again:.3g} times as long on outputs that do not hold the result yet, which leaves "
         f"{change_text(left)} "
-        f"{words.quantity} without skipped work; at least {needed:.1%} less is needed."
+        f"{confirmation.words.quantity} without skipped work; at least {needed:.1%} less is needed."
     )
     return (Rule(name="rework", passed=left >= needed, figure=left, threshold=needed, text=text),)
 
 
-def inputs_rule(report: ConfirmReport, policy: Policy) -> tuple[Rule, ...]:
+@rule("inputs", about="kernel", rank=50)
+def inputs_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     """Refuse a kernel that is faster on repeated inputs: it answers them with stored results."""
-    witness = report.witness
+    witness, policy = confirmation.report.witness, confirmation.policy
     if witness is None or witness.repetition is None:
         return ()
     repetition, changing = witness.repetition, witness.changing

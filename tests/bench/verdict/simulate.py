@@ -9,6 +9,7 @@ import numpy as np
 from evo.promotion import Rule, judge, straddles, undecided
 from evo.promotion.policy import Policy
 from evo.promotion.prediction import predict, times_as_fast
+from evo.promotion.rules.base import Confirmation
 from evo.promotion.rules.work import work_rule
 from evo.trial.results import ConfirmReport, OverwriteCheck, Repeat
 from evo.trial.timing import Timing
@@ -57,7 +58,8 @@ def _work_rule(noise: Noise, rework: float, rng: np.random.Generator, *, slow: b
     rounds, most = (LEAST_ROUNDS, PATIENCE * LEAST_ROUNDS) if slow else (USUAL_ROUNDS, MOST_ROUNDS)
     while rounds < most and straddles(witness(rounds), policy):
         rounds += 1
-    (rule,) = work_rule(ConfirmReport(witness=witness(rounds)), policy)
+    check = witness(rounds)
+    (rule,) = work_rule(Confirmation(report=ConfirmReport(witness=check), policy=policy, ours=check.answered))
     return rule
 
 

@@ -1,0 +1,134 @@
+"""Contract of the rules of a verdict."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from evo.plugins import mark
+from evo.promotion.goal import Costs
+from evo.promotion.policy import DECLARED, Policy
+from evo.promotion.prediction import Prediction
+from evo.promotion.statistics import Interval
+from evo.promotion.verdict import Rule, Words
+from evo.trial.results import ConfirmReport
+from evo.trial.timing import Timing
+
+About: TypeAlias = Literal["kernel", "rounds", "other"]
+
+LAST = 1000
+"""Rank of a rule that names none: after the built-in ones."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quick:
+    """The search's measurements of a challenger and of the baselines before the confirmation.
+
+    Attributes:
+        timing: quick samples of the trial.
+        baselines: timings when the search began, by name.
+    """
+
+    timing: Timing
+    baselines: Mapping[str, Timing] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noise:
+    """Difference between two series of one kernel, taken in the same rounds.
+
+    Attributes:
+        differ: the largest relative difference, round by round, that the session's interval admits.
+        medians: relative difference of the two medians.
+    """
+
+    differ: float
+    medians: float
+
+    @property
+    def words(self) -> str:
+        medians = f", while their medians differ by {self.medians:.1%}" if self.medians > self.differ else ""
+        return f"{self.differ:.1%}, compared round by round{medians}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Confirmation:
+    """A measured challenger, as the rules judge it.
+
+    Attributes:
+        report: the samples, in µs.
+        policy: thresholds of the search.
+        ours, theirs: what is compared of challenger and incumbent: their times, or under a metric their costs. `theirs`
+            is None without an incumbent.
+        words: words for what is compared.
+        challengers: number of challengers that the search has confirmed, this one included.
+        rolled_back: the rolled-back champion with the same kernel, and the reason; None if there is none.
+        before: the incumbent in its own confirmation; None without an incumbent or if unknown.
+        quick: measurements of the search before the confirmation; None if unknown.
+        costs: costs under the search's metric; None if the objective is the time.
+        prediction: speed-ups over fresh processes; None if only one process compared the challenger.
+        speedup: speed-up over the incumbent, over all processes; None without an incumbent.
+        speedup_of_first: the same in the first process alone.
+        noise: difference between two series of the challenger; None if only one was taken.
+        fastest: name of the fastest baseline; None if none took part.
+        speedups: speed-up over each baseline by name.
+    """
+
+    report: ConfirmReport
+    policy: Policy
+    ours: Timing
+    theirs: Timing | None = None
+    words: Words = field(default_factory=Words)
+    challengers: int = 1
+    rolled_back: str | None = None
+    before: Timing | None = None
+    quick: Quick | None = None
+    costs: Costs | None = None
+    prediction: Prediction | None = None
+    speedup: Interval | None = None
+    speedup_of_first: Interval | None = None
+    noise: Noise | None = None
+    fastest: str | None = None
+    speedups: Mapping[str, Interval] = field(default_factory=dict)
+
+
+Judge: TypeAlias = Callable[[Confirmation], Iterable[Rule]]
+"""Judges one condition of a promotion; returns no rule where the condition does not apply."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Marked:
+    """A function marked by `rule`, with the arguments of the mark."""
+
+    judge: Judge
+    about: About
+    rank: int
+
+
+MARKED: dict[str, Marked] = {}
+"""Functions that were marked by `rule`, by name."""
+
+
+def rule(
+    name: str, *, about: About = "other", rank: int = LAST, threshold: float | None = None
+) -> Callable[[Judge], Judge]:
+    """Mark a function that judges one condition of every promotion.
+
+    Args:
+        name: name of its rule; a function of several rules names one.
+        about: ``kernel``: speed cannot outweigh it, so if it fails, the summary reports it alone; ``rounds``: it judges
+            the rounds of the first process, whose failure is not conclusive if further processes find enough gain.
+        rank: rules are applied and shown by rank, then by name.
+        threshold: default of a threshold of its own, which the table ``thresholds`` of a policy overrides under the
+            rule's name; see `Policy.threshold`.
+
+    Raises:
+        ValueError: when it decorates: another function has the name.
+    """
+
+    def add(judge: Judge) -> Judge:
+        mark(MARKED, name, "promotion rules")(Marked(judge=judge, about=about, rank=rank))
+        if threshold is not None:
+            DECLARED[name] = threshold
+        return judge
+
+    return add
