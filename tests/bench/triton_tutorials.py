@@ -90,7 +90,10 @@ TUTORIALS: Mapping[str, Tutorial] = {
         file="01-vector-add.py",
         entry="add_kernel",
         fields={"n_elements": 1 << 24},
-        arguments={name: (["n_elements"], "float32", (1e-6, 1e-5)) for name in ("x", "y", "output")},
+        arguments={
+            **{name: (["n_elements"], "float32", None) for name in "xy"},
+            "output": (["n_elements"], "float32", (1e-6, 1e-5)),
+        },
         python="""
 def inputs(problem, distribution, rng):
     return {name: normal(rng, problem["n_elements"], dtype=np.float32) for name in ("x", "y")}
@@ -108,7 +111,10 @@ def call(problem, tensors, names):
         file="02-fused-softmax.py",
         entry="softmax_kernel",
         fields={"n_rows": 4096, "n_cols": 4096},
-        arguments={name: (["n_rows", "n_cols"], "float32", (1e-5, 1e-5)) for name in ("input", "output")},
+        arguments={
+            "input": (["n_rows", "n_cols"], "float32", None),
+            "output": (["n_rows", "n_cols"], "float32", (1e-5, 1e-5)),
+        },
         table={
             "tunables": {
                 "BLOCK_SIZE": [1 << power for power in range(6, 15)],
@@ -317,7 +323,7 @@ def compare(name: str, files: Path, folder: Path, seconds: float) -> tuple[str, 
 def _line(name: str, found: SearchView) -> tuple[str, float | None]:
     own = found.baselines.get("tutorial")
     if found.best is None or own is None:
-        return f"{name:<16} no {'baseline' if found.best else 'valid config'}", None
+        return f"{name:<16} no {'baseline' if found.best else 'valid config'}. {found.not_compared or ''}", None
     speedup = None if found.speedup is None else found.speedup
     ratio = own.median_us / found.best.time_us
     config = ", ".join(f"{key}={value}" for key, value in found.best.config.items())

@@ -85,6 +85,18 @@ def test_worker_warnings_are_shown_escaped(stage: Stage, page: httpx.Client) -> 
     assert page.get(f"/api/v1/searches/{search}").json()["warnings"] == list(warnings)
 
 
+def test_missing_baselines_are_named_with_their_reason(stage: Stage, page: httpx.Client) -> None:
+    search = stage.submit()
+    (lease,) = [each for each in stage.claim() if isinstance(each.job, Baseline)]
+    missing = {"library": "ImportError: no library", HOSTILE: "RuntimeError: refuses this shape"}
+    stage.conductor.report(lease.attempt_id, lease.token, BaselineReport(timings={}, unavailable=missing))
+    html = page.get(f"/searches/{search}").text
+    assert "Not compared: library (ImportError: no library);" in text_of(html)
+    assert "refuses this shape" in html
+    assert HOSTILE not in html
+    assert page.get(f"/api/v1/searches/{search}").json()["missing_baselines"] == missing
+
+
 def test_list_shows_every_search(stage: Stage, page: httpx.Client) -> None:
     first = stage.submit(budget={"trials": 3})
     list(stage.play())

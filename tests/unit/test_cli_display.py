@@ -123,6 +123,21 @@ def test_output_without_terminal_gets_lines() -> None:
         assert isinstance(plain, LineScreen)
 
 
+def test_report_says_which_baselines_could_not_be_timed_and_why() -> None:
+    missing = {
+        "eager": "ImportError: no torch",
+        "compiled": "ImportError: no torch",
+        "own": "OSError: a" + 900 * "c",
+    }
+    text = " ".join(reported(replace(finished(), missing_baselines=missing), [], "", "sdpa").split())
+    assert "Not compared: eager, compiled (ImportError: no torch); own (OSError: a" in text
+    assert "c" * 200 not in text.replace(" ", "")
+    assert "could be measured" in speedup_text(
+        view(best=None, baselines={}, fastest_baseline=None, roofline=None, missing_baselines=missing)
+    )
+    assert "Not compared" not in reported(finished(), [], "", "sdpa")
+
+
 def test_report_ranks_trials_and_baselines_together() -> None:
     text = reported(finished(), [trial(12, 812.34), trial(3, 2850.0, BLOCK=16)], "", "sdpa")
     rows = [" ".join(line.split()) for line in text.splitlines() if line[:8].strip().isdigit()]

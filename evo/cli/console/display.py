@@ -163,7 +163,9 @@ def speedup_text(view: SearchView) -> str:
         return ", ".join(parts)
     if view.estimated:
         return "nothing is run"
-    return "no baseline" if view.device.runs == "recordings" else "no baseline measured yet"
+    if view.device.runs == "recordings":
+        return "no baseline"
+    return "no baseline could be measured" if view.missing_baselines else "no baseline measured yet"
 
 
 def outcomes_text(view: SearchView) -> str:

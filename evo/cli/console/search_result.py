@@ -70,6 +70,8 @@ def print_report(out: Console, view: SearchView, ranking: Sequence[TrialView], w
     if ranking:
         out.print(ranked(view, ranking))
         out.print()
+    if view.not_compared is not None:
+        out.print(Text(f"{view.not_compared}\n", "dim"))
     if view.gains:
         out.print(gains_text(view.gains))
         out.print()

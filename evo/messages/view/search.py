@@ -17,10 +17,14 @@ from evo.promotion.statistics import Interval
 from evo.search.gain import Gain
 from evo.search.lifecycle import State
 from evo.search.search import Budget
+from evo.text.visible import one_line
 from evo.text.wording import count_text, factor_text, subject_text
 from evo.trial import Config, Value
 from evo.trial.objective import Objective
 from evo.trial.timing import Timing
+
+_REASON_CHARACTERS = 160
+"""Of each reason why a baseline could not be timed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,6 +170,7 @@ class SearchView(Deferred):
         retired: its former champions, newest first.
         device_uuid: the only device that receives work of it; None: any that fits.
         variant: name of the variant that it tunes; None for the family's own implementation.
+        missing_baselines: baselines that could not be timed, with the reason of each.
         warnings: problems of the family that do not stop the search, each with a remedy, and those of `quick_gaps`.
     """
 
@@ -216,6 +221,16 @@ class SearchView(Deferred):
     warnings: tuple[str, ...] = ()
     gains: tuple[Gain, ...] = ()
     variant: str | None = None
+    missing_baselines: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def not_compared(self) -> str | None:
+        """The baselines that could not be timed, and why; None if there are none."""
+        names: dict[str, list[str]] = {}
+        for name, reason in self.missing_baselines.items():
+            names.setdefault(one_line(reason.strip().partition("\n")[0])[:_REASON_CHARACTERS], []).append(name)
+        found = (f"{', '.join(each)} ({reason})" for reason, each in names.items())
+        return f"Not compared: {'; '.join(found)}." if names else None
 
     @property
     def subject(self) -> str:
