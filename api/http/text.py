@@ -1,13 +1,11 @@
 """Refuses values that JSON can express but databases cannot store: lone surrogates, NUL, non-finite numbers."""
 
 import math
-import re
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from evo.errors import InvalidInput
-
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+from evo.text.storable import UNSTORABLE
 
 _Path: TypeAlias = "tuple[_Path, str | int] | None"
 """Path of a value, linked from the inside out. The text of a path is built for errors only: one text for each of many
@@ -24,7 +22,7 @@ def refuse_unstorable(document: Any, where: str = "") -> None:
     while waiting:
         place, value = waiting.pop()
         if isinstance(value, str):
-            if _UNSTORABLE.search(value):
+            if UNSTORABLE.search(value):
                 raise InvalidInput(_path(place), "holds a NUL or half of a character, which cannot be stored")
         elif isinstance(value, float):
             if not math.isfinite(value):
@@ -45,5 +43,5 @@ def _path(place: _Path) -> str:
 def _parts(place: _Path) -> Iterator[str]:
     while place is not None:
         place, part = place
-        shown = part if not isinstance(part, str) or not _UNSTORABLE.search(part) else ascii(part)
+        shown = part if not isinstance(part, str) or not UNSTORABLE.search(part) else ascii(part)
         yield f"{shown!s:.100}"

@@ -8,6 +8,7 @@ from evo.client.calls import Calls
 from evo.client.transport import parse, to_json
 from evo.errors import NotFound
 from evo.messages.job import Answer, Delivery, Lease
+from evo.text.storable import storable
 from evo.trial.results import EvaluateReport, Report
 
 
@@ -105,7 +106,7 @@ class Work(Calls):
         Args:
             unfit: this worker cannot do any work of the search; the search shows the reason until some is done.
         """
-        body = {"token": token, "reason": reason, **({"unfit": True} if unfit else {})}
+        body = {"token": token, "reason": storable(reason), **({"unfit": True} if unfit else {})}
         self._send("POST", f"/attempts/{attempt_id}/release", body)
 
     def find_duplicate(self, search_id: int, binary_digest: str) -> EvaluateReport | None:

@@ -8,6 +8,7 @@ from evo.client.transport import parse, to_json
 from evo.device import Device
 from evo.messages.job import HeartbeatReply, SlotReport
 from evo.messages.view import Page, WorkerView
+from evo.text.storable import storable
 
 
 class Workers(Calls):
@@ -50,8 +51,8 @@ class Workers(Calls):
         """
         body = {
             "attempts": list(attempts),
-            "slots": to_json(list(slots), list[SlotReport]),
-            "note": note,
+            "slots": to_json([storable(each) for each in slots], list[SlotReport]),
+            "note": storable(note),
             "incarnation": incarnation,
         }
         return parse(self._send("POST", f"/workers/{_part(worker_id)}/heartbeat", body), HeartbeatReply)

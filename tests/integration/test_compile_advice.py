@@ -140,6 +140,28 @@ def test_name_that_collides_with_a_header_needs_another_field_name(nvrtc: NvrtcC
     assert "macros =" not in said
 
 
+@pytest.mark.parametrize(
+    ("declared", "said"),
+    [
+        (
+            "__shared__ float s[12400]; int y = 0;",
+            r"49,600 bytes of at most 49,152\. Make them one `extern",
+        ),
+        ("int y = 0; __shared__ double s[9000];", r"72,000 bytes of at most 49,152"),
+    ],
+)
+def test_static_shared_memory_beyond_the_limit_gets_advice(nvrtc: NvrtcCompiler, declared: str, said: str) -> None:
+    body = f"{declared} s[threadIdx.x] = x[y]; __syncthreads(); x[y] = s[threadIdx.x ^ 1];"
+    source = f'extern "C" __global__ void f(float *x) {{ {body} }}'
+    assert re.search(said, failure(nvrtc, replace(CUDA, source=source), None))
+
+
+def test_constant_memory_beyond_the_limit_gets_advice(nvrtc: NvrtcCompiler) -> None:
+    source = '__constant__ float t[17000];\nextern "C" __global__ void f(float *x) { *x = t[(int)*x]; }'
+    said = failure(nvrtc, replace(CUDA, source=source), None)
+    assert re.search(r"__constant__` data: 68,000 bytes of at most 65,536\. Make some of it `__device__ const`", said)
+
+
 def test_other_errors_blame_no_macro(cc: CCompiler, nvrtc: NvrtcCompiler) -> None:
     text = "int f(void) { return N + missing; }"
     assert "macro in front" not in failure(cc, with_macros(text, {"N": "3"}, C), macros(text, N="problem field"))

@@ -6,6 +6,7 @@ import pytest
 
 from evo.device import Device
 from evo.device.estimate.target import known
+from evo.family import TensorMap
 from evo.trial.outcome import LaunchFailed, OverResources
 from workers.backends.cuda.compilers.nvrtc import NoNvrtcError, NvrtcCompiler
 from workers.build import Artefact, Launch, Unit
@@ -118,6 +119,39 @@ def test_launch_limits_of_the_kernel_apply(
     found = refusal(ptx(compiler, kernel), replace(LAUNCH, **launch), (X,), H100)  # type: ignore[arg-type]
     assert (said is None) == (found is None), found
     assert said is None or said in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("body", "bytes_given", "said"),
+    [
+        (
+            "extern __shared__ float s[]; s[threadIdx.x] = *x; __syncthreads(); *x = s[1];",
+            0,
+            "`extern __shared__` array",
+        ),
+        ("extern __shared__ float s[]; s[threadIdx.x] = *x; __syncthreads(); *x = s[1];", 128, None),
+        ("extern __shared__ float s[]; *x = 1;", 0, None),
+        ("__shared__ float s[32]; s[threadIdx.x] = *x; __syncthreads(); *x = s[1];", 0, None),
+    ],
+)
+def test_dynamic_shared_memory_that_the_kernel_uses_must_be_given(
+    compiler: NvrtcCompiler, body: str, bytes_given: int, said: str | None
+) -> None:
+    beside = 'extern "C" __global__ void g(float *x) { extern __shared__ int t[]; t[threadIdx.x] = 1; *x = t[0]; }'
+    text = ptx(compiler, f"void f(float *x) {{ {body} }}\n{beside}")
+    found = refusal(text, replace(LAUNCH, shared_memory_bytes=bytes_given), (X,), H100)
+    assert (said is None) == (found is None), found
+    assert said is None or said in repr(found)
+
+
+@pytest.mark.parametrize(("device", "accepted"), [(known("sm_80"), False), (L4, False), (H100, True)])
+def test_tensor_maps_are_refused_before_sm_90(compiler: NvrtcCompiler, device: Device, *, accepted: bool) -> None:
+    kernel = "void f(float *x, const __grid_constant__ M m) { *x = m.bytes[0]; }"
+    text = ptx(compiler, f'void g() {{}}\nstruct alignas(64) M {{ char bytes[128]; }};\nextern "C" __global__ {kernel}')
+    maps = (TensorMap(of="x", dtype="float32", shape=(8,), box=(8,)),)
+    found = refusal(text, replace(LAUNCH, tensor_maps=maps), (X,), device)
+    assert (found is None) == accepted
+    assert accepted or "has no tensor maps (sm_90 and newer have)" in repr(found)
 
 
 @pytest.mark.parametrize(

@@ -213,6 +213,15 @@ def test_compile_error_is_an_outcome_that_names_the_line(compiler: NvrtcCompiler
     assert "kernel.cu(2): error" in failed.log
 
 
+def test_log_of_the_assembler_holds_no_nul(compiler: NvrtcCompiler) -> None:
+    """NVRTC 13 ends the assembler's information with a NUL, after which its error follows."""
+    source = '__constant__ float t[17000];\nextern "C" __global__ void f(float *x) { *x = t[(int)*x]; }'
+    made = compiler.compile(Unit(source=source, architecture="sm_89", entry="f", language="cuda"), timeout_s=60)
+    assert isinstance(made, CompileFailed)
+    assert "too much global constant data" in made.log
+    assert "\0" not in made.log
+
+
 def test_kernel_without_ptxas_figures_passes_no_gate(compiler: NvrtcCompiler) -> None:
     unit = Unit(source="__global__ void f(int* x) { *x = 1; }", architecture="sm_80", entry="f")
     failed = compiler.compile(unit, timeout_s=60)

@@ -11,10 +11,10 @@ import pytest
 from evo.client import AccessDenied, ForeignService, ServiceAway, ServiceError, ServiceUnreachable, TooLarge
 from evo.errors import EvoError, InvalidInput
 from evo.messages.job import Answer, Delivery
-from evo.trial.outcome import InvalidConfig
-from evo.trial.results import EvaluateReport
+from evo.trial.outcome import InvalidConfig, LaunchFailed
+from evo.trial.results import AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Report
 from workers.delivery import outbox as outboxes
-from workers.delivery.outbox import MOST_AT_ONCE, MOST_TRIES, Outbox, digest_of
+from workers.delivery.outbox import MOST_AT_ONCE, MOST_REFUSALS, MOST_TRIES, Outbox, digest_of
 from workers.delivery.spool import Parcel
 
 AWAY = ServiceUnreachable("away")
@@ -28,6 +28,7 @@ class Service:
     Attributes:
         error: raised by every request; `poison`: raised for requests with this attempt.
         answers: answers by attempt, if it is not accepted.
+        unreadable: why no report is accepted except one that states this.
     """
 
     def __init__(self) -> None:
@@ -35,6 +36,7 @@ class Service:
         self.poison: int | None = None
         self.answers: dict[int, str] = {}
         self.refused_artefacts = False
+        self.unreadable = ""
         self.most_bytes: int | None = None
         self.taken: list[Delivery] = []
         self.requests: list[int] = []
@@ -56,6 +58,8 @@ class Service:
 
     def report_many(self, deliveries: Sequence[Delivery], *, contents: Mapping[str, bytes]) -> tuple[Answer, ...]:
         self._maybe_fail()
+        if self.unreadable and any("the service refuses" not in repr(each.report) for each in deliveries):
+            raise InvalidInput("outcome.reason", self.unreadable)
         if self.refused_artefacts and contents:
             raise InvalidInput("body", "too large")
         self._measure([*contents.values(), b"r" * REPORT_BYTES * len(deliveries)])
@@ -216,6 +220,43 @@ def test_refused_result_is_set_aside_and_not_sent_again(tmp_path: Path) -> None:
     assert outbox.flush()
     assert (outbox.waiting, [path.suffix for path in tmp_path.iterdir()]) == ([], [".refused"])
     assert Outbox(service, tmp_path).waiting == []
+
+
+def test_repeated_refusal_of_an_attempt_is_reported_as_its_failure(tmp_path: Path) -> None:
+    """A search of one worker otherwise leased and refused the same job for ever."""
+    service = Service()
+    service.unreadable = "holds a NUL"
+    outbox = Outbox(service, tmp_path)
+    for _ in range(MOST_REFUSALS):
+        assert service.taken == []
+        outbox.post(parcel(1))
+        assert outbox.flush()
+    (delivered,) = service.taken
+    assert isinstance(delivered.report, EvaluateReport)
+    assert delivered.report.outcome == LaunchFailed(
+        reason="the service refuses the result of this job: outcome.reason: holds a NUL"
+    )
+    assert outbox.waiting == []
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        BaselineReport(timings={}),
+        ConfirmReport(failure=InvalidConfig(reason="x")),
+        AblateReport(failure=InvalidConfig(reason="x")),
+    ],
+)
+def test_every_kind_of_refused_report_is_replaced(tmp_path: Path, report: Report) -> None:
+    service = Service()
+    service.unreadable = "holds a NUL"
+    outbox = Outbox(service, tmp_path)
+    for _ in range(MOST_REFUSALS):
+        outbox.post(replace(parcel(1), report=report, contents={}))
+        assert outbox.flush()
+    (delivered,) = service.taken
+    assert type(delivered.report) is type(report)
+    assert "holds a NUL" in repr(delivered.report)
 
 
 def test_result_that_fails_the_service_delays_no_other_and_is_set_aside(tmp_path: Path) -> None:

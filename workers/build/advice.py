@@ -116,6 +116,23 @@ _UNKNOWN_OPTION = re.compile(
 )
 """Matches the error of a compiler about a flag."""
 
+_TOO_MUCH = re.compile(
+    r"uses too much (shared|global constant|parameter) (?:data|space) \((0x[0-9a-f]+) bytes, (0x[0-9a-f]+) max\)"
+)
+_LIMITED = {
+    "shared": (
+        "The kernel has too many `__shared__` arrays of a constant size",
+        "Make them one `extern __shared__` array, whose bytes `shared_memory` of [cuda.launch] states: the "
+        "limit of the architecture then applies",
+    ),
+    "global constant": (
+        "The source has too much `__constant__` data",
+        "Make some of it `__device__ const`, or an input of the kernel",
+    ),
+    "parameter": ("The kernel has too many parameters", "Pass them in an array"),
+}
+"""What exceeds a limit, and what to do about it, by the assembler's word."""
+
 _PLACE = re.compile(
     r"^(?P<file>[^\s:(][^:(\n]*)(?:\((?P<a>\d+)\)|:(?P<b>\d+)(?::\d+)?): (?:fatal |catastrophic )?(?:error|note)\b"
     r":? ?(?P<text>.*)(?:\n(?P<shown>.*)\n(?P<before>[ \t]*)\^)?",
@@ -174,6 +191,7 @@ def advised(log: str, unit: Unit, macros: Macros | None) -> str:
         *_collisions(log, places, unit, macros),
         *missing_header(log, unit),
         *_options(log, unit),
+        *_limits(log),
         *_marks(places),
         *_pragmas(places, macros),
         *_language(log, unit),
@@ -190,6 +208,12 @@ def _options(log: str, unit: Unit) -> Iterator[str]:
         else:
             table = "cuda" if unit.language == "cuda" else "cpu"
             yield f"the compiler has no option {name}: remove it from `flags` under [{table}]"
+
+
+def _limits(log: str) -> Iterator[str]:
+    """Return a sentence for each limit of CUDA's compute capabilities that the assembler finds exceeded."""
+    for what, used, most in _TOO_MUCH.findall(log):
+        yield f"{_LIMITED[what][0]}: {int(used, 16):,} bytes of at most {int(most, 16):,}. {_LIMITED[what][1]}"
 
 
 def redefinition(log: str, unit: Unit, macros: Macros | None) -> str | None:

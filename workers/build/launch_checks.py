@@ -16,6 +16,7 @@ from workers.build.kernel import Argument, Step
 
 _TENSOR_MAP_BYTES = 128
 _CLUSTERS_SINCE = 90
+_TENSOR_MAPS_SINCE = 90
 _LONG_PARAMETERS_SINCE = 70
 _PORTABLE_CLUSTER = 8
 """Largest cluster that every GPU with clusters supports; more blocks need an attribute that launches do not set."""
@@ -33,6 +34,7 @@ _PARAMETER = re.compile(
     r"\.param\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+(?:\.ptr\b[^,)]*?\s)?[\w$]+(?:\[(\d+)\])?\s*(?:,|$)"
 )
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
+_DYNAMIC_SHARED = re.compile(r"^\s*\.extern\s+\.shared\b[^;]*?([\w$]+)\[\]\s*;", re.MULTILINE)
 _DIRECTIVE = re.compile(r"\.(maxntid|reqntid|reqnctapercluster)\s+([\d,\s]+)")
 
 
@@ -56,6 +58,7 @@ class Declared:
         block: the only block size it accepts.
         cluster: blocks of a cluster, (x, y, z).
         counts_clusters: the grid counts clusters, not blocks.
+        dynamic_shared: an ``extern __shared__`` array that its code uses.
     """
 
     parameters: tuple[Parameter, ...]
@@ -63,6 +66,7 @@ class Declared:
     block: tuple[int, int, int] | None = None
     cluster: tuple[int, int, int] | None = None
     counts_clusters: bool = False
+    dynamic_shared: str = ""
 
 
 def launch_refusal(ptx: bytes, step: Step, device: Device) -> OverResources | LaunchFailed | None:
@@ -78,7 +82,7 @@ def launch_refusal(ptx: bytes, step: Step, device: Device) -> OverResources | La
             return OverResources(resource=resource, used=used, limit=limit)
     if declared is None:
         return _absence(ptx, step)
-    reason = next(_contradictions(entry, launch, arguments, declared), None)
+    reason = next(_contradictions(entry, launch, arguments, declared, device), None)
     return None if reason is None else LaunchFailed(reason=reason)
 
 
@@ -104,7 +108,15 @@ def read_declared(ptx: str, entry: str) -> Declared | None:
         block=directives.get("reqntid"),
         cluster=directives.get("reqnctapercluster"),
         counts_clusters=".blocksareclusters" in found[2],
+        dynamic_shared=next(iter(_dynamic_shared(ptx, found.end())), ""),
     )
+
+
+def _dynamic_shared(ptx: str, begin: int) -> Iterator[str]:
+    """Yield the arrays without a size in shared memory that the function whose body begins there uses."""
+    body = ptx[begin:].partition("\n}")[0]
+    names = (name for name in _DYNAMIC_SHARED.findall(ptx) if re.search(rf"(?<![\w$]){re.escape(name)}(?![\w$])", body))
+    return (f"{name}" for name in names)
 
 
 def _three(text: str) -> tuple[int, int, int]:
@@ -164,8 +176,21 @@ def _passed(argument: Argument) -> Parameter:
     return Parameter(kind=kind, size=size, alignment=size)
 
 
-def _contradictions(entry: str, launch: Launch, arguments: Sequence[Argument], declared: Declared) -> Iterator[str]:
+def _contradictions(
+    entry: str, launch: Launch, arguments: Sequence[Argument], declared: Declared, device: Device
+) -> Iterator[str]:
     """Yield further reasons, which are not limits of a single figure, as sentences."""
+    if launch.tensor_maps and device.limits.get("compute_capability", _TENSOR_MAPS_SINCE) < _TENSOR_MAPS_SINCE:
+        yield (
+            f"{device.architecture} has no tensor maps (sm_{_TENSOR_MAPS_SINCE} and newer have): give the entries of "
+            f'[[cuda.launch.tensor_maps]] `when = "compute_capability >= {_TENSOR_MAPS_SINCE}"`, and the kernel '
+            "another way to copy"
+        )
+    if declared.dynamic_shared and not launch.shared_memory_bytes:
+        yield (
+            f"`{entry}` uses the `extern __shared__` array `{declared.dynamic_shared}`, and [cuda.launch] gives it no "
+            'memory: state its bytes, e.g. shared_memory = "4 * THREADS"'
+        )
     names = [*(each.name for each in arguments), *(f"the tensor map of {each.of}" for each in launch.tensor_maps)]
     if len(names) != len(declared.parameters):
         yield (

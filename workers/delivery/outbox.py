@@ -11,8 +11,10 @@ import structlog
 
 from evo.client import AccessDenied, Client, ForeignService, ServiceError, ServiceUnreachable, TooLarge
 from evo.errors import InvalidInput
+from evo.latest import Latest
 from evo.messages.job import Answer, Delivery
 from evo.trial.results import ConfirmReport, EvaluateReport
+from workers.delivery.report import undeliverable
 from workers.delivery.spool import Parcel, Spool
 from workers.system.backoff import Backoff
 
@@ -24,6 +26,12 @@ MOST_ENCLOSED_BYTES = 4 << 20
 
 MOST_TRIES = 5
 """Number of failures of the service on one result before it is set aside, so that the others are delivered."""
+
+MOST_REFUSALS = 3
+"""Number of refused results of one attempt before its failure is reported: repeating the job would not help."""
+
+MOST_FOLLOWED = 1000
+"""Number of attempts whose refusals are counted."""
 
 MOST_REMEMBERED = 100_000
 """Number of remembered digests of stored artefacts; forgetting one costs an unnecessary upload."""
@@ -49,6 +57,7 @@ class Outbox:
         self._spool = Spool(folder)
         self._waiting: dict[tuple[int, str], Parcel] = {parcel.key: parcel for parcel in self._spool.left()}
         self._tries: Counter[tuple[int, str]] = Counter()
+        self._refusals: Latest[tuple[int, str], list[str]] = Latest(MOST_FOLLOWED)
         self._stored: set[str] = set()
         self._lock = threading.Lock()
         self._delivering = threading.Lock()
@@ -211,11 +220,10 @@ class Outbox:
     def _answered(self, parcel: Parcel, answer: Answer) -> None:
         if answer.status in {"stale", "unknown"}:
             _LOG.info("result.stale", attempt=parcel.attempt_id, reason=answer.detail)
-        if answer.status == "refused":  # kept for inspection; its lease expires
-            _LOG.error("result.refused", attempt=parcel.attempt_id, reason=answer.detail)
-            self._spool.set_aside(parcel)
-        else:
-            self._spool.drop(parcel)
+        if answer.status == "refused":
+            self._set_aside(parcel, answer.detail)
+            return
+        self._spool.drop(parcel)
         self._forget(parcel)
 
     def _refused(self, parcel: Parcel, error: ServiceError | InvalidInput) -> bool:
@@ -224,10 +232,22 @@ class Outbox:
         if isinstance(error, ServiceError) and self._tries[parcel.key] < MOST_TRIES:
             _LOG.warning("result.kept", attempt=parcel.attempt_id, reason=str(error))
             return False
-        _LOG.error("result.set_aside", attempt=parcel.attempt_id, reason=str(error))
+        self._set_aside(parcel, str(error))
+        return True
+
+    def _set_aside(self, parcel: Parcel, reason: str) -> None:
+        """Keep a refused result for inspection. Its job is repeated; after repeated refusals, its failure is reported.
+
+        Without that report the same job would be leased and refused again for ever.
+        """
+        _LOG.error("result.set_aside", attempt=parcel.attempt_id, reason=reason)
         self._spool.set_aside(parcel)
         self._forget(parcel)
-        return True
+        refusals = self._refusals.get(parcel.key, list)
+        refusals.append(reason)
+        if len(refusals) == MOST_REFUSALS:
+            told = f"the service refuses the result of this job: {reason:.500}"
+            self.post(replace(parcel, report=undeliverable(parcel.report, told), contents={}))
 
     def _forget(self, parcel: Parcel) -> None:
         self._tries.pop(parcel.key, None)

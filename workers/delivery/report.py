@@ -63,3 +63,16 @@ def summary(lease: Lease, report: EvaluateReport) -> dict[str, object]:
         "outcome": report.outcome.kind,
         "overhead_ms": None if overhead_s is None else round(overhead_s * 1e3, 1),
     }
+
+
+def undeliverable(report: Report, reason: str) -> Report:
+    """Return what to report in place of a report that the service refuses."""
+    match report:
+        case EvaluateReport():
+            return EvaluateReport(outcome=LaunchFailed(reason=reason))
+        case BaselineReport():
+            return BaselineReport(timings={}, unavailable={"all": reason})
+        case ConfirmReport():
+            return ConfirmReport(failure=LaunchFailed(reason=reason), failed="challenger")
+        case AblateReport():
+            return AblateReport(failure=LaunchFailed(reason=reason))

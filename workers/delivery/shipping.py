@@ -7,6 +7,7 @@ from evo.export.headers import NAME as HEADERS
 from evo.export.headers import pack_headers
 from evo.latest import Latest
 from evo.messages.job import Lease
+from evo.text.storable import storable
 from evo.trial.outcome import Measured
 from evo.trial.results import ConfirmReport, EvaluateReport, Report
 from workers.build.build import Built
@@ -52,7 +53,7 @@ class Shipping:
 
 def _files(built: Built, *, binary: bool) -> dict[str, bytes]:
     texts = {"source": built.source, "compiler.log": built.log}
-    files = {name: text.encode() for name, text in texts.items() if text}
+    files = {name: storable(text).encode() for name, text in texts.items() if text}
     if binary and built.binary is not None:
         files["binary"] = built.binary
         if built.ptx:
@@ -69,6 +70,6 @@ def _parcel(lease: Lease, report: Report, files: Mapping[str, bytes]) -> Parcel:
     return Parcel(
         attempt_id=lease.attempt_id,
         token=lease.token,
-        report=report,
+        report=storable(report),
         contents={digests[name]: content for name, content in files.items()},
     )

@@ -93,7 +93,9 @@ class Nvrtc:
                 self._check(self._library.nvrtcAddNameExpression(program, instance.encode()))
             arguments = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
             failed = self._library.nvrtcCompileProgram(program, len(options), arguments)
-            log = self._read(program, "ProgramLog").rstrip(b"\0").decode(errors="replace")
+            log = (
+                self._read(program, "ProgramLog").replace(b"\0", b"").decode(errors="replace")
+            )  # some end in the middle
             if failed:
                 return Compilation(binary=None, log=log.strip() or self._error(failed))
             ptx = self._read(program, "PTX").rstrip(b"\0").decode()
