@@ -1,8 +1,25 @@
 """Base classes of the errors that this project raises on purpose. Each subclass also inherits the matching builtin."""
 
+from typing import ClassVar
+
 
 class EvoError(Exception):
-    """An error the caller can act on: the message says what is wrong and how to correct it."""
+    """An error the caller can act on: the message says what is wrong and how to correct it.
+
+    Args:
+        message: what is wrong, and what a person can do.
+        request: the REST request that helps, e.g. ``GET /searches lists them``; it ends the message for programs.
+
+    Attributes:
+        code: kind of the error, for programs.
+        plain: the message without the request, for pages.
+    """
+
+    code: ClassVar[str] = "failed"
+
+    def __init__(self, message: str = "", *, request: str = "") -> None:
+        super().__init__(f"{message}: {request}" if request else message)
+        self.plain = message
 
 
 class InvalidInput(EvoError, ValueError):
@@ -13,6 +30,8 @@ class InvalidInput(EvoError, ValueError):
         reason: what is wrong, and what would be accepted.
     """
 
+    code = "invalid-input"
+
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(f"{field}: {reason}")
         self.field = field
@@ -22,9 +41,27 @@ class InvalidInput(EvoError, ValueError):
 class NotFound(EvoError, LookupError):
     """A named thing does not exist; the message lists the names that do."""
 
+    code = "not-found"
+
+
+class MissingItem(NotFound):
+    """There is no item with this number.
+
+    Args:
+        noun: kind of the item, e.g. ``search``.
+        key: its number, as people write it.
+    """
+
+    def __init__(self, noun: str, key: object, *, request: str = "") -> None:
+        super().__init__(f"there is no {noun} {key}", request=request)
+        self.noun = noun
+        self.key = str(key)
+
 
 class Conflict(EvoError, RuntimeError):
     """The request does not fit the current state; the message names the state and what to do."""
+
+    code = "conflict"
 
 
 class CannotJudge(EvoError):

@@ -1,11 +1,13 @@
 """Turns every error into RFC 9457 ``application/problem+json`` that names the field and a remedy."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, cast
 
 import structlog
 from fastapi import FastAPI, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
@@ -17,7 +19,9 @@ from api.http.etag import Outdated
 from api.http.middleware.forwarding import address_of
 from api.http.strict_json import Malformed
 from db.engine.session import StoreUnavailable
-from evo.errors import Conflict, EvoError, InvalidInput, NotFound
+from db.models.columns import UnreadableValue
+from db.repositories.unreadable import named
+from evo.errors import Conflict, EvoError, InvalidInput, MissingItem, NotFound
 from evo.text.limits import refused
 
 log = structlog.get_logger("http")
@@ -35,6 +39,7 @@ CONTENT: dict[str, Any] = {
                 "title": {"type": "string"},
                 "status": {"type": "integer"},
                 "detail": {"type": "string", "description": "what is wrong, and how to correct it"},
+                "code": {"type": "string", "description": "kind of the error, e.g. `not-found`"},
                 "field": {"type": "string", "description": "the offending field, e.g. `problem.S`"},
                 "errors": {"type": "array", "items": {"type": "object"}},
                 "roles": {"type": "array", "items": {"type": "string"}, "description": "one of them is enough"},
@@ -52,6 +57,43 @@ class RoleMissing(HTTPException):
         self.roles = sorted(roles)
         what = f"{request.method} {request.url.path}"
         super().__init__(403, f"{what} needs a token with the role {' or '.join(self.roles)}")
+
+
+NO_ADDRESS = "no-such-address"
+"""Code of a request for a path that no route serves."""
+
+CODES: Mapping[int, str] = {
+    401: "sign-in-needed",
+    403: "role-missing",
+    404: NO_ADDRESS,
+    405: "no-such-method",
+    413: "too-large",
+    415: "unsupported-content",
+    422: InvalidInput.code,
+    429: "too-many-requests",
+    500: "bug",
+}
+"""Codes of errors that are no `EvoError`, by status."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """An error as an answer reports it, to programs as a problem document and to people as a page.
+
+    Attributes:
+        detail: what is wrong and how to correct it.
+        plain: `detail` without requests for programs.
+        code: kind of the error.
+        missing: noun and key of an item that does not exist, e.g. ``("search", "7")``.
+        roles: any one of these would have been enough.
+    """
+
+    status: int
+    detail: str
+    plain: str
+    code: str
+    missing: tuple[str, str] | None = None
+    roles: Sequence[str] = ()
 
 
 TITLES: Mapping[int, str] = {413: "Content Too Large", 422: "Unprocessable Content"}
@@ -85,10 +127,10 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _on_bug)
 
 
-def problem(status: int, detail: str, **extra: Any) -> Response:
+def problem(status: int, detail: str, *, code: str = "", **extra: Any) -> Response:
     """Return a problem document; `extra` are its further members, e.g. ``field``."""
-    title = TITLES.get(status, HTTPStatus(status).phrase)
-    body = {"type": "about:blank", "title": title, "status": status, "detail": detail, **extra}
+    title, code = TITLES.get(status, HTTPStatus(status).phrase), code or CODES.get(status, EvoError.code)
+    body = {"type": "about:blank", "title": title, "status": status, "code": code, "detail": detail, **extra}
     return JSONResponse(body, status, media_type=MEDIA_TYPE)
 
 
@@ -97,16 +139,28 @@ def wants_page(request: Request) -> bool:
     return not request.url.path.startswith("/api/") and "text/html" in request.headers.get("accept", "")
 
 
-def answer(request: Request, status: int, detail: str, **extra: Any) -> Response:
+def answer(request: Request, status: int, detail: str, *, error: EvoError | None = None, **extra: Any) -> Response:
     """Return a problem document for programs, or a page for people.
 
     `detail` may repeat parts of the request, so it is cut to a fixed length.
+
+    Args:
+        error: the error that is reported, if it is one of this project's; it has the code.
     """
     detail = shortened(detail, MOST_DETAIL)
+    code = CODES.get(status, EvoError.code) if error is None else error.code
     page = getattr(request.app.state, "error_page", None)
     if page is None or not wants_page(request):
-        return problem(status, detail, **extra)
-    return cast(Response, page(request, status, detail, extra.get("roles", ())))
+        return problem(status, detail, code=code, **extra)
+    refused = Refusal(
+        status=status,
+        detail=detail,
+        plain=detail if error is None else shortened(error.plain, MOST_DETAIL),
+        code=code,
+        missing=(error.noun, error.key) if isinstance(error, MissingItem) else None,
+        roles=extra.get("roles", ()),
+    )
+    return cast(Response, page(request, refused))
 
 
 class Explained:
@@ -132,7 +186,7 @@ class Explained:
         except EvoError as error:
             if begun:
                 raise
-            await refusal(Request(scope, receive), error)(scope, receive, send)
+            await (await _on_evo_error(Request(scope, receive), error))(scope, receive, send)
         except Exception as error:
             if begun:
                 raise
@@ -140,18 +194,20 @@ class Explained:
 
 
 async def _on_evo_error(request: Request, error: Exception) -> Response:
-    return refusal(request, cast(EvoError, error))
-
-
-def refusal(request: Request, error: EvoError) -> Response:
     """Return the answer to an expected error."""
+    if isinstance(error, UnreadableValue):
+        return _refusal(request, await run_in_threadpool(named, request.app.state.service.database, error))
+    return _refusal(request, cast(EvoError, error))
+
+
+def _refusal(request: Request, error: EvoError) -> Response:
     status = next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
     if status >= 500:
         log.error("request failed", path=shortened(request.url.path, LONGEST_NAME), status=status, reason=str(error))
-    extra = {"field": shortened(error.field, LONGEST_NAME)} if isinstance(error, InvalidInput) else {}
+    extra: dict[str, Any] = {"field": shortened(error.field, LONGEST_NAME)} if isinstance(error, InvalidInput) else {}
     if isinstance(error, StoreUnavailable) and not may_see_places(request):
-        return answer(request, status, error.public)
-    return answer(request, status, str(error), **extra)
+        return answer(request, status, error.public, error=StoreUnavailable(error.public))
+    return answer(request, status, str(error), error=error, **extra)
 
 
 def may_see_places(request: Request) -> bool:
@@ -181,7 +237,7 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
         404: f"nothing is at {request.url.path}: /api/v1/openapi.json lists what exists",
         405: f"{request.method} is not possible on {request.url.path}: /api/v1/openapi.json lists the methods",
     }
-    extra = {"roles": error.roles} if isinstance(error, RoleMissing) else {}
+    extra: dict[str, Any] = {"roles": error.roles} if isinstance(error, RoleMissing) else {}
     response = answer(request, error.status_code, details.get(error.status_code, str(error.detail)), **extra)
     response.headers.update(error.headers or {})
     if error.status_code == 405:

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from db.queries.genealogy import Genealogy
 from db.repositories.archive import Archive
-from evo.errors import InvalidInput, NotFound
+from evo.errors import InvalidInput, MissingItem
 from evo.messages.view import TrialView
 from evo.text.limits import LARGEST_ID
 
@@ -40,7 +40,7 @@ class TrialReference:
             NotFound: there is no such trial.
         """
         if max(self.search, self.number) > LARGEST_ID:
-            raise NotFound(f"there is no trial {self}")
+            raise MissingItem("trial", self)
         return Genealogy(session, self.search).numbered(self.number).id
 
 
@@ -62,6 +62,6 @@ def parse_reference(session: Session, field: str, given: str, search: int | None
     if named or search is not None:
         return TrialReference(search=int(named or search or 0), number=int(number))
     if int(number) > LARGEST_ID:
-        raise NotFound(f"there is no trial {number}")
+        raise MissingItem("trial", number)
     row = Archive(session).trial(int(number))
     return TrialReference(search=row.search_id, number=row.number)

@@ -15,6 +15,7 @@ from db.engine.damage import damage
 from db.engine.location import Location
 from db.engine.signals import Topic
 from db.engine.unavailable import StoreUnavailable
+from db.models.columns import UnreadableValue
 from evo.errors import EvoError
 
 LARGEST_LOG = 64 << 20
@@ -78,6 +79,8 @@ class SQLite:
 
     def explained(self, error: SQLAlchemyError) -> EvoError | None:
         reason = str(error.orig if isinstance(error, DBAPIError) else error)
+        if any(sign in reason.lower() for sign in _OF_ONE_VALUE):
+            return UnreadableValue(None, None, reason.partition(" with text")[0])
         way_out = next((text for sign, text in _WAYS_OUT.items() if sign in reason.lower()), None)
         if way_out is None:
             return None
@@ -150,6 +153,9 @@ def _configure(connection: sqlite3.Connection, _: Any) -> None:
 def _begin(connection: Connection) -> None:
     connection.exec_driver_sql(f"BEGIN {connection.get_execution_options().get('begin', 'DEFERRED')}")
 
+
+_OF_ONE_VALUE = ("malformed json", "could not decode to utf-8")
+"""Faults of one stored value; the rest of the file is sound."""
 
 _WAYS_OUT = {
     "locked": "another process holds it: end that process, or use another --db",

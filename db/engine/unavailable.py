@@ -13,6 +13,8 @@ class StoreUnavailable(EvoError, OSError):
         public: message for remote callers, without host, user, path or database name.
     """
 
+    code = "database-unavailable"
+
     def __init__(self, message: str, *, public: str = "try again later") -> None:
         super().__init__(message)
         self.public = f"the service cannot use its database now: {public}"

@@ -21,7 +21,7 @@ class Base(DeclarativeBase):
             "pk": "pk_%(table_name)s",
         }
     )
-    type_annotation_map = {datetime: Moment(), str: String()}  # noqa: RUF012 — SQLAlchemy reads a plain dict
+    type_annotation_map = {datetime: Moment, str: String()}  # noqa: RUF012 — SQLAlchemy reads a plain dict
 
 
 def table(row: type[Base]) -> Table:

@@ -1,21 +1,66 @@
 """Column types: JSON documents of `evo` classes, and UTC timestamps."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import JSON, DateTime, Dialect
-from sqlalchemy.types import TypeDecorator
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
+from evo.errors import EvoError
+
+Read = TypeVar("Read")
 
 
-@cache
-def adapter(kind: Any) -> TypeAdapter[Any]:
-    """Return the validator and serialiser of a type, built on first use and then cached."""
-    return TypeAdapter(kind)
+class UnreadableValue(EvoError, ValueError):
+    """A stored value is damaged, or has a form that this version does not know.
+
+    Args:
+        kind: type of the column that holds it; None if the database does not tell.
+        stored: the value as the driver returned it.
+        reason: what is wrong with it, without its content.
+    """
+
+    code = "unreadable"
+
+    def __init__(self, kind: TypeEngine[Any] | None, stored: object, reason: str) -> None:
+        super().__init__(f"a value in the database cannot be read ({reason})")
+        self.kind = kind
+        self.stored = stored
+        self.reason = reason
 
 
-class Document(TypeDecorator[Any]):
+class Stored(TypeDecorator[Read]):
+    """Column type that reports values it cannot read as `UnreadableValue`.
+
+    Attributes:
+        column_type: the type as the model has it; SQLAlchemy reads with copies of it.
+    """
+
+    impl: TypeEngine[Any] | type[TypeEngine[Any]] = JSON
+    cache_ok = True
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.column_type: TypeEngine[Any] = self
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Read | None] | None:
+        process = super().result_processor(dialect, coltype)
+        if process is None:
+            return None
+
+        def read(stored: Any) -> Read | None:
+            try:
+                return process(stored)
+            except Exception as error:  # damaged values raise what their type raises, of any kind
+                raise UnreadableValue(self.column_type, stored, _reason(error)) from error
+
+        return read
+
+
+class Document(Stored[Any]):
     """JSON column for values of one `evo` type; values are validated when they are read.
 
     Args:
@@ -36,14 +81,31 @@ class Document(TypeDecorator[Any]):
         return None if value is None else adapter(self.kind).validate_python(value, strict=False)
 
 
-class Moment(TypeDecorator[datetime]):
+class Moment(Stored[datetime]):
     """Timezone-aware timestamp, stored in UTC because SQLite has no time zones."""
 
-    impl = DateTime(timezone=True)
+    impl = DateTime
     cache_ok = True
+
+    def __init__(self) -> None:
+        super().__init__(timezone=True)
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         return None if value is None else value.astimezone(UTC)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         return None if value is None else value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+@cache
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    """Return the validator and serialiser of a type, built on first use and then cached."""
+    return TypeAdapter(kind)
+
+
+def _reason(error: Exception) -> str:
+    """Return what is wrong with a value, without its content."""
+    if isinstance(error, ValidationError):
+        first = error.errors(include_input=False, include_url=False)[0]
+        return ": ".join(filter(None, (".".join(str(part) for part in first["loc"]), first["msg"])))[:200]
+    return f"{type(error).__name__}: {error}"[:200]

@@ -6,7 +6,7 @@ from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
 
 from db.models import SearchRow, TrialRow
-from evo.errors import NotFound
+from evo.errors import MissingItem, NotFound
 
 
 class Genealogy:
@@ -24,8 +24,9 @@ class Genealogy:
         """
         if (row := self.every([number]).get(number)) is None:
             if self.session.get(SearchRow, self.search_id) is None:
-                raise NotFound(f"there is no search {self.search_id}: GET /searches lists them")
-            raise NotFound(f"search {self.search_id} has no trial {number}: GET /searches/{self.search_id}/trials")
+                raise MissingItem("search", self.search_id, request="GET /searches lists them")
+            listed = f"GET /searches/{self.search_id}/trials lists them"
+            raise NotFound(f"search {self.search_id} has no trial {number}", request=listed)
         return row
 
     def every(self, numbers: Collection[int]) -> Mapping[int, TrialRow]:

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session, joinedload
 from db.engine.events import Events
 from db.models import ChampionRow, FamilyRow, SearchRow, TrialRow, table
 from db.repositories.readable import readable
-from evo.errors import Conflict, NotFound
+from evo.errors import Conflict, MissingItem, NotFound
 from evo.promotion.goal import Goal
 from evo.promotion.leading import Confirmation
 from evo.search.lifecycle import State
@@ -146,7 +146,9 @@ class Archive:
 
     def family(self, digest: str) -> FamilyRow:
         if (row := self.session.get(FamilyRow, digest)) is None:
-            raise NotFound(f"no family with digest {digest} is registered: register it first (PUT /families/{digest})")
+            raise NotFound(
+                f"no family with digest {digest} is registered", request=f"register it first (PUT /families/{digest})"
+            )
         return row
 
     def family_named(self, name: str, own: Mapping[str, str]) -> FamilyRow:
@@ -173,14 +175,14 @@ class Archive:
         """Return the state of a search, even if its documents cannot be read."""
         state = self.session.scalar(select(SearchRow.state).where(SearchRow.id == search_id))
         if state is None:
-            raise NotFound(f"there is no search {search_id}: GET /searches lists them")
+            raise MissingItem("search", search_id, request="GET /searches lists them")
         return state
 
     def search(self, search_id: int) -> SearchRow:
         """Return one search with its family."""
         row = self.session.get(SearchRow, search_id, options=[joinedload(SearchRow.family)])
         if row is None:
-            raise NotFound(f"there is no search {search_id}: GET /searches lists them")
+            raise MissingItem("search", search_id, request="GET /searches lists them")
         return row
 
     def searches(
@@ -254,7 +256,7 @@ class Archive:
 
     def trial(self, trial_id: int) -> TrialRow:
         if (row := self.session.get(TrialRow, trial_id)) is None:
-            raise NotFound(f"there is no trial {trial_id}: GET /searches/ID/trials lists those of a search")
+            raise MissingItem("trial", trial_id, request="GET /searches/ID/trials lists those of a search")
         return row
 
     def numbered(self, search_id: int, number: int) -> TrialRow:

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from db.engine.events import Events
 from db.models import AblationRow, ChampionRow, SearchRow, TrialRow
-from evo.errors import Conflict, NotFound
+from evo.errors import Conflict, MissingItem
 from evo.messages.view import Decision
 from evo.messages.view.champion import CalledTime
 from evo.promotion import void_reason
@@ -140,7 +140,7 @@ class Champions:
 
     def champion(self, champion_id: int) -> ChampionRow:
         if (row := self.session.get(ChampionRow, champion_id)) is None:
-            raise NotFound(f"there is no champion {champion_id}: GET /champions lists them")
+            raise MissingItem("champion", champion_id, request="GET /champions lists them")
         return row
 
     def champions(

@@ -127,7 +127,9 @@ class Fleet:
     def worker(self, worker_id: str) -> WorkerRow:
         """Return one worker, without its devices."""
         if (row := self.session.get(WorkerRow, worker_id)) is None:
-            raise NotFound(f"worker {worker_id!r} is not registered: register it first (PUT /workers/{worker_id})")
+            raise NotFound(
+                f"worker {worker_id!r} is not registered", request=f"register it first (PUT /workers/{worker_id})"
+            )
         return row
 
     def is_connected(self, worker_id: str, seen_since: datetime) -> bool:
@@ -138,7 +140,7 @@ class Fleet:
     def device(self, worker_id: str, uuid: str) -> DeviceRow:
         """Return one device of a worker."""
         if (row := self.session.get(DeviceRow, (worker_id, uuid))) is None:
-            raise NotFound(f"worker {worker_id!r} has no device {uuid!r}: GET /workers lists what each has")
+            raise NotFound(f"worker {worker_id!r} has no device {uuid!r}", request="GET /workers lists what each has")
         return row
 
     def devices_of(self, worker_id: str) -> Sequence[DeviceRow]:
@@ -187,12 +189,17 @@ class Fleet:
         """
         row = self.session.execute(_SLOT, {"worker": worker_id, "device_uuid": uuid}).first()
         if row is None:
-            raise NotFound(f"worker {worker_id!r} is not registered: register it first (PUT /workers/{worker_id})")
+            raise NotFound(
+                f"worker {worker_id!r} is not registered", request=f"register it first (PUT /workers/{worker_id})"
+            )
         check_incarnation(worker_id, row.host, row.incarnation, incarnation)
         if row.left_at is not None:
-            raise NotFound(f"worker {worker_id!r} has left: register it again first (PUT /workers/{worker_id})")
+            raise NotFound(
+                f"worker {worker_id!r} has left", request=f"register it again first (PUT /workers/{worker_id})"
+            )
         if row.device is None:
-            raise NotFound(f"worker {worker_id!r} has not registered a device {uuid!r}: register it first")
+            reason = f"worker {worker_id!r} has not registered a device {uuid!r}"
+            raise NotFound(reason, request=f"register it first (PUT /workers/{worker_id})")
         return Availability(
             drain=row.drain,
             quarantined=row.quarantined_at is not None,

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, bindparam, case, func, or_, select, update
 from sqlalchemy.orm import Session, joinedload
 
 from db.models import AttemptRow, AttemptState, JobRow, JobState, SearchRow, TrialRow, table
-from evo.errors import Conflict, NotFound
+from evo.errors import Conflict, MissingItem
 from evo.messages.job import Job
 from evo.promotion.challenge import Challenge, comparable_us
 from evo.text.limits import LARGEST_ID
@@ -229,7 +229,7 @@ class Leases:
         options = joinedload(AttemptRow.job).joinedload(JobRow.trial)
         row = self.session.get(AttemptRow, attempt_id, options=[options])
         if row is None:
-            raise NotFound(f"there is no attempt {attempt_id}")
+            raise MissingItem("attempt", attempt_id)
         check_token(attempt_id, row.token, token)
         return row
 

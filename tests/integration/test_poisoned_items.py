@@ -341,6 +341,102 @@ def test_no_unreadable_document_blocks_a_list(tmp_path: Path, damage: str) -> No
         assert damaged >= 20
 
 
+OWN = ("searches/1", "searches/1/trials/0", "searches/1/report.md", "searches/1/variants", "champions/1", "trials/1")
+OWN_PAGES = (
+    *(
+        "/searches/1",
+        "/searches/1/trials/0",
+        "/searches/1/variants",
+        "/searches/1/plots",
+        "/compare?left=1.0&right=1.1",
+    ),
+    *("/champions/1", "/champions/1/report.html", "/champions/1/evidence.json", "/champions/1/export.zip"),
+    *("/champions/1/rollback", "/champions/1/restore"),
+)
+ITEMS = {
+    "families": "family toy (",
+    "devices": "device D of worker w",
+    "searches": "search 1 cannot",
+    "trials": "of search 1 cannot",
+    "champions": "champion 1 cannot",
+    "jobs": "of search 1 cannot",
+    "attempts": "of search 1 cannot",
+}
+
+
+@pytest.mark.parametrize("damage", one_in(3, ["[7", '"text"', "7"]))
+def test_page_of_an_unreadable_item_names_it_and_the_way_out(tmp_path: Path, damage: str) -> None:
+    """Every document of every table is damaged in turn; pages that need it say which item cannot be read."""
+    with local(tmp_path / "evo.db") as rest:
+        rest.prepare()
+        rest.submit(budget={"trials": 6})
+        rest.play()
+        root = str(rest.http.base_url).replace("/api/v1/", "")
+        answered = set()
+        for table, column in documents():
+            with rest.service.database.read() as session:
+                first = f"SELECT rowid, {column} FROM {table} WHERE {column} IS NOT NULL ORDER BY rowid LIMIT 1"
+                row = session.execute(text(first)).first()
+            if row is None:
+                continue
+            change = text(f"UPDATE {table} SET {column} = :value WHERE rowid = :number")
+            with rest.service.database.write() as session:
+                session.execute(change, {"value": damage, "number": row[0]})
+            for path in OWN:
+                answer = rest.http.get(path)
+                assert answer.status_code in (200, 404, 500), (table, column, path, answer.text)
+                if answer.status_code == 500:
+                    detail = answer.json()["detail"]
+                    assert answer.json()["code"] == "unreadable", (table, column, path, detail)
+                    assert ITEMS[table] in detail, (table, column, path, detail)
+                    assert f"its {column} in the database is damaged" in detail
+                    assert "restore a backup of the database" in detail
+                    answered.add(table)
+            for path in OWN_PAGES:
+                page = httpx.get(root + path, headers={"Accept": "text/html"})
+                assert page.status_code in (200, 404, 409, 500), (table, column, path, page.text)
+                if page.status_code == 500:
+                    assert "This item cannot be read" in page.text, (table, column, path)
+                    assert "Way out: restore a backup" in page.text, (table, column, path)
+            with rest.service.database.write() as session:
+                session.execute(change, {"value": row[1], "number": row[0]})
+        assert answered >= {"families", "searches", "trials", "champions", "jobs"}
+
+
+@pytest.mark.parametrize(
+    ("change", "path", "words"),
+    [
+        ("UPDATE trials SET asked_at = 'yesterday' WHERE number = 2", "trials/3", "trial 2 of search 1 cannot be read"),
+        ("UPDATE searches SET created_at = '2026-13-45' WHERE id = 1", "searches/1", "search 1 cannot be read"),
+        ("UPDATE searches SET notes = CAST(x'ff41' AS TEXT) WHERE id = 1", "searches/1", "Could not decode to UTF-8"),
+        ("UPDATE trials SET outcome = '[7' WHERE number IN (1, 2)", "trials/2", "trial 1 of search 1 or trial 2 of"),
+    ],
+)
+def test_unreadable_values_of_every_type_are_named(tmp_path: Path, change: str, path: str, words: str) -> None:
+    with local(tmp_path / "evo.db") as rest:
+        rest.prepare()
+        rest.submit(budget={"trials": 6})
+        rest.play()
+        with rest.service.database.write() as session:
+            session.execute(text(change))
+        answer = rest.http.get(path)
+        assert (answer.status_code, answer.json()["code"]) == (500, "unreadable")
+        assert words in answer.json()["detail"]
+        assert "restore a backup of the database" in answer.json()["detail"]
+
+
+def test_unreadable_search_can_be_deleted_over_rest(tmp_path: Path) -> None:
+    with local(tmp_path / "evo.db") as rest:
+        rest.prepare()
+        rest.submit()
+        assert rest.http.post("/searches/1/cancel").is_success
+        with rest.service.database.write() as session:
+            session.execute(text("UPDATE searches SET policy = '[7]' WHERE id = 1"))
+        assert "kernel-evo delete 1" in rest.http.get("/searches/1").json()["detail"]
+        assert rest.http.delete("/searches/1").status_code == 204
+        assert rest.http.get("/searches/1").status_code == 404
+
+
 def test_unreadable_rows_end_no_list_that_is_read_in_pages(tmp_path: Path) -> None:
     with local(tmp_path / "evo.db") as rest:
         rest.prepare()

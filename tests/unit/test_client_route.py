@@ -1,12 +1,18 @@
 """Proxy settings: which requests use the proxy of the environment."""
 
+import json
 import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import httpx
 import pytest
 
 from evo.client import Client, route
 from evo.errors import InvalidInput
+from evo.variants.evolve.chat import Chat, Message, Protocol
 
 TIMEOUT = httpx.Timeout(1.0)
 
@@ -66,3 +72,53 @@ def test_remote_client_uses_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     with route.http_client("http://evo.example.org", headers={}, timeout=TIMEOUT) as client:
         assert "127.0.0.1" in repr(client._transport_for_url(httpx.URL("http://evo.example.org"))._pool._proxy_url)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"])
+@pytest.mark.parametrize("protocol", ["openai", "anthropic"])
+def test_model_on_this_machine_is_asked_directly(
+    monkeypatch: pytest.MonkeyPatch, variable: str, protocol: Protocol
+) -> None:
+    monkeypatch.setenv(variable, "http://127.0.0.1:9")
+    with answering({"choices": [{"message": {"content": "yes"}}], "content": [{"text": "yes"}]}) as url:
+        chat = Chat(model="m", protocol=protocol, base_url=f"{url}/v1", sleep=lambda _: None)
+        assert chat.ask([Message(role="user", text="?")]).text == "yes"
+
+
+def test_unusable_proxy_of_a_model_is_an_error_that_names_the_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", "what://ever")
+    chat = Chat(model="m", base_url="http://models.example.org/v1", sleep=lambda _: None)
+    with pytest.raises(InvalidInput, match=r"ALL_PROXY.*NO_PROXY=models\.example\.org"):
+        chat.ask([Message(role="user", text="?")])
+
+
+@pytest.mark.parametrize("url", ["http://[::1", "http://", "http:///v1", "ftp://127.0.0.1/v1"])
+def test_invalid_address_of_a_model_is_refused(url: str) -> None:
+    with pytest.raises(InvalidInput, match="base_url"):
+        Chat(model="m", base_url=url)
+
+
+@contextmanager
+def answering(document: object) -> Iterator[str]:
+    """Yield the address of a server on loopback that answers every POST with a document."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            content = json.dumps(document).encode()
+            self.send_response(200)
+            self.send_header("content-length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()

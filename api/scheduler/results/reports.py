@@ -12,7 +12,7 @@ from api.scheduler.results.validation import check
 from api.schemas import Receipt
 from db.engine.session import Database
 from db.repositories.leases import Leases, StaleLease, check_token
-from evo.errors import InvalidInput, NotFound
+from evo.errors import InvalidInput, MissingItem, NotFound
 from evo.messages.job import Answer, Delivery
 
 
@@ -41,7 +41,7 @@ class ResultReceiver:
         for place, delivery in enumerate(deliveries):
             try:
                 if (attempt := known.get(delivery.attempt_id)) is None:
-                    raise NotFound(f"there is no attempt {delivery.attempt_id}")
+                    raise MissingItem("attempt", delivery.attempt_id)
                 check_token(delivery.attempt_id, attempt.token, delivery.token)
                 if attempt.state == "done":
                     receipts[place] = REPEATED

@@ -3,7 +3,7 @@
 The router of every `page.py` is served.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from pkgutil import iter_modules
@@ -14,6 +14,7 @@ from starlette.routing import BaseRoute, Mount
 
 from api.auth.csrf import FIELD
 from api.auth.form_values import typed_of
+from api.http.errors import Refusal
 from api.web.pages.error.page import error_content
 from api.web.pages.plots.gallery import Gallery
 from api.web.pages.start.kept import CHOSEN, cut_address_of
@@ -48,7 +49,7 @@ def _again(request: Request) -> str | None:
     return cut_address_of(typed) if typed and (request.method, request.url.path) == ("POST", "/start") else None
 
 
-def error_page(request: Request, status: int, detail: str, roles: Sequence[str] = ()) -> HTMLResponse:
+def error_page(request: Request, refused: Refusal) -> HTMLResponse:
     """Return the error page for a link or a button."""
-    content = error_content(status, request.url.path, detail, roles, again=_again(request))
-    return render(request, "error/error.html", status=status, content=content, code=status)
+    content = error_content(refused, request.url.path, again=_again(request))
+    return render(request, "error/error.html", status=refused.status, content=content, code=refused.status)

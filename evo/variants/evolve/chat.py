@@ -5,9 +5,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
+from urllib.parse import urlsplit
 
 import httpx
 
+from evo.client.route import http_client
 from evo.errors import EvoError, InvalidInput
 from evo.text.credential import sendable
 
@@ -82,7 +84,11 @@ class Chat:
     sleep: Callable[[float], None] = time.sleep
 
     def __post_init__(self) -> None:
-        if not self.base_url.startswith(("http://", "https://")):
+        try:
+            host = urlsplit(self.base_url).hostname
+        except ValueError:
+            host = None
+        if not host or not self.base_url.startswith(("http://", "https://")):
             raise InvalidInput("base_url", f"{self.base_url!r:.100} is no http:// or https:// address")
         if self.key is not None:
             sendable("key", self.key, form="in one line")
@@ -107,8 +113,8 @@ class Chat:
         reason = ""
         for attempt in range(ATTEMPTS):
             try:
-                with httpx.Client(timeout=self.timeout_s) as client:
-                    response = client.post(self._url, headers=self._headers, json=self._body(messages))
+                with http_client(self.base_url, headers=self._headers, timeout=httpx.Timeout(self.timeout_s)) as client:
+                    response = client.post(self._url, json=self._body(messages))
             except httpx.ConnectError as error:
                 reason = f"{self.base_url} cannot be reached: {error}"
             except httpx.HTTPError as error:
