@@ -53,7 +53,7 @@ def on_gpu(inputs):
     return {name: torch.from_numpy(array).cuda() for name, array in inputs.items()}
 
 
-def baselines(problem):
+def cuda_baselines(problem):
     return {"tutorial": lambda inputs: call(problem, on_gpu(inputs), tutorial())}
 
 

@@ -12,6 +12,8 @@ from workers.backends import Session, Timer
 from workers.measure.family.expected_output import Arrays, ExpectedOutput, FamilyError
 from workers.measure.family.reference import Reference
 
+_ON_CPU = "baselines"
+
 _FAR_OFF = 0.05
 """Relative L2 error above which a baseline does not solve the problem; half precision stays far below it."""
 
@@ -44,6 +46,8 @@ def prepare_baselines(
     ready = Baselines()
     offer = reference.function(function)
     try:
+        if offer is None and function != _ON_CPU and reference.function(_ON_CPU) is not None:
+            raise FamilyError(f"reference.py has {_ON_CPU}(), which are those of a CPU: define {function}() as well")
         offered = {} if offer is None else offer(dict(problem))
     except FamilyError as error:
         return Baselines(unavailable={function: str(error)})

@@ -1,0 +1,34 @@
+"""Baselines of reference.py: which function is used, and what is said where it is missing."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workers.build.cache import Cache
+from workers.measure.baselines import prepare_baselines
+from workers.measure.family.reference import Reference
+
+CONTRACT = "def inputs(problem, distribution, rng): return {}\ndef reference(problem, inputs): return {}\n"
+
+
+@pytest.mark.parametrize(
+    ("defined", "function", "missing"),
+    [
+        ("def baselines(problem): return {}", "cuda_baselines", "define cuda_baselines() as well"),
+        ("def baselines(problem): return {}", "baselines", None),
+        ("def cuda_baselines(problem): return {}", "cuda_baselines", None),
+        ("def cuda_baselines(problem): return {}", "baselines", None),
+        ("", "cuda_baselines", None),
+    ],
+)
+def test_baselines_for_the_cpu_alone_are_named_where_another_device_is_searched(
+    defined: str, function: str, missing: str | None, tmp_path: Path
+) -> None:
+    (tmp_path / "reference.py").write_text(CONTRACT + defined + "\n")
+    reference = Reference(tmp_path / "reference.py", "digest", Cache(tmp_path / "cache"))
+    unused: Any = None
+    found = prepare_baselines(unused, reference, {}, unused, function=function, sets=lambda count: count)
+    assert found.timers == {}
+    assert list(found.unavailable) == ([function] if missing else [])
+    assert (missing or "") in found.unavailable.get(function, "")
