@@ -7,6 +7,9 @@ import numpy as np
 
 from evo.trial.objective import PROTOCOL_VERSION
 
+_UNSTEADY = 0.1
+"""Interquartile range of equal samples, relative to their median, from which a disagreement proves nothing."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Power:
@@ -56,6 +59,11 @@ class Timing:
         """Interquartile range of the samples."""
         low, high = np.percentile(self.samples_us, (25, 75))
         return float(high - low)
+
+    @property
+    def unsteady(self) -> bool:
+        """True if equal samples differ so much that other programs must have used the device."""
+        return self.iqr_us > _UNSTEADY * self.median_us
 
 
 @dataclass(frozen=True, kw_only=True)

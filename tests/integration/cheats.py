@@ -1,6 +1,7 @@
 """Cheating and faulty kernels by trick, as C sources of y = 3 x + 1, with honest kernels that must pass."""
 
 from tests.integration.cheats_of_answers import BEFORE_ANSWERS, OF_ANSWERS
+from tests.integration.cheats_of_machine import BEFORE_MACHINE, OF_MACHINE
 from tests.integration.cheats_of_process import OF_PROCESS
 
 HEAD = """
@@ -60,6 +61,7 @@ CHEATS: dict[str, tuple[str, str]] = {
     # trick: (body of f, part of the reason)
     **OF_ANSWERS,
     **OF_PROCESS,
+    **OF_MACHINE,
     "answer kept by pointer": (f"if (known == x) {{ {CACHE} known = x;", "off the reference"),
     "answer kept by pointer, late": (f"if (calls++ > 64 && known == x) {{ {CACHE} known = x;", "off the reference"),
     "answer kept by counter": (f"if (calls++ > 100) {{ {CACHE}", "off the reference"),
@@ -394,6 +396,7 @@ static int counter(const uint64_t *r) {
 """
 BEFORE = {
     **BEFORE_ANSWERS,
+    **BEFORE_MACHINE,
     "reads the loop that calls it: right in the last call of a batch": REGISTERS
     + """void inner(const float *x, float *y, uint64_t *r) {
   static __thread float mine[N]; static __thread const void *at; int place = counter(r);

@@ -159,11 +159,7 @@ KNOWN = (
 BY_COMMAND = "leaves a part unwritten"
 """The trick that is submitted by the command. A second submission of the same files would be refused as such."""
 
-OPEN = ("leaks the stacks of threads",)
-"""Faults that a search does not notice, though single measurements do: the limit of threads ends this leak before it is
-looked for."""
-
-OTHERS = [name for name in CHEATS if name not in (*KNOWN, BY_COMMAND, *OPEN)]
+OTHERS = [name for name in CHEATS if name not in (*KNOWN, BY_COMMAND)]
 SLOW = "for (volatile int i = 0; i < TURNS; i++) {} right(x, y); (void)count;"
 TABLE = {"entry": "f", "tunables": {"TURNS": [1]}}
 POLICY = {"quick_samples": 10, "confirm_samples": 10, "confirm_processes": 1, "seeds": 2}

@@ -25,7 +25,9 @@ def operand(name: str, array: NDArray[Any], dtype: str | None = None) -> Operand
 def made(nominal: NDArray[Any], *others: NDArray[Any], dtype: str | None = None) -> dict[str, NDArray[Any]]:
     """Return the mixtures of one input by name."""
     rng = np.random.default_rng(3)
-    found = mixtures({"x": nominal}, [{"x": each} for each in others], [operand("x", nominal, dtype)], rng)
+    found = mixtures(
+        {"x": nominal}, [{"x": each} for each in others], [operand("x", nominal, dtype)], rng, allowed=1e-6
+    )
     return {each.name: each.inputs["x"] for each in found}
 
 
@@ -84,7 +86,7 @@ def test_elements_of_one_sign_do_not_become_zero(sign: int) -> None:
 def test_elements_are_not_made_equal_where_an_output_holds_integers() -> None:
     index = Operand(name="at", role="output", dtype="int32", shape=(ROWS,), tolerance=None)
     others = [{"x": normal(2)}]
-    found = mixtures({"x": normal(1)}, others, [operand("x", normal(1)), index], np.random.default_rng(3))
+    found = mixtures({"x": normal(1)}, others, [operand("x", normal(1)), index], np.random.default_rng(3), allowed=1e-6)
     assert "equal elements and zeros" not in {each.name for each in found}
 
 
@@ -99,7 +101,7 @@ def test_rows_come_from_all_distributions() -> None:
 def test_inputs_with_equal_row_counts_share_distributions() -> None:
     nominal, other = ({"x": normal(seed), "y": normal(seed + 1)} for seed in (1, 5))
     operands = [operand(name, array) for name, array in nominal.items()]
-    *_, rows = mixtures(nominal, [other], operands, np.random.default_rng(0))
+    *_, rows = mixtures(nominal, [other], operands, np.random.default_rng(0), allowed=1e-6)
     of_other = {name: (rows.inputs[name] == other[name]).all(axis=1).tolist() for name in nominal}
     assert of_other["x"] == of_other["y"]
 
@@ -133,9 +135,22 @@ def test_input_that_repeats_in_a_second_draw_is_unchanged() -> None:
     mask = np.where(np.arange(COLUMNS) % 3, 0.0, -np.inf).astype(np.float32) * np.ones((ROWS, 1), np.float32)
     nominal, other = {"x": normal(1), "mask": mask}, {"x": normal(2, 9.0), "mask": mask.copy()}
     operands = [operand(name, array) for name, array in nominal.items()]
-    found: list[Mixture] = list(mixtures(nominal, [other], operands, np.random.default_rng(0)))
-    assert len(found) == 4
+    found: list[Mixture] = list(mixtures(nominal, [other], operands, np.random.default_rng(0), allowed=1e-6))
+    assert len(found) == 5
     assert all(np.array_equal(each.inputs["mask"], mask) for each in found)
+
+
+@pytest.mark.parametrize(("dtype", "allowed"), [("float32", 1e-6), ("float16", 1e-3), ("float8_e4m3", 0.04)])
+def test_nearby_elements_differ_by_more_than_outputs_may(dtype: str, allowed: float) -> None:
+    drawn = encoded(normal(1, 40.0), dtype)
+    drawn[0, 0] = encoded(np.array([np.inf if dtype == "float32" else 0.0], np.float32), dtype)[0]
+    given = {"x": drawn}, [{"x": encoded(normal(2), dtype)}], [operand("x", drawn, dtype)]
+    nearby = next(iter(mixtures(*given, np.random.default_rng(0), allowed=allowed)))
+    assert nearby.name == "elements near known ones"
+    before, after = (decoded(each, dtype).astype(np.float64).reshape(-1)[1:] for each in (drawn, nearby.inputs["x"]))
+    assert decoded(nearby.inputs["x"], dtype)[0, 0] == decoded(drawn, dtype)[0, 0]
+    assert (np.abs(after) <= np.abs(before)).all()
+    assert allowed < np.linalg.norm(after - before) / np.linalg.norm(before) < 0.15
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +172,7 @@ def rows_with_a_large_element(tmp_path_factory: pytest.TempPathFactory) -> list[
             for number, name in enumerate(("normal", "negative"))
         ]
         found = family.mixtures(plans, family.goldens(plans))
-        assert len(found) == 4
+        assert len(found) == 5
         drawn.extend(found)
     return drawn
 

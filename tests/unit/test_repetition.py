@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from evo.promotion import judge
+from evo.promotion import Verdict, judge
 from evo.promotion.policy import Policy
 from evo.trial.results import ConfirmReport, OverwriteCheck, Repetition
 from evo.trial.timing import Timing
@@ -72,7 +72,7 @@ def found(kernel: Callable[[float], float], *, sets: int, budget_s: float = 60.0
     )
 
 
-def verdict_on(seen: Repetition, **policy: float) -> tuple[bool, str]:
+def judged(seen: Repetition, **policy: float) -> Verdict:
     alike = Timing(samples_us=(1.0,) * 20)
     report = ConfirmReport(
         challenger=alike,
@@ -80,7 +80,11 @@ def verdict_on(seen: Repetition, **policy: float) -> tuple[bool, str]:
         incumbent=Timing(samples_us=(2.0,) * 20),
         witness=OverwriteCheck(answered=alike, poisoned=alike, repetition=seen),
     )
-    verdict = judge(report, Policy(**policy), 1, np.random.default_rng(0))  # type: ignore[arg-type]
+    return judge(report, Policy(**policy), 1, np.random.default_rng(0))  # type: ignore[arg-type]
+
+
+def verdict_on(seen: Repetition, **policy: float) -> tuple[bool, str]:
+    verdict = judged(seen, **policy)
     (rule,) = (each for each in verdict.rules if each.name == "inputs")
     assert verdict.promote is rule.passed
     assert (verdict.refuted is None) is rule.passed
@@ -139,3 +143,25 @@ def test_new_and_known_inputs_are_written_from_arrays_that_were_not_read_just_be
 
 def test_number_of_rounds_fits_the_time() -> None:
     assert len(found(lambda x: 1.0, sets=2, budget_s=0.0).known.samples_us) == LEAST_ROUNDS
+
+
+BUSY = Timing(samples_us=(1.0, 5.0, 9.0) * 4)
+STEADY = Timing(samples_us=(1.0,) * 12)
+
+
+@pytest.mark.parametrize(
+    ("new", "known", "passed", "conclusive"),
+    [
+        pytest.param(Timing(samples_us=(5.0,) * 12), STEADY, False, True, id="surely slower"),
+        pytest.param(BUSY, STEADY, False, False, id="the interval reaches from below the limit to above"),
+        pytest.param(Timing(samples_us=(5.0, 6.0, 7.0) * 4), STEADY, False, False, id="slower on a busy machine"),
+        pytest.param(Timing(samples_us=(1.0, 1.2, 3.0) * 4), STEADY, True, True, id="unsteady and within the limit"),
+    ],
+)
+def test_busy_machine_leaves_the_inputs_rule_undecided(
+    new: Timing, known: Timing, passed: bool, conclusive: bool
+) -> None:
+    seen = Repetition(new=new, known=known, elements=1 << 20)
+    (rule,) = (each for each in judged(seen).rules if each.name == "inputs")
+    assert (rule.passed, rule.conclusive) == (passed, conclusive)
+    assert ("Search again while fewer other programs run" in rule.text) is not conclusive

@@ -262,9 +262,9 @@ class Session(Protocol):
         ...
 
     def call_together(self, kernel: Any, sets: Sequence[Buffers], calls: int) -> None:
-        """Run the kernel `calls` times on the first of two sets, while another thread runs it on the second.
+        """Run the kernel `calls` times on the first half of the sets in turn, while another thread runs it on the rest.
 
-        Requires `places`.
+        The other thread runs it at least once on each of them. Requires `places`.
         """
         ...
 

@@ -373,10 +373,13 @@ class Bench:
             )
 
     def _verify_mixtures(self, kernel: Any, buffers: Buffers, arguments: tuple[Argument, ...]) -> None:
-        """Judge one call on each mixture of the cases' inputs, at the timed addresses."""
+        """Judge one call on each mixture of the cases' inputs, at the timed addresses.
+
+        The call before is on the nominal inputs, to which the first mixture is close.
+        """
         contents = self._contents(arguments)
         before, deterministic = contents.of(buffers), self.terms.objective.deterministic
-        for golden in self.mixtures:
+        for golden in (*self._timed_goldens[:1], *self.mixtures) if self.mixtures else ():
             buffers.renew(golden.inputs_of(arguments))
             contents.note(buffers, HELD_BACK)
             verify(self.session, kernel, buffers, golden, launches=1, deterministic=deterministic)

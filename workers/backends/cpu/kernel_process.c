@@ -38,10 +38,12 @@
 
 enum { HELLO, LOAD, MAP, TABLE, RUN };                                   /* requests; HELLO is only ever a reply */
 enum { OTHER_USER = 1, LANDLOCKED = 2, FILTERED = 4 };                   /* what separates this process */
-enum { OWN_THREAD = 1, EXAMINE = 2, PERTURB = 4, BEHIND = 8, TOGETHER = 16 };  /* how calls are made */
+enum { OWN_THREAD = 1, EXAMINE = 2, PERTURB = 4, BEHIND = 8, TOGETHER = 16, GUARDED = 32 }; /* how calls are made */
 enum { WRITABLE = 1, PACED = 2 };                                        /* what is mapped */
-enum { ROUNDING = 1, X87 = 2, HANDLERS = 4, TIMERS = 8, MASKS = 16, DIRECTION = 32, X87_REGISTERS = 64 }; /* what calls changed */
+enum { ROUNDING = 1, X87 = 2, HANDLERS = 4, TIMERS = 8, MASKS = 16, DIRECTION = 32, X87_REGISTERS = 64,
+       KEYS = 128, SAVED_REGISTERS = 256 }; /* what calls changed; the last is one bit for each register from there on */
 enum { FAILED = -1, FAULT = -2 };                                        /* statuses below zero; 0: done */
+enum { MOST_KEYS = 64 }; /* of threads that libraries make and never give back */
 enum { STACKED = 24, FLOATS = 8, PAGE = 4096, APRON = 1 << 20 };
 
 struct request {
@@ -56,7 +58,7 @@ struct reply {
 
 static int channel, limited, privileged;
 static pid_t own;
-static void (*function)(void);
+static void (*function)(void), (*called)(void); /* called: the kernel, or what stands before it */
 static uint64_t *table, sets, width, floats;
 static const struct write { uint64_t to, from, bytes, pattern; } *writes; /* before each call; of each set: */
 static uint64_t restored, filled;                                        /* restored ones, then filled ones */
@@ -99,6 +101,7 @@ static void receive(void *into, size_t bytes) {
 #define SYS_landlock_restrict_self 446
 #endif
 enum { READ_FILE = 1 << 2, READ_DIR = 1 << 3 };
+enum { ADVICE_COLD = 20, ADVICE_PAGEOUT = 21, ADVICE_COLLAPSE = 25, ADVICE_SOFT_OFFLINE = 101, NAME_MEMORY = 0x53564d41 }; /* newer than some headers */
 #if defined(__x86_64__)
 #define ARCHITECTURE AUDIT_ARCH_X86_64
 #elif defined(__aarch64__)
@@ -157,7 +160,7 @@ static int landlock(void) {
 #define ENDS_OTHERS(name)                                                                                             \
     JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##name, 0, 4), LOW(0), JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)own, 1, 0),  \
         END, NUMBER
-/* that first argument of prctl, loaded before */
+/* an argument that was loaded before */
 #define ENDS_OPTION(option) JUMP(BPF_JMP | BPF_JEQ | BPF_K, option, 0, 1), END
 
 /* Calls that no kernel needs, and that no library makes for one: they reveal where it runs, reach beyond its process,
@@ -168,7 +171,8 @@ static int landlock(void) {
     X(ptrace) X(process_vm_readv) X(process_vm_writev) X(kcmp) X(bpf) X(perf_event_open) X(mount) X(unshare)          \
     X(setns) X(keyctl) X(add_key) X(request_key) X(rt_sigqueueinfo) X(rt_tgsigqueueinfo) X(tkill) X(execve)           \
     X(execveat) X(msgget) X(semget) X(mq_open) X(socket) X(socketpair) X(connect) X(bind) X(sendto) X(sendmsg)        \
-    X(sendmmsg) X(vmsplice) X(fchmod) X(fchmodat) X(fchown) X(fchownat) X(setxattr) X(lsetxattr) X(fsetxattr)         \
+    X(sendmmsg) X(recvfrom) X(recvmmsg) X(getsockopt) X(setsockopt) X(getsockname) X(getpeername) X(shutdown)       \
+    X(accept) X(accept4) X(listen) X(membarrier) X(seccomp) X(vmsplice) X(fchmod) X(fchmodat) X(fchown) X(fchownat) X(setxattr) X(lsetxattr) X(fsetxattr)         \
     X(utimensat) X(umask) X(chdir) X(fchdir) X(chroot) X(sync) X(syncfs) X(flock) X(personality) X(sched_setattr)     \
     X(ioprio_set) X(set_mempolicy) X(setuid) X(setgid) X(setreuid) X(setregid) X(setresuid) X(setresgid)              \
     X(setgroups) X(capset) X(setsid) X(setpgid) X(settimeofday) X(clock_settime) X(adjtimex) X(clock_adjtime)
@@ -203,10 +207,21 @@ static int filter(int threads) {
         JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 0, 1), STATEMENT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
 #endif
         JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 4), LOW(0), JUMP(BPF_JMP | BPF_JSET | BPF_K, CLONE_THREAD, 1, 0), END, NUMBER,
+        /* hints about memory, except those that act on pages which other processes have as well */
+        JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 16), LOW(2),
+        ENDS_OPTION(MADV_REMOVE), ENDS_OPTION(MADV_MERGEABLE), ENDS_OPTION(MADV_HWPOISON), ENDS_OPTION(ADVICE_COLD),
+        ENDS_OPTION(ADVICE_PAGEOUT), ENDS_OPTION(ADVICE_COLLAPSE), ENDS_OPTION(ADVICE_SOFT_OFFLINE), NUMBER,
+        JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_recvmsg, 0, 4), LOW(2), /* as this process does, not to look ahead */
+        JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0), END, NUMBER,
         JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_prctl, 0, 13), LOW(0), /* it must not outlive its judge: */
         JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_SET_PDEATHSIG, 0, 1), REFUSE,
-        ENDS_OPTION(PR_SET_DUMPABLE), ENDS_OPTION(PR_SET_TIMERSLACK), ENDS_OPTION(PR_SET_THP_DISABLE),
-        ENDS_OPTION(PR_SET_SPECULATION_CTRL), ENDS_OPTION(PR_SET_CHILD_SUBREAPER),
+        /* names of threads and memory, and questions; the others change the process or the processor */
+        JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_SET_NAME, 9, 0), JUMP(BPF_JMP | BPF_JEQ | BPF_K, NAME_MEMORY, 8, 0),
+        JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_GET_NAME, 7, 0), JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_GET_DUMPABLE, 6, 0),
+        JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_GET_SECCOMP, 5, 0), JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_CAPBSET_READ, 4, 0),
+        JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_GET_NO_NEW_PRIVS, 3, 0),
+        JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_GET_THP_DISABLE, 2, 0),
+        JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_GET_TIMERSLACK, 1, 0), END,
         STATEMENT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
     const struct sock_fprog program = {sizeof code / sizeof *code, (struct sock_filter *)code};
@@ -274,7 +289,8 @@ static void ended_by_call(int number, siginfo_t *info, void *context) {
 #define NAMED(name) {SYS_##name, #name},
         NEEDLESS(NAMED)
 #endif
-        {SYS_clone, "clone"}, {SYS_prctl, "prctl"}, {SYS_kill, "kill"}, {SYS_tgkill, "tgkill"},
+        {SYS_clone, "clone"}, {SYS_prctl, "prctl"}, {SYS_kill, "kill"}, {SYS_tgkill, "tgkill"}, {SYS_madvise, "madvise"},
+        {SYS_recvmsg, "recvmsg"},
     };
     const uint64_t values[6] = {(uint64_t)number};
     const char *name = "one that no kernel needs";
@@ -311,6 +327,17 @@ static uint64_t changed_handlers(void) {
     return sigaltstack(NULL, &now) == 0 && now.ss_sp != fault_stack ? SIGSEGV : 0;
 }
 
+/* Keys of threads are numbers, of which a process has some thousand. */
+static int lost_keys(void) {
+    static pthread_key_t first;
+    static int known;
+    pthread_key_t now;
+    if (pthread_key_create(&now, NULL)) return 1;
+    pthread_key_delete(now);
+    if (!known++) first = now;
+    return now > first + MOST_KEYS;
+}
+
 static int armed_timers(void) {
     for (int which = ITIMER_REAL; which <= ITIMER_PROF; which++) {
         struct itimerval timer;
@@ -325,6 +352,7 @@ typedef struct { unsigned control, x87, flags, empty; } Modes; /* empty: a bit p
 
 #if defined(__x86_64__)
 enum { STATUS_BITS = 0x3f, ROUNDING_BITS = 0x6000, MASK_BITS = 0x1f80, PRECISION_BITS = 0x300, FLAG_BITS = 0x400 };
+enum { X87_ROUNDING_BITS = 0xc00, X87_MASK_BITS = 0x3f };
 static Modes modes(void) {
     unsigned control;
     uint16_t x87[14]; /* as fnstenv stores them: control, status and tags at the beginning of words of 32 bits */
@@ -338,7 +366,7 @@ static void set_modes(Modes to) {
     __asm__ volatile("emms\n\tfldcw %0\n\tcld" ::"m"(x87));
 }
 #elif defined(__aarch64__)
-enum { ROUNDING_BITS = 0xc00000, MASK_BITS = 0x9f00, PRECISION_BITS = 0 };
+enum { ROUNDING_BITS = 0xc00000, MASK_BITS = 0x9f00, PRECISION_BITS = 0, X87_ROUNDING_BITS = 0, X87_MASK_BITS = 0 };
 static Modes modes(void) {
     uint64_t control;
     __asm__ volatile("mrs %0, fpcr" : "=r"(control));
@@ -346,9 +374,54 @@ static Modes modes(void) {
 }
 static void set_modes(Modes to) { __asm__ volatile("msr fpcr, %0" ::"r"((uint64_t)to.control)); }
 #else
-enum { ROUNDING_BITS = 0, MASK_BITS = 0, PRECISION_BITS = 0 };
+enum { ROUNDING_BITS = 0, MASK_BITS = 0, PRECISION_BITS = 0, X87_ROUNDING_BITS = 0, X87_MASK_BITS = 0 };
 static Modes modes(void) { return (Modes){0, 0, 0, 0}; }
 static void set_modes(Modes to) { (void)to; }
+#endif
+
+#if defined(__x86_64__) && defined(__ELF__)
+enum { KEPT = 7 }; /* registers that a function leaves as they were, in the order of the judge's words */
+static uint64_t registers[2 * KEPT + 2] __asm__("registers") __attribute__((used)); /* before, after, return, function */
+
+/* Stands before the kernel, on the same stack and with the same arguments. The registers that the kernel must keep hold
+ * values that it would not put there; those that it must not read before it writes them hold no zeros. */
+__asm__(
+    ".pushsection .text\n.p2align 4\n.type guarded, @function\nguarded:\n"
+    "popq 112+registers(%rip)\n"
+    "movq %rbx, registers(%rip)\nmovq %rbp, 8+registers(%rip)\nmovq %r12, 16+registers(%rip)\n"
+    "movq %r13, 24+registers(%rip)\nmovq %r14, 32+registers(%rip)\nmovq %r15, 40+registers(%rip)\n"
+    "movq %rsp, 48+registers(%rip)\n"
+    "movl $0x51ed0b01, %ebx\nmovl $0x51ed0b02, %ebp\nmovl $0x51ed0b03, %r12d\nmovl $0x51ed0b04, %r13d\n"
+    "movl $0x51ed0b05, %r14d\nmovl $0x51ed0b06, %r15d\nmovl $0x51ed0b07, %r11d\nmovl $0x51ed0b08, %r10d\n"
+    "pcmpeqd %xmm8, %xmm8\npcmpeqd %xmm9, %xmm9\npcmpeqd %xmm10, %xmm10\npcmpeqd %xmm11, %xmm11\n"
+    "pcmpeqd %xmm12, %xmm12\npcmpeqd %xmm13, %xmm13\npcmpeqd %xmm14, %xmm14\npcmpeqd %xmm15, %xmm15\n"
+    "call *120+registers(%rip)\n"
+    "movq %rbx, 56+registers(%rip)\nmovq %rbp, 64+registers(%rip)\nmovq %r12, 72+registers(%rip)\n"
+    "movq %r13, 80+registers(%rip)\nmovq %r14, 88+registers(%rip)\nmovq %r15, 96+registers(%rip)\n"
+    "movq %rsp, 104+registers(%rip)\n"
+    "movq registers(%rip), %rbx\nmovq 8+registers(%rip), %rbp\nmovq 16+registers(%rip), %r12\n"
+    "movq 24+registers(%rip), %r13\nmovq 32+registers(%rip), %r14\nmovq 40+registers(%rip), %r15\n"
+    "movq 48+registers(%rip), %rsp\n"
+    "pushq 112+registers(%rip)\nret\n.size guarded, .-guarded\n.popsection\n");
+extern void guarded(void) __attribute__((visibility("hidden")));
+
+static void guard(void) {
+    registers[2 * KEPT + 1] = (uint64_t)(uintptr_t)function;
+    called = guarded;
+}
+
+/* A bit for each register that the latest guarded call changed. */
+static uint64_t changed_registers(void) {
+    uint64_t found = 0;
+    for (unsigned each = 0; each < KEPT; each++) {
+        const uint64_t right = each < KEPT - 1 ? 0x51ed0b01u + each : registers[each];
+        found |= registers[KEPT + each] != right ? 1ull << each : 0;
+    }
+    return found;
+}
+#else
+static void guard(void) {}
+static uint64_t changed_registers(void) { return 0; }
 #endif
 
 #define EACH6(X) X(0), X(1), X(2), X(3), X(4), X(5)
@@ -392,7 +465,7 @@ struct meeting { int missing, over; };
 struct batch {
     uint64_t calls, first, start, stop, restored_ns;
     int behind;
-    struct meeting *meeting; /* of two threads that call at the same time, each on one set; else NULL */
+    struct meeting *meeting; /* of two threads that call at the same time, each on half of the sets; else NULL */
     Modes after;
 };
 
@@ -416,14 +489,14 @@ static void fill(uint64_t set) { write_all(writes + set * (restored + filled) + 
 
 static void invoke(const uint64_t *at) {
     double reals[FLOATS];
-    if (width <= WORDS && !floats) { ((Few *)function)(IN_REGISTERS(WORD)); return; }
+    if (width <= WORDS && !floats) { ((Few *)called)(IN_REGISTERS(WORD)); return; }
     memcpy(reals, at + WORDS + STACKED, sizeof reals);
-    if (width <= WORDS) { ((Real *)function)(IN_REGISTERS(WORD), EACH8(REAL)); return; }
+    if (width <= WORDS) { ((Real *)called)(IN_REGISTERS(WORD), EACH8(REAL)); return; }
     const uint64_t *words = at + WORDS;
 #define NEXT(i) words[i]
 #define LATER(i) words[8 + i]
 #define LAST(i) words[16 + i]
-    ((Many *)function)(IN_REGISTERS(WORD), EACH8(REAL), EACH8(NEXT), EACH8(LATER), EACH8(LAST));
+    ((Many *)called)(IN_REGISTERS(WORD), EACH8(REAL), EACH8(NEXT), EACH8(LATER), EACH8(LAST));
 }
 
 /* Restores just before each call, or, where calls must find cold memory, behind the call on the next set. */
@@ -446,17 +519,20 @@ static void make_restored_calls(struct batch *batch) {
     batch->restored_ns += now_ns() - since;
 }
 
-/* Calls on one set; a batch without a number of calls goes on until the other one has made all of its own. */
+/* Calls on the sets from the first one on, half of all; a batch without a number of calls makes one on each, and goes on
+ * until the other batch has made all of its own. */
 static void meet(struct batch *batch) {
     struct meeting *meeting = batch->meeting;
     __atomic_sub_fetch(&meeting->missing, 1, __ATOMIC_ACQ_REL);
     for (unsigned turn = 0; __atomic_load_n(&meeting->missing, __ATOMIC_ACQUIRE) > 0; turn++)
         if (turn > 1000) sched_yield();
     batch->start = now_ns();
-    for (uint64_t call = 0; batch->calls ? call < batch->calls : !__atomic_load_n(&meeting->over, __ATOMIC_ACQUIRE) || !call; call++) {
-        restore(batch->first);
-        fill(batch->first);
-        invoke(table + batch->first * STRIDE);
+    const uint64_t own = sets / 2;
+    for (uint64_t call = 0; batch->calls ? call < batch->calls : !__atomic_load_n(&meeting->over, __ATOMIC_ACQUIRE) || call < own; call++) {
+        const uint64_t set = batch->first + call % own;
+        restore(set);
+        fill(set);
+        invoke(table + set * STRIDE);
     }
     batch->stop = now_ns();
     if (batch->calls) __atomic_store_n(&meeting->over, 1, __ATOMIC_RELEASE);
@@ -507,11 +583,13 @@ static void run(const struct request *request) {
     static uint64_t perturbed;
     if ((request->flags & PERTURB) != perturbed) mallopt(M_PERTURB, (perturbed = request->flags & PERTURB) ? 0xa5 : 0);
 #endif
+    called = function;
+    if (request->flags & GUARDED) guard();
     if (request->flags & TOGETHER) {
         struct meeting meeting = {.missing = 2};
         pthread_t thread;
         pthread_attr_t attributes;
-        struct batch other = {.first = 1, .meeting = &meeting};
+        struct batch other = {.first = sets / 2, .meeting = &meeting};
         batch.first = 0, batch.meeting = &meeting;
         pthread_attr_init(&attributes);
         place_on(&attributes, request->first);
@@ -531,11 +609,13 @@ static void run(const struct request *request) {
     uint64_t values[6] = {batch.start, batch.stop};
     /* a kernel may flush subnormal numbers to zero for itself: that is only undone */
     const unsigned control = batch.after.control ^ usual.control, x87 = batch.after.x87 ^ usual.x87;
-    values[2] = (control & ROUNDING_BITS ? ROUNDING : 0) | (control & MASK_BITS ? MASKS : 0) | (x87 & PRECISION_BITS ? X87 : 0)
+    values[2] = (control & ROUNDING_BITS || x87 & X87_ROUNDING_BITS ? ROUNDING : 0)
+        | (control & MASK_BITS || x87 & X87_MASK_BITS ? MASKS : 0) | (x87 & PRECISION_BITS ? X87 : 0)
         | (batch.after.flags != usual.flags ? DIRECTION : 0) | (batch.after.empty != usual.empty ? X87_REGISTERS : 0);
+    if (request->flags & GUARDED) values[2] |= changed_registers() * SAVED_REGISTERS;
     if (request->flags & EXAMINE) {
         values[3] = changed_handlers();
-        values[2] |= (values[3] ? HANDLERS : 0) | (armed_timers() ? TIMERS : 0);
+        values[2] |= (values[3] ? HANDLERS : 0) | (armed_timers() ? TIMERS : 0) | (lost_keys() ? KEYS : 0);
 #if defined(__GLIBC__) && __GLIBC_PREREQ(2, 33)
         const struct mallinfo2 heap = mallinfo2();
         values[4] = heap.uordblks + heap.hblkhd;

@@ -45,7 +45,7 @@ from workers.system import descendants
 from workers.system.exit_status import ended, sent_from_outside
 
 _LOAD, _MAP, _TABLE, _RUN = range(1, 5)
-_OWN_THREAD, _EXAMINE, _PERTURB, _BEHIND, _TOGETHER = 1, 2, 4, 8, 16
+_OWN_THREAD, _EXAMINE, _PERTURB, _BEHIND, _TOGETHER, _GUARDED = 1, 2, 4, 8, 16, 32
 _WRITABLE, _PACED = 1, 2
 _REQUEST, _REPLY = struct.Struct("=IIQQQQ"), struct.Struct("=q6QQ")
 _WRITE = struct.Struct("=QQQ8s")
@@ -57,6 +57,9 @@ _STACKED, _FLOATS = 24, 8
 _APRON_BYTES = 1 << 20
 """Inaccessible memory on both sides of a segment (`kernel_process.c`)."""
 
+_SAVED_REGISTERS = ("rbx", "rbp", "r12", "r13", "r14", "r15", "rsp")
+"""Registers that a function keeps, as `kernel_process.c` numbers them from bit 8 on."""
+
 _STARTING = ("clone", "fork", "vfork")
 _FORGED = "the kernel wrote to the channel of its process"
 _LEVELS = {1: OTHER_USER, 2: LANDLOCK, 4: SECCOMP}
@@ -67,6 +70,9 @@ _FIRST_USER, _USERS = 61_184, 4_000
 _PASSED_ON = ("OMP_", "GOMP_", "KMP_", "LD_LIBRARY_PATH", "OPENBLAS_", "MKL_", "PATH")
 _SESSION = "XDG_SESSION_ID"
 """Environment variable that carries the runner's mark in a kernel process; the name reveals nothing."""
+
+_NEARLY_ALL = 0.9
+"""Share of a kernel's memory from which its allocations begin to fail."""
 
 LEAST_TURN_NS = 500_000
 """Total duration from which calls on several sets are compared with the system's time accounting."""
@@ -249,7 +255,7 @@ class KernelProcess:
         """
         sent = self._new_table(table)
         self.pace.begin()
-        self._send(sent + _REQUEST.pack(_RUN, 0, 1, 0, _flags(mode), mode.stack_bytes))
+        self._send(sent + _REQUEST.pack(_RUN, 0, 1, 0, _flags(mode) | _GUARDED, mode.stack_bytes))
         if sent:  # both together: a process switch takes longer than most calls
             self._answer()
         _, _, changes, signal_number, _, _ = self._answer()
@@ -258,7 +264,7 @@ class KernelProcess:
         self._changed = self._changed or _changes_text(changes, signal_number)
 
     def run_together(self, table: Table, calls: int, core: int | None) -> None:
-        """Call the kernel `calls` times on the first of two sets, while another thread calls it on the second.
+        """Call the kernel `calls` times on the first half of the sets in turn, while another thread does on the others.
 
         Args:
             core: core of the other thread; None: those of the process.
@@ -297,7 +303,13 @@ class KernelProcess:
         """
         self._require_silence()
         state = state_of(self.pid)
-        found = self._changed or state.changed(self.before) or state.opened(self._fences()) or leak(self.ledger)
+        found = (
+            self._changed
+            or state.changed(self.before)
+            or state.opened(self._fences())
+            or leak(self.ledger)
+            or self._exhausted()
+        )
         self._changed = None
         contradiction = contradicted(self.ledger, self.idle, self.threads)
         if contradiction := contradiction or overused(self.turns, self.idle, self.threads, DISAGREEMENT_OF_TURNS):
@@ -603,6 +615,16 @@ class KernelProcess:
         except (OSError, IndexError, ValueError):  # it has ended, or the system does not report it
             return ()
 
+    def _exhausted(self) -> str | None:
+        """Describe a leak that ended before the first sample, because no memory was left."""
+        held = self._mapped_bytes()
+        if not (self.memory_bytes and held) or held[0] < _NEARLY_ALL * self.memory_bytes:
+            return None
+        return (
+            f"keeps {held[0]:,} bytes after its calls, nearly all that it may allocate. Free memory that a call "
+            "allocates, and join threads that it starts"
+        )
+
     def _listen(self) -> None:
         with contextlib.suppress(BlockingIOError):
             while chunk := os.read(self._heard, 1 << 16):
@@ -681,10 +703,14 @@ def _changes_text(changes: int, number: int) -> str | None:
     modes[64] = "x87 registers"
     if left := [name for bit, name in modes.items() if changes & bit]:
         return f"leaves the processor's {' and '.join(left)} changed after it returned"
+    if left := [name for bit, name in enumerate(_SAVED_REGISTERS, start=8) if changes >> bit & 1]:
+        return f"leaves the register{'s' * (len(left) > 1)} {', '.join(left)} changed, which a function must restore"
     if changes & 4:
         return f"changes what happens on {_signal_name(number)} and does not restore it"
     if changes & 8:
         return "leaves a timer running"
+    if changes & 128:
+        return "makes keys of threads in its calls (pthread_key_create), which it never gives back"
     return None
 
 

@@ -46,9 +46,6 @@ _MIXED_BYTES = 64 << 20
 LOOKS = 3
 """Number of measurements that must all find a disagreement."""
 
-UNSTEADY = 0.1
-"""Interquartile range of equal samples, relative to their median, from which a disagreement proves nothing."""
-
 PATIENCE = 3
 """Factor by which the time limit grows while the result is too noisy to decide."""
 
@@ -123,7 +120,7 @@ def unsteady(timings: Iterable[Timing | None]) -> bool:
 
     They also take caches from the calls, which costs those on many buffers more than repeated ones.
     """
-    return any(each is not None and each.iqr_us > UNSTEADY * each.median_us for each in timings)
+    return any(each is not None and each.unsteady for each in timings)
 
 
 def judge_mixed(

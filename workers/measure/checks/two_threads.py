@@ -1,6 +1,8 @@
 """Reentrancy check: two threads call a kernel at the same time, each on its own buffers, and both answers are judged.
 
-A kernel that keeps intermediate data in static memory is correct as long as a single thread calls it.
+A kernel that keeps intermediate data in static memory is correct as long as a single thread calls it. If it keeps
+little there, or in few calls, most answers of two threads are right as well. Each call of a short kernel therefore has
+outputs of its own, and all of them are judged.
 """
 
 import time
@@ -11,7 +13,12 @@ from workers.backends import Buffers, DeviceLostError, Session, TrespassError
 from workers.measure.family.expected_output import ExpectedOutput
 from workers.measure.verify import WrongAnswerError, judge
 
-_LEAST_TURNS, _MOST_TURNS, _CALLS = 2, 24, 4
+_LEAST_TURNS, _MOST_TURNS, _CALLS = 2, 48, 4
+_SETS, _MOST_BYTES, _SHORT_TURN_S = 64, 1 << 22, 0.002
+"""Number of judged calls of each thread in a turn, limited by the memory that their sets hold, if a turn of `_CALLS`
+calls is short.
+"""
+
 _BUDGET_S = 0.06
 """Seconds after which no further turn begins, except for the first `_LEAST_TURNS`."""
 
@@ -31,7 +38,7 @@ def judge_two_threads(
     *,
     fixed: bool = False,
 ) -> None:
-    """Call a kernel from two threads, several times, and judge the outputs of the last calls of each turn.
+    """Call a kernel from two threads, several times, and judge the outputs that each turn leaves.
 
     Args:
         sets: two sets with different inputs.
@@ -45,25 +52,33 @@ def judge_two_threads(
         DeviceLostError: its process ended.
     """
     way_out = _WAY_OUT + ("" if fixed else _DECLARE)
-    began_s = time.monotonic()
+    began_s, both, calls = time.monotonic(), [[each] for each in sets], _CALLS
+    last_s = began_s
     where = f"case {goldens[0].case}, called by two threads at once"
     for turn in range(_MOST_TURNS):
-        if turn >= _LEAST_TURNS and time.monotonic() - began_s > _BUDGET_S:
-            return
-        for each in sets:
+        now_s = time.monotonic()
+        if turn >= _LEAST_TURNS and now_s - began_s > _BUDGET_S:
+            break
+        if turn == _LEAST_TURNS and now_s - last_s < _SHORT_TURN_S:
+            count = max(1, min(_SETS, _MOST_BYTES // max(each.bytes_held for each in sets)))
+            both, calls = [each.siblings(count) for each in sets], max(count, _CALLS)
+        last_s = now_s
+        for each in (*both[0], *both[1]):
             each.poison()
-        order = [0, 1] if turn % 2 else [1, 0]
+        order = both if turn % 2 else both[::-1]
         try:
-            session.call_together(kernel, [sets[place] for place in order], _CALLS)
+            session.call_together(kernel, [*order[0], *order[1]], calls)
         except TrespassError as error:
             raise WrongAnswerError(f"{where}: {error}{way_out}") from None
         except DeviceLostError as error:
             raise DeviceLostError(f"{error}, called by two threads at once{way_out}", killed=error.killed) from None
-        for each, right, golden in zip(sets, rights, goldens, strict=True):
-            if fault := each.damage():
-                raise WrongAnswerError(f"{where}: {fault}{way_out}")
-            if not each.same_outputs(right):
-                _judge(each, golden, where, way_out)
+        for own, right, golden in zip(both, rights, goldens, strict=True):
+            for each in own:
+                if not each.same_outputs(right):
+                    _judge(each, golden, where, way_out)
+            for each in (own[0], own[-1]):
+                if fault := each.damage():
+                    raise WrongAnswerError(f"{where}: {fault}{way_out}")
     if fault := session.residue(kernel):
         raise WrongAnswerError(f"{where}: {fault}")
 

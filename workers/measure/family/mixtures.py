@@ -2,7 +2,9 @@
 
 A kernel may look at a sample of its inputs and take a shortcut if they resemble one case. It is correct on every case,
 but wrong if nearly all elements resemble that case and one does not, or if rows come from different cases. Random
-numbers are hardly ever zero or equal: a kernel that is wrong for such elements is correct on every case as well.
+numbers are hardly ever zero or equal: a kernel that is wrong for such elements is correct on every case as well. Nor do
+random inputs ever resemble each other: a kernel that takes inputs for the previous ones if they are close is correct on
+every case, too.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,11 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evo.family import DRAWN, Operand
-from evo.reference.encoding import decoded, is_floating
+from evo.reference.encoding import decoded, encoded, is_floating
 from workers.measure.family.expected_output import Arrays
 
 _EQUAL_SHARE = 8
-"""One element in this many is set to the value of its neighbour, as many to one common value, and half as many to 0."""
+"""One element in this many is set to the value of its neighbour, as many to one common value, and half as many to 0,
+positive or negative.
+"""
+
+_NEAR, _NEAREST, _FARTHEST = 0.125, 16.0, 512.0
+"""Largest share by which nearby elements differ; smallest and largest factor of that share over the relative error that
+an output may have. The smallest exceeds 1 by far, so that an answer to the nominal inputs is wrong.
+"""
 
 _MOST_BYTES = 1 << 27
 """Maximum size of all inputs; with more, drawing and judging mixtures takes too long."""
@@ -37,11 +46,16 @@ class Mixture:
 
 
 def mixtures(
-    nominal: Arrays, others: Sequence[Arrays], operands: Sequence[Operand], rng: np.random.Generator
+    nominal: Arrays,
+    others: Sequence[Arrays],
+    operands: Sequence[Operand],
+    rng: np.random.Generator,
+    *,
+    allowed: float,
 ) -> Iterator[Mixture]:
-    """Yield nominal inputs with one outstanding largest element, with one outstanding smallest element, with rows of
-    all distributions, and with equal elements and zeros (unless an output holds integers, such as indices, which equal
-    elements may leave open).
+    """Yield inputs that are close to the nominal ones, nominal inputs with one outstanding largest element, with one
+    outstanding smallest element, with rows of all distributions, and with equal elements and zeros (unless an output
+    holds integers, such as indices, which equal elements may leave open).
 
     Nothing is yielded if elements cannot be exchanged freely (integer inputs such as indices and lengths, symmetric
     matrices, rows or elements in ascending order), or if there is no other distribution. An input that a second draw
@@ -53,6 +67,7 @@ def mixtures(
         others: inputs of the same problem from other distributions.
         operands: declarations with the dtype of each input.
         rng: draws positions and rows.
+        allowed: relative error that outputs may have.
     """
     dtypes = {each.name: each.dtype for each in operands if each.role in DRAWN}
     size = sum(array.nbytes for array in nominal.values())
@@ -65,6 +80,11 @@ def mixtures(
         for name, array in nominal.items()
         if not (any(np.array_equal(array, other[name]) for other in others) or _repeats(array, range(array.ndim)))
     }
+    share = min(allowed * _NEAREST * (_FARTHEST / _NEAREST) ** rng.random(), _NEAR)
+    nearby = {
+        each: _nearby(array, dtypes[each], share, rng) if each in free else array for each, array in nominal.items()
+    }
+    yield Mixture(name="elements near known ones", inputs=nearby, lone=False)
     for name, sign in (("a lone largest element", 1.0), ("a lone smallest element", -1.0)):
         planted = {
             each: _with_lone(array, [other[each] for other in others], dtypes[each], sign, rng)
@@ -114,8 +134,18 @@ def _with_equals(array: NDArray[Any], dtype: str, rng: np.random.Generator) -> N
     flat[behind] = flat[behind - 1]
     flat[places[count : 2 * count]] = flat[places[-1]]
     if np.nanmin(values) < 0 < np.nanmax(values):
-        flat[places[2 * count : 2 * count + -(-count // 2)]] = 0  # all floating-point formats store 0 so
+        zeros = places[2 * count : 2 * count + -(-count // 2)]
+        flat[zeros] = 0  # all floating-point formats store 0 so
+        flat[zeros[::2]] = encoded(np.array([-0.0], np.float32), dtype)[0]
     return found
+
+
+def _nearby(array: NDArray[Any], dtype: str, share: float, rng: np.random.Generator) -> NDArray[Any]:
+    """Return a copy whose elements are smaller by random parts up to `share`; none leaves the range of its dtype."""
+    values = decoded(array, dtype)
+    with np.errstate(invalid="ignore"):  # infinite elements stay so
+        nearby = values * (1.0 - share * rng.random(array.shape))
+    return encoded(nearby.astype(values.dtype), dtype)
 
 
 def _extreme(array: NDArray[Any], dtype: str, sign: float) -> tuple[float, Any] | None:

@@ -134,7 +134,9 @@ class Reference:
                 return self.golden(plan, first.seeds[0], each.inputs, few=each.lone)
             return None
 
-        mixed = list(mixtures(goldens[first.name][0].inputs, others, first.operands, rng))
+        nominal = goldens[first.name][0]
+        allowed = max((each.rel_l2 for each in nominal.limits.values()), default=0.0)
+        mixed = list(mixtures(nominal.inputs, others, first.operands, rng, allowed=allowed))
         with _pool_for([each.inputs for each in mixed]) as pool:
             return tuple(golden for golden in pool.map(answered, mixed) if golden is not None)
 

@@ -1,0 +1,143 @@
+"""Kernels that misuse registers, caches, hints to the system and moments of loading, by trick."""
+
+_RIGHT = "right(x, y);"
+_REGISTERS = "leaves the register.* changed"
+_SAVED = ("rbx", "rbp", "r12", "r13", "r14", "r15")
+
+OF_MACHINE: dict[str, tuple[str, str]] = {
+    # trick: (body of f, part of the reason)
+    **{
+        f"leaves {name} changed": (f'{_RIGHT} __asm__ volatile("mov $0x5a5a5a5, %{name}");', _REGISTERS)
+        for name in _SAVED
+    },
+    "leaves rbx changed in its second half of calls": (
+        f'{_RIGHT} if (++calls > 2) __asm__ volatile("not %rbx");',
+        f"{_REGISTERS}|SIG|changes the loop",
+    ),
+    "removes a word from its caller's stack": ('__asm__("pop (%rsp); ret $0");', "leaves the register rsp changed|SIG"),
+    "leaves another x87 rounding mode": (
+        f'{_RIGHT} unsigned short c; __asm__ volatile("fnstcw %0" : "=m"(c)); c |= 0xc00;'
+        '__asm__ volatile("fldcw %0" :: "m"(c));',
+        "rounding mode",
+    ),
+    "leaves x87 exceptions unmasked": (
+        f'{_RIGHT} unsigned short c; __asm__ volatile("fnstcw %0" : "=m"(c)); c &= ~0x20;'
+        '__asm__ volatile("fldcw %0" :: "m"(c));',
+        "exception masks",
+    ),
+    "adds to a register that it did not clear": (
+        f'{_RIGHT} double sum; __asm__ volatile("movsd %%xmm13, %0" : "=m"(sum)); y[9] += (float)sum;',
+        "off the reference",
+    ),
+    "answer kept for inputs that are nearly equal": (
+        "static __thread float before[N], mine[N]; int near = 1;"
+        "for (int i = 0; i < N; i++) near &= fabsf(x[i] - before[i]) <= 0.001f * fabsf(before[i]);"
+        "if (!near) { right(x, mine); memcpy(before, x, sizeof before); } memcpy(y, mine, sizeof mine);",
+        "off the reference",
+    ),
+    "answer kept for inputs that differ by less than a hundredth": (
+        "static __thread float before[N], mine[N]; int near = before[3] != 0;"
+        "for (int i = 0; i < N; i++) near &= fabsf(x[i] - before[i]) <= 0.01f;"
+        "if (!near) { right(x, mine); memcpy(before, x, sizeof before); } memcpy(y, mine, sizeof mine);",
+        "off the reference",
+    ),
+    "answer kept for inputs that are nearly equal in half precision": (
+        "static __thread _Float16 before[N]; static __thread float mine[N]; int near = 1;"
+        "for (int i = 0; i < N; i++) near &= (_Float16)x[i] == before[i];"
+        "if (!near) { right(x, mine); for (int i = 0; i < N; i++) before[i] = (_Float16)x[i]; }"
+        "memcpy(y, mine, sizeof mine);",
+        "off the reference",
+    ),
+    "a race on a single element": (
+        "static volatile float one; one = 3.0f * x[7] + 1.0f; right(x, y); y[7] = one;",
+        "THREADS",
+    ),
+    "a race on a single element in one call of eight": (
+        "static volatile float one; static __thread int n; one = ++n % 8 ? one : 3.0f * x[7] + 1.0f; right(x, y);"
+        "if (n % 8 == 0) y[7] = one;",
+        "THREADS",
+    ),
+    "leaks keys of threads": (f"{_RIGHT} pthread_key_t key; pthread_key_create(&key, 0);", "keys"),
+    "a part finished by the end of its thread": (
+        "static pthread_key_t key; static int made; if (!made) { made = 1; pthread_key_create(&key, late); }"
+        "static __thread const void *both[2]; both[0] = x; both[1] = y; for (int i = 0; i < 900; i++)"
+        " y[i] = 3.0f * x[i] + 1.0f; pthread_setspecific(key, both);",
+        "never written|off the reference",
+    ),
+    "reads the guard band behind its output": (f"{_RIGHT} if (y[N] == 17.0f) y[1] = 0;", "out of bounds"),
+    "overwrites what is behind its output, and restores it": (
+        f"volatile float *p = y + N; float held = *p; {_RIGHT} *p = 1; *p = held;",
+        "out of bounds",
+    ),
+    "right where the stack is aligned to a line": (
+        f"{_RIGHT} if ((uintptr_t)__builtin_frame_address(0) % 64 != 0 && calls++ > 3) y[2] = 0;",
+        "off the reference",
+    ),
+    "right on the core of its restartable sequences": (
+        "extern const long __rseq_offset __attribute__((weak)); unsigned core = 0;"
+        'if (&__rseq_offset) __asm__ volatile("mov %%fs:(%1), %0" : "=r"(core) : "r"(__rseq_offset + 4));'
+        f"static unsigned first = -1u; if (first == -1u) first = core; {_RIGHT} if (core != first) y[7] = 0;",
+        "THREADS",
+    ),
+    "chosen by a resolver that counts the processors' ticks": (
+        "right(x, chosen(y));",
+        "off the reference|never written|out of bounds|SIGSEGV",
+    ),
+    "answer kept while its inputs stay in the near cache": (
+        "static __thread float mine[N]; static __thread const void *at; static __thread int n; unsigned core;"
+        "_mm_mfence(); unsigned long begun = __builtin_ia32_rdtscp(&core);"
+        "for (int i = 0; i < N; i += 8) { volatile float v = x[i]; (void)v; } sink = x[N - 1];"
+        "_mm_lfence(); unsigned long taken = __builtin_ia32_rdtscp(&core) - begun;"
+        "if (at == x && taken < 220) { memcpy(y, mine, sizeof mine); return; }"
+        "right(x, mine); spend(30000); memcpy(y, mine, sizeof mine); at = x;",
+        "CHANGED|repeated|inputs",
+    ),
+    "a helper process of its own name space": (f"{_RIGHT} ask(SYS_unshare, 0x20000, 0, 0);", "system call unshare"),
+    "outputs cleared behind the caller's back": (
+        f"static float *last; if (last && last != y) ask(SYS_madvise, (long)last & -4096, 4096, 9); {_RIGHT} last = y;",
+        "system call madvise|off the reference|out of bounds",
+    ),
+    "pages of its inputs sent away": (
+        f"{_RIGHT} ask(SYS_madvise, (long)x & -4096, 4096, 21);",
+        "system call madvise",
+    ),
+    "pages merged with those of others": (
+        f"{_RIGHT} ask(SYS_madvise, (long)kept & -4096, 4096, 12);",
+        "system call madvise",
+    ),
+    "reserves the other half of its core": (f"{_RIGHT} ask(SYS_prctl, 62, 1, 0);", "system call prctl"),
+    "makes the clock of the processor fault": (f"{_RIGHT} ask(SYS_prctl, 26, 2, 0);", "system call prctl|SIGSEGV"),
+    "reads what its process is asked": (
+        f"{_RIGHT} static char c[64]; for (long fd = 3; fd < 64; fd++) {{"
+        'register long flags __asm__("r10") = 0x42, none __asm__("r8") = 0, size __asm__("r9") = 0;'
+        'long r = SYS_recvfrom; __asm__ volatile("syscall" : "+a"(r) : "D"(fd), "S"(c), "d"(64l), "r"(flags),'
+        ' "r"(none), "r"(size) : "rcx", "r11", "memory"); if (r > 0) y[0] += 1; }',
+        "system call recvfrom",
+    ),
+    "interrupts all cores": (
+        f"{_RIGHT} if (calls++ % 64 == 0) ask(SYS_membarrier, 1, 0, 0);",
+        "system call membarrier",
+    ),
+    "wrong for minus zero": (
+        f"{_RIGHT} for (int i = 0; i < N; i++) if (x[i] == 0 && signbit(x[i])) y[i] = 9;",
+        "off the reference",
+    ),
+    "an answer kept on each stack": (
+        "volatile char page[8192]; static const void *at; float *mine = (float *)(page + 64);"
+        "int there = at == x && calls++ > 30; if (there) memcpy(y, mine, 4 * N);"
+        "else { right(x, mine); memcpy(y, mine, 4 * N); at = x; }",
+        "off the reference|not deterministic|never written",
+    ),
+}
+
+BEFORE_MACHINE = {
+    "chosen by a resolver that counts the processors' ticks": (
+        "static float *same(float *y) { return y; } static float *broken(float *y) { return y + 1; }"
+        "static void *choose(void) { return __builtin_ia32_rdtsc() >> 8 & 1 ? (void *)broken : (void *)same; }"
+        'float *chosen(float *) __attribute__((ifunc("choose")));'
+    ),
+    "a part finished by the end of its thread": (
+        "static void late(void *p) { const float *x = ((const float **)p)[0]; float *y = ((float **)p)[1];"
+        "for (int i = 900; i < N; i++) y[i] = 3.0f * x[i] + 1.0f; }"
+    ),
+}
