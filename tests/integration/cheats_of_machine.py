@@ -27,7 +27,7 @@ OF_MACHINE: dict[str, tuple[str, str]] = {
     ),
     "adds to a register that it did not clear": (
         f'{_RIGHT} double sum; __asm__ volatile("movsd %%xmm13, %0" : "=m"(sum)); y[9] += (float)sum;',
-        "off the reference",
+        "off the reference|never written",
     ),
     "answer kept for inputs that are nearly equal": (
         "static __thread float before[N], mine[N]; int near = 1;"
@@ -52,9 +52,9 @@ OF_MACHINE: dict[str, tuple[str, str]] = {
         "static volatile float one; one = 3.0f * x[7] + 1.0f; right(x, y); y[7] = one;",
         "THREADS",
     ),
-    "a race on a single element in one call of eight": (
-        "static volatile float one; static __thread int n; one = ++n % 8 ? one : 3.0f * x[7] + 1.0f; right(x, y);"
-        "if (n % 8 == 0) y[7] = one;",
+    "a race on a single element in one call of four": (
+        "static volatile float one; static __thread int n; one = ++n % 4 ? one : 3.0f * x[7] + 1.0f; right(x, y);"
+        "if (n % 4 == 0) y[7] = one;",
         "THREADS",
     ),
     "leaks keys of threads": (f"{_RIGHT} pthread_key_t key; pthread_key_create(&key, 0);", "keys"),
@@ -90,7 +90,7 @@ OF_MACHINE: dict[str, tuple[str, str]] = {
         "_mm_lfence(); unsigned long taken = __builtin_ia32_rdtscp(&core) - begun;"
         "if (at == x && taken < 220) { memcpy(y, mine, sizeof mine); return; }"
         "right(x, mine); spend(30000); memcpy(y, mine, sizeof mine); at = x;",
-        "CHANGED|repeated|inputs",
+        "off the reference",
     ),
     "a helper process of its own name space": (f"{_RIGHT} ask(SYS_unshare, 0x20000, 0, 0);", "system call unshare"),
     "outputs cleared behind the caller's back": (
