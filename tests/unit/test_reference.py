@@ -4,6 +4,7 @@ import importlib
 import math
 import pickle
 import platform
+import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from workers.build.cache import Cache
 from workers.measure.family.expected_output import FamilyError
 from workers.measure.family.reference import NO_LIMIT, Reference
 from workers.runner.protocol import CasePlan
+from workers.system import descendants
 
 WHOLE = """
 import pathlib
@@ -284,7 +286,7 @@ def test_reference_may_vary_within_the_tolerance(tmp_path: Path, monkeypatch: py
     [
         'np.random.standard_normal(problem["N"]).astype(np.float32)',
         "np.roll(np.arange(5), np.random.randint(1, 5)).astype(np.float32)",
-        "np.array([0, 0, 0, 0, np.random.rand()], np.float32)",
+        "np.array([0, 0, 0, 0, 1 + np.random.rand()], np.float32)",
     ],
     ids=["all of them", "their order", "one of them"],
 )
@@ -299,6 +301,67 @@ def test_yardstick_of_nan_is_refused(tmp_path: Path) -> None:
     text = WHOLE.replace("+ 0.25", "+ np.nan")
     with pytest.raises(FamilyError, match=r"yardstick\(\): `y` of case nominal holds nothing but NaN"):
         reference(tmp_path, text).golden(plan(), (1, 2))
+
+
+@pytest.mark.parametrize("factor", ["0.0", "-1.0", "1e9"])
+def test_yardstick_no_better_than_zeros_is_refused(tmp_path: Path, factor: str) -> None:
+    """Its largest error as the limit would let any values pass in a few places."""
+    text = WHOLE.replace('(2.0 * inputs["x"].astype(np.float64) + 0.25)', f'({factor} * inputs["x"])')
+    with pytest.raises(FamilyError, match=r"yardstick\(\): `y` of case nominal is as far from reference\(\) as zeros"):
+        reference(tmp_path, text).golden(plan(), (1, 2))
+
+
+def test_zeros_in_every_case_are_refused(tmp_path: Path) -> None:
+    def drawn_as_zeros(*distributions: str) -> str:
+        drawn = 'rng.standard_normal(problem["N"])'
+        return WHOLE.replace(drawn, f"({drawn} * (distribution not in {distributions}))").replace("+ 0.25", "")
+
+    plans = [plan(), replace(plan(), name="edge", distribution="edge")]
+    reference(tmp_path, drawn_as_zeros("edge"), "edge").goldens(plans)
+    with pytest.raises(FamilyError, match=r"reference\(\): every expected output of every case is zero"):
+        reference(tmp_path, drawn_as_zeros("edge", "normal"), "all").goldens(plans)
+
+
+@pytest.mark.parametrize("timer", ["signal.alarm(5)", "signal.setitimer(signal.ITIMER_PROF, 5.0)"])
+@pytest.mark.parametrize("function", ["inputs", "reference", "yardstick"])
+def test_timer_left_running_is_the_familys_fault(tmp_path: Path, timer: str, function: str) -> None:
+    """Its signal ended the process in the middle of a measurement, and the kernel had crashed."""
+    text = (
+        WHOLE.replace(f"def {function}(", f"def {function}_again(")
+        + f"""
+import signal
+def {function}(*arguments):
+    {timer}
+    return {function}_again(*arguments)
+"""
+    )
+    own = signal.setitimer(signal.ITIMER_REAL, 0.0)  # of pytest-timeout
+    try:
+        with pytest.raises(FamilyError, match=rf"{function}\(\): leaves a timer running .* stop it before it returns"):
+            reference(tmp_path, text).golden(plan(), (1, 2))
+        assert signal.getitimer(signal.ITIMER_REAL)[0] == signal.getitimer(signal.ITIMER_PROF)[0] == 0.0
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *own)
+
+
+def test_processes_of_a_reference_are_not_a_kernels(tmp_path: Path) -> None:
+    text = WHOLE.replace(
+        "def reference(problem, inputs):",
+        """
+import subprocess, sys
+STARTED = []
+def reference(problem, inputs):
+    if not STARTED:
+        STARTED.append(subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE))""",
+    )
+    used = reference(tmp_path, text)
+    used.golden(plan(), (1, 2))
+    (started,) = used._module.STARTED
+    try:
+        assert started.pid in descendants.of_trusted_code()
+        assert started.pid in descendants.children()
+    finally:
+        started.communicate(b"")
 
 
 def test_exact_yardstick_of_integers_requires_exact_results(tmp_path: Path) -> None:
@@ -336,7 +399,8 @@ NEAR, EQUAL = "nominal with elements near known ones", "nominal with equal eleme
 def mixed_cases(tmp_path: Path, answer: str = "2.0 * x", **changes: bool) -> list[str]:
     """Return the names of the mixtures of a normal and a large case."""
     text = WHOLE.replace("rng.standard_normal", "(9 if distribution == 'large' else 1) * rng.standard_normal")
-    text = text.replace("2.0 * inputs", f"(lambda x: {answer})(inputs", 1).replace("(np.float64)}", "(np.float64))}", 1)
+    text = text.replace("2.0 * inputs", f"(lambda x: {answer})(inputs").replace("(np.float64)}", "(np.float64))}", 1)
+    text = text.replace("(np.float64) + 0.25", "(np.float64)) + 0.001")
     large = replace(plan(), name="large", distribution="large", seeds=((1, 3),))
     plans, family = (replace(plan(), **changes), large), reference(tmp_path, text)
     return [each.case for each in family.mixtures(plans, family.goldens(plans))]

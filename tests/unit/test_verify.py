@@ -1,6 +1,7 @@
 """Every rule of verification can fail, and names itself."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,31 @@ def test_correct_kernel_is_launched_as_often_as_requested_and_its_errors_are_rep
 def test_wrong_answers_name_case_launch_and_rule(kernel: Kernel, reason: str) -> None:
     with pytest.raises(WrongAnswerError, match=reason):
         judged(kernel)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "scale", "advised"),
+    [
+        ("float16", 1.001, True),
+        ("float32", 1.001, True),
+        ("float64", 1.001, False),
+        ("float16", 2.0, False),
+    ],
+)
+def test_reference_of_few_bits_is_named_for_errors_as_small_as_rounding(
+    dtype: str, scale: float, *, advised: bool
+) -> None:
+    buffers, golden = doubled("float32")
+    expected = np.random.default_rng(0).standard_normal(8).astype(dtype).astype(np.float64)
+
+    def kernel(arrays: Arrays) -> None:
+        arrays["y"][...] = scale * expected
+
+    with pytest.raises(WrongAnswerError) as wrong:
+        judged_against = replace(golden, reference={"y": expected})
+        verify(FakeSession(), kernel, buffers, judged_against, launches=1, deterministic=True)
+    advice = f"Every expected value is exactly a {dtype}: if reference() computes in {dtype}"
+    assert (advice in wrong.value.outcome.reason) == advised
 
 
 def test_author_of_a_variant_is_not_advised_to_change_the_contract() -> None:

@@ -21,6 +21,9 @@ value.
 """
 
 _NEGLIGIBLE = 1e-300
+_ROUNDING = 0.01
+"""Relative L2 error below which rounding may explain a difference."""
+
 _KEPT_ELEMENTS = 1 << 22
 """Number of elements of a first result that are kept to report how much a later one differs; larger results are not
 copied to the host.
@@ -109,7 +112,8 @@ def judge(buffers: Buffers, golden: ExpectedOutput, where: str) -> dict[str, Dis
     cases = tuple(_case_error(golden, name, each) for name, each in far.items())
     for case in cases:
         if not case.passed:
-            raise WrongAnswerError(f"{where}: {_describe(case, far[case.output])}", cases)
+            rounded = _rounded(case, golden.reference[case.output])
+            raise WrongAnswerError(f"{where}: {_describe(case, far[case.output])}{rounded}", cases)
     if golden.verify is not None:
         reason = golden.verify({name: buffers.read(name) for name in golden.outputs})
         if reason is not None:
@@ -207,6 +211,20 @@ def _describe(case: CaseError, far: Distance) -> str:
     return (
         f"`{case.output}` is off the reference by rel_l2 {case.rel_l2:.3g} (limit {case.rel_l2_limit:.3g}) "
         f"and max_abs {case.max_abs:.3g} (limit {case.max_abs_limit:.3g})"
+    )
+
+
+def _rounded(case: CaseError, reference: NDArray[Any]) -> str:
+    """Return advice if the error may be the rounding of a reference that is computed in few bits."""
+    if reference.dtype != np.float64 or not case.rel_l2_limit < (case.rel_l2 or 0.0) < _ROUNDING:
+        return ""
+    with np.errstate(over="ignore"):
+        held = [each for each in ("float16", "float32") if np.array_equal(reference.astype(each), reference)]
+    if not held or np.array_equal(np.rint(reference), reference):
+        return ""
+    return (
+        f". Every expected value is exactly a {held[0]}: if reference() computes in {held[0]}, this may be its own "
+        "rounding; compute in float64, e.g. from x.astype(np.float64)"
     )
 
 

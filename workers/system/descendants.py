@@ -1,13 +1,17 @@
 """Processes that a candidate started: found from its runner and ended with it, also if they left its process group."""
 
 import contextlib
+import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 
 MARK = "KERNEL_EVO_RUNNER"
 """Environment variable of a runner. All its descendants inherit it, whatever their session and parent."""
+
+_excused: set[int] = set()
 
 _TASKS = Path("/proc/self/task")
 _ROUNDS = 10
@@ -23,6 +27,30 @@ def children() -> frozenset[int]:
     except OSError:  # not Linux, or a kernel built without these lists
         return frozenset(child.pid for child in psutil.Process().children())
     return frozenset(int(pid) for line in lists for pid in line.split())
+
+
+@contextmanager
+def excused() -> Iterator[None]:
+    """Attribute the processes that trusted code starts in the block to that code; see `of_trusted_code`.
+
+    Only processes of this process's own user count: kernels run as other users wherever the machine allows it.
+    """
+    before = children()
+    try:
+        yield
+    finally:
+        _excused.update(pid for pid in children() - before if _is_own(pid))
+
+
+def of_trusted_code() -> frozenset[int]:
+    """Return the processes that trusted code, such as a reference.py, has started in this process."""
+    return frozenset(_excused)
+
+
+def _is_own(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}").stat().st_uid == os.geteuid()
+    return not Path("/proc/self").exists()
 
 
 def started_by(pid: int) -> list[int]:

@@ -295,7 +295,8 @@ class CpuSession:
             InvalidMeasurementError: their claimed times are impossible.
         """
         called = self._living() if kernel is None else [cast(KernelProcess, kernel)]
-        known = self._children | self._kernel_pids()  # listed first: a process that ends in between is no orphan
+        # listed first: a process that ends in between is no orphan
+        known = self._children | self._kernel_pids() | descendants.of_trusted_code()
         orphans = descendants.children() - known
         started = [pid for process in called for pid in descendants.started_by(process.pid)]
         if forked := len(orphans) + len(started):

@@ -6,6 +6,7 @@ import io
 import json
 import math
 import os
+import signal
 import sys
 import time
 import traceback
@@ -32,6 +33,7 @@ from workers.measure.family.expected_output import Arrays, ExpectedOutput, Famil
 from workers.measure.family.mixtures import Mixture, mixtures
 from workers.measure.family.verification import Verification
 from workers.runner.protocol import CasePlan
+from workers.system.descendants import excused
 
 _MODULE = "kernel_evo_reference_"
 NO_LIMIT = sys.float_info.max
@@ -44,7 +46,7 @@ _FEW_ELEMENTS = 64
 """Number of elements below which the yardstick's largest error is chance; the norm's tolerance then sets the limit."""
 
 _KEPT_ANYWAY_BYTES = 16 << 20
-_LAYOUT = 4
+_LAYOUT = 5
 """Version of the cache's layout, and of the checks that its entries have passed."""
 
 _REPEATED_S = 0.05
@@ -99,8 +101,11 @@ class Reference:
             return None
 
         def named(*arguments: object) -> Any:
-            with self._blame(f"{name}()"):
-                return function(*arguments)
+            before = _timers()
+            with self._blame(f"{name}()"), excused():
+                made = function(*arguments)
+            self._refuse_timers(name, _timers() - before)
+            return made
 
         return named
 
@@ -112,7 +117,16 @@ class Reference:
             drawn = list(pool.map(self.draw, *zip(*asked, strict=True)))
         with _pool_for(drawn) as pool:
             made = list(pool.map(self.golden, *zip(*asked, strict=True), drawn))
+        self._refuse_zeros(plans, made)
         return {plan.name: tuple(golden for golden in made if golden.case == plan.name) for plan in plans}
+
+    def _refuse_zeros(self, plans: Sequence[CasePlan], made: Sequence[ExpectedOutput]) -> None:
+        """Refuse expected outputs that are zero in all cases: a kernel that writes zeros would pass."""
+        if any(plan.verified for plan in plans):
+            return
+        if not any(norm for golden in made for norm in golden.norms.values()):
+            reason = "every expected output of every case is zero, so a kernel that writes zeros passes"
+            raise FamilyError(f"{self._maker('reference')}: {reason}: draw other inputs, or correct the reference")
 
     def mixtures(
         self, plans: Sequence[CasePlan], goldens: Mapping[str, Sequence[ExpectedOutput]]
@@ -251,6 +265,10 @@ class Reference:
         found = distance(check_yardstick(output, values, where), reference)
         if found.not_finite == found.elements:
             raise FamilyError(f"{where} holds nothing but NaN or infinities: its error measures no kernel")
+        size = float(np.linalg.norm(reference.astype(np.float64)))
+        if is_floating(output.dtype) and size and found.squares >= size * size:
+            reason = "is as far from reference() as zeros are, so its error would permit anything"
+            raise FamilyError(f"{where} {reason}: compute the same as reference(), in the dtype of the kernel")
         return found.max_abs
 
     def _arrays(self, function: str, *arguments: object) -> Arrays:
@@ -269,6 +287,14 @@ class Reference:
         drawn = [[name, _checksum(array)] for name, array in sorted(inputs.items())]
         what = json.dumps([_LAYOUT, sorted(plan.problem.items()), plan.distribution, seed, outputs, drawn])
         return cache_key("golden", self._digest, self._helpers, what, np.__version__)
+
+    def _refuse_timers(self, function: str, left: frozenset[int]) -> None:
+        """Refuse a function that leaves timers of this process running: their signals would count against a kernel."""
+        for which in left:
+            signal.setitimer(which, 0.0)
+        if left:
+            reason = "leaves a timer running (signal.alarm or setitimer), whose signal ends the process: stop it"
+            raise FamilyError(f"{self._maker(function)}: {reason} before it returns")
 
     def _required(self, name: str) -> Callable[..., Any]:
         function = self.function(name)
@@ -305,6 +331,12 @@ class Reference:
             line = f" (line {frames[-1].lineno})" if frames else ""
             way_out = _import_advice(error, self.path)
             raise FamilyError(f"{self.path.name}, {doing}{line}: {type(error).__name__}: {error}{way_out}") from error
+
+
+def _timers() -> frozenset[int]:
+    """Return the running timers of this process."""
+    every = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+    return frozenset(which for which in every if signal.getitimer(which)[0])
 
 
 def _import_advice(error: BaseException, path: Path) -> str:
