@@ -128,8 +128,8 @@ def listen(host: str, port: int) -> socket.socket:
         listening.bind((host, port))
     except OSError as error:
         listening.close()
-        way_out = "choose another with --port, or --port 0 for any free one"
-        raise CannotListen(f"cannot listen on {host} port {port}: {error.strerror}; {way_out}") from error
+        remedy = "choose another with --port, or --port 0 for any free one"
+        raise CannotListen(f"cannot listen on {host} port {port}: {error.strerror}; {remedy}") from error
     return listening
 
 

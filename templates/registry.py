@@ -186,8 +186,8 @@ def _at(path: Path) -> Package:
 
 def _folder(path: Path, *, built_in: bool) -> Package:
     if not any((path / name).is_file() for name in (SPEC, PYTHON_SPEC)):
-        way_out = "`kernel-evo new NAME` makes a family to start from"
-        raise NotFound(f"{path} holds no {SPEC} and no {PYTHON_SPEC}; {way_out}")
+        remedy = "`kernel-evo new NAME` makes a family to start from"
+        raise NotFound(f"{path} holds no {SPEC} and no {PYTHON_SPEC}; {remedy}")
     return _read_folder(path, built_in, (*_state(path), *_state(INCLUDE)))
 
 
@@ -281,8 +281,8 @@ def _check_instances(package: Package) -> None:
             name = template_name(entry)
             if not any(re.search(rf"\btemplate\s*<[^;{{]*\b{name}\s*\(", text) for text in texts):
                 reason = f"{entry} is an instance of a template, and {implementation.file} defines no template `{name}`"
-                way_out = f'write entry = "{name}" for a function that is `extern "C"`, or its mangled name'
-                raise InvalidInput(f"{SPEC}: {kind}.entry", f"{reason}: {way_out}")
+                remedy = f'write entry = "{name}" for a function that is `extern "C"`, or its mangled name'
+                raise InvalidInput(f"{SPEC}: {kind}.entry", f"{reason}: {remedy}")
 
 
 def _read_files(folder: Path) -> Iterator[tuple[str, bytes]]:
@@ -365,8 +365,8 @@ def _read_recording(path: Path) -> bytes:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             content = file.read(MAX_RECORDING_BYTES + 1)
     except EOFError:
-        way_out = f"copy it again, or save what is left of it: gzip -dc {shlex.quote(str(path))} > recording.json"
-        raise InvalidInput(str(path), f"is cut off: {way_out}") from None
+        remedy = f"copy it again, or save what is left of it: gzip -dc {shlex.quote(str(path))} > recording.json"
+        raise InvalidInput(str(path), f"is cut off: {remedy}") from None
     except (OSError, zlib.error) as error:
         raise InvalidInput(str(path), f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if len(content) > MAX_RECORDING_BYTES:

@@ -68,8 +68,8 @@ def check(package: Package, kind: DeviceKind) -> None:
         raise RenderError(f"{implementation.file}: {unknown(name, declared, 'variables')}")
     for name in tunables:
         if name not in used | implementation.reach(used):
-            way_out = "use it in the template, the launch, or a derived value that is used; or remove it"
-            raise RenderError(f"{implementation.file}: the tunable {name} changes nothing: {way_out}")
+            remedy = "use it in the template, the launch, or a derived value that is used; or remove it"
+            raise RenderError(f"{implementation.file}: the tunable {name} changes nothing: {remedy}")
 
 
 def check_source(package: Package, kind: DeviceKind) -> None:

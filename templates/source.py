@@ -152,9 +152,9 @@ def near_miss(name: str, files: Mapping[str, str], implementation: Implementatio
 
 
 def _headers_of_flags(flags: Sequence[str]) -> Iterator[str]:
-    for place, flag in enumerate(flags):
-        if flag in _HEADER_FLAGS and place + 1 < len(flags):
-            yield flags[place + 1]
+    for index, flag in enumerate(flags):
+        if flag in _HEADER_FLAGS and index + 1 < len(flags):
+            yield flags[index + 1]
 
 
 def _read(files: Mapping[str, str], name: str | None, seen: set[str]) -> Iterator[Line]:

@@ -123,8 +123,8 @@ def _passed(
     passed = [each for each in kernel.parameters if each.name not in known and not _has_default(each)]
     for each in passed:
         if each.constant:
-            way_out = f"declare a problem field or tunable of this name, or write `{each.name}` under [triton.derived]"
-            raise RenderError(f"{implementation.file}: {kernel.name} takes the constant {each.name}: {way_out}")
+            remedy = f"declare a problem field or tunable of this name, or write `{each.name}` under [triton.derived]"
+            raise RenderError(f"{implementation.file}: {kernel.name} takes the constant {each.name}: {remedy}")
     if len(passed) != len(call):
         names, arguments = (", ".join(each.name for each in some) or "none" for some in (passed, call))
         raise RenderError(

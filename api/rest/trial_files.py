@@ -41,8 +41,8 @@ def as_csv(tunables: Sequence[Tunable], trials: Iterable[TrialView]) -> Iterator
 def as_json(tunables: Sequence[Tunable], trials: Iterable[TrialView]) -> Iterator[str]:
     """Yield one array of trials as the REST API shows them."""
     yield "["
-    for place, trial in enumerate(trials):
-        yield ("," if place else "") + "\n" + _document(trial)
+    for index, trial in enumerate(trials):
+        yield ("," if index else "") + "\n" + _document(trial)
     yield "\n]\n"
 
 

@@ -40,8 +40,8 @@ def begin(session: Session, catalogue: Catalogue, search_id: int, *, values: boo
     champion = _champion(session, search)
     found = changes(catalogue.space(search), champion.config, values=values)
     if not found:
-        way_out = "" if values else ": include the neighbouring values of its other tunables (--values)"
-        raise Conflict(f"champion {champion.id} has no switch to ablate{way_out}")
+        remedy = "" if values else ": include the neighbouring values of its other tunables (--values)"
+        raise Conflict(f"champion {champion.id} has no switch to ablate{remedy}")
     _queue(session, search, champion, found, now)
     search.state = state
     Coordination(session).mark(search_id)
@@ -111,6 +111,6 @@ def check_answers(job: Ablate, report: AblateReport) -> None:
         raise InvalidInput("report.changes", f"{len(job.changed)} are needed, one for each change of the job")
 
 
-def _seed(seed: int, champion_id: int, place: int) -> int:
+def _seed(seed: int, champion_id: int, index: int) -> int:
     """Return a different input seed for each job."""
-    return int(np.random.SeedSequence((seed, champion_id, place), spawn_key=(2,)).generate_state(1)[0])
+    return int(np.random.SeedSequence((seed, champion_id, index), spawn_key=(2,)).generate_state(1)[0])

@@ -220,18 +220,18 @@ def _check_launch(objective: Objective, device: Device, family: Family) -> None:
             "objective.launch", f"{needed}, and {device.model} is {device.architecture}; accepted: plain"
         )
     if objective.launch == "pdl" and not family.implementation(device.kind).programmatic:
-        way_out = "for kernels that wait for the launch before them, set `programmatic` under derived in family.toml"
+        remedy = "for kernels that wait for the launch before them, set `programmatic` under derived in family.toml"
         raise InvalidInput(
             "objective.launch",
-            f"kernels of {family.name} do not support programmatic dependent launch; accepted: plain ({way_out})",
+            f"kernels of {family.name} do not support programmatic dependent launch; accepted: plain ({remedy})",
         )
 
 
 def _check_work(device: Device, family: Family, problem: Problem) -> None:
     """Refuse estimates of a family without `[work]`: each trial would be compiled and fail."""
     if device.runs == "nothing" and family.work(problem) is None:
-        way_out = "add [work] with flops, bytes and dtype to its family.toml"
-        raise InvalidInput("family", f"{family.name} states no [work], from which times are estimated: {way_out}")
+        remedy = "add [work] with flops, bytes and dtype to its family.toml"
+        raise InvalidInput("family", f"{family.name} states no [work], from which times are estimated: {remedy}")
 
 
 def _no_worker_text(family: Family, wanted: str, uuid: str | None, offered: Sequence[DeviceRow]) -> str:
@@ -296,8 +296,8 @@ def _check_names(space: Space, given: WarmStart) -> None:
     foreign = [sorted(config.keys() - set(space.names)) for config in given.configs]
     if foreign and all(foreign):
         name = foreign[0][0]
-        way_out = "rename the parameters in what was recorded, or leave the warm start out"
-        raise InvalidInput("warm_start", f"{given.source}: {unknown(name, space.names, 'tunables')}; {way_out}")
+        remedy = "rename the parameters in what was recorded, or leave the warm start out"
+        raise InvalidInput("warm_start", f"{given.source}: {unknown(name, space.names, 'tunables')}; {remedy}")
 
 
 def completed(space: Space, parts: Iterable[Config]) -> list[Config]:

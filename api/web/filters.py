@@ -40,7 +40,7 @@ def sign(kind: str) -> str:
 
 def coded(text: str) -> Markup:
     """Return a report's text as markup, with text between backticks as code."""
-    parts = (Markup("<code>{}</code>").format(part) if place % 2 else escape(part) for place, part in _pieces(text))
+    parts = (Markup("<code>{}</code>").format(part) if index % 2 else escape(part) for index, part in _pieces(text))
     return Markup("").join(parts)
 
 

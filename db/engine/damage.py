@@ -127,10 +127,10 @@ def _readable(frames: NDArray[np.uint8], heads: NDArray[np.int64], words: np.dty
         summed = np.ascontiguousarray(np.concatenate([some[:, :8], some[:, FRAME_HEADER:]], axis=1))
         parts = _contributions(summed.view(words).astype(np.uint32))
         carry = _carry(summed.shape[1] // 8)
-        for place, part in enumerate(parts, start=begin):
+        for index, part in enumerate(parts, start=begin):
             state = (carry * state).sum(axis=1, dtype=np.uint32) + part
-            if [int(each) for each in state] != [int(each) for each in heads[place, 4:6]]:
-                return place
+            if [int(each) for each in state] != [int(each) for each in heads[index, 4:6]]:
+                return index
     return len(frames)
 
 

@@ -84,11 +84,11 @@ class PostgreSQL:
             return InvalidInput("body", "a text contains a NUL character, which the database cannot hold")
         if not isinstance(error, DBAPIError):
             return None
-        way_out = _way_out(error)
+        remedy = _remedy(error)
         reason = str(error.orig).strip().partition("\n")[0]
-        if way_out is None:
+        if remedy is None:
             return None
-        return StoreUnavailable(f"database {self.location}: {way_out} ({reason})", public=way_out)
+        return StoreUnavailable(f"database {self.location}: {remedy} ({reason})", public=remedy)
 
     def may_have_committed(self, error: BaseException) -> bool:
         """Return True if the connection was lost: the server may have committed without its reply arriving."""
@@ -191,7 +191,7 @@ def _configure(connection: "psycopg.Connection[Any]", _: Any) -> None:
     connection.commit()  # the rollback of an open transaction would undo them
 
 
-_WAYS_OUT = {
+_REMEDIES = {
     "08": "the connection was refused or lost: check the server, a pooler in between (session mode), and the URL",
     "53": "the server has run out of connections, memory or disk: free some and try again",
     "55": "another process has held a needed lock for longer than usual: try again",
@@ -203,9 +203,9 @@ _WAYS_OUT = {
 """Advice by the first characters of the SQLSTATE error code."""
 
 
-def _way_out(error: DBAPIError) -> str | None:
+def _remedy(error: DBAPIError) -> str | None:
     code = getattr(error.orig, "sqlstate", None)
     if code is None:
         lost = error.connection_invalidated or isinstance(error.orig, psycopg.OperationalError)
         return "it cannot be reached: check the server, and the URL's address, user and database name" if lost else None
-    return next((text for sign, text in _WAYS_OUT.items() if code.startswith(sign)), None)
+    return next((text for sign, text in _REMEDIES.items() if code.startswith(sign)), None)

@@ -81,10 +81,10 @@ class SQLite:
         reason = str(error.orig if isinstance(error, DBAPIError) else error)
         if any(sign in reason.lower() for sign in _OF_ONE_VALUE):
             return UnreadableValue(None, None, reason.partition(" with text")[0])
-        way_out = next((text for sign, text in _WAYS_OUT.items() if sign in reason.lower()), None)
-        if way_out is None:
+        remedy = next((text for sign, text in _REMEDIES.items() if sign in reason.lower()), None)
+        if remedy is None:
             return None
-        return StoreUnavailable(f"database {self.path}: {way_out} ({reason})", public=way_out.partition(":")[0])
+        return StoreUnavailable(f"database {self.path}: {remedy} ({reason})", public=remedy.partition(":")[0])
 
     def may_have_committed(self, error: BaseException) -> bool:
         """Return False: SQLite rolls back a failed commit."""
@@ -115,11 +115,11 @@ class SQLite:
         if found is None:
             return
         give_up = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('PRAGMA wal_checkpoint(TRUNCATE)')"
-        ways_out = "restore a backup"
+        remedies = "restore a backup"
         if "-wal" in found:
             command = shlex.join(["python3", "-c", give_up, str(self.path)])
-            ways_out += f", or discard what cannot be read and keep everything before it: {command}"
-        raise StoreUnavailable(f"database {self.path} is damaged: {found}. Nothing was changed. Way out: {ways_out}")
+            remedies += f", or discard what cannot be read and keep everything before it: {command}"
+        raise StoreUnavailable(f"database {self.path} is damaged: {found}. Nothing was changed. Way out: {remedies}")
 
     def _refuse_foreign(self) -> None:
         """Check, without writing, that an existing file is a database of this program."""
@@ -157,7 +157,7 @@ def _begin(connection: Connection) -> None:
 _OF_ONE_VALUE = ("malformed json", "could not decode to utf-8")
 """Faults of one stored value; the rest of the file is sound."""
 
-_WAYS_OUT = {
+_REMEDIES = {
     "locked": "another process holds it: end that process, or use another --db",
     "readonly": "it is read-only here: make the file and its folder writable, or use another --db",
     "unable to open": "it cannot be opened or created: check that its folder is writable, or use another --db",

@@ -156,7 +156,7 @@ class Landscape:
         the number and is in the index of outcomes; grouping by number would have to read every trial.
         """
         asked = self.extent()
-        begins = [-(-place * asked // parts) for place in range(1, parts)]
+        begins = [-(-index * asked // parts) for index in range(1, parts)]
         ids = select(TrialRow.id).where(TrialRow.search_id == self.search_id, TrialRow.number.in_(begins))
         bounds = list(self.session.scalars(ids.order_by(TrialRow.number)))
         part = _part(bounds, 0).label("part")

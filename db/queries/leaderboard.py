@@ -126,7 +126,7 @@ class Leaderboard:
         for cost, trial_id in self.session.execute(tied.order_by(TrialRow.cost, TrialRow.number, TrialRow.id)):
             places[cost].append(trial_id)
         ranked = zip(ahead, places.values(), strict=True)
-        every = {trial_id: first + place for first, tie in ranked for place, trial_id in enumerate(tie, 1)}
+        every = {trial_id: first + index for first, tie in ranked for index, trial_id in enumerate(tie, 1)}
         return {trial_id: every[trial_id] for trial_id in trials if trial_id in every}
 
     def measurers(self, trials: Collection[int]) -> dict[int, Measurer]:

@@ -250,8 +250,8 @@ class Archive:
         pending = self._trials(search_id, None).where(TrialRow.finished_seq.is_(None)).order_by(TrialRow.number)
         ended = self.session.scalar(select(func.count(TrialRow.finished_seq)).where(TrialRow.search_id == search_id))
         rows = self.session.scalars(pending).all()
-        for place, row in enumerate(rows, start=ended or 0):
-            row.outcome, row.outcome_kind, row.finished_seq, row.finished_at = Cancelled(), "cancelled", place, now
+        for index, row in enumerate(rows, start=ended or 0):
+            row.outcome, row.outcome_kind, row.finished_seq, row.finished_at = Cancelled(), "cancelled", index, now
         Events(self.session).trials_ended(search_id, [row.id for row in rows])
 
     def trial(self, trial_id: int) -> TrialRow:

@@ -96,8 +96,8 @@ class Champions:
         if current is champion:
             return champion
         if (why := self.void(champion)) is not None:
-            way_out = "search the problem again to promote a kernel on new evidence"
-            raise EvidenceVoid(f"champion {champion_id} cannot be restored: {why}; {way_out}")
+            remedy = "search the problem again to promote a kernel on new evidence"
+            raise EvidenceVoid(f"champion {champion_id} cannot be restored: {why}; {remedy}")
         if (None if current is None else current.id) != over:
             what = "there is none" if current is None else f"it is champion {current.id}"
             raise IncumbentChanged(f"the current champion of this problem is another than you say: {what}")
@@ -281,9 +281,9 @@ class Ablations:
         """Store the changes that a job measures, in the job's order."""
         self.session.add_all(
             AblationRow(
-                search_id=search_id, champion_id=champion_id, job_id=job_id, place=place, change=change, asked_at=now
+                search_id=search_id, champion_id=champion_id, job_id=job_id, place=index, change=change, asked_at=now
             )
-            for place, change in enumerate(changes)
+            for index, change in enumerate(changes)
         )
 
     def refuse(self, search_id: int, champion_id: int, changes: Sequence[Change], now: datetime) -> None:

@@ -16,8 +16,8 @@ def without_meter(reason: str) -> str:
 def lacking_meter(device: Device) -> str | None:
     """Return why no energy can be measured on a device, with a remedy; None if it has a meter."""
     if device.runs != "kernels":
-        way_out = "search on a device that runs kernels"
-        return f"nothing runs on a device of kind {device.kind}, so it draws no energy: {way_out}"
+        remedy = "search on a device that runs kernels"
+        return f"nothing runs on a device of kind {device.kind}, so it draws no energy: {remedy}"
     held = device.software.get(ENERGY)
     if held is None:
         return f"the worker reports no energy meter of {device.model}: update it, or search on another device"

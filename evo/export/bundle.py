@@ -67,5 +67,5 @@ def samples_csv(taken: Iterable[tuple[str, int, Timing]]) -> bytes:
     table = csv.writer(written, lineterminator="\n")
     table.writerow(("series", "process", "round", "time_us"))
     for name, process, timing in taken:
-        table.writerows((name, process, place, repr(sample)) for place, sample in enumerate(timing.samples_us, 1))
+        table.writerows((name, process, index, repr(sample)) for index, sample in enumerate(timing.samples_us, 1))
     return written.getvalue().encode()

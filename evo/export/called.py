@@ -60,8 +60,8 @@ def read_measurements(path: Path) -> Measurements:
     except OSError as error:
         raise InvalidInput("FILE", f"{path} cannot be read: {error.strerror}") from error
     except ValidationError as error:
-        way_out = "write it with `python -m fast --json > called.json`, fast being an exported package"
-        raise InvalidInput("FILE", f"{path} has no times of an exported package: {way_out}") from error
+        remedy = "write it with `python -m fast --json > called.json`, fast being an exported package"
+        raise InvalidInput("FILE", f"{path} has no times of an exported package: {remedy}") from error
 
 
 def check_same(times: Times, champion: ChampionView) -> None:

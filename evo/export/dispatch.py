@@ -51,9 +51,9 @@ def _check(bundles: Sequence[Bundle]) -> None:
 def _folders(bundles: Sequence[Bundle]) -> Mapping[str, Bundle]:
     """Return a name made of the fields in which the problems differ, e.g. ``S_256``."""
     problems = [bundle.champion.problem for bundle in bundles]
-    unlike = [name for name in problems[0] if len({str(problem.get(name)) for problem in problems}) > 1]
+    varying = [name for name in problems[0] if len({str(problem.get(name)) for problem in problems}) > 1]
     named = {
-        "_".join(_ODD.sub("_", f"{name}_{bundle.champion.problem[name]}") for name in unlike): bundle
+        "_".join(_ODD.sub("_", f"{name}_{bundle.champion.problem[name]}") for name in varying): bundle
         for bundle in bundles
     }
     return named if len(named) == len(bundles) else {f"champion_{each.champion.id}": each for each in bundles}

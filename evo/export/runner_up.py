@@ -115,8 +115,8 @@ class RunnerUp(Compiled):
         yield f"quick {cache}", 1, self.outcome.timing
         if self.outcome.other is not None:
             yield "quick cold" if cache == "hot" else "quick hot", 1, self.outcome.other
-        for place, report in enumerate(self.confirmations, 1):
-            which = f" {place}" if len(self.confirmations) > 1 else ""
+        for index, report in enumerate(self.confirmations, 1):
+            which = f" {index}" if len(self.confirmations) > 1 else ""
             for name, process, timing in confirmed_series(report, "challenger"):
                 yield f"confirmation{which}: {name}", process, timing
 
@@ -193,7 +193,7 @@ def ranking_files(
     Args:
         own: the champion's trial.
     """
-    folders = {f"{place}-trial-{each.trial.number}-not-promoted": each for place, each in enumerate(others, 2)}
+    folders = {f"{index}-trial-{each.trial.number}-not-promoted": each for index, each in enumerate(others, 2)}
     rows = [(first, "champion", _time(own), settings_text(own.config))]
     rows += [
         (folder, each.status, _time(each.trial), settings_text(each.trial.config)) for folder, each in folders.items()

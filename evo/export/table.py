@@ -18,7 +18,7 @@ def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 def plain(text: str) -> str:
     """Escape text so that Markdown shows it literally; text between backticks is literal already."""
     parts = _CODE.split(visible(text))
-    return "".join(part if place % 2 else _MARKUP.sub(r"\\\1", part) for place, part in enumerate(parts))
+    return "".join(part if index % 2 else _MARKUP.sub(r"\\\1", part) for index, part in enumerate(parts))
 
 
 def _cell(text: str) -> str:

@@ -331,8 +331,8 @@ class Family:
 def _read_triton(table: Table, fields: Sequence[Field], arguments: Sequence[Argument]) -> Implementation:
     if "cuda" in table:
         reason = "a family has one implementation for GPUs, and [cuda] is one: keep one of them"
-        way_out = "submit the other as a variant (kernel-evo variant submit), and a search compares both"
-        raise InvalidInput(table.field("triton"), f"{reason}, or {way_out}")
+        remedy = "submit the other as a variant (kernel-evo variant submit), and a search compares both"
+        raise InvalidInput(table.field("triton"), f"{reason}, or {remedy}")
     return read_implementation("cuda", table.table("triton"), fields, arguments, triton=True)
 
 
@@ -349,8 +349,8 @@ def _refuse_unknown_kinds(table: Table, document: Mapping[str, Any]) -> None:
     for key in table.unread():
         if isinstance(document[key], Mapping) and "template" in document[key]:
             known = ("triton", *implemented_kinds())
-            way_out = "install the package that adds the kind, here and where the service and the workers run"
-            raise InvalidInput(table.field(key), f"{unknown(key, known, 'tables with kernels')}; {way_out}")
+            remedy = "install the package that adds the kind, here and where the service and the workers run"
+            raise InvalidInput(table.field(key), f"{unknown(key, known, 'tables with kernels')}; {remedy}")
 
 
 def _recording(name: str, table: Table, document: Mapping[str, Any]) -> Family:

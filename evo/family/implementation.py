@@ -314,10 +314,10 @@ def _read_macros(table: Table, mode: str, declared: Sequence[str]) -> tuple[str,
     if mode != "source":
         raise InvalidInput(table.field("macros"), "is for `source`: a template's variables are no macros; remove it")
     names = table.texts("macros")
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
         if name not in declared:
             known = "fields, tunables and derived values"
-            raise InvalidInput(table.field(f"macros[{place}]"), unknown(name, declared, known))
+            raise InvalidInput(table.field(f"macros[{index}]"), unknown(name, declared, known))
     return tuple(names)
 
 
@@ -363,9 +363,9 @@ def _read_call(
 ) -> tuple[Argument, ...]:
     by_name = {argument.name: argument for argument in arguments}
     names = table.texts("arguments") if "arguments" in table else list(by_name)
-    for place, name in enumerate(names):
-        if name not in by_name or names.index(name) != place:
-            where = table.field(f"arguments[{place}]")
+    for index, name in enumerate(names):
+        if name not in by_name or names.index(name) != index:
+            where = table.field(f"arguments[{index}]")
             raise InvalidInput(where, f"`{name:.100}` is not one of {', '.join(by_name)}, each given once")
     for argument in arguments:
         if argument.role in JUDGED and argument.name not in names:
@@ -382,7 +382,7 @@ def _read_specific(table: Table, scope: Scope, derived: Mapping[str, Expression]
     return table.expression_over("architecture_specific", scope).inline(derived)
 
 
-def _macro_way_out(values: Sequence[Value]) -> str:
+def _macro_remedy(values: Sequence[Value]) -> str:
     """Return what to write in place of texts that are no identifiers."""
     try:
         numbers = [float(value) if "." in value or "e" in value.lower() else int(value) for value in map(str, values)]
@@ -397,7 +397,7 @@ def _check_macros(implementation: Implementation, fields: Sequence[Field], table
     for name, values in named:
         for value in values:
             if isinstance(value, str) and not C_TEXT.fullmatch(value):
-                raise InvalidInput(where, f"`{value}` of {name} cannot be a macro: {_macro_way_out(values)}")
+                raise InvalidInput(where, f"`{value}` of {name} cannot be a macro: {_macro_remedy(values)}")
     language = implementation.language
     for name in (*(name for name, _ in named), *implementation.derived):
         if implementation.becomes_macro(name) and is_keyword(implementation.macro(name), language):

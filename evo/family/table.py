@@ -114,9 +114,9 @@ class Table:
 
     def texts(self, key: str) -> list[str]:
         values = self.sequence(key)
-        for place, value in enumerate(values):
+        for index, value in enumerate(values):
             if not isinstance(value, str) or not value.strip() or len(value) > MAX_TEXT:
-                where = f"{key}[{place}]"
+                where = f"{key}[{index}]"
                 raise InvalidInput(self.field(where), f"must be a text, not {value!r:.100}{_as_text(where, value)}")
         return values
 
@@ -136,7 +136,7 @@ class Table:
         entries = self.sequence(key)
         if len(entries) > MAX_ENTRIES:
             raise InvalidInput(self.field(key), f"has {len(entries)} entries, of at most {MAX_ENTRIES}")
-        return [Table(entry, self.where, self._below(f"{key}[{place}]")) for place, entry in enumerate(entries)]
+        return [Table(entry, self.where, self._below(f"{key}[{index}]")) for index, entry in enumerate(entries)]
 
     def named_tables(self) -> Iterator[tuple[str, "Table"]]:
         """Yield each entry of this table as a table."""
@@ -153,7 +153,7 @@ class Table:
         return self._expression(self.raw(key, "an expression in quotes"), key, scope).check_names(scope)
 
     def expressions(self, key: str) -> list[Expression]:
-        return [self._expression(value, f"{key}[{place}]") for place, value in enumerate(self.sequence(key))]
+        return [self._expression(value, f"{key}[{index}]") for index, value in enumerate(self.sequence(key))]
 
     def _expression(self, value: object, key: str, scope: Scope = ()) -> Expression:
         if isinstance(value, float) and not isfinite(value):

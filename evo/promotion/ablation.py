@@ -115,10 +115,10 @@ def _change(space: Space, champion: Config, tunable: Tunable, rank: int) -> Chan
 def _tied(space: Space, row: Indices, kept: int) -> Config | None:
     """Return the nearest valid config that differs from an invalid one in one tunable other than `kept`."""
     near = [
-        _with(row, place, rank)
-        for place, tunable in enumerate(space.tunables)
+        _with(row, index, rank)
+        for index, tunable in enumerate(space.tunables)
         for rank in range(len(tunable.values))
-        if place != kept and rank != row[place]
+        if index != kept and rank != row[index]
     ]
     valid = _valid(space, near)
     wanted = space.decode(row)
@@ -132,7 +132,7 @@ def _valid(space: Space, rows: Sequence[Indices]) -> list[Config]:
     return [space.decode(row) for row in found[space.valid(found)]]
 
 
-def _with(row: Indices, place: int, rank: int) -> Indices:
+def _with(row: Indices, index: int, rank: int) -> Indices:
     changed = row.copy()
-    changed[place] = rank
+    changed[index] = rank
     return changed

@@ -134,10 +134,10 @@ def _missing_after_the_first_process(
     processes = len(report.repeats) + 1
     if processes < policy.confirm_processes:
         yield f"{processes} of {policy.confirm_processes} fresh processes (repeats)"
-    for place, repeat in enumerate(report.repeats):
+    for index, repeat in enumerate(report.repeats):
         rounds = len(repeat.challenger.samples_us)
         if rounds < policy.least_rounds:
-            yield f"{rounds} of at least {policy.least_rounds} rounds (repeats.{place})"
+            yield f"{rounds} of at least {policy.least_rounds} rounds (repeats.{index})"
 
 
 def void_reason(verdict: Verdict | None, objective: Objective, *, refuted: str | None = None) -> str | None:

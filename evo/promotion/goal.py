@@ -100,8 +100,8 @@ class Goal:
         varying = {"time_us", *power, *rates[:2], *(RESOURCES if compiled else ()), *tunables}
         self.expression.check_names(sorted({*varying, *rates, *self.problem}), "figures of a trial here")
         if not self.expression.names & varying:
-            way_out = f"use one of: {', '.join(sorted(varying))}"
-            raise InvalidInput(FIELD, f"`{self.expression.text}` is the same for every config: {way_out}")
+            remedy = f"use one of: {', '.join(sorted(varying))}"
+            raise InvalidInput(FIELD, f"`{self.expression.text}` is the same for every config: {remedy}")
 
     def metric(self, kernel: Kernel, time_us: float) -> float:
         """Return the value of the metric.

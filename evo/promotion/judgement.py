@@ -189,8 +189,8 @@ def _not_measured(report: ConfirmReport) -> Verdict:
     if report.failure is not None:
         reason = report.failure.kind.replace("_", " ")
         detail = first_lines(detail_text(report.failure), 1)
-    way_out = "; roll it back if it fails again" if which == "incumbent" else ""
-    text = f"The {which} could not be measured in a fresh process ({reason}){way_out}. {detail}".rstrip()
+    remedy = "; roll it back if it fails again" if which == "incumbent" else ""
+    text = f"The {which} could not be measured in a fresh process ({reason}){remedy}. {detail}".rstrip()
     rule = Rule(name="measured", passed=False, figure=0.0, threshold=1.0, text=text)
     return Verdict(promote=False, summary=f"Not promoted. {text}", rules=(rule,))
 

@@ -50,7 +50,7 @@ def constants_of(source: str) -> dict[str, int]:
             found[name] = number
         elif isinstance(value, ast.Tuple | ast.List):
             numbers = [_whole(each) for each in value.elts]
-            found |= {f"{name}[{place}]": each for place, each in enumerate(numbers) if each is not None}
+            found |= {f"{name}[{index}]": each for index, each in enumerate(numbers) if each is not None}
     return found
 
 
@@ -105,10 +105,10 @@ class _Replace(ast.NodeTransformer):
             node.value = ast.copy_location(ast.Constant(self.values[name]), node.value)
         elif isinstance(node.value, ast.Tuple | ast.List):
             node.value.elts = [
-                ast.copy_location(ast.Constant(self.values.get(f"{name}[{place}]", 0)), each)
-                if f"{name}[{place}]" in self.values
+                ast.copy_location(ast.Constant(self.values.get(f"{name}[{index}]", 0)), each)
+                if f"{name}[{index}]" in self.values
                 else each
-                for place, each in enumerate(node.value.elts)
+                for index, each in enumerate(node.value.elts)
             ]
         return node
 

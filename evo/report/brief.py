@@ -45,13 +45,13 @@ def _fitting(brief: BriefView, sections: Sequence[tuple[str, str]], room: int) -
     order = [*sections[failed:], *sections[:failed]]
     spent = accumulate((_weight(source) for _, source in order), initial=0)
     variants = [*brief.tried, *brief.failed]
-    for place, ((summary, source), before) in enumerate(zip(order, spent, strict=False)):
+    for index, ((summary, source), before) in enumerate(zip(order, spent, strict=False)):
         yield summary
         if before + _weight(source) <= room:
             yield source
         elif before < room:
             left = max(0, room - before - _weight(_CUT) - 20)
-            number = variants[place].view.number
+            number = variants[index].view.number
             yield source[:left] + "\n```" + _CUT.format(len(source) - left, brief.search_id, number)
 
 

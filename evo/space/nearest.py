@@ -48,10 +48,10 @@ class Nearest:
     def _within_two_changes(self) -> Indices | None:
         own = np.array([int(np.argmin(each)) for each in self.distances], dtype=np.int32)
         changes = [
-            (float(cost), place, rank)
-            for place, each in enumerate(self.distances)
+            (float(cost), index, rank)
+            for index, each in enumerate(self.distances)
             for rank, cost in enumerate(each)
-            if rank != own[place]
+            if rank != own[index]
         ]
         costs, places, ranks = (np.array(column) for column in zip(*sorted(changes)[:MAX_CHANGES], strict=True))
         single = np.repeat(own[None, :], len(costs), axis=0)

@@ -101,8 +101,8 @@ class CachedFunction:
     def of(self, partial: Partial) -> Mask:
         """Return the value of the function for each point."""
         codes = np.zeros(partial.rows, dtype=np.intp)
-        for place, size in zip(self._places, self._shape, strict=True):
-            codes = codes * size + partial.columns[place]
+        for index, size in zip(self._places, self._shape, strict=True):
+            codes = codes * size + partial.columns[index]
         answers = self._known[codes]
         if answers.min(initial=0) == UNKNOWN:
             new = np.zeros(len(self._known), dtype=np.bool_)
@@ -133,20 +133,20 @@ class Plan:
         positions = {tunable.name: position for position, tunable in enumerate(tunables)}
         needs = [{positions[name] for name in each.expression.names & positions.keys()} for each in constraints]
         order = _order([len(tunable.values) for tunable in tunables], [need for need in needs if need])
-        places = {position: place for place, position in enumerate(order)}
+        places = {position: index for index, position in enumerate(order)}
         last = [max((places[position] for position in need), default=0) for need in needs]
         steps = [
             Step(
                 position=position,
                 tunable=tunables[position],
-                completed=[each for each, end in zip(constraints, last, strict=True) if end == place],
+                completed=[each for each, end in zip(constraints, last, strict=True) if end == index],
                 watched=[
                     each
                     for each, need, end in zip(constraints, needs, last, strict=True)
-                    if position in need and place < end
+                    if position in need and index < end
                 ],
             )
-            for place, position in enumerate(order)
+            for index, position in enumerate(order)
         ]
         return cls(steps=tuple(steps), constants=constants)
 
@@ -210,18 +210,18 @@ class Plan:
 
     def _answered(self, constraint: Constraint, partial: Partial) -> Mask:
         """Return for each point whether it satisfies the constraint or, while names are unbound, still could."""
-        places = [place for place in self._places(constraint) if place < len(partial.columns)]
+        places = [index for index in self._places(constraint) if index < len(partial.columns)]
         key = (id(constraint), len(places))
         if key not in self._answers:
             self._answers[key] = self._remembering(constraint, places)
         answers = self._answers[key]
         if answers is not None:
             return answers.of(partial)
-        return self._truth(constraint, places, [partial.columns[place] for place in places])
+        return self._truth(constraint, places, [partial.columns[index] for index in places])
 
     def _remembering(self, constraint: Constraint, places: Sequence[int]) -> CachedFunction | None:
         """Return an empty memory of answers; None if there are too many combinations, or just one."""
-        shape = tuple(len(self.steps[place].tunable.values) for place in places)
+        shape = tuple(len(self.steps[index].tunable.values) for index in places)
         if not shape or math.prod(shape) > MOST_REMEMBERED:
             return None
         return CachedFunction(places, shape, partially(self._truth, constraint, places))
@@ -229,8 +229,8 @@ class Plan:
     def _truth(self, constraint: Constraint, places: Sequence[int], ranks: Ranks) -> Mask:
         names = constraint.expression.names
         bound: dict[str, object] = {name: value for name, value in self.constants.items() if name in names}
-        for place, column in zip(places, ranks, strict=True):
-            tunable = self.steps[place].tunable
+        for index, column in zip(places, ranks, strict=True):
+            tunable = self.steps[index].tunable
             bound[tunable.name] = tunable.array[column]
         if len(places) == len(self._places(constraint)):
             return np.asarray(constraint.expression.truth(bound))
@@ -240,7 +240,7 @@ class Plan:
         """Return the steps that join the tunables of a constraint."""
         if id(constraint) not in self._joined_at:
             names = constraint.expression.names
-            places = [place for place, step in enumerate(self.steps) if step.tunable.name in names]
+            places = [index for index, step in enumerate(self.steps) if step.tunable.name in names]
             self._joined_at[id(constraint)] = tuple(places)
         return self._joined_at[id(constraint)]
 

@@ -209,9 +209,9 @@ class Space:
         rows[np.arange(len(places)), places] = np.concatenate([np.arange(size) for size in sizes])
         valid = self.valid(rows)
         found: list[Config] = []
-        for place, tunable in enumerate(self.tunables):
-            own = rows[(places == place) & valid]
-            below, above = own[own[:, place] < row[place]], own[own[:, place] > row[place]]
+        for index, tunable in enumerate(self.tunables):
+            own = rows[(places == index) & valid]
+            below, above = own[own[:, index] < row[index]], own[own[:, index] > row[index]]
             if neighbourhood == "adjacent" and tunable.ordinal:
                 below, above = below[-1:], above[:1]
             found += [self.decode(other) for other in (*below, *above)]

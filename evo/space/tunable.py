@@ -155,8 +155,8 @@ def _check_values(values: Sequence[object], field: str) -> None:
     if len(kinds) > 1:
         texts = dict.fromkeys(str(value).lower() if isinstance(value, bool) else str(value) for value in values)
         listed = ", ".join(f'"{text}"' for text in list(texts)[:8])
-        way_out = f"all values of a tunable have one type: write them as texts, [{listed}{', …' * (len(texts) > 8)}]"
-        raise InvalidInput(field, f"mixes {' and '.join(kinds)}: {way_out:.300}")
+        remedy = f"all values of a tunable have one type: write them as texts, [{listed}{', …' * (len(texts) > 8)}]"
+        raise InvalidInput(field, f"mixes {' and '.join(kinds)}: {remedy:.300}")
     seen: dict[object, object] = {}
     for value in values:
         if value in seen:

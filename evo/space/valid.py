@@ -50,7 +50,7 @@ class Listed:
         self._weights: npt.NDArray[np.int64] | None = None
         if math.prod(plan.sizes) < INTEGER_LIMIT:
             places = range(1, len(plan.sizes) + 1)
-            self._weights = np.array([math.prod(plan.sizes[place:]) for place in places], dtype=np.int64)
+            self._weights = np.array([math.prod(plan.sizes[index:]) for index in places], dtype=np.int64)
             ranks = indices.astype(np.int64) @ self._weights
             order = np.argsort(ranks)
             self._ranks = ranks[order]
@@ -163,15 +163,15 @@ class Drawn:
         rows = np.concatenate([self._witness, next(self.draws(rng, 100))])
         row: Indices = rows[np.argmin(total_distance(distances, rows))]
         while True:
-            moved = [self._moved(row, place, distance) for place, distance in enumerate(distances)]
+            moved = [self._moved(row, index, distance) for index, distance in enumerate(distances)]
             nearest: Indices = min(moved, key=lambda each: float(total_distance(distances, each[None, :])[0]))
             if np.array_equal(nearest, row):
                 return row
             row = nearest
 
-    def _moved(self, row: Indices, place: int, distance: npt.NDArray[np.float64]) -> Indices:
+    def _moved(self, row: Indices, index: int, distance: npt.NDArray[np.float64]) -> Indices:
         """Return the row with the nearest valid value of one tunable."""
         rows = np.repeat(row[None, :], len(distance), axis=0)
-        rows[:, place] = np.arange(len(distance))
-        better = np.flatnonzero(self.contains(rows) & (distance < distance[row[place]] - TIE))
+        rows[:, index] = np.arange(len(distance))
+        better = np.flatnonzero(self.contains(rows) & (distance < distance[row[index]] - TIE))
         return rows[better[np.argmin(distance[better])]] if len(better) else row

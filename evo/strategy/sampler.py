@@ -191,12 +191,12 @@ def _check_kinds(space: object, constraints: object, seed: object) -> None:
 
 def _check(axes: Sequence[Axis], constraints: Sequence[str]) -> None:
     incomparable = {each.tunable.name for each in axes if each.by_rank}
-    for place, text in enumerate(constraints):
-        expression = Expression.parse(text, f"constraints[{place}]")
+    for index, text in enumerate(constraints):
+        expression = Expression.parse(text, f"constraints[{index}]")
         expression.check_names({each.tunable.name: each.tunable.values for each in axes})
         if wrong := sorted(expression.names & incomparable):
             raise InvalidInput(
-                f"constraints[{place}]",
+                f"constraints[{index}]",
                 f"`{wrong[0]}` has choices that cannot be compared (of several types, None, or texts with spaces): "
                 "give it numbers alone, or words",
             )
@@ -204,10 +204,10 @@ def _check(axes: Sequence[Axis], constraints: Sequence[str]) -> None:
 
 def _warn_of_unknown(axes: Sequence[Axis], constraints: Sequence[str]) -> None:
     names = {each.tunable.name for each in axes}
-    for place, text in enumerate(constraints):
-        if unknown := sorted(Expression.parse(text, f"constraints[{place}]").names - names):
+    for index, text in enumerate(constraints):
+        if unknown := sorted(Expression.parse(text, f"constraints[{index}]").names - names):
             warnings.warn(
-                f"constraints[{place}] is left out: no parameter `{unknown[0]}` is common to all completed trials; "
+                f"constraints[{index}] is left out: no parameter `{unknown[0]}` is common to all completed trials; "
                 "declare the space to have it checked",
                 stacklevel=2,
             )

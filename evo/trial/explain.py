@@ -141,8 +141,8 @@ def failure_text(outcome: Outcome) -> str | None:
 def error_lines(log: str, count: int = ERROR_LINES) -> str:
     """Return the lines of a compiler's output that name an error, each with the two that follow it."""
     lines = log.strip().splitlines()
-    kept = sorted({place + more for place, line in enumerate(lines) if _ERROR.search(line) for more in range(3)})
-    chosen = [lines[place] for place in kept if place < len(lines)] or lines
+    kept = sorted({index + more for index, line in enumerate(lines) if _ERROR.search(line) for more in range(3)})
+    chosen = [lines[index] for index in kept if index < len(lines)] or lines
     return first_lines("\n".join(chosen), count)
 
 

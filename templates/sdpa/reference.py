@@ -263,7 +263,7 @@ def _heads(problem: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, 
         qkv = tensors["qkv"]
         parts = {"q": qkv[:, :, :heads], "k": qkv[:, :, heads : heads + shared], "v": qkv[:, :, heads + shared :]}
     elif layout == "qkv_heads":
-        parts = {name: tensors["qkv"][:, :, place::3] for place, name in enumerate("qkv")}
+        parts = {name: tensors["qkv"][:, :, index::3] for index, name in enumerate("qkv")}
     else:
         parts = {name: tensors[name] for name in ("q", "k", "v")}
     return parts if _heads_first(problem) else {name: each.swapaxes(1, 2) for name, each in parts.items()}

@@ -277,7 +277,7 @@ def _places(device: str) -> list[Place]:
     if device != "cuda":
         return [Place("", frozenset(cores))]
     there = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return places(there.split(",") if there else [str(place) for place in range(len(DRIVER.look()[0]))], cores)
+    return places(there.split(",") if there else [str(index) for index in range(len(DRIVER.look()[0]))], cores)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -37,7 +37,7 @@ class Place:
 def places(gpus: Sequence[str], cores: Sequence[int]) -> list[Place]:
     """Return equal shares of neighbouring cores."""
     share = max(1, len(cores) // max(1, len(gpus)))
-    return [Place(gpu, frozenset(cores[place * share :][:share])) for place, gpu in enumerate(gpus)]
+    return [Place(gpu, frozenset(cores[index * share :][:share])) for index, gpu in enumerate(gpus)]
 
 
 class Queue:

@@ -95,11 +95,11 @@ class Recorder:
                     print(fault, read_log(tool, log), flush=True)
 
     def profile(self) -> None:
-        for place, config in enumerate(self._attention()):
+        for index, config in enumerate(self._attention()):
             with self.subject("sdpa", ATTENTION, config) as subject:
                 for cold in (False, True):
                     status, log = NcuProfiler.here().run_tool(subject, cold=cold, timeout_s=LIMIT_S)
-                    self._keep(f"ncu-{place}-{'cold' if cold else 'hot'}.csv", f"{log}\n[status {status}]\n")
+                    self._keep(f"ncu-{index}-{'cold' if cold else 'hot'}.csv", f"{log}\n[status {status}]\n")
                     print(config, read_page(log), flush=True)
 
     def known(self) -> None:

@@ -97,7 +97,7 @@ def toy_time_us(config: Config) -> float:
 
 def timing(time_us: float, count: int = 10) -> Timing:
     """Return deterministic samples within 0.4 % of a time."""
-    return Timing(samples_us=tuple(time_us * (1 + 0.001 * (place % 5 - 2)) for place in range(count)))
+    return Timing(samples_us=tuple(time_us * (1 + 0.001 * (index % 5 - 2)) for index in range(count)))
 
 
 def measured(config: Config) -> Outcome:

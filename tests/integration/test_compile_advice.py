@@ -214,7 +214,7 @@ def test_types_of_stdint_have_a_replacement(nvrtc: NvrtcCompiler) -> None:
 
 
 @pytest.mark.parametrize("flag", ["-O3", "--expt-relaxed-constexpr", "-Xcompiler=-fopenmp", "--extended-lambda"])
-def test_option_of_nvcc_is_named_with_both_ways_out(nvrtc: NvrtcCompiler, flag: str) -> None:
+def test_option_of_nvcc_is_named_with_both_remedies(nvrtc: NvrtcCompiler, flag: str) -> None:
     unit = replace(CUDA, source='extern "C" __global__ void f() {}', flags=(flag,))
     said = failure(nvrtc, unit, None)
     assert said.startswith(f"NVRTC has no option {flag}: remove it from `flags` under [cuda]")
@@ -255,17 +255,17 @@ def test_byte_order_marks_are_named(nvrtc: NvrtcCompiler, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("language", "source", "way_out"),
+    ("language", "source", "remedy"),
     [
         ("c++", "int f() { return 1; }", 'write `extern "C"`'),
         ("c", "static int f(void) { return 1; }\nint g(void) { return f(); }", "no `static`"),
         ("c", "int other(void) { return 1; }", "give it that name"),
     ],
 )
-def test_entry_that_is_not_exported_is_named(cc: CCompiler, language: str, source: str, way_out: str) -> None:
+def test_entry_that_is_not_exported_is_named(cc: CCompiler, language: str, source: str, remedy: str) -> None:
     failed = cc.compile(replace(C, source=source, language=language), timeout_s=60)  # type: ignore[arg-type]
     assert isinstance(failed, CompileFailed)
-    assert failed.log.startswith("the source exports no function `f`") and way_out in failed.log
+    assert failed.log.startswith("the source exports no function `f`") and remedy in failed.log
 
 
 def test_cpp_compiles_with_its_library(cc: CCompiler) -> None:

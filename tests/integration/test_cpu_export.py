@@ -58,9 +58,9 @@ def test_arrays_are_aligned_as_the_family_requires(demanded: int, kept: int) -> 
     empty = kernel.empty("x")
     assert empty.ctypes.data % kept == 0
     whole = np.zeros(5 + kept, dtype=np.float32)
-    start = next(place for place in range(kept) if whole[place:].ctypes.data % kept == 4)
+    start = next(index for index in range(kept) if whole[index:].ctypes.data % kept == 4)
     astray = whole[start : start + 5]
-    assert kernel._held(argument, astray).ctypes.data % kept == 0
+    assert kernel._storage(argument, astray).ctypes.data % kept == 0
 
 
 @pytest.mark.parametrize(("lengths", "refused"), [([1, 9], None), ([1, 10], "10"), ([0, 9], "0"), ([-1, 5], "-1")])
@@ -70,10 +70,10 @@ def test_lengths_beyond_the_cache_are_refused_before_a_call(lengths: list[int], 
     kernel.arguments = [argument]
     given = np.array(lengths, np.int32)
     if refused is None:
-        assert np.array_equal(kernel._held(argument, given), given)
+        assert np.array_equal(kernel._storage(argument, given), given)
         return
     with pytest.raises(ValueError, match=f"lengths holds {refused}, but its values must be from 1 to 9"):
-        kernel._held(argument, given)
+        kernel._storage(argument, given)
 
 
 def test_calls_of_several_threads_are_independent(folder: Path) -> None:

@@ -459,9 +459,9 @@ def test_block_that_raises_changes_nothing(database: Database) -> None:
 
 def test_writers_in_many_threads_all_succeed(database: Database) -> None:
     def write(number: int) -> None:
-        for place in range(20):
+        for index in range(20):
             with database.write() as session:
-                session.add(worker(f"w{number}-{place}"))
+                session.add(worker(f"w{number}-{index}"))
 
     threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
     for thread in threads:

@@ -72,7 +72,7 @@ def test_launch_limits_apply_to_each_axis(
 @pytest.mark.parametrize(("capability", "most"), [(60, 4096), (70, 32764), (90, 32764)])
 def test_parameter_size_is_limited_by_the_architecture(capability: int, most: int) -> None:
     device = replace(L4, limits={**L4.limits, "compute_capability": float(capability)})
-    many = tuple(replace(X, name=f"x{place}") for place in range(most // 8))
+    many = tuple(replace(X, name=f"x{index}") for index in range(most // 8))
     assert refusal(b"", LAUNCH, many, device) is None
     found = refusal(b"", LAUNCH, (*many, X), device)
     assert isinstance(found, OverResources)

@@ -180,11 +180,11 @@ def test_random_actions_by_several_processes(postgresql: Server) -> None:
 def test_honest_worker_finishes_after_random_actions(stage: Stage) -> None:
     """After losses, faults and restarts of all kinds the search still tries every config once."""
     search = stage.submit()
-    for place, lease in enumerate(stage.play(10)):
-        if place % 3 == 0:
+    for index, lease in enumerate(stage.play(10)):
+        if index % 3 == 0:
             stage.claim()
             stage.restart()
-        if place % 4 == 0:
+        if index % 4 == 0:
             stage.wait(61)
             stage.conductor.sweep()
         assert lease.job.kind != "evaluate" or isinstance(lease.job, Evaluate)

@@ -124,7 +124,7 @@ def build(package: Package, config: Config, problem: Problem, device: Device) ->
     implementation = package.family.implementation("cuda")
     if implementation.mode == "source":
         text = PLAIN + text
-    names = [f"run_{place}" for place in range(len(implementation.entries))]
+    names = [f"run_{index}" for index in range(len(implementation.entries))]
     cluster = CLUSTER.search(text)
     launched = ENTRY.replace("CLUSTER_SIZE", cluster[1] if cluster else "1")
     for name, entry in zip(names, implementation.entries, strict=True):

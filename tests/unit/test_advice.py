@@ -90,7 +90,7 @@ def test_proposals_do_not_depend_on_advice_that_the_strategy_ignores(workers: in
     assert all(same) and len(same) >= 20
     origins = [trial.proposal.origin for trial in history.asked]
     assert origins[: DESIGN + 1] == [ADVICE, "default", *["design"] * (DESIGN - 1)]
-    assert [place for place, origin in enumerate(origins) if origin == ADVISED] == list(range(DESIGN + 1, 40, EVERY))
+    assert [index for index, origin in enumerate(origins) if origin == ADVISED] == list(range(DESIGN + 1, 40, EVERY))
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

@@ -116,8 +116,8 @@ def test_joined_batches_keep_an_invalid_time() -> None:
 def grown(steps: list[int], *, heap: bool) -> list[Batch]:
     """Return batches of 100 calls after which the process has grown by these numbers of bytes."""
     sizes = [1 << 20, *steps]
-    for place in range(1, len(sizes)):
-        sizes[place] += sizes[place - 1]
+    for index in range(1, len(sizes)):
+        sizes[index] += sizes[index - 1]
     return [
         Batch(calls=100, claimed_ns=1, wall_ns=1, cpu_ns=1, heap_bytes=size if heap else 1, mapped_bytes=(size,))
         for size in sizes

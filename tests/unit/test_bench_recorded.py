@@ -31,9 +31,9 @@ def test_reduced_spaces_are_subsets_that_use_every_named_value(reduced: Reduced)
     problem = family.problem(reduced.problem, "cuda")
     for row in np.random.default_rng(0).permutation(space.indices)[:20]:
         assert family.unfit(space.decode(row), problem, HOPPER, Objective()) is None
-    for place, tunable in enumerate(space.tunables):
+    for index, tunable in enumerate(space.tunables):
         if tunable.name in reduced.tunables:
-            used = {tunable.values[rank] for rank in set(space.indices[:, place].tolist())}
+            used = {tunable.values[rank] for rank in set(space.indices[:, index].tolist())}
             assert used == set(reduced.tunables[tunable.name]), tunable.name
         else:
             assert len(tunable.values) == 1

@@ -293,7 +293,7 @@ def test_slow_contestant_ends_after_its_evaluations_and_keeps_its_best(tmp_path:
     path, archive = next(paths(SPACES)), Archive(tmp_path)
     space = load(path)
     slow, quick = replace(_contestant("slow"), share=0.5, brief=True), replace(_contestant("quick"), share=0.2)
-    ended_s = [0.5 * horizon_s(space, 1, 0.9) * place / BUDGET for place in range(BUDGET)]
+    ended_s = [0.5 * horizon_s(space, 1, 0.9) * index / BUDGET for index in range(BUDGET)]
     run = Run(places=[*range(BUDGET)], ended_s=ended_s, asking_s=[0.0], asks=BUDGET)
     archive.keep(quick, space, CourseOf(share=0.9)(space), [(seed, run) for seed in range(2)])
     archive.keep(slow, space, Course(trials=BUDGET), [(seed, run) for seed in range(5)])

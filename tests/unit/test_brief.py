@@ -83,7 +83,7 @@ def test_equal_briefs_give_equal_text() -> None:
 def test_brief_stays_within_its_token_limit(most_tokens: int) -> None:
     long = "float f(float x) { return x; }\n" * 3000
     many = tuple(tried(number, time_us=float(number + 1), text=long) for number in range(20))
-    brief = replace(BRIEF, tried=many, failed=tuple(tried(30 + place, time_us=None, text=long) for place in range(8)))
+    brief = replace(BRIEF, tried=many, failed=tuple(tried(30 + index, time_us=None, text=long) for index in range(8)))
     text = brief_markdown(brief, most_tokens=most_tokens)
     assert len(text) <= most_tokens * CHARACTERS_PER_TOKEN
     assert "Variant 0" in text

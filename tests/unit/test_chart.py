@@ -68,7 +68,7 @@ def test_faster_trials_are_drawn_lower() -> None:
 
 
 def test_labels_of_close_levels_do_not_overlap() -> None:
-    chart = best_so_far([(0, 100.0)], 1, {("baseline", name): 50.0 + place for place, name in enumerate("abc")})
+    chart = best_so_far([(0, 100.0)], 1, {("baseline", name): 50.0 + index for index, name in enumerate("abc")})
     assert chart is not None
     heights = [level.label_y for level in chart.levels]
     assert all(lower - upper >= 12 for upper, lower in pairwise(heights))
@@ -88,7 +88,7 @@ def test_best_line_crosses_no_label() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 10, 99_999])
 def test_charts_of_long_searches_have_a_bounded_number_of_points(count: int) -> None:
-    chart = best_so_far([(place, 1.0 + 1.0 / (place + 1)) for place in range(count)], count, {})
+    chart = best_so_far([(index, 1.0 + 1.0 / (index + 1)) for index in range(count)], count, {})
     assert chart is not None
     assert len(chart.dots) <= MAX_DOTS
     assert {tick.label for tick in chart.x_ticks} >= {"0"}

@@ -19,8 +19,8 @@ def test_host_computes_the_checksum_of_the_kernel() -> None:
     assert "mix(i * 256 + bytes[i] + 1)" in source
     values = np.random.default_rng(1).integers(0, 256, 1000, np.uint8)
     total = 0
-    for place, value in enumerate(values.tolist()):
-        mixed = place * 256 + value + 1
+    for index, value in enumerate(values.tolist()):
+        mixed = index * 256 + value + 1
         for shift, factor in steps:
             mixed = (mixed ^ mixed >> shift) * factor % WORD
         total += mixed ^ mixed >> int(last)

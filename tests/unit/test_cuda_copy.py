@@ -60,7 +60,7 @@ def test_worker_does_not_wait_long_for_a_device_in_use(
     answers: list[bytes | Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(copy_bandwidth, "TIMEOUT_S", 0.5)
-    busy = [replace(L4, uuid=f"GPU-{tmp_path.name}-{place}") for place in range(3)]
+    busy = [replace(L4, uuid=f"GPU-{tmp_path.name}-{index}") for index in range(3)]
     answers += [b"2.4e11"] * 3
     begun_s = time.monotonic()
     with ExitStack() as held:

@@ -68,7 +68,7 @@ def test_few_configs_are_compared_in_large_spaces() -> None:
         asked.append((one, other))
         return False
 
-    large = space(**{f"T{place}": list(range(1, 33)) for place in range(8)})
+    large = space(**{f"T{index}": list(range(1, 33)) for index in range(8)})
     assert len(idle_tunables(large, differ)) == 8
     assert len(asked) <= 8 * (effects.VALUES + effects.CONTEXTS)
 

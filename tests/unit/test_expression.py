@@ -68,7 +68,7 @@ def test_scalar_fast_path_gives_the_same_values_types_and_faults(text: str, valu
 @given(text=expressions(), rows=st.lists(st.tuples(*[st.integers(-3, 9)] * 2), min_size=1, max_size=6), data=st.data())
 def test_bound_constants_change_no_value(text: str, rows: list[tuple[int, int]], data: st.DataObject) -> None:
     constants = {"c": data.draw(SCALAR_VALUES), "t": data.draw(st.sampled_from("xyz"))}
-    free = {name: np.array([row[place] for row in rows]) for place, name in enumerate("ab")}
+    free = {name: np.array([row[index] for row in rows]) for index, name in enumerate("ab")}
     expression = parse(text)
     bound = expression.bind(constants)
     left = {name: value for name, value in constants.items() if value == 2**62}

@@ -10,7 +10,7 @@ from evo.trial.timing import Timing
 
 
 def steady(time_us: float, spread: float = 0.001) -> Timing:
-    return Timing(samples_us=tuple(time_us * (1 + spread * (place % 5 - 2)) for place in range(40)))
+    return Timing(samples_us=tuple(time_us * (1 + spread * (index % 5 - 2)) for index in range(40)))
 
 
 def tried(*blind_us: float | None, default_us: float | None = 60.0) -> list[Tried]:

@@ -39,7 +39,7 @@ def test_front_matches_its_definition() -> None:
     for size in (0, 1, 2, 7, 60):
         points = [(float(x), float(y)) for x, y in rng.integers(0, 9, (size, 2))]
         better = [any(b[0] <= a[0] and b[1] <= a[1] and b != a for b in points) for a in points]
-        assert front(points) == {place for place, beaten in enumerate(better) if not beaten}
+        assert front(points) == {index for index, beaten in enumerate(better) if not beaten}
 
 
 def test_trials_that_are_not_dominated_are_marked() -> None:

@@ -93,7 +93,7 @@ def test_elements_are_not_made_equal_where_an_output_holds_integers() -> None:
 def test_rows_come_from_all_distributions() -> None:
     distributions = [normal(1), peaked(2), normal(3, 40.0)]
     rows = made(*distributions)["rows of all distributions"]
-    origins = [sum(bool(np.array_equal(row, one[place])) for place, row in enumerate(rows)) for one in distributions]
+    origins = [sum(bool(np.array_equal(row, one[index])) for index, row in enumerate(rows)) for one in distributions]
     assert sum(origins) == ROWS
     assert min(origins) > 0
 

@@ -115,14 +115,14 @@ def test_rapl_sums_packages_and_memory_over_restarts_of_the_counters(tmp_path: P
     assert meter.read_uj() == 220
 
 
-def test_machine_without_rapl_names_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machine_without_rapl_names_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     zone(tmp_path, "intel-rapl:0", "psys", 1)
     monkeypatch.setenv(FOLDER, str(tmp_path))
     with pytest.raises(NoMeterError, match=f"no RAPL counter of a processor package.*{FOLDER}"):
         PowercapMeter.here()
 
 
-def test_counter_that_only_root_may_read_names_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counter_that_only_root_may_read_names_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = zone(tmp_path, "intel-rapl:0", "package-0", 1)
 
     def forbidden(self: Path, **_: object) -> str:
@@ -148,7 +148,7 @@ def test_nvml_counts_millijoules(gpu: SimpleNamespace) -> None:
     assert (meter.name, meter.read_uj()) == ("NVML total energy", 7500.0)
 
 
-def test_gpu_without_a_counter_names_the_way_out(gpu: SimpleNamespace) -> None:
+def test_gpu_without_a_counter_names_the_remedy(gpu: SimpleNamespace) -> None:
     gpu.mj = None
     with pytest.raises(NoMeterError, match="install nvidia-ml-py"):
         NvmlMeter("GPU-1")

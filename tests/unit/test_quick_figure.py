@@ -10,7 +10,7 @@ from evo.trial.timing import Timing
 
 
 def steady(time_us: float) -> Timing:
-    return Timing(samples_us=tuple(time_us * (1 + 0.001 * (place % 5 - 2)) for place in range(20)))
+    return Timing(samples_us=tuple(time_us * (1 + 0.001 * (index % 5 - 2)) for index in range(20)))
 
 
 def rule_of(quick: Quick | None, confirmed: Timing, policy: Policy | None = None, **baselines: float) -> Rule | None:

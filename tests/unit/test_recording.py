@@ -347,16 +347,16 @@ def test_ambiguous_values_are_refused(document: Document, said: str) -> None:
 
 def test_values_of_several_types_become_distinct_texts() -> None:
     values = ["off", 1, True, 2.5, False, 0]
-    entries = {str(place): {"m": value, "time": 1.0 + place} for place, value in enumerate(values)}
+    entries = {str(index): {"m": value, "time": 1.0 + index} for index, value in enumerate(values)}
     recording = parse({"tune_params": {"m": values}, "cache": entries})
     assert recording.tunables == {"m": ("off", "1", "True", "2.5", "False", "0")}
     assert list(recording.entries) == ["off", "1", "True", "2.5", "False", "0"]
-    results = [result(m=value, value=1.0 + place) for place, value in enumerate(values)]
+    results = [result(m=value, value=1.0 + index) for index, value in enumerate(values)]
     assert list(parse(t4(*results)).entries) == list(recording.entries)
 
 
 def test_whole_and_fractional_numbers_are_one_type() -> None:
-    entries = {str(place): {"m": value, "time": 1.0} for place, value in enumerate([1, 0.5, 2.0])}
+    entries = {str(index): {"m": value, "time": 1.0} for index, value in enumerate([1, 0.5, 2.0])}
     recording = parse({"tune_params": {"m": [0.5, 1.0, 2]}, "cache": entries})
     assert recording.tunables == {"m": (0.5, 1.0, 2)}
     assert [entry.config for entry in recording.entries.values()] == [{"m": 1.0}, {"m": 0.5}, {"m": 2}]

@@ -498,14 +498,14 @@ def test_reference_imports_modules_of_its_own_family(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "way_out"),
+    ("line", "remedy"),
     [
         ("import absent_part", r"put absent_part\.py into the family's folder, or install it"),
         ("from .part import x", r"write `import helper` for helper\.py"),
     ],
 )
-def test_failed_import_says_where_modules_are_searched(tmp_path: Path, line: str, way_out: str) -> None:
-    with pytest.raises(FamilyError, match=rf"reference\.py, import \(line 2\): .*{way_out}"):
+def test_failed_import_says_where_modules_are_searched(tmp_path: Path, line: str, remedy: str) -> None:
+    with pytest.raises(FamilyError, match=rf"reference\.py, import \(line 2\): .*{remedy}"):
         reference(tmp_path, f"{line}\n")
 
 

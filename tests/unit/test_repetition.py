@@ -137,7 +137,7 @@ def test_new_and_known_inputs_are_written_from_arrays_that_were_not_read_just_be
 
     turn = Turn(ring, lambda x: 1.0)
     repetition(turn, turn, ring, known={"x": np.array([1.0])}, draw=draw, moment=MOMENT, budget_s=0.0)
-    fills = [written[place : place + 4] for place in range(0, len(written), 4)]
+    fills = [written[index : index + 4] for index in range(0, len(written), 4)]
     assert all(len(set(fill)) == 4 for fill in fills), "two sets before the timed calls, two for them"
 
 

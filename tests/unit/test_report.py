@@ -77,8 +77,8 @@ def test_only_pairs_that_differ_in_one_tunable_are_compared() -> None:
     """FAST=0 takes 1 % more in seven pairs; the trial that differs in both tunables has no partner."""
     times = {(block, fast): (100.0 + block) * (1.0 if fast else 1.01) for block in range(7) for fast in (0, 1)}
     found = [
-        Found(number=place, config={"BLOCK": block, "FAST": fast}, kind="measured", time_us=time_us)
-        for place, ((block, fast), time_us) in enumerate(times.items())
+        Found(number=index, config={"BLOCK": block, "FAST": fast}, kind="measured", time_us=time_us)
+        for index, ((block, fast), time_us) in enumerate(times.items())
     ]
     lonely = Found(number=99, config={"BLOCK": 50, "FAST": 2}, kind="measured", time_us=1.0)
     made = {(each.tunable, each.value): each for each in comparisons([*found, lonely], {"BLOCK": 0, "FAST": 1}, 0.95)}
@@ -95,8 +95,8 @@ def test_only_pairs_that_differ_in_one_tunable_are_compared() -> None:
 
 def test_single_pair_is_no_finding() -> None:
     found = [
-        Found(number=place, config={"FAST": fast}, kind="measured", time_us=100.0 if fast else 130.0)
-        for place, fast in enumerate((True, False))
+        Found(number=index, config={"FAST": fast}, kind="measured", time_us=100.0 if fast else 130.0)
+        for index, fast in enumerate((True, False))
     ]
     (made,) = comparisons(found, {"FAST": True}, 0.95)
     assert (made.pairs, made.is_conclusive, made.finding(0.02)) == (1, False, None)
@@ -111,13 +111,13 @@ def test_equal_binaries_are_one_measurement_and_the_ablation_has_precedence() ->
     binaries |= {(9, True): "same", (9, False): "same"}
     found = [
         Found(
-            number=place,
+            number=index,
             config={"BLOCK": block, "FAST": fast},
             kind="measured",
             time_us={"True": 100.0, "False": 102.4, "same": 110.0}[binary],
             binary=binary,
         )
-        for place, ((block, fast), binary) in enumerate(binaries.items())
+        for index, ((block, fast), binary) in enumerate(binaries.items())
     ]
     made = {(each.tunable, each.value): each for each in comparisons(found, {"BLOCK": 0, "FAST": True}, 0.95)}
     fast, block = made["FAST", False], made["BLOCK", 1]
@@ -194,7 +194,7 @@ def test_value_that_saves_time_is_no_negative_and_lost_worker_blames_no_value() 
     better = Found(number=0, config={"FAST": True}, kind="measured", time_us=90.0)
     (made,) = comparisons([better, Found(number=1, config=config, kind="measured", time_us=100.0)], config, 0.95)
     assert not made.negative(0.02)
-    lost = [Found(number=place, config=config, kind="abandoned", time_us=None) for place in range(5)]
+    lost = [Found(number=index, config=config, kind="abandoned", time_us=None) for index in range(5)]
     wrong = [replace(each, kind="wrong_answer") for each in lost]
     assert never_measured([*lost, *wrong]) == []
     assert [each.kinds for each in never_measured(wrong)] == [{"wrong_answer": 5}]

@@ -462,10 +462,10 @@ def test_three_faults_on_different_candidates_quarantine_a_device(
     assert said.fault == "3 faults on different candidates, the last: Xid 79"
     scene.slot._step()
     assert (scene.slot.report.activity, sorted(scene.service.released)) == ("quarantined", [0, 1, 2])
-    scene.slot.told(scene.slot.report, set_aside=True)
+    scene.slot.acknowledge(scene.slot.report, set_aside=True)
     scene.slot._step()
     assert scene.performer.performed == 3
-    scene.slot.told(scene.slot.report, set_aside=False)
+    scene.slot.acknowledge(scene.slot.report, set_aside=False)
     scene.service.leases = [evaluation(9)]
     assert scene.slot.report.fault is None
     scene.play()
@@ -476,7 +476,7 @@ def test_fault_during_the_services_answer_is_not_lost(tmp_path: Path, monkeypatc
     slot = Scene(tmp_path, monkeypatch).slot
     before = slot.report
     slot._fault = "Xid 79"
-    slot.told(before, set_aside=False)
+    slot.acknowledge(before, set_aside=False)
     assert slot.report.fault == "Xid 79"
 
 

@@ -61,7 +61,7 @@ def constraint(text: str, because: str = "") -> Constraint:
 
 
 def digits(count: int, values: int = 10) -> list[Tunable]:
-    return [tunable(f"t{place}", range(values)) for place in range(count)]
+    return [tunable(f"t{index}", range(values)) for index in range(count)]
 
 
 def brute_force(tunables: list[Tunable], texts: list[str], constants: dict[str, Any]) -> list[dict[str, Any]]:
@@ -214,7 +214,7 @@ def gemm() -> Space:
 @pytest.fixture(scope="module")
 def huge() -> Space:
     """Return a space of 10^12 points, about one in ten valid: too many to list."""
-    return Space(digits(12), [constraint(f"t{place} + t{place + 1} <= 14") for place in range(11)])
+    return Space(digits(12), [constraint(f"t{index} + t{index + 1} <= 14") for index in range(11)])
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -234,11 +234,11 @@ FOURS = sum(math.prod(point) >= 16 for point in itertools.product(range(5), repe
 @pytest.mark.parametrize(
     ("tunables", "texts", "count"),
     [
-        (digits(9), [" + ".join(f"t{place}" for place in range(9)) + " <= 8"], math.comb(17, 9)),
-        (digits(12), [f"t{place} == t{place + 1}" for place in range(11)], 10),
-        (digits(24), [f"t{place} == t{place + 1}" for place in range(23)], 10),
+        (digits(9), [" + ".join(f"t{index}" for index in range(9)) + " <= 8"], math.comb(17, 9)),
+        (digits(12), [f"t{index} == t{index + 1}" for index in range(11)], 10),
+        (digits(24), [f"t{index} == t{index + 1}" for index in range(23)], 10),
         (digits(6), [], 1_000_000),
-        (digits(9, 20), [f"t{place} % 4 == 0" for place in range(9)] + ["t0 * t1 * t2 * t3 >= 4096"], FOURS),
+        (digits(9, 20), [f"t{index} % 4 == 0" for index in range(9)] + ["t0 * t1 * t2 * t3 >= 4096"], FOURS),
     ],
     ids=["one constraint over all", "chain", "more points than 62 bits", "a million", "pruned early"],
 )
@@ -257,7 +257,7 @@ def test_huge_product_is_listed_if_at_most_a_million_points_are_valid(
 
 
 def test_space_far_beyond_the_limit_is_not_listed_first() -> None:
-    loose = [constraint(f"t{place} + t{place + 1} < limit") for place in range(11)]
+    loose = [constraint(f"t{index} + t{index + 1} < limit") for index in range(11)]
     start = time.process_time()
     space = Space(digits(12), loose, {"limit": 17})
     assert time.process_time() - start < 1.0
@@ -362,7 +362,7 @@ def test_samples_are_distinct_avoid_excluded_ones_and_end_exactly(gemm: Space) -
 
 def test_single_valid_point_of_a_sampled_space_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("evo.space.valid.MAX_DRAWS", 1_000)
-    needle = constraint(" + ".join(f"t{place} * {3**place} % 7" for place in range(8)) + " == 0")
+    needle = constraint(" + ".join(f"t{index} * {3**index} % 7" for index in range(8)) + " == 0")
     space = draw_instead_of_list(Space(digits(8, 4), [needle]))
     assert {space.key(config) for config in space.sample(rng(), 3)} == {"0,0,0,0,0,0,0,0"}
 

@@ -213,7 +213,7 @@ def test_weights_sum_to_one_and_fall_to_both_sides(ordinal: bool) -> None:
     assert weights[0, 0] > weights[0, 1] >= weights[0, 199] > 0
 
 
-@pytest.mark.parametrize("values", [range(1, 10_001), [f"v{place}" for place in range(10_000)]])
+@pytest.mark.parametrize("values", [range(1, 10_001), [f"v{index}" for index in range(10_000)]])
 def test_thousands_of_values_need_linear_memory(values: Sequence[Value]) -> None:
     space = Space([Tunable(name=name, values=values) for name in "AB"])
     tracemalloc.start()
@@ -262,8 +262,8 @@ def test_half_of_the_children_get_their_first_values_from_one_parent() -> None:
 
 
 def test_invalid_children_are_repaired_before_new_draws() -> None:
-    tied = [fits(f"T{place} == T{place + 1}") for place in range(0, 8, 2)]
-    space = Space([Tunable(name=f"T{place}", values=list(range(12))) for place in range(8)], tied)
+    tied = [fits(f"T{index} == T{index + 1}") for index in range(0, 8, 2)]
+    space = Space([Tunable(name=f"T{index}", values=list(range(12))) for index in range(8)], tied)
     trials = advance(History(), build("evolution", Context(space=space)), space, measured, 60)
     bred = [trial.proposal.origin for trial in trials if trial.proposal.origin in ("mutation", "crossover")]
     assert len(bred) > 40
@@ -310,7 +310,7 @@ def test_every_arm_and_the_design_take_part() -> None:
 
 
 def test_neighbours_of_rare_working_configs_are_tried() -> None:
-    space = Space([Tunable(name=f"t{place}", values=list(range(6))) for place in range(8)])
+    space = Space([Tunable(name=f"t{index}", values=list(range(6))) for index in range(8)])
     default = space.encode(space.default())
 
     def evaluate(space: Space, trial: Trial) -> Outcome:

@@ -21,8 +21,8 @@ X = {"X": IntDistribution(0, 9)}
 
 def told(direction: StudyDirection, *trials: tuple[TrialState, float | None]) -> History:
     study: Any = optuna.create_study()
-    for place, (state, value) in enumerate(trials):
-        study.add_trial(create_trial(params={"X": place}, distributions=X, state=state, value=value))
+    for index, (state, value) in enumerate(trials):
+        study.add_trial(create_trial(params={"X": index}, distributions=X, state=state, value=value))
     axes = axes_of(X)
     return StudyReader(axes, space_of(axes, ()), direction).read(study.get_trials(deepcopy=False))
 
@@ -47,9 +47,9 @@ def test_values_of_both_signs_become_ordered_times(direction: StudyDirection) ->
 def test_failure_is_reported_to_optuna_as_slower_than_all_before() -> None:
     space, history, study = mixed(), History(), OptunaStudy(mixed())
     slowest = 0.0
-    for place, config in enumerate(space.sample(np.random.default_rng(0), 6)):
+    for index, config in enumerate(space.sample(np.random.default_rng(0), 6)):
         trial = history.ask(Proposal(config=config, origin="random"))
-        ended = tell(history, trial, KINDS["crashed"] if place == 5 else measured(space, trial))
+        ended = tell(history, trial, KINDS["crashed"] if index == 5 else measured(space, trial))
         slowest = max(slowest, ended.time_us or 0.0)
     study.ask(history, 0)
     values = [trial.value for trial in study._study.trials if trial.state == TrialState.COMPLETE]

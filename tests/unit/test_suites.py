@@ -129,7 +129,7 @@ def measurements(times: dict[str, dict[int, float]], **lengths: int) -> Measurem
     return Measurements(
         problems={name: {"S": lengths[name]} for name in times},
         weights=dict.fromkeys(times, 1.0),
-        configs=[{"X": place} for place in range(10)],
+        configs=[{"X": index} for index in range(10)],
         costs=times,
     )
 
@@ -182,9 +182,9 @@ def test_weights_do_not_count_for_the_worst_call() -> None:
 def test_large_sets_are_improved_by_exchanges() -> None:
     times = {f"p{i}": {j: 1.0 if j == i else 2.0 + 0.01 * ((i * 7 + j * 3) % 11) for j in range(30)} for i in range(30)}
     measured = Measurements(
-        problems={name: {"S": 1 + place} for place, name in enumerate(times)},
+        problems={name: {"S": 1 + index} for index, name in enumerate(times)},
         weights=dict.fromkeys(times, 1.0),
-        configs=[{"X": place} for place in range(30)],
+        configs=[{"X": index} for index in range(30)],
         costs=times,
     )
     eight = best_set(measured, 8)

@@ -16,7 +16,7 @@ SERIES = st.lists(st.lists(TIMES, min_size=1, max_size=30), min_size=1, max_size
 @given(SERIES)
 @example([[1.0, 1.0 + 2.0**-52]])
 def test_all_elements_are_inside(series: list[list[float]]) -> None:
-    drawn = drawing({str(place): Timing(samples_us=tuple(samples)) for place, samples in enumerate(series)})
+    drawn = drawing({str(index): Timing(samples_us=tuple(samples)) for index, samples in enumerate(series)})
     assert drawn is not None
     for each, samples in zip(drawn.series, series, strict=True):
         assert len(each.points) == len(samples) == each.count
@@ -33,7 +33,7 @@ def test_no_samples_give_no_drawing() -> None:
 
 
 def test_interrupted_sample_does_not_flatten_the_rest() -> None:
-    drawn = drawing({"k": Timing(samples_us=(*(10.0 + 0.01 * place for place in range(40)), 5000.0))})
+    drawn = drawing({"k": Timing(samples_us=(*(10.0 + 0.01 * index for index in range(40)), 5000.0))})
     assert drawn is not None
     (series,) = drawn.series
     assert series.outlying == 1
@@ -45,7 +45,7 @@ def test_interrupted_sample_does_not_flatten_the_rest() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 12, 100])
 def test_samples_are_marked_with_their_own_numbers(count: int) -> None:
-    drawn = drawing({"k": Timing(samples_us=tuple(1.0 + place % 7 for place in range(count)))})
+    drawn = drawing({"k": Timing(samples_us=tuple(1.0 + index % 7 for index in range(count)))})
     assert drawn is not None
     marked = {mark.label: mark.at for mark in drawn.order_marks}
     assert len(marked) == len(drawn.order_marks) <= 7
@@ -54,7 +54,7 @@ def test_samples_are_marked_with_their_own_numbers(count: int) -> None:
 
 
 def test_long_series_have_few_points() -> None:
-    drawn = drawing({"k": Timing(samples_us=tuple(1.0 + place % 7 for place in range(5000)))})
+    drawn = drawing({"k": Timing(samples_us=tuple(1.0 + index % 7 for index in range(5000)))})
     assert drawn is not None
     assert len(drawn.series[0].points) <= MOST_POINTS
     assert drawn.series[0].count == 5000

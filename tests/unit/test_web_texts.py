@@ -49,7 +49,7 @@ def test_difference_can_be_undone(left: list[str], right: list[str]) -> None:
 
 
 def test_unchanged_lines_are_folded() -> None:
-    left = [str(place) for place in range(100)]
+    left = [str(index) for index in range(100)]
     found = difference(left, [*left[:50], "new", *left[51:90], *left[91:]])
     first, second = found.hunks
     assert (first.skipped, second.skipped) == (47, 33)

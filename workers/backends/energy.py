@@ -6,7 +6,7 @@ from evo.errors import EvoError
 
 
 class NoMeterError(EvoError, RuntimeError):
-    """The device has no energy meter; the message gives the reason and a way out."""
+    """The device has no energy meter; the message gives the reason and a remedy."""
 
 
 class EnergyMeter(Protocol):

@@ -100,10 +100,10 @@ def _portable(names: Sequence[str], unit: Unit) -> list[tuple[str, str]]:
 
 def _within(name: str, unit: Unit) -> tuple[str, str] | None:
     path = os.path.normpath(name)
-    for place, folder in enumerate(unit.folders):
+    for index, folder in enumerate(unit.folders):
         for root in {str(folder), os.path.realpath(folder)}:
             if path.startswith(f"{root}{os.sep}"):
-                return str(place), path[len(root) + 1 :]
+                return str(index), path[len(root) + 1 :]
     return None
 
 

@@ -199,11 +199,11 @@ def _sentence(idle: Idle, package: Package, implementation: Implementation, log:
     tried = f"{count_text(idle.values + 1, 'value')} gave the same kernel with the other tunables at their defaults"
     if idle.contexts:
         tried += f", and changing it made no difference in {count_text(idle.contexts, 'other config')}"
-    way_out = _way_out(idle.tunable, package, implementation, log)
-    return f"The tunable {idle.tunable} has no effect on this problem: {tried}. {way_out}."
+    remedy = _remedy(idle.tunable, package, implementation, log)
+    return f"The tunable {idle.tunable} has no effect on this problem: {tried}. {remedy}."
 
 
-def _way_out(name: str, package: Package, implementation: Implementation, log: str) -> str:
+def _remedy(name: str, package: Package, implementation: Implementation, log: str) -> str:
     file, table = implementation.file, f"[{implementation.kind}.tunables]"
     macro = implementation.macro(name)
     for found in REDEFINED.finditer(log):

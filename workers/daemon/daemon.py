@@ -306,7 +306,7 @@ class Worker:
         revoked = office.held.revoke(reply.cancel)
         for slot, report in zip(self._slots, said, strict=True):
             slot.revoke(revoked)
-            slot.told(report, set_aside=slot.device.uuid in reply.quarantined)
+            slot.acknowledge(report, set_aside=slot.device.uuid in reply.quarantined)
 
 
 @contextmanager

@@ -124,7 +124,7 @@ class Slot:
             device_uuid=self.device.uuid, activity=activity, detail=detail, attempt_id=attempt_id, fault=self._fault
         )
 
-    def told(self, report: SlotReport, *, set_aside: bool) -> None:
+    def acknowledge(self, report: SlotReport, *, set_aside: bool) -> None:
         """Apply the service's answer to `report`. Only the service clears a quarantined device."""
         if self._fault is None or report.fault is not None:
             self._set_aside, self._fault = set_aside, None

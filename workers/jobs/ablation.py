@@ -26,9 +26,9 @@ class ChampionFault(CandidateFault):
 class ChangeFault(CandidateFault):
     """The changed config at this index failed."""
 
-    def __init__(self, outcome: Outcome, place: int) -> None:
+    def __init__(self, outcome: Outcome, index: int) -> None:
         super().__init__(outcome)
-        self.place = place
+        self.index = index
 
 
 class Ablation:
@@ -58,7 +58,7 @@ class Ablation:
             UnfitError: the device is faulty.
             GaveUp: the job was interrupted.
         """
-        places = [place for place in range(len(self._job.changed)) if not self._settled(place)]
+        places = [index for index in range(len(self._job.changed)) if not self._settled(index)]
         try:
             if (refusal := self._built[CHAMPION].refusal) is not None:
                 raise ChampionFault(refusal)
@@ -67,19 +67,19 @@ class Ablation:
             failure = error.outcome if isinstance(error, ChampionFault) else trouble(error)
             return AblateReport(failure=failure, stages=self._watch.stages)
         return AblateReport(
-            changes=tuple(self._found[place] for place in range(len(self._job.changed))),
+            changes=tuple(self._found[index] for index in range(len(self._job.changed))),
             stages=self._watch.stages,
             environment=self._environment,
         )
 
-    def _settled(self, place: int) -> bool:
+    def _settled(self, index: int) -> bool:
         """True if the build alone decides the outcome."""
-        built, champion = self._built[str(place)], self._built[CHAMPION]
+        built, champion = self._built[str(index)], self._built[CHAMPION]
         if built.refusal is not None:
-            self._found[place] = Ablated(failure=built.refusal)
+            self._found[index] = Ablated(failure=built.refusal)
         elif built.digest is not None and built.digest == champion.digest:
-            self._found[place] = Ablated(same_binary=True)
-        return place in self._found
+            self._found[index] = Ablated(same_binary=True)
+        return index in self._found
 
     def _measure(self, places: Sequence[int]) -> None:
         """Measure the changes together. After a fault, repeat in a new process without the change that caused it."""
@@ -89,20 +89,20 @@ class Ablation:
                 self._together(left)
                 return
             except ChangeFault as fault:
-                self._found[fault.place] = Ablated(failure=fault.outcome)
-                left.remove(fault.place)
+                self._found[fault.index] = Ablated(failure=fault.outcome)
+                left.remove(fault.index)
             except ChampionFault:
                 raise
             except CandidateFault as fault:  # during timing: the fault cannot be attributed to one change
                 if len(left) == 1:
                     self._found[left[0]] = Ablated(failure=fault.outcome)
                     return
-                for place in left:
-                    self._measure([place])
+                for index in left:
+                    self._measure([index])
                 return
 
     def _together(self, places: Sequence[int]) -> None:
-        series = {CHAMPION: CHAMPION, "again": CHAMPION, **{str(place): str(place) for place in places}}
+        series = {CHAMPION: CHAMPION, "again": CHAMPION, **{str(index): str(index) for index in places}}
         request = Compare(
             series=series,
             rounds=self._work.terms.policy.confirm_samples,
@@ -119,9 +119,9 @@ class Ablation:
         self._require_right(compared, places)
         self._environment.update(compared.environment)
         champion, again = compared.series[CHAMPION], compared.series["again"]
-        for place in places:
-            changed = compared.series[str(place)]
-            self._found[place] = Ablated(champion=champion, champion_again=again, changed=changed)
+        for index in places:
+            changed = compared.series[str(index)]
+            self._found[index] = Ablated(champion=champion, champion_again=again, changed=changed)
 
     def _verify(self, child: Child, places: Sequence[int]) -> None:
         """Verify champion and changes before timing: wrong kernels are neither timed nor compared."""
@@ -129,19 +129,19 @@ class Ablation:
             self._proven(child, CHAMPION)
         except CandidateFault as fault:
             raise ChampionFault(fault.outcome) from None
-        for place in places:
+        for index in places:
             try:
-                self._proven(child, str(place))
+                self._proven(child, str(index))
             except CandidateFault as fault:
-                raise ChangeFault(fault.outcome, place) from None
+                raise ChangeFault(fault.outcome, index) from None
 
     def _require_right(self, compared: Compared, places: Sequence[int]) -> None:
         """Reject changes whose outputs were wrong during timing."""
         if (wrong := refusal(compared.answers[CHAMPION])) is not None:
             raise ChampionFault(wrong)
-        for place in places:
-            if (wrong := refusal(compared.answers[str(place)])) is not None:
-                raise ChangeFault(wrong, place)
+        for index in places:
+            if (wrong := refusal(compared.answers[str(index)])) is not None:
+                raise ChangeFault(wrong, index)
 
     def _proven(self, child: Child, name: str) -> None:
         request = Verify(candidate=name, kernels=self._built[name].kernels)

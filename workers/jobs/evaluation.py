@@ -124,7 +124,7 @@ class Ladder:
                     prepare_first(self._runners, work, job)
                 configs = {"challenger": job.challenger, "incumbent": job.incumbent}
             case Ablate():
-                configs = {"champion": job.champion, **{str(place): each for place, each in enumerate(job.changed)}}
+                configs = {"champion": job.champion, **{str(index): each for index, each in enumerate(job.changed)}}
             case Baseline():
                 self._effects.warnings(work)
                 configs = {}

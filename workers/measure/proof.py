@@ -52,14 +52,14 @@ class ProofPlan:
         threads = [bool(each) for each in rng.permutation([True, False, bool(rng.integers(2))])]
         launches = [
             Launch(
-                placement=places[place],
+                placement=places[index],
                 mode=CallMode(
-                    own_thread=threads[place],
+                    own_thread=threads[index],
                     perturb=bool(rng.integers(2)),
                     stack_bytes=int(rng.integers(*_STACKS)) << 20,
                 ),
             )
-            for place in rng.permutation(len(places)).tolist()
+            for index in rng.permutation(len(places)).tolist()
         ]
         return cls(core=int(rng.integers(1 << 20)), launches=tuple(launches))
 

@@ -47,14 +47,14 @@ def _left_out(
         return {}
     candidate_us = min(typical_us[name] for name in timers)
     spent_s, reasons = sum(cost_s[name] for name in timers), dict[str, str]()
-    for place, name in enumerate(sorted(baselines.timers, key=lambda name: typical_us[name])):
+    for index, name in enumerate(sorted(baselines.timers, key=lambda name: typical_us[name])):
         needed = min(_TELLING_ROUNDS, request.rounds) if "incumbent" in timers else request.policy.least_rounds
-        rounds = request.rounds if place else needed
-        if place and typical_us[name] > _FAR_SLOWER * candidate_us:
+        rounds = request.rounds if index else needed
+        if index and typical_us[name] > _FAR_SLOWER * candidate_us:
             reasons[name] = (
                 f"{typical_us[name]:.3g} µs, more than {_FAR_SLOWER} times the {candidate_us:.3g} µs to compare with"
             )
-        elif (place or "incumbent" in timers) and rounds * (spent_s + cost_s[name]) > request.budget_s:
+        elif (index or "incumbent" in timers) and rounds * (spent_s + cost_s[name]) > request.budget_s:
             reasons[name] = f"{rounds} rounds of {cost_s[name]:.3g} s each do not fit {request.budget_s:.3g} s"
         else:
             spent_s += cost_s[name]

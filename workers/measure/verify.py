@@ -145,15 +145,15 @@ def verify_elsewhere(
             judge(buffers, golden, f"case {golden.case}, {_where(launch)}")
         except DeviceLostError as error:
             raise DeviceLostError(
-                f"{error}, {_where(launch)}{_way_out(launch, fixed=fixed)}", killed=error.killed
+                f"{error}, {_where(launch)}{_remedy(launch, fixed=fixed)}", killed=error.killed
             ) from None
         except WrongAnswerError as error:
-            reason = f"{error.outcome.reason}{_way_out(launch, fixed=fixed)}"
+            reason = f"{error.outcome.reason}{_remedy(launch, fixed=fixed)}"
             raise WrongAnswerError(reason, error.outcome.cases) from None
     buffers.place(Placement())
 
 
-def _way_out(launch: Launch, *, fixed: bool) -> str:
+def _remedy(launch: Launch, *, fixed: bool) -> str:
     """Return advice on aligned buffers, if the launch used unaligned ones."""
     if launch.placement.where not in ("adrift", "last"):
         return ""

@@ -85,11 +85,11 @@ def _counters() -> Iterator[Path]:
     except OSError:
         lines = []
     for number, controllers, folder in (line.split(":", 2) for line in lines if line.count(":") >= 2):
-        place = folder.lstrip("/")
+        path = folder.lstrip("/")
         if number == "0" and not controllers:
-            yield _CGROUPS / place / "memory.events"
+            yield _CGROUPS / path / "memory.events"
         elif "memory" in controllers.split(","):
-            yield _CGROUPS / "memory" / place / "memory.oom_control"
+            yield _CGROUPS / "memory" / path / "memory.oom_control"
     yield _PROC / "vmstat"
 
 
@@ -117,15 +117,15 @@ def _outcomes(report: Report) -> Iterator[Outcome | None]:
 def _with_reason(report: R, more: str) -> R:
     """Return the report with `more` appended to the reasons of outcomes that mention a kill."""
 
-    def told(outcome: Outcome | None) -> Outcome | None:
+    def explained(outcome: Outcome | None) -> Outcome | None:
         if isinstance(outcome, Crashed) and outcome.killed is not None:
             return replace(outcome, reason=outcome.reason + more)
         return outcome
 
     match report:
         case EvaluateReport(outcome=outcome):
-            return replace(report, outcome=told(outcome) or outcome)
+            return replace(report, outcome=explained(outcome) or outcome)
         case AblateReport(failure=failure, changes=changes):
-            changed = tuple(replace(each, failure=told(each.failure)) for each in changes)
-            return replace(report, failure=told(failure), changes=changed)
-    return replace(report, failure=told(report.failure))
+            changed = tuple(replace(each, failure=explained(each.failure)) for each in changes)
+            return replace(report, failure=explained(failure), changes=changed)
+    return replace(report, failure=explained(report.failure))

@@ -55,13 +55,13 @@ def exclusive(
             yield 0.0
             return
         begun = time.monotonic()
-        told = False
+        reported = False
         for descriptor in (queue, device):
             while not _taken(descriptor):
                 if unwanted():
                     raise GaveUp("the measurement is no longer needed")
-                if not told and time.monotonic() - begun >= BUSY_S:
-                    told = True
+                if not reported and time.monotonic() - begun >= BUSY_S:
+                    reported = True
                     on_busy(_holder(device))
                 time.sleep(_RETRY_S)
         fcntl.flock(queue, fcntl.LOCK_UN)

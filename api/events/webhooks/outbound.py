@@ -97,8 +97,8 @@ def _ascii(name: str) -> str:
     try:
         return httpx.URL(scheme="http", host=name).raw_host.decode("ascii")
     except (httpx.InvalidURL, UnicodeError):
-        way_out = "write it in ASCII, as the receiver's certificate has it"
-        raise InvalidInput("webhook.url", f"{name!r} is not a host name: {way_out}") from None
+        remedy = "write it in ASCII, as the receiver's certificate has it"
+        raise InvalidInput("webhook.url", f"{name!r} is not a host name: {remedy}") from None
 
 
 def is_public(address: Address) -> bool:

@@ -67,13 +67,11 @@ class Idempotency:
         if known is None:
             await self._carry_out(scope, receive, send, answers, key)
         elif not known.same:
-            way_out = "use a new key for each new request"
-            await problem(422, f"{HEADER}: was used with another request: {way_out}", field=HEADER)(
-                scope, receive, send
-            )
+            remedy = "use a new key for each new request"
+            await problem(422, f"{HEADER}: was used with another request: {remedy}", field=HEADER)(scope, receive, send)
         elif known.answer is None:
-            way_out = "wait, and repeat it with the same key; if this persists, it was interrupted: check its effect"
-            busy = problem(409, f"a request with this {HEADER} is under way: {way_out} before you use a new key")
+            remedy = "wait, and repeat it with the same key; if this persists, it was interrupted: check its effect"
+            busy = problem(409, f"a request with this {HEADER} is under way: {remedy} before you use a new key")
             busy.headers["retry-after"] = "1"
             await busy(scope, receive, send)
         else:

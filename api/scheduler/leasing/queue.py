@@ -109,7 +109,7 @@ class WorkQueue:
             for every in results
         ]
         due = lifecycle.is_due(transaction.active, now)
-        return [Settled(receipts=each, due=due and place == 0) for place, each in enumerate(receipts)]
+        return [Settled(receipts=each, due=due and index == 0) for index, each in enumerate(receipts)]
 
     def _leases(self, transaction: SearchTransaction, wants: Sequence[WorkRequest]) -> list[list[Lease]]:
         if not wants or transaction.active.state not in {"running", "stopping", "ablating"}:

@@ -55,8 +55,8 @@ def check_figures(where: str, content: Any, within: Range = FIGURE) -> None:
             for name, value in content.items():
                 check_figures(f"{where}.{name}", value, within)
         case list() | tuple():
-            for place, value in enumerate(content):
-                check_figures(f"{where}.{place}", value, within)
+            for index, value in enumerate(content):
+                check_figures(f"{where}.{index}", value, within)
         case _ if is_dataclass(content):
             for field in fields(content):
                 value = getattr(content, field.name)

@@ -31,25 +31,25 @@ class ResultReceiver:
             settled = self._queue.hand_in(search_id, self._judged(search_id, [deliveries[each] for each in places]))
             receipts.update(zip(places, settled.receipts, strict=True))
             due += [search_id] if settled.due else []
-        return [receipts[place] for place in range(len(deliveries))], due
+        return [receipts[index] for index in range(len(deliveries))], due
 
     def _sorted(self, deliveries: Sequence[Delivery], receipts: dict[int, ReceiptOrRefusal]) -> dict[int, list[int]]:
         """Return the indices of deliveries by search. Those that concern no search are answered at once."""
         with self._database.look() as session:
             known = Leases(session).known({delivery.attempt_id for delivery in deliveries})
         places: dict[int, list[int]] = defaultdict(list)
-        for place, delivery in enumerate(deliveries):
+        for index, delivery in enumerate(deliveries):
             try:
                 if (attempt := known.get(delivery.attempt_id)) is None:
                     raise MissingItem("attempt", delivery.attempt_id)
                 check_token(delivery.attempt_id, attempt.token, delivery.token)
                 if attempt.state == "done":
-                    receipts[place] = REPEATED
+                    receipts[index] = REPEATED
                     continue
                 check(delivery.report)
-                places[attempt.search_id].append(place)
+                places[attempt.search_id].append(index)
             except (NotFound, StaleLease, InvalidInput) as error:
-                receipts[place] = error
+                receipts[index] = error
         return places
 
     def _judged(self, search_id: int, deliveries: Sequence[Delivery]) -> SearchResults:

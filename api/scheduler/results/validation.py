@@ -18,8 +18,8 @@ def check(report: Report) -> None:
         InvalidInput: names the field of the report.
     """
     if isinstance(report, EvaluateReport) and isinstance(report.outcome, Abandoned | Cancelled):
-        way_out = "give the lease back instead (POST /attempts/ID/release)"
-        raise InvalidInput("report.outcome.kind", f"{report.outcome.kind} is decided by the service: {way_out}")
+        remedy = "give the lease back instead (POST /attempts/ID/release)"
+        raise InvalidInput("report.outcome.kind", f"{report.outcome.kind} is decided by the service: {remedy}")
     if isinstance(report, EvaluateReport) and isinstance(report.outcome, Estimated):
         check_figures("report.outcome.time_us", report.outcome.time_us, TIME_US)
     check_figures("report", report)
@@ -33,8 +33,8 @@ def check(report: Report) -> None:
     if isinstance(report, ConfirmReport):
         _check_rounds(report)
     if isinstance(report, AblateReport):
-        for place, each in enumerate(report.changes):
-            _check_change(f"report.changes.{place}", each)
+        for index, each in enumerate(report.changes):
+            _check_change(f"report.changes.{index}", each)
 
 
 def check_answer(report: Report, job: Job, terms: SearchTerms) -> None:
@@ -62,10 +62,10 @@ def _check_protocol(report: Report, protocol: int) -> None:
     """Refuse times of another protocol version, which must not be ranked together."""
     for where, timing in _timings(report):
         if timing.protocol != protocol:
-            way_out = "update the worker" if timing.protocol < protocol else "begin the search again"
+            remedy = "update the worker" if timing.protocol < protocol else "begin the search again"
             raise InvalidInput(
                 f"{where}.protocol",
-                f"{timing.protocol}, but this search ranks times of protocol {protocol}: {way_out}",
+                f"{timing.protocol}, but this search ranks times of protocol {protocol}: {remedy}",
             )
 
 
@@ -74,8 +74,8 @@ def _check_incumbent(report: ConfirmReport, job: Confirm) -> None:
     if report.failure is not None:
         return
     if job.incumbent is not None and report.incumbent is None:
-        way_out = "time both, or report a `failure` with `failed`"
-        raise InvalidInput("report.incumbent", f"this job compares the challenger with an incumbent: {way_out}")
+        remedy = "time both, or report a `failure` with `failed`"
+        raise InvalidInput("report.incumbent", f"this job compares the challenger with an incumbent: {remedy}")
     if job.incumbent is None and report.incumbent is not None:
         raise InvalidInput("report.incumbent", "this job names no incumbent to compare with: leave it out")
 
@@ -84,10 +84,10 @@ def _check_outcome(outcome: Outcome) -> None:
     """Refuse an outcome that contradicts its own figures."""
     match outcome:
         case Measured(cases=cases):
-            for place, case in enumerate(cases):
+            for index, case in enumerate(cases):
                 if not case.passed:
                     raise InvalidInput(
-                        f"report.outcome.cases.{place}",
+                        f"report.outcome.cases.{index}",
                         f"{case.case} is off by more than its limits, so the outcome is not `measured`: "
                         "report `wrong_answer`",
                     )
@@ -128,11 +128,11 @@ def _check_repeats(report: ConfirmReport) -> None:
         raise InvalidInput("report.repeated_against", f"{against} is none of the baselines of this report: {known}")
     if against == "incumbent" and report.incumbent is None:
         raise InvalidInput("report.repeated_against", "incumbent, but the report has no samples of one")
-    for place, repeat in enumerate(report.repeats):
+    for index, repeat in enumerate(report.repeats):
         if (repeat.other is None) != (against is None):
             needed = "is left out where `repeated_against` is" if against is None else f"needs the samples of {against}"
-            raise InvalidInput(f"report.repeats.{place}.other", needed)
-        _check_as_many(f"report.repeats.{place}", _both(repeat))
+            raise InvalidInput(f"report.repeats.{index}.other", needed)
+        _check_as_many(f"report.repeats.{index}", _both(repeat))
 
 
 def _check_change(where: str, each: Ablated) -> None:
@@ -171,13 +171,13 @@ def _timings(report: Report) -> Iterator[tuple[str, Timing]]:
                 if (repetition := report.witness.repetition) is not None:
                     yield "report.witness.repetition.new", repetition.new
                     yield "report.witness.repetition.known", repetition.known
-            for place, repeat in enumerate(report.repeats):
-                yield f"report.repeats.{place}.challenger", repeat.challenger
+            for index, repeat in enumerate(report.repeats):
+                yield f"report.repeats.{index}.challenger", repeat.challenger
                 if repeat.other is not None:
-                    yield f"report.repeats.{place}.other", repeat.other
+                    yield f"report.repeats.{index}.other", repeat.other
         case AblateReport():
-            for place, each in enumerate(report.changes):
-                yield from _ablated_timings(f"report.changes.{place}", each)
+            for index, each in enumerate(report.changes):
+                yield from _ablated_timings(f"report.changes.{index}", each)
 
 
 def _ablated_timings(where: str, each: Ablated) -> Iterator[tuple[str, Timing]]:

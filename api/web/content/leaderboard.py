@@ -176,7 +176,7 @@ def listing_of(
     found, counted = board.look(selection, offset=offset, limit=PAGE, most=COUNTED)
     known = None if searches else _known(search, selection)
     trials = trial_views(session, found)
-    places = {row.id: offset + place for place, row in enumerate(found, 1) if row.time_us is not None}
+    places = {row.id: offset + index for index, row in enumerate(found, 1) if row.time_us is not None}
     ranks = places if selection.plain else board.ranks(ids, list(places)) if places else {}
     measurers = board.measurers([row.id for row in found])
     shared = _shared([trial.config for trial in trials])

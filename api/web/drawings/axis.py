@@ -38,7 +38,7 @@ class Axis:
             return (Mark(at=self.at(self.low), label=text(self.low)),)
         step = round_step(max((self.high - self.low) / wanted, least_step))
         first = math.ceil(self.low / step)
-        values = [place * step for place in range(first, math.floor(self.high / step) + 1)]
+        values = [index * step for index in range(first, math.floor(self.high / step) + 1)]
         return tuple(Mark(at=self.at(value), label=text(value)) for value in values)
 
 

@@ -76,8 +76,8 @@ def best_so_far(
     best = _running_best(progress)
     first, last = (scale.text(cost) for cost in (progress[0][1], best[-1][1]))
     last_x = f" H{x.at(max(ended - 1, 1)):.1f}"
-    steps = [f"{'M' if place == 0 else 'H'}{x.at(seq):.1f}" for place, (seq, _) in enumerate(best)]
-    drops = [f"{',' if place == 0 else ' V'}{y.at(time_us):.1f} " for place, (_, time_us) in enumerate(best)]
+    steps = [f"{'M' if index == 0 else 'H'}{x.at(seq):.1f}" for index, (seq, _) in enumerate(best)]
+    drops = [f"{',' if index == 0 else ' V'}{y.at(time_us):.1f} " for index, (_, time_us) in enumerate(best)]
     return Chart(
         dots=tuple((round(x.at(seq), 1), round(y.at(time_us), 1)) for seq, time_us in _thinned(progress, width)),
         best_line="".join(step + drop for step, drop in zip(steps, drops, strict=True)).strip() + last_x,
@@ -132,7 +132,7 @@ class _Linear:
     def ticks(self) -> tuple[Tick, ...]:
         step = _round_step((self.high - self.low) / (6 if self.right > WIDTH / 2 else 3))
         count = math.floor(self.high / step)
-        return tuple(Tick(at=self.at(place * step), label=f"{place * step:,}") for place in range(count + 1))
+        return tuple(Tick(at=self.at(index * step), label=f"{index * step:,}") for index in range(count + 1))
 
 
 def _round_step(least: float) -> int:

@@ -61,7 +61,7 @@ class Logarithmic:
     def ticks(self, most: int = 8) -> tuple[Tick, ...]:
         """Return at most `most` round figures: 1, 2 and 5 of each power of ten, and finer ones in a narrow range."""
         powers = range(math.floor(self.low), math.ceil(self.high) + 1)
-        for mantissas in ((1,), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8), [place / 10 for place in range(10, 100)]):
+        for mantissas in ((1,), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8), [index / 10 for index in range(10, 100)]):
             figures = [mantissa * 10.0**power for power in powers for mantissa in mantissas]
             inside = [figure for figure in figures if self.low <= math.log10(figure) <= self.high]
             if len(inside) >= 3:

@@ -58,7 +58,7 @@ class TradeOff:
 def front_of(trials: Sequence[Weighed]) -> tuple[Weighed, ...]:
     """Return the trials that no other beats in both time and metric, the fastest first."""
     best = front([(each.time_us, each.cost) for each in trials])
-    chosen = (each for place, each in enumerate(trials) if place in best)
+    chosen = (each for index, each in enumerate(trials) if index in best)
     return tuple(sorted(chosen, key=lambda each: (each.time_us, each.number)))
 
 

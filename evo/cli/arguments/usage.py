@@ -52,8 +52,8 @@ def refuse_with_resume(context: typer.Context, kept: Set[str]) -> None:
     """
     for option in typed_options(context):
         if option not in kept | _SERVICE:
-            way_out = "leave it out, or start a new search with it: that one begins with what is known"
-            raise InvalidInput(option, f"has no effect with --resume, which keeps the terms of the search: {way_out}")
+            remedy = "leave it out, or start a new search with it: that one begins with what is known"
+            raise InvalidInput(option, f"has no effect with --resume, which keeps the terms of the search: {remedy}")
 
 
 def _is_typed(context: typer.Context, name: str) -> bool:

@@ -347,16 +347,14 @@ def _goal(objective: str, *, suite: bool) -> dict[str, object]:
     if objective.strip() == "time" or (suite and objective.strip() == "worst"):
         return {}
     if objective.strip() == "worst":
-        way_out = "give them as --suite, e.g. a TOML file, or leave it out"
-        raise InvalidInput(
-            "--objective", f"`worst` is the worst of several problems that are tuned together: {way_out}"
-        )
+        remedy = "give them as --suite, e.g. a TOML file, or leave it out"
+        raise InvalidInput("--objective", f"`worst` is the worst of several problems that are tuned together: {remedy}")
     from evo.trial.objective import direction_from
 
     before, colon, metric = objective.partition(":")
     if not colon or not metric.strip():
-        way_out = "accepted: time, minimise: EXPRESSION, maximise: EXPRESSION, e.g. `maximise: gflop_s`"
-        reason = f"{objective!r} is neither `time` nor a direction with a metric; {way_out}. A recording has times only"
+        remedy = "accepted: time, minimise: EXPRESSION, maximise: EXPRESSION, e.g. `maximise: gflop_s`"
+        reason = f"{objective!r} is neither `time` nor a direction with a metric; {remedy}. A recording has times only"
         raise InvalidInput(
             "--objective",
             f"{reason}: give each of its entries a time in milliseconds that falls as another figure gets better",

@@ -110,8 +110,8 @@ def ranked(view: SearchView, ranking: Sequence[TrialView]) -> Table:
     duplicates = same_binary(ranking)
     configs = [f"{_rest(each.config, shared)}{duplicates_text(each, duplicates)}" for each in ranking]
     rows = [
-        (each.cost or 0.0, each.time_us or 0.0, str(each.number), _source(each), _over(view, each), told, "")
-        for each, told in zip(ranking, configs, strict=True)
+        (each.cost or 0.0, each.time_us or 0.0, str(each.number), _source(each), _over(view, each), cells, "")
+        for each, cells in zip(ranking, configs, strict=True)
     ]
     rows += [
         (
@@ -131,10 +131,10 @@ def ranked(view: SearchView, ranking: Sequence[TrialView]) -> Table:
     costs = [cost for cost, *_ in rows]
     for cost, time_us, number, source, over, what, style in rows:
         shown = time_text(time_us, estimated=view.estimated)
-        told = (shown,) if view.estimated else (shown, source)
-        told = told if metric is None else (view.objective.metric_text(None if isinf(cost) else cost), *told)
+        cells = (shown,) if view.estimated else (shown, source)
+        cells = cells if metric is None else (view.objective.metric_text(None if isinf(cost) else cost), *cells)
         rank = "" if isinf(cost) else str(1 + bisect_left(costs, cost))  # equal estimates share a rank
-        made.add_row(rank, number, *told, over, _share(view, time_us), Text(what), style=style)
+        made.add_row(rank, number, *cells, over, _share(view, time_us), Text(what), style=style)
     return made
 
 

@@ -78,9 +78,9 @@ def _print_family(out: Console, family: str, measured: Measurements, size: int, 
         out.print(f"  {count} config{'s' if count > 1 else ''}: {set_text(chosen, len(measured.problems), long)}")
     chosen = best_set(measured, size)
     out.print(f"  unseen shapes, each left out once: {unseen_text(leave_one_out(measured, size), long)}")
-    for number, place in enumerate(chosen.members, start=1):
-        calls = [name for name, member in chosen.table.items() if member == place]
-        out.print(f"  config {number} for {', '.join(calls)}: {settings_text(measured.configs[place])}")
+    for number, member_index in enumerate(chosen.members, start=1):
+        calls = [name for name, member in chosen.table.items() if member == member_index]
+        out.print(f"  config {number} for {', '.join(calls)}: {settings_text(measured.configs[member_index])}")
 
 
 def set_text(chosen: ConfigSet, problems: int, long: str = LONG) -> str:
@@ -128,8 +128,8 @@ def _family(measured: Measurements, size: int) -> dict[str, Any]:
     chosen, unseen = best_set(measured, size), leave_one_out(measured, size)
     sizes = {count: best_set(measured, count) for count in dict.fromkeys((*SIZES, size))}
     return {
-        "configs": [measured.configs[place] for place in chosen.members],
-        "table": {call: chosen.members.index(place) for call, place in chosen.table.items()},
+        "configs": [measured.configs[member_index] for member_index in chosen.members],
+        "table": {call: chosen.members.index(member_index) for call, member_index in chosen.table.items()},
         "problems": measured.problems,
         "sizes": {
             str(count): {

@@ -117,9 +117,9 @@ def _collect(tree: ast.Module, path: Path, modules: dict[str, str]) -> None:
     """
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.level:
-            where, way_out = f"{path}, line {node.lineno}", "a function of its own that imports the package by its name"
+            where, remedy = f"{path}, line {node.lineno}", "a function of its own that imports the package by its name"
             raise InvalidInput(
-                "--reference", f"{where}: the import is relative to a package: give a file with {way_out}"
+                "--reference", f"{where}: the import is relative to a package: give a file with {remedy}"
             )
         for name in _imported(node):
             file = path.with_name(f"{name}.py")

@@ -65,8 +65,8 @@ class LocalDatabase:
             InvalidInput: the user named a database on a server, which only a service opens, or gave another URL.
         """
         if database is not None and database.parts[0] in {"postgresql:", "postgres:", "postgresql+psycopg:"}:
-            way_out = "start `kernel-evo serve --db …` on it and give this command the service's address with --url"
-            raise InvalidInput("--db", f"only a service opens a PostgreSQL database: {way_out}")
+            remedy = "start `kernel-evo serve --db …` on it and give this command the service's address with --url"
+            raise InvalidInput("--db", f"only a service opens a PostgreSQL database: {remedy}")
         if database is not None:
             refuse_foreign_url(str(database), "--db")
             return cls(_ours(database.expanduser().absolute()))

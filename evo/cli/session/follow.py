@@ -115,8 +115,8 @@ def _is_only_worker(workers: Sequence[WorkerView], view: SearchView, worker_id: 
 def stuck(view: SearchView, where: str) -> str:
     """Return why a search makes no progress, with remedies."""
     resume, end = command("search", "--resume", view.id), command("cancel", view.id)
-    ways_out = f"`{resume}{where}` continues it then, `{end}{where}` ends it"
-    return f"search {view.id} cannot go on: {view.obstacle}; {ways_out}"
+    remedies = f"`{resume}{where}` continues it then, `{end}{where}` ends it"
+    return f"search {view.id} cannot go on: {view.obstacle}; {remedies}"
 
 
 def _obey(connection: Connection, search_id: int, screen: Screen, wanted: SearchCommand) -> None:

@@ -98,8 +98,8 @@ def watch(search_id: int, where: ServiceRef, *, as_json: bool = False) -> Exit:
         view = connection.client.search(search_id)
         out.print(head(view, masked(f"{connection.client.url}/searches/{view.id}")))
         if view.state not in TERMINAL and not worker_connected(connection.client.url, token=connection.token()):
-            way_out = f"kernel-evo search --resume {search_id}{where.options} continues it."
-            out.print(Text(f"No worker is connected. {way_out}\n", "yellow"))
+            remedy = f"kernel-evo search --resume {search_id}{where.options} continues it."
+            out.print(Text(f"No worker is connected. {remedy}\n", "yellow"))
         with screen(out) as shown:
             view = follow(connection, search_id, shown, Interrupts(), where=where.options)
         if as_json:

@@ -54,17 +54,19 @@ def _attention_call(inputs: tuple[torch.Tensor, ...], terms: Terms) -> Call | Un
         return Unserved({"query": str(tuple(query.shape))}, reason)
     kept = True
     if (one := _strides_of_one(inputs)) is not None:
-        layout, apart = one
+        layout, offsets = one
         family, problem = _attention_problem(query, key, causal=causal, layout=layout)
         if family == "sdpa" and TABLE.has(family, query.device, problem):
-            if _apart(inputs) == apart:
-                return Call(problem=problem, results=((tuple(query.shape), _strides_by_tokens(query)),), apart=apart)
+            if _offsets(inputs) == offsets:
+                return Call(
+                    problem=problem, results=((tuple(query.shape), _strides_by_tokens(query)),), offsets=offsets
+                )
             kept = False  # tensors of these strides may be parts of one at another call
     by_tokens = lies_by_tokens(query)
     family, problem = _attention_problem(query, key, causal=causal, layout="bshd" if by_tokens else "")
-    unlike = [
-        place
-        for place, each in ((1, key), (2, value))
+    uncontiguous = [
+        index
+        for index, each in ((1, key), (2, value))
         if not (each.transpose(1, 2) if by_tokens else each).is_contiguous()
     ]
     return Call(
@@ -72,8 +74,8 @@ def _attention_call(inputs: tuple[torch.Tensor, ...], terms: Terms) -> Call | Un
         problem=problem,
         results=((tuple(query.shape), query.stride() if by_tokens else None),),
         by_tokens=by_tokens,
-        convert=dict.fromkeys(unlike, _by_tokens if by_tokens else torch.Tensor.contiguous),
-        copies=bool(unlike),
+        convert=dict.fromkeys(uncontiguous, _by_tokens if by_tokens else torch.Tensor.contiguous),
+        copies=bool(uncontiguous),
         kept=kept,
     )
 
@@ -99,15 +101,15 @@ def _unlike_attention(inputs: tuple[torch.Tensor, ...], terms: Terms) -> str | N
     if masked:
         return "a mask or dropout"
     if query.ndim != 4 or key.ndim != 4 or key.shape != value.shape:
-        return "not four dimensions, or values unlike keys"
+        return "not four dimensions, or values that differ from the keys"
     if scale is not None and abs(scale * query.shape[-1] ** 0.5 - 1.0) > 1e-6:
         return "another scale than 1 / sqrt(D)"
     if query.shape[1] != key.shape[1] and not (grouped and query.shape[1] % key.shape[1] == 0):
-        return "unlike numbers of heads without enable_gqa"
+        return "different numbers of heads without enable_gqa"
     if query.shape[::3] != key.shape[::3] or not query.numel() or not key.numel():
-        return "queries unlike keys, or no elements"
+        return "queries that differ from the keys, or no elements"
     if causal and query.shape[2] != key.shape[2]:
-        return "a causal mask of queries and keys of unlike length, which PyTorch aligns at the first key"
+        return "a causal mask of queries and keys of different lengths, which PyTorch aligns at the first key"
     return None
 
 
@@ -152,7 +154,7 @@ def _strides_of_one(inputs: tuple[torch.Tensor, ...]) -> tuple[str, tuple[int, .
     return None
 
 
-def _apart(inputs: tuple[torch.Tensor, ...]) -> tuple[int, ...] | None:
+def _offsets(inputs: tuple[torch.Tensor, ...]) -> tuple[int, ...] | None:
     """Return the bytes from the first tensor to each, if they share their memory."""
     try:
         storages = {each.untyped_storage().data_ptr() for each in inputs}

@@ -299,7 +299,7 @@ class _Loaded:
         index, turn = self._device.index, self._turn
         stream, handle = 0, _pointer(0)
 
-        def start(given: list[int], _held: object = values) -> None:
+        def start(given: list[int], _keep_alive: object = values) -> None:
             nonlocal stream, handle
             current = _raw_stream(index)
             with turn:

@@ -33,7 +33,7 @@ class Plan:
         threads: largest number of PyTorch's threads; 0: any.
         convert: conversions of inputs that the kernel cannot read as they are, by index.
         copies: True if conversions are counted as copies into another layout.
-        apart: bytes from the address of the first input to that of each, if they are parts of one tensor, which the
+        offsets: bytes from the address of the first input to that of each, if they are parts of one tensor, which the
             kernel reads as a whole; else empty.
         unread: addresses that are passed after those of the inputs.
     """
@@ -44,7 +44,7 @@ class Plan:
     threads: int = 0
     convert: Mapping[int, Convert] = field(default_factory=dict)
     copies: bool = False
-    apart: tuple[int, ...] = ()
+    offsets: tuple[int, ...] = ()
     unread: tuple[int, ...] = ()
     _mask: int = 0
 
@@ -73,9 +73,9 @@ class Plan:
                 low |= address
         except RuntimeError:  # tensors of vmap have the type Tensor, and no memory
             return None
-        if self.apart:
+        if self.offsets:
             low = addresses[0]
-            if any(address - low != apart for address, apart in zip(addresses, self.apart, strict=True)):
+            if any(address - low != offset for address, offset in zip(addresses, self.offsets, strict=True)):
                 return None
             addresses = [low]
         if low & self._mask and any(
@@ -92,7 +92,7 @@ class Plan:
 
     def converted(self, inputs: Sequence[Any]) -> list[Any]:
         """Return the inputs as the kernel reads them."""
-        return [self.convert[place](each) if place in self.convert else each for place, each in enumerate(inputs)]
+        return [self.convert[index](each) if index in self.convert else each for index, each in enumerate(inputs)]
 
 
 PLANS: dict[Key | None, Plan] = {}

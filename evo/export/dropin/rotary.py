@@ -26,7 +26,7 @@ def rotated(
     """Return what `apply_rotary_pos_emb` does, by a kernel; None if PyTorch must serve the call, which is counted."""
     inputs = (q, k, cos, sin)
     if compiling():
-        if _unlike_rotation(inputs, unsqueeze_dim) is not None:
+        if _differs_from_rotation(inputs, unsqueeze_dim) is not None:
             return None
         op = operators.traced("rotary", "rope", inputs, D=q.shape[3])
         return None if op is None else op(*inputs, unsqueeze_dim)
@@ -48,15 +48,15 @@ def _half_turned(x: torch.Tensor) -> torch.Tensor:
     return torch.cat((-second, first), dim=-1)
 
 
-def _unlike_rotation(inputs: tuple[torch.Tensor, ...], unsqueeze_dim: int) -> str | None:
+def _differs_from_rotation(inputs: tuple[torch.Tensor, ...], unsqueeze_dim: int) -> str | None:
     """Return why no kernel could serve such a rotation; None if one could."""
     q, k, cos, sin = inputs
     if unsqueeze_dim not in (1, 2) or q.ndim != 4 or k.ndim != 4:
         return "queries and keys of another shape than (B, heads, S, D) or (B, S, heads, D)"
     heads_at, tokens_at = (1, 2) if unsqueeze_dim == 1 else (2, 1)
-    unlike = any(q.shape[place] != k.shape[place] for place in (0, tokens_at, 3))
-    if unlike or q.shape[3] % 2 or q.shape[heads_at] % max(1, k.shape[heads_at]) or not q.numel() or not k.numel():
-        return "queries unlike keys, or no elements"
+    differs = any(q.shape[index] != k.shape[index] for index in (0, tokens_at, 3))
+    if differs or q.shape[3] % 2 or q.shape[heads_at] % max(1, k.shape[heads_at]) or not q.numel() or not k.numel():
+        return "queries that differ from the keys, or no elements"
     table = (q.shape[tokens_at], q.shape[3])
     if any(each.shape not in (table, (1, *table)) for each in (cos, sin)):
         return "a table of cosines and sines for each batch entry, or of another size"
@@ -65,7 +65,7 @@ def _unlike_rotation(inputs: tuple[torch.Tensor, ...], unsqueeze_dim: int) -> st
 
 def _rotary_call(inputs: tuple[torch.Tensor, ...], terms: Terms) -> Call | Unserved:
     (q, k, *_), (unsqueeze_dim,) = inputs, terms
-    if (reason := _unlike_rotation(inputs, unsqueeze_dim)) is not None:
+    if (reason := _differs_from_rotation(inputs, unsqueeze_dim)) is not None:
         return Unserved({"q": str(tuple(q.shape))}, reason)
     by_tokens = lies_by_tokens(q)
     heads_at, tokens_at = (1, 2) if unsqueeze_dim == 1 else (2, 1)

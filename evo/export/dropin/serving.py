@@ -22,7 +22,7 @@ class Call:
         results: shape and strides of each output as the caller gets it; strides None: contiguous.
         family: the kernel's family; None: that of the operation.
         by_tokens: True if the kernel's memory layout is (B, S, H, D).
-        convert, copies, apart: as in `Plan`.
+        convert, copies, offsets: as in `Plan`.
         integers: indices of inputs of integers, whose dtype need not be that of the others.
         scalars: values of the kernel's scalar arguments.
         unread: tensors that are passed after the inputs, and that the kernel does not read.
@@ -35,7 +35,7 @@ class Call:
     by_tokens: bool = False
     convert: Mapping[int, Convert] = field(default_factory=dict)
     copies: bool = False
-    apart: tuple[int, ...] = ()
+    offsets: tuple[int, ...] = ()
     integers: tuple[int, ...] = ()
     scalars: Mapping[str, float] = field(default_factory=dict)
     unread: tuple[torch.Tensor, ...] = ()
@@ -150,7 +150,7 @@ def _planned(entry: Entry, call: Call, inputs: Sequence[torch.Tensor]) -> Plan |
     """Return the plan of a kernel for such calls; None if its parameters are others."""
     kernel = entry.kernel
     assert kernel is not None
-    count = 1 if call.apart else len(inputs) + len(call.unread)
+    count = 1 if call.offsets else len(inputs) + len(call.unread)
     if (
         not call.scalars.keys() <= kernel.scalars
         or count != len(kernel.inputs)
@@ -165,7 +165,7 @@ def _planned(entry: Entry, call: Call, inputs: Sequence[torch.Tensor]) -> Plan |
         threads=entry.threads if entry.device == "cpu" else 0,
         convert=call.convert,
         copies=call.copies,
-        apart=call.apart,
+        offsets=call.offsets,
         unread=tuple(each.data_ptr() for each in call.unread),
     )
 
@@ -173,17 +173,17 @@ def _planned(entry: Entry, call: Call, inputs: Sequence[torch.Tensor]) -> Plan |
 def _trouble(names: Sequence[str], inputs: Sequence[torch.Tensor], call: Call) -> str | None:  # noqa: PLR0911
     """Return why no kernel supports such tensors; None if one may."""
     first = inputs[0]
-    for place, (name, each) in enumerate(zip(names, inputs, strict=False)):
+    for index, (name, each) in enumerate(zip(names, inputs, strict=False)):
         if type(each) not in _KINDS:
             return f"{name} is a subclass of Tensor"
         if each.layout is not torch.strided or each.is_nested:
             return f"{name} has no strides"
         if each.device != first.device:
             return f"{name} is on {each.device}, {names[0]} on {first.device}"
-        if each.dtype != first.dtype and place not in call.integers:
+        if each.dtype != first.dtype and index not in call.integers:
             return f"{name} is of {each.dtype}, {names[0]} of {first.dtype}"
         laid_out = each.transpose(1, 2) if call.by_tokens and each.ndim == 4 else each
-        if not call.apart and place not in call.convert and not laid_out.is_contiguous():
+        if not call.offsets and index not in call.convert and not laid_out.is_contiguous():
             return f"{name} is not contiguous in memory"
     if torch.is_autocast_enabled(first.device.type):
         return "autocast is on"
@@ -192,7 +192,7 @@ def _trouble(names: Sequence[str], inputs: Sequence[torch.Tensor], call: Call) -
 
 def _unaligned(names: Sequence[str], inputs: Sequence[torch.Tensor], plan: Plan) -> str | None:
     """Return which of the inputs lies where the kernel cannot load from; None if none does."""
-    read = inputs[:1] if plan.apart else plan.converted(inputs)
+    read = inputs[:1] if plan.offsets else plan.converted(inputs)
     try:
         for name, each, alignment in zip(names, read, plan.alignments, strict=False):
             if each.data_ptr() % alignment:

@@ -87,7 +87,7 @@ class Kernel:
                 f"{name} {problem}; inputs: {', '.join(sorted(inputs))}; outputs: {', '.join(sorted(outputs))}"
             )
         held = {
-            each["name"]: self._held(each, arrays.get(each["name"])) for each in self.of("input", "output", "inout")
+            each["name"]: self._storage(each, arrays.get(each["name"])) for each in self.of("input", "output", "inout")
         }
         for name in sorted(outputs & arrays.keys()):
             _refuse_overlap(name, held)
@@ -156,7 +156,7 @@ class Kernel:
     def _memory(self, each: dict[str, Any]) -> Any:
         return cp.empty(tuple(each["shape"]), dtype=each["stored"])
 
-    def _held(self, each: dict[str, Any], given: Any) -> Any:
+    def _storage(self, each: dict[str, Any], given: Any) -> Any:
         if given is None:
             return self._memory(each)
         name, shape = each["name"], tuple(each["shape"])

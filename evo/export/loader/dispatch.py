@@ -63,8 +63,8 @@ class Dispatch:
         asked = [f"{name} {tuple(array.shape)} {_dtype(array)}" for name, array in arrays.items()]
         asked += [f"{name}={value}" for name, value in fields.items()]
         if found:
-            unlike = {name for each in found for name in each["problem"] if _differs(name, found)}
-            return f"{', '.join(asked)}: {len(found)} kernels fit; say which by {', '.join(sorted(unlike))}"
+            varying = {name for each in found for name in each["problem"] if _differs(name, found)}
+            return f"{', '.join(asked)}: {len(found)} kernels fit; say which by {', '.join(sorted(varying))}"
         there = "; ".join(
             ", ".join(f"{name}={value}" for name, value in each["problem"].items()) for each in self.table
         )

@@ -77,7 +77,7 @@ class Kernel:
         for name in sorted(outputs & arrays.keys()):
             _refuse_unfit(name, arrays)
         held = {
-            each["name"]: self._held(each, arrays.get(each["name"])) for each in self._of("input", "output", "inout")
+            each["name"]: self._storage(each, arrays.get(each["name"])) for each in self._of("input", "output", "inout")
         }
         with self._turn, self._preserved():
             self._fill(held, arrays)
@@ -98,7 +98,7 @@ class Kernel:
     def _of(self, *roles: str) -> list[dict[str, Any]]:
         return [each for each in self.arguments if each["role"] in roles]
 
-    def _held(self, each: dict[str, Any], given: np.ndarray | None) -> np.ndarray:
+    def _storage(self, each: dict[str, Any], given: np.ndarray | None) -> np.ndarray:
         """Return the memory for the kernel: the caller's array if it is suitable, else a copy."""
         if given is None:
             return self.empty(each["name"])

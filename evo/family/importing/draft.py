@@ -251,10 +251,10 @@ def _role(parameter: Parameter, function: Function, dtype: str) -> tuple[str, bo
 
 def _closing(text: str, start: int) -> int:
     depth = 1
-    for place in range(start, len(text)):
-        depth += {"[": 1, "]": -1}.get(text[place], 0)
+    for index in range(start, len(text)):
+        depth += {"[": 1, "]": -1}.get(text[index], 0)
         if not depth:
-            return place + 1
+            return index + 1
     return len(text)
 
 

@@ -110,10 +110,10 @@ def _functions(text: str) -> Iterator[Function]:
 
 def _body(text: str, start: int) -> str:
     depth = 1
-    for place in range(start, len(text)):
-        depth += {"{": 1, "}": -1}.get(text[place], 0)
+    for index in range(start, len(text)):
+        depth += {"{": 1, "}": -1}.get(text[index], 0)
         if not depth:
-            return text[start:place]
+            return text[start:index]
     return text[start:]
 
 
@@ -125,11 +125,11 @@ def _parameters(text: str) -> tuple[Parameter, ...]:
 def _split(text: str) -> Iterator[str]:
     """Yield the parts between commas that no bracket encloses."""
     depth, start = 0, 0
-    for place, character in enumerate(text):
+    for index, character in enumerate(text):
         depth += {"(": 1, "<": 1, "[": 1, ")": -1, ">": -1, "]": -1}.get(character, 0)
         if character == "," and not depth:
-            yield text[start:place]
-            start = place + 1
+            yield text[start:index]
+            start = index + 1
     yield text[start:]
 
 

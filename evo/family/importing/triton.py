@@ -313,7 +313,7 @@ def _extents(node: ast.expr | None, tree: ast.Module) -> Iterator[tuple[str, lis
 def _starts(configs: Configs, tunables: Sequence[DraftTunable]) -> tuple[Mapping[str, Value], ...]:
     names = {each.name for each in tunables}
     found = [{name: value for name, value in each.items() if name in names} for each in configs.values]
-    different = [each for place, each in enumerate(found) if each not in found[:place]]
+    different = [each for index, each in enumerate(found) if each not in found[:index]]
     step = max(1, -(-len(different) // MOST_STARTS))
     return tuple(different[::step]) if len(different) > 1 else ()
 

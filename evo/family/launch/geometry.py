@@ -121,9 +121,9 @@ def _read_step(table: Table, call: Sequence[Argument], scope: Scope, derived: Ma
     entry = read_entry(table, "cuda", call)
     by_name = {each.name: each for each in call}
     names = table.texts("arguments") if "arguments" in table else list(by_name)
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
         if name not in by_name:
-            where = table.field(f"arguments[{place}]")
+            where = table.field(f"arguments[{index}]")
             raise InvalidInput(where, unknown(name, list(by_name), "arguments of the call"))
     geometry = _read_geometry(table, [by_name[name] for name in names], scope, derived)
     return replace(geometry, entry=entry, arguments=tuple(names))

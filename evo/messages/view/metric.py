@@ -98,19 +98,19 @@ def weighed(
             trial=trial,
             time_us=trial.time_us or 0.0,
             metrics={metric.text: value for metric, value in zip(both, found, strict=True)},
-            front=place in best,
+            front=index in best,
         )
-        for place, ((trial, _), found) in enumerate(zip(having, values, strict=True))
+        for index, ((trial, _), found) in enumerate(zip(having, values, strict=True))
     ]
 
 
 def front(points: Sequence[tuple[float, float]]) -> frozenset[int]:
     """Return the places of the points of the Pareto front, where less is better in both coordinates."""
     found, least, earlier = set[int](), float("inf"), None
-    for place in sorted(range(len(points)), key=points.__getitem__):
-        if points[place][1] < least or points[place] == earlier:
-            found.add(place)
-            least, earlier = points[place][1], points[place]
+    for index in sorted(range(len(points)), key=points.__getitem__):
+        if points[index][1] < least or points[index] == earlier:
+            found.add(index)
+            least, earlier = points[index][1], points[index]
     return frozenset(found)
 
 

@@ -61,7 +61,7 @@ class ConfigSet:
 
 def best_set(measured: Measurements, size: int) -> ConfigSet:
     """Return the set of at most `size` configs that covers most calls, and among these sets is the best by the goal."""
-    candidates = sorted({place for times in measured.costs.values() for place in times})
+    candidates = sorted({candidate for times in measured.costs.values() for candidate in times})
     size = min(size, len(candidates))
     if math.comb(len(candidates), size) <= EXHAUSTIVE:
         sets = itertools.combinations(candidates, size)
@@ -73,10 +73,10 @@ def evaluate(measured: Measurements, members: Sequence[int]) -> ConfigSet:
     """Return a set with its table and cost."""
     table, logs, weights = dict[str, int](), list[float](), list[float]()
     for call, times in measured.costs.items():
-        available = [place for place in members if place in times]
+        available = [candidate for candidate in members if candidate in times]
         if not available:
             continue
-        table[call] = min(available, key=lambda place: times[place])
+        table[call] = min(available, key=lambda candidate: times[candidate])
         logs.append(math.log(times[table[call]] / min(times.values())))
         weights.append(measured.weights[call])
     mean = sum(map(math.prod, zip(logs, weights, strict=True))) / sum(weights) if weights else 0.0
@@ -134,15 +134,15 @@ def _rank(measured: Measurements, members: Sequence[int]) -> tuple[int, float, f
 def _grown(measured: Measurements, candidates: Sequence[int], size: int) -> list[int]:
     members: list[int] = []
     while len(members) < size:
-        left = [place for place in candidates if place not in members]
-        members.append(min(left, key=lambda place: _rank(measured, [*members, place])))
+        left = [candidate for candidate in candidates if candidate not in members]
+        members.append(min(left, key=lambda candidate: _rank(measured, [*members, candidate])))
     return members
 
 
 def _exchanged(measured: Measurements, members: list[int], candidates: Sequence[int]) -> list[int]:
     """Exchange single members as long as that lowers the cost (the swap step of k-medoids)."""
     while True:
-        others = [place for place in candidates if place not in members]
+        others = [candidate for candidate in candidates if candidate not in members]
         swaps = [[new if each == old else each for each in members] for old in members for new in others]
         better = min(swaps, key=lambda swap: _rank(measured, swap), default=members)
         if _rank(measured, better) >= _rank(measured, members):
@@ -153,5 +153,5 @@ def _exchanged(measured: Measurements, members: list[int], candidates: Sequence[
 def _trimmed(measured: Measurements, members: Sequence[int]) -> ConfigSet:
     """Remove members that no problem gets."""
     found = evaluate(measured, members)
-    used = [place for place in members if place in found.table.values()]
+    used = [candidate for candidate in members if candidate in found.table.values()]
     return evaluate(measured, used)

@@ -104,8 +104,8 @@ def suite_from(document: Mapping[str, Any], name: str, source: str = "") -> Suit
 
 
 def _calls(listed: list[Any]) -> Iterator[Call]:
-    for place, table in enumerate(listed):
-        where = f"call[{place}]"
+    for index, table in enumerate(listed):
+        where = f"call[{index}]"
         if not isinstance(table, Mapping):
             raise InvalidInput(where, "is not a table: write [[call]] above name, family and problem")
         yield from _expanded(table, where)

@@ -132,18 +132,18 @@ def _ternary(text: str) -> str:
     """Return C's ``a ? b : c``, at the outermost level, as ``b if a else c``."""
     depth, nested = 0, 0
     question = None
-    for place, letter in enumerate(text):
+    for index, letter in enumerate(text):
         depth += (letter in "([{") - (letter in ")]}")
         if depth:
             continue
         if letter == "?":
             nested += question is not None
-            question = place if question is None else question
+            question = index if question is None else question
         elif letter == ":" and question is not None:
             if nested:
                 nested -= 1
                 continue
-            chosen, other = text[question + 1 : place], text[place + 1 :]
+            chosen, other = text[question + 1 : index], text[index + 1 :]
             return f"({_ternary(chosen)}) if ({text[:question]}) else ({_ternary(other)})"
     return text
 
@@ -285,10 +285,10 @@ def value_alone(tree: ast.expr) -> str | None:
     if not spread.found:
         return None
     reason = "a number or text beside `and` or `or` counts as a truth value"
-    way_out = (
+    remedy = (
         "compare it as well" if spread.unclear else f"write {pasted(ast.unparse(ast.fix_missing_locations(meant)))}"
     )
-    return f"{reason}: {way_out}"
+    return f"{reason}: {remedy}"
 
 
 def _is_value(node: ast.expr) -> bool:

@@ -42,12 +42,12 @@ def admit(node: ast.expr, field: str) -> None:
         case ast.Call():
             operands = _arguments(node, field)
         case _:
-            raise InvalidInput(field, f"`{ast.unparse(node)}` is not available in an expression: {_way_out(node)}")
+            raise InvalidInput(field, f"`{ast.unparse(node)}` is not available in an expression: {_remedy(node)}")
     for operand in operands:
         admit(operand, field)
 
 
-def _way_out(node: ast.expr) -> str:
+def _remedy(node: ast.expr) -> str:
     # A rewrite would have to guess: some people write `^` for a power, but it means exclusive or in C and Python.
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitXor):
         return "the exclusive or of two truth values is `a != b`, a power `a ** b`"

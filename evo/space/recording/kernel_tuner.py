@@ -38,15 +38,15 @@ def _check_objective(document: Mapping[str, Any], name: str) -> None:
     timed = any(TIME in result or "__error__" in result for result in recorded)
     if isinstance(objective, str) and objective != TIME and recorded and not timed:
         reason = f"it is {objective!r:.100}, and no entry of `cache` has a {TIME!r}"
-        way_out = other_figure(objective[:100], recorded[0].get(objective))
-        raise InvalidInput(f"{name}: objective", f'{reason}: {way_out}, e.g. "{TIME}": 0.5')
+        remedy = other_figure(objective[:100], recorded[0].get(objective))
+        raise InvalidInput(f"{name}: objective", f'{reason}: {remedy}, e.g. "{TIME}": 0.5')
 
 
 def _columns(document: Mapping[str, Any], name: str) -> tuple[Column, ...]:
     declared = document.get("tune_params")
     if not isinstance(declared, dict) or not declared:
-        way_out = 'give the values of each tunable, e.g. "tune_params": {"block_size_x": [32, 64]}'
-        raise InvalidInput(f"{name}: tune_params", f"is missing or empty: {way_out}")
+        remedy = 'give the values of each tunable, e.g. "tune_params": {"block_size_x": [32, 64]}'
+        raise InvalidInput(f"{name}: tune_params", f"is missing or empty: {remedy}")
     keys = read_list(document.get("tune_params_keys", list(declared)), f"{name}: tune_params_keys")
     for key in keys:
         if not isinstance(key, str) or key not in declared:

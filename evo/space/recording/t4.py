@@ -104,5 +104,5 @@ def _measured(result: Mapping[str, Any], unit: str, where: str) -> Measured | La
 
 def _measurements(result: Mapping[str, Any], where: str) -> dict[str, dict[str, Any]]:
     listed = read_list(result.get("measurements", []), where)
-    read = [read_object(each, f"{where}[{place}]") for place, each in enumerate(listed)]
+    read = [read_object(each, f"{where}[{index}]") for index, each in enumerate(listed)]
     return {str(each.get("name")): each for each in read}

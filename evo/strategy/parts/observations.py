@@ -85,9 +85,9 @@ class Observations:
         """Return positions of the distinct rows that are valid and were never proposed."""
         valid = np.flatnonzero(self._space.valid(rows))
         found: dict[bytes, int] = {}
-        for code, place in zip(_codes(rows[valid]), valid.tolist(), strict=True):
+        for code, index in zip(_codes(rows[valid]), valid.tolist(), strict=True):
             if code not in self._asked_codes:
-                found.setdefault(code, place)
+                found.setdefault(code, index)
         return np.fromiter(found.values(), dtype=np.intp, count=len(found))
 
     def _shown(self, trial: Trial) -> bool:
@@ -108,9 +108,9 @@ class Observations:
     def _append(self, trials: list[Trial]) -> None:
         for trial in trials:
             rank = (_loss(trial), trial.number)
-            place = bisect(self._ranked, rank)
-            self._ranked.insert(place, rank)
-            self.order = np.insert(self.order, place, len(self.numbers))
+            index = bisect(self._ranked, rank)
+            self._ranked.insert(index, rank)
+            self.order = np.insert(self.order, index, len(self.numbers))
             self.numbers.append(trial.number)
         self.losses = np.concatenate([self.losses, [_loss(trial) for trial in trials]])
         self.rows = np.concatenate([self.rows, self._rows([self._asked[trial.number] for trial in trials])])
@@ -118,14 +118,14 @@ class Observations:
     def _correct(self, number: int, cost: float) -> None:
         if number not in self.numbers:
             return  # not shown
-        place = self.numbers.index(number)
-        before = bisect_left(self._ranked, (self.losses[place], number))
+        index = self.numbers.index(number)
+        before = bisect_left(self._ranked, (self.losses[index], number))
         del self._ranked[before]
         now = bisect(self._ranked, (cost, number))
         self._ranked.insert(now, (cost, number))
-        self.order = np.insert(np.delete(self.order, before), now, place)
+        self.order = np.insert(np.delete(self.order, before), now, index)
         self.losses = self.losses.copy()
-        self.losses[place] = cost
+        self.losses[index] = cost
         self.log = object()
 
     def _rows(self, rows: list[Indices]) -> Indices:

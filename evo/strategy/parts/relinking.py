@@ -61,19 +61,19 @@ class Relinking:
         wanted = (rows != targets) & ~kept
         order = np.argsort(np.where(wanted, rng.random(rows.shape), 2.0), axis=1)
         ends = wanted.sum(axis=1)
-        place, size = np.zeros(count, dtype=np.intp), np.maximum(ends, 1)
+        position, size = np.zeros(count, dtype=np.intp), np.maximum(ends, 1)
         ranks = np.arange(tunables)
-        while len(going := np.flatnonzero(place < ends)):
-            first, last = place[going, None], np.minimum(place + size, ends)[going, None]
+        while len(going := np.flatnonzero(position < ends)):
+            first, last = position[going, None], np.minimum(position + size, ends)[going, None]
             columns = np.zeros((len(going), tunables), dtype=np.bool_)
             np.put_along_axis(columns, order[going], (first <= ranks) & (ranks < last), axis=1)
             tried = np.where(columns, targets[going], rows[going])
             valid = self._space.valid(tried)
             rows[going[valid]] = tried[valid]
             taken, refused = going[valid], going[~valid]
-            place[taken] += size[taken]
+            position[taken] += size[taken]
             size[taken] *= 2
-            place[refused[size[refused] == 1]] += 1
+            position[refused[size[refused] == 1]] += 1
             size[refused] = np.maximum(size[refused] // 2, 1)
 
     @property

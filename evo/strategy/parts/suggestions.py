@@ -41,6 +41,6 @@ class Suggestions:
     def take(self, places: Places) -> "Suggestions":
         return Suggestions(rows=self.rows[places], origins=self.origins[places], parents=self.parents[places])
 
-    def proposal(self, place: int, space: Space, seen: Observations) -> Proposal:
-        numbers = tuple(sorted({seen.numbers[parent] for parent in self.parents[place] if parent >= 0}))
-        return Proposal(config=space.decode(self.rows[place]), origin=str(self.origins[place]), parents=numbers)
+    def proposal(self, index: int, space: Space, seen: Observations) -> Proposal:
+        numbers = tuple(sorted({seen.numbers[parent] for parent in self.parents[index] if parent >= 0}))
+        return Proposal(config=space.decode(self.rows[index]), origin=str(self.origins[index]), parents=numbers)

@@ -122,13 +122,13 @@ def _predicted(space: Space, problem: Mapping[str, Value], tasks: Sequence[_Task
     features, names = _features([problem, *(task.problem for task in tasks)])
     names = np.concatenate([coordinates.names, names])
 
-    def points(rows: Indices, place: int) -> Floats:
-        return np.concatenate([coordinates.of(rows), np.repeat(features[place][None, :], len(rows), axis=0)], axis=1)
+    def points(rows: Indices, index: int) -> Floats:
+        return np.concatenate([coordinates.of(rows), np.repeat(features[index][None, :], len(rows), axis=0)], axis=1)
 
     def joined(total: int) -> tuple[Floats, Floats]:
         chosen = [spread(np.arange(len(task.rows)), max(2, total // len(tasks))) for task in tasks]
         pairs = list(zip(tasks, chosen, strict=True))
-        parts = [points(task.rows[each], place) for place, (task, each) in enumerate(pairs, 1)]
+        parts = [points(task.rows[each], index) for index, (task, each) in enumerate(pairs, 1)]
         return np.concatenate(parts), np.concatenate([task.slowness[each] for task, each in pairs])
 
     kernel = fit(*joined(FITTED), names)

@@ -78,9 +78,9 @@ def axes_of(distributions: Distributions) -> list[Axis]:
     return [axis(name, each, _label(name, n, distributions)) for n, (name, each) in enumerate(distributions.items())]
 
 
-def _label(name: str, place: int, others: Distributions) -> str:
+def _label(name: str, index: int, others: Distributions) -> str:
     """Return the tunable's name: the parameter's own name if it is a valid one."""
-    label = name if NAME.fullmatch(name) else f"parameter_{place}"
+    label = name if NAME.fullmatch(name) else f"parameter_{index}"
     while label != name and label in others:
         label += "_"
     return label
@@ -153,7 +153,7 @@ def _same(known: Any, value: Any) -> bool:
 def space_of(axes: Sequence[Axis], constraints: Sequence[str]) -> Space:
     """Return the space of these axes; constraints that name other parameters are left out."""
     names = {each.tunable.name for each in axes}
-    parsed = [Expression.parse(text, f"constraints[{place}]") for place, text in enumerate(constraints)]
+    parsed = [Expression.parse(text, f"constraints[{index}]") for index, text in enumerate(constraints)]
     return Space(
         [each.tunable for each in axes],
         [Constraint(expression=expression) for expression in parsed if expression.names <= names],

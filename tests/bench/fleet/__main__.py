@@ -162,11 +162,11 @@ async def _capacity(workers: Sequence[Worker], server: postgresql.Server, option
 
 async def _beat(workers: Sequence[Worker], until_s: float) -> None:
     """Send a heartbeat of every worker every 20 seconds, a third of a lease."""
-    for place in range(10**9):
+    for index in range(10**9):
         if time.monotonic() > until_s:
             return
         with contextlib.suppress(Refused, OSError, asyncio.IncompleteReadError):
-            await workers[place % len(workers)].heartbeat()
+            await workers[index % len(workers)].heartbeat()
         await asyncio.sleep(20.0 / len(workers))
 
 
@@ -180,9 +180,9 @@ async def _latency(workers: Sequence[Worker], server: postgresql.Server, options
 
     running = []
     began, spent = time.monotonic(), _cpu_s(server)
-    for place in range(int(per_s * options.seconds)):
-        await asyncio.sleep(max(0.0, began + place / per_s - time.monotonic()))
-        running.append(asyncio.create_task(once(workers[place % len(workers)])))
+    for index in range(int(per_s * options.seconds)):
+        await asyncio.sleep(max(0.0, began + index / per_s - time.monotonic()))
+        running.append(asyncio.create_task(once(workers[index % len(workers)])))
     await asyncio.gather(*running, return_exceptions=True)
     cpu_s = {name: after - spent.get(name, 0.0) for name, after in _cpu_s(server).items()}
     print(f"latency: {len(tally.claims_ms)} claims at {per_s:g} a second: {_percentiles(tally.claims_ms)}")

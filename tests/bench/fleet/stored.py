@@ -58,8 +58,8 @@ def cost_by_stored(server: Server) -> float:
         stage.conductor.orders.command(search, "cancel")
         stage.database.close()
     ratios = []
-    for place, name in enumerate(("claim", "report")):
-        few, many = ([step[size][place] for step in steps] for size in (0, 1))
+    for index, name in enumerate(("claim", "report")):
+        few, many = ([step[size][index] for step in steps] for size in (0, 1))
         ratios.append(statistics.median(b / a for a, b in zip(few, many, strict=True)))
         medians = f"{statistics.median(few):.2f} ms beside {STORED[0]:,} trials, {statistics.median(many):.2f} ms"
         print(f"stored: {name} {medians} beside {STORED[1]:,}; median of {len(few)} pairs: {ratios[-1]:.2f} times")

@@ -47,7 +47,7 @@ def report(job: dict[str, Any]) -> dict[str, Any]:
 
 def _timing(of: object) -> dict[str, Any]:
     base_us = 20.0 + zlib.crc32(repr(of).encode()) % 5000 / 10
-    return {"samples_us": [base_us * (1 + 0.001 * (place % 5 - 2)) for place in range(SAMPLES)]}
+    return {"samples_us": [base_us * (1 + 0.001 * (index % 5 - 2)) for index in range(SAMPLES)]}
 
 
 class Worker:

@@ -38,18 +38,18 @@ def listed() -> Space:
     """Return a space of 839,808 valid configs, all in memory."""
     sizes = (4, 4, 4, 4, 3, 3, 3, 3, 3, 3, 3, 3)
     constraint = Constraint(expression=Expression.parse("T0 + T1 + T2 <= 4", "constraints"), because="it has to fit")
-    return Space([Tunable(name=f"T{place}", values=range(size)) for place, size in enumerate(sizes)], [constraint])
+    return Space([Tunable(name=f"T{index}", values=range(size)) for index, size in enumerate(sizes)], [constraint])
 
 
 def drawn() -> Space:
     """Return a space of 10^12 points, a third of them valid: too many to list."""
     constraint = Constraint(expression=Expression.parse("T0 + T1 + T2 <= 11", "constraints"), because="it has to fit")
-    return Space([Tunable(name=f"T{place}", values=range(10)) for place in range(12)], [constraint])
+    return Space([Tunable(name=f"T{index}", values=range(10)) for index in range(12)], [constraint])
 
 
 def named() -> Space:
     """Return a space of 10^6 configs: three tunables with a hundred unordered values each, all in memory."""
-    return Space([Tunable(name=f"T{place}", values=[f"v{value}" for value in range(100)]) for place in range(3)])
+    return Space([Tunable(name=f"T{index}", values=[f"v{value}" for value in range(100)]) for index in range(3)])
 
 
 SPACES: dict[str, Callable[[], Space]] = {"listed": listed, "drawn": drawn, "named": named}
@@ -76,7 +76,7 @@ def stock(lengths: Sequence[int] = LENGTHS) -> list[Cost]:
     from optuna.distributions import IntDistribution
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    distributions = {f"T{place}": IntDistribution(0, 9) for place in range(12)}
+    distributions = {f"T{index}": IntDistribution(0, 9) for index in range(12)}
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=0))
     rng = np.random.default_rng(0)
     costs = []

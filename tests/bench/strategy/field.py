@@ -43,7 +43,7 @@ class Field:
 
     def curves(self, name: str, curve: Callable[[int, Run], Floats]) -> list[Floats]:
         """Return one array per space, seeds first; `curve` gets the space's position and a run."""
-        return [np.array([curve(place, run) for run in runs]) for place, runs in enumerate(self.runs[name])]
+        return [np.array([curve(index, run) for run in runs]) for index, runs in enumerate(self.runs[name])]
 
 
 def gather(effort: Effort, contestants: Sequence[Contestant], course: Callable[[Ground], Course]) -> Field:

@@ -233,7 +233,7 @@ class Encoding:
     def __init__(self, ground: Ground) -> None:
         space = ground.space
         self.rows: Indices = np.array([space.encode(entry.config) for entry in ground.entries])
-        self._places = {row.tobytes(): place for place, row in enumerate(self.rows)}
+        self._places = {row.tobytes(): index for index, row in enumerate(self.rows)}
         self._ordinal = [bool(tunable.ordinal) for tunable in space.tunables]
         self._counts = [len(tunable.values) for tunable in space.tunables]
         self.columns = [

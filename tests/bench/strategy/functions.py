@@ -96,7 +96,7 @@ def compare(seeds: int) -> dict[str, dict[str, float]]:
 
 
 def _best(function: Function, sampler: Sampler, seed: int) -> float:
-    space = {f"x{place}": FloatDistribution(*bounds) for place, bounds in enumerate(function.bounds)}
+    space = {f"x{index}": FloatDistribution(*bounds) for index, bounds in enumerate(function.bounds)}
 
     def objective(trial: optuna.Trial) -> float:
         return function.value([trial.suggest_float(name, each.low, each.high) for name, each in space.items()])

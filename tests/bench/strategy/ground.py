@@ -73,7 +73,7 @@ def of(recording: Recording) -> Ground:
         space=Space(tunables, valid_keys=keys),
         entries=entries,
         keys=keys,
-        places={key: place for place, key in enumerate(keys)},
+        places={key: index for index, key in enumerate(keys)},
         times_us=times_us,
         costs_s=costs_s,
         falling_us=np.sort(times_us[np.isfinite(times_us)])[::-1],

@@ -69,9 +69,9 @@ def mean_over_spaces(
     Returns:
         Shapes (scores,) and (RESAMPLED, scores).
     """
-    estimates = np.mean([score(place, each) for place, each in enumerate(curves)], axis=0)
+    estimates = np.mean([score(index, each) for index, each in enumerate(curves)], axis=0)
     draws = [
-        np.mean([score(place, _resampled(each, rng)) for place, each in enumerate(curves)], axis=0)
+        np.mean([score(index, _resampled(each, rng)) for index, each in enumerate(curves)], axis=0)
         for _ in range(RESAMPLED)
     ]
     return estimates, np.array(draws)

@@ -53,7 +53,7 @@ def worths(recorded: Recorded) -> list[Worth]:
     default = family.space(problem, device, Objective()).default()
     starts = family.implementation("cuda").starts
     begun = family.begin(problem, device)
-    found = [(f"start {place}", each.config) for place, each in enumerate(starts, 1) if each.config in begun]
+    found = [(f"start {index}", each.config) for index, each in enumerate(starts, 1) if each.config in begun]
     return [looked_up(recorded, label, {**default, **part}) for label, part in [("default", {}), *found]]
 
 

@@ -63,9 +63,9 @@ def promoted(source: Source, gains: Sequence[float], confirmations: int, policy:
     for _ in range(confirmations):
         draw = source.draw(0.0, policy, rng)
         speedups = np.asarray(draw.speedups(policy))
-        for place, gain in enumerate(gains):
+        for index, gain in enumerate(gains):
             if _faster((speedups / (1.0 - gain)).tolist(), policy):
-                hits[place] += _verdict(draw.faster(gain), policy, rng)[0].promote
+                hits[index] += _verdict(draw.faster(gain), policy, rng)[0].promote
     return tuple(Rate(hits=int(each), tried=confirmations) for each in hits)
 
 

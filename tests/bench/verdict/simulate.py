@@ -123,8 +123,8 @@ def _predicted(noise: Noise, policy: Policy, order: Sequence[int]) -> Iterator[b
     The order is circular, so each process is judged once, and never by itself.
     """
     known = policy.confirm_processes
-    for place in range(len(order) if len(order) > known else 0):
-        before = [_repeat(noise, order[place - back], policy.process_samples) for back in range(known, 0, -1)]
+    for index in range(len(order) if len(order) > known else 0):
+        before = [_repeat(noise, order[index - back], policy.process_samples) for back in range(known, 0, -1)]
         report = ConfirmReport(
             challenger=before[0].challenger,
             incumbent=before[0].other,
@@ -133,7 +133,7 @@ def _predicted(noise: Noise, policy: Policy, order: Sequence[int]) -> Iterator[b
         )
         predicted = predict(report, policy)
         assert predicted is not None
-        later = _repeat(noise, order[place], policy.process_samples)
+        later = _repeat(noise, order[index], policy.process_samples)
         assert later.other is not None
         yield predicted.speedup.low <= times_as_fast(later.challenger, later.other) <= predicted.speedup.high
 

@@ -105,9 +105,9 @@ class Fleet:
         """
         for worker in self.real:
             worker.look_after()
-        for place, service in enumerate(self.services):
+        for index, service in enumerate(self.services):
             if service.process.poll() is not None:
-                self.replace_service(place)
+                self.replace_service(index)
         ended = [number for number, process in enumerate(self.simulated) if process.poll() is not None]
         assert not ended, f"simulated workers ended: {(self.folder / 'simulated.log').read_text()[-3000:]}"
         try:

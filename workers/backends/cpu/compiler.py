@@ -204,15 +204,15 @@ def _exports(binary: bytes, name: str) -> bool:
 
 
 def _unexported(unit: Unit, binary: bytes) -> str:
-    way_out = "give it that name and no `static`"
+    remedy = "give it that name and no `static`"
     if unit.language == "c++":
-        way_out = 'write `extern "C"` before it, so that its name stays as it is, and no `static`'
+        remedy = 'write `extern "C"` before it, so that its name stays as it is, and no `static`'
     hiding = next((flag for flag in unit.flags if flag.startswith("-fvisibility=")), None)
     if hiding is not None:
-        way_out += f'; the flag `{hiding}` hides it unless `__attribute__((visibility("default")))` is before it'
+        remedy += f'; the flag `{hiding}` hides it unless `__attribute__((visibility("default")))` is before it'
     offered = sorted(each.name for each in symbols(binary) if each.defined and each.callable and each.name[0] != "_")
     found = f" (it exports {', '.join(offered[:_MOST_NAMES])})" if offered else ""
-    return f"the source exports no function `{unit.entry}`{found}, which is the `entry` of family.toml: {way_out}"
+    return f"the source exports no function `{unit.entry}`{found}, which is the `entry` of family.toml: {remedy}"
 
 
 def _defined(header: Path) -> set[str]:

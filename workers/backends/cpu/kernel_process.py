@@ -36,7 +36,7 @@ from workers.backends.cpu.batch import (
 )
 from workers.backends.cpu.imports import NO_KERNEL_MAY
 from workers.backends.cpu.kernel_state import Fence, KernelState, state_of
-from workers.backends.cpu.library_folders import Passage, passage, way_out
+from workers.backends.cpu.library_folders import Passage, passage, remedy
 from workers.backends.cpu.memory import GuardedArray, HostBuffers, scalar
 from workers.backends.cpu.pace import SharedPace
 from workers.backends.cpu.segment import PAGE_BYTES, Segment
@@ -164,7 +164,7 @@ class KernelProcess:
         try:
             self._answer()
         except LaunchError as error:
-            hint = way_out(self.library, str(error))
+            hint = remedy(self.library, str(error))
             raise LaunchError(f"the shared library does not load: {error}{hint}") from None
 
     @property

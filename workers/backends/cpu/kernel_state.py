@@ -77,11 +77,11 @@ class KernelState:
         starts = [each.start for each in self.closed]
         for fence in fences:
             for pages in fence.closed:
-                place = bisect_right(starts, pages.start) - 1
-                if place < 0 or pages.stop > self.closed[place].stop:
+                index = bisect_right(starts, pages.start) - 1
+                if index < 0 or pages.stop > self.closed[index].stop:
                     return "makes the memory beside its buffers accessible"
-            place = bisect_right(self.foreign, fence.inside.start)
-            if place < len(self.foreign) and self.foreign[place] < fence.inside.stop:
+            index = bisect_right(self.foreign, fence.inside.start)
+            if index < len(self.foreign) and self.foreign[index] < fence.inside.stop:
                 return "maps other memory in the place of its buffers"
         return None
 

@@ -62,7 +62,7 @@ def searched_folders(library: Path) -> list[Path]:
     return list(found)
 
 
-def way_out(library: Path, error: str) -> str:
+def remedy(library: Path, error: str) -> str:
     """Return the remedy for a dependency that cannot be loaded, as the end of a sentence; "" for other errors."""
     if "cannot open shared object file" not in error:
         return ""

@@ -89,7 +89,7 @@ def _number(file: Path) -> float:
     try:
         return float(file.read_text(encoding="ascii"))
     except PermissionError:
-        way_out = f"let its user read it (`sudo chmod a+r {file}`), or run the worker as root"
-        raise NoMeterError(f"{file} may not be read by the worker: {way_out}") from None
+        remedy = f"let its user read it (`sudo chmod a+r {file}`), or run the worker as root"
+        raise NoMeterError(f"{file} may not be read by the worker: {remedy}") from None
     except (OSError, ValueError) as error:
         raise NoMeterError(f"{file} cannot be read: {error}") from None

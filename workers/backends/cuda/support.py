@@ -70,10 +70,10 @@ class SupportKernels:
     def checksums(self, spans: Sequence[Span]) -> list[int]:
         """Return one checksum per span of memory; all are started before the first wait."""
         self._clear()
-        for place, (pointer, size) in enumerate(spans):
+        for index, (pointer, size) in enumerate(spans):
             data = Argument(name="bytes", role="input", dtype="uint8", shape=(size,))
             count = Argument(name="count", role="scalar", dtype="int64", value=size)
-            pointers = {"bytes": pointer, "sum": self._counters.pointer + 8 * place}
+            pointers = {"bytes": pointer, "sum": self._counters.pointer + 8 * index}
             self._bound("checksum", self._grid, data, count, self._counters.argument, **pointers)()
         return [int(each) for each in self._counted()[: len(spans)]]
 

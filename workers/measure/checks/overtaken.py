@@ -25,7 +25,7 @@ from workers.measure.timing import Moment
 from workers.measure.verify import WrongAnswerError, judge
 
 _Write: TypeAlias = tuple[str, int | slice, Any]
-"""Name of an input, place in it, and what is written there."""
+"""Name of an input, index in it, and what is written there."""
 
 _FEW = 16
 """Number of differing elements up to which they are written one by one."""
@@ -97,7 +97,7 @@ def judge_overtaken(
         if not others or judged >= enough or len(reasons) >= _WRONG or late:
             break
         golden, chosen = others[turn % len(others)], writes[turn % len(others)]
-        write = partial(_write, buffers, [chosen[place] for place in rng.permutation(len(chosen))])
+        write = partial(_write, buffers, [chosen[index] for index in rng.permutation(len(chosen))])
         buffers.renew(first)
         buffers.poison()
         calls = max(_LEAST_CALLS, math.ceil(_BATCH_S * _SHORTEST ** rng.random() * 1e6 / call_us))
@@ -153,13 +153,13 @@ def changing(
     for turn in range(_MOST_TURNS):
         if turn >= LEAST_PAIRS and time.monotonic() - began_s > budget_s:
             break
-        name, place = _changed_element(one, other, rng)
+        name, index = _changed_element(one, other, rng)
         values = {"different": (other[name], one[name]), "same": (one[name], one[name])}
         pair: dict[str, float] = {}
         for kind in sorted(values, reverse=bool(turn % 2)):
             buffers.renew(one)
-            write = partial(buffers.write_part, name, place)
-            cycle = itertools.cycle([values[kind][0].reshape(-1)[place], values[kind][1].reshape(-1)[place]])
+            write = partial(buffers.write_part, name, index)
+            cycle = itertools.cycle([values[kind][0].reshape(-1)[index], values[kind][1].reshape(-1)[index]])
 
             def change(pace: Pace, write: Any = write, cycle: Any = cycle) -> None:
                 while pace.running:
@@ -205,8 +205,8 @@ class _Overtaking:
 
 
 def _write(buffers: Buffers, writes: Sequence[_Write]) -> None:
-    for name, place, value in writes:
-        buffers.write_part(name, place, value)
+    for name, index, value in writes:
+        buffers.write_part(name, index, value)
 
 
 def _changed_element(one: Arrays, other: Arrays, rng: np.random.Generator) -> tuple[str, int]:
@@ -215,17 +215,17 @@ def _changed_element(one: Arrays, other: Arrays, rng: np.random.Generator) -> tu
     shares = np.array(list(sizes.values())) / sum(sizes.values())
     for _ in range(_DRAWS):
         name = list(sizes)[int(rng.choice(len(sizes), p=shares))]
-        place = int(rng.integers(sizes[name]))
-        if _bits(one[name])[place] != _bits(other[name])[place]:
+        index = int(rng.integers(sizes[name]))
+        if _bits(one[name])[index] != _bits(other[name])[index]:
             break
-    return name, place
+    return name, index
 
 
 def _writes(before: Arrays, after: Arrays) -> list[_Write]:
     """Return what turns one input into another: each differing element, or large pieces if many differ."""
     places = {name: np.flatnonzero(_bits(array) != _bits(after[name])) for name, array in before.items()}
     if sum(each.size for each in places.values()) <= _FEW:
-        return [(name, int(place), after[name].reshape(-1)[place]) for name in places for place in places[name]]
+        return [(name, int(index), after[name].reshape(-1)[index]) for name in places for index in places[name]]
     edges = {name: np.linspace(0, array.size, _PIECES + 1).astype(int) for name, array in after.items()}
     pieces = [(name, slice(*pair)) for name, each in edges.items() for pair in itertools.pairwise(each.tolist())]
     return [(name, piece, np.ascontiguousarray(after[name]).reshape(-1)[piece]) for name, piece in pieces]

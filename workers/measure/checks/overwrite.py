@@ -226,18 +226,18 @@ def witness(
         return OverwriteCheck(answered=answered, poisoned=poisoned, repeated=again)
 
     with undisturbed():
-        for place in _rounds(budget_s, lambda: undecided(found())):
+        for index in _rounds(budget_s, lambda: undecided(found())):
             names = sorted(timers)
-            for name in names[place % len(names) :] + names[: place % len(names)]:
+            for name in names[index % len(names) :] + names[: index % len(names)]:
                 taken[name].append(undisturbed_sample(timers[name]))
     return found()
 
 
 def _rounds(budget_s: float, undecided: Callable[[], bool]) -> Iterable[int]:
     start = time.monotonic()
-    for place in range(MOST_ROUNDS):
+    for index in range(MOST_ROUNDS):
         spent_s = time.monotonic() - start
-        enough = place >= USUAL_ROUNDS or spent_s > budget_s
-        if place >= LEAST_ROUNDS and enough and (spent_s > PATIENCE * budget_s or not undecided()):
+        enough = index >= USUAL_ROUNDS or spent_s > budget_s
+        if index >= LEAST_ROUNDS and enough and (spent_s > PATIENCE * budget_s or not undecided()):
             return
-        yield place
+        yield index

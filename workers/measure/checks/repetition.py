@@ -49,11 +49,11 @@ def repetition(
 
     before, repeated = ([_copy(known) for _ in sets] for _ in range(2))  # new inputs are separate arrays, too
     with undisturbed():
-        for place in range(MOST_ROUNDS):
-            if place >= LEAST_ROUNDS and time.monotonic() - began_s > budget_s:
+        for index in range(MOST_ROUNDS):
+            if index >= LEAST_ROUNDS and time.monotonic() - began_s > budget_s:
                 break
             contents = {"new": [draw() for _ in sets], "known": repeated, "same": repeated}
-            for name in ("new", "same", "known") if place % 2 else ("known", "same", "new"):
+            for name in ("new", "same", "known") if index % 2 else ("known", "same", "new"):
                 fill(before)
                 turn.sample()
                 fill(contents[name])

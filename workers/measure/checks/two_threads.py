@@ -22,7 +22,7 @@ calls is short.
 _BUDGET_S = 0.06
 """Seconds after which no further turn begins, except for the first `_LEAST_TURNS`."""
 
-_WAY_OUT = (
+_REMEDY = (
     ". A kernel that keeps intermediate data in static memory is wrong if two threads call it. Use local or allocated "
     "memory"
 )
@@ -51,7 +51,7 @@ def judge_two_threads(
         WrongAnswerError: an answer is wrong, or the kernel did something forbidden.
         DeviceLostError: its process ended.
     """
-    way_out = _WAY_OUT + ("" if fixed else _DECLARE)
+    remedy = _REMEDY + ("" if fixed else _DECLARE)
     began_s, both, calls = time.monotonic(), [[each] for each in sets], _CALLS
     last_s = began_s
     where = f"case {goldens[0].case}, called by two threads at once"
@@ -69,22 +69,22 @@ def judge_two_threads(
         try:
             session.call_together(kernel, [*order[0], *order[1]], calls)
         except TrespassError as error:
-            raise WrongAnswerError(f"{where}: {error}{way_out}") from None
+            raise WrongAnswerError(f"{where}: {error}{remedy}") from None
         except DeviceLostError as error:
-            raise DeviceLostError(f"{error}, called by two threads at once{way_out}", killed=error.killed) from None
+            raise DeviceLostError(f"{error}, called by two threads at once{remedy}", killed=error.killed) from None
         for own, right, golden in zip(both, rights, goldens, strict=True):
             for each in own:
                 if not each.same_outputs(right):
-                    _judge(each, golden, where, way_out)
+                    _judge(each, golden, where, remedy)
             for each in (own[0], own[-1]):
                 if fault := each.damage():
-                    raise WrongAnswerError(f"{where}: {fault}{way_out}")
+                    raise WrongAnswerError(f"{where}: {fault}{remedy}")
     if fault := session.residue(kernel):
         raise WrongAnswerError(f"{where}: {fault}")
 
 
-def _judge(buffers: Buffers, golden: ExpectedOutput, where: str, way_out: str) -> None:
+def _judge(buffers: Buffers, golden: ExpectedOutput, where: str, remedy: str) -> None:
     try:
         judge(buffers, golden, where)
     except WrongAnswerError as error:
-        raise WrongAnswerError(f"{error.outcome.reason}{way_out}", error.outcome.cases) from None
+        raise WrongAnswerError(f"{error.outcome.reason}{remedy}", error.outcome.cases) from None

@@ -138,12 +138,12 @@ def _of_floats(operand: Operand, array: NDArray[Any], where: str) -> NDArray[np.
     magnitudes = in_pieces(copy, flat.size)
     largest = float(np.max(magnitudes, initial=0.0))
     if not np.isfinite(largest):
-        _refuse(~np.isfinite(values), values, where, "NaN or infinite: no error can be measured there", _WAYS_OUT)
+        _refuse(~np.isfinite(values), values, where, "NaN or infinite: no error can be measured there", _REMEDIES)
     if not _is_held(np.asarray([largest]), operand.dtype).all():
         beyond = f"beyond what {operand.dtype} holds: a kernel writes infinity"
-        _refuse(~_is_held(values, operand.dtype), values, where, beyond, _WAYS_OUT)
+        _refuse(~_is_held(values, operand.dtype), values, where, beyond, _REMEDIES)
     if largest and not _SQUARABLE[0] < largest < _SQUARABLE[1]:
-        reason = f"the squares of such numbers leave float64, so that no relative error can be computed: {_WAYS_OUT}"
+        reason = f"the squares of such numbers leave float64, so that no relative error can be computed: {_REMEDIES}"
         raise FamilyError(f"{where} has {largest:.3g} as its largest magnitude; {reason}")
     return values
 
@@ -158,7 +158,7 @@ def _of_integers(operand: Operand, values: NDArray[Any], where: str) -> NDArray[
     dtype = stored(operand.dtype)
     low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
     if values.dtype.kind == "f":
-        _refuse(~np.isfinite(values), values, where, "NaN or infinite, which no integer can be", _WAYS_OUT)
+        _refuse(~np.isfinite(values), values, where, "NaN or infinite, which no integer can be", _REMEDIES)
         reason = "2^53 or more, where float64 skips integers"
         _refuse(np.abs(values) >= EXACT_INTEGERS, values, where, reason, f"return integers, e.g. of {operand.dtype}")
     wide = (values.view(np.uint8) != 0).astype(np.uint8) if values.dtype.kind == "b" else values
@@ -170,10 +170,10 @@ def _of_integers(operand: Operand, values: NDArray[Any], where: str) -> NDArray[
 
 
 _WRITABLE = "return what a kernel can write"
-_WAYS_OUT = "change inputs() or reference() so that right answers are ordinary numbers"
+_REMEDIES = "change inputs() or reference() so that right answers are ordinary numbers"
 
 
-def _refuse(wrong: NDArray[np.bool_], values: NDArray[Any], where: str, what: str, way_out: str) -> None:
+def _refuse(wrong: NDArray[np.bool_], values: NDArray[Any], where: str, what: str, remedy: str) -> None:
     """Raise FamilyError with the number of wrong elements and the first of them, if there are any."""
     count = int(np.count_nonzero(wrong))
     if count:
@@ -181,7 +181,7 @@ def _refuse(wrong: NDArray[np.bool_], values: NDArray[Any], where: str, what: st
         shown = values[tuple(first)]
         raise FamilyError(
             f"{where}: {count} of {values.size} elements are {what}; the first is {shown} at {first}. "
-            f"The fault is not a kernel's: {way_out}"
+            f"The fault is not a kernel's: {remedy}"
         )
 
 

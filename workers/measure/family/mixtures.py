@@ -153,8 +153,8 @@ def _extreme(array: NDArray[Any], dtype: str, sign: float) -> tuple[float, Any] 
     stored = array.reshape(-1)
     values = decoded(stored, dtype).astype(np.float64) * sign
     values[~np.isfinite(values)] = -np.inf
-    place = int(np.argmax(values))
-    return (sign * float(values[place]), stored[place]) if np.isfinite(values[place]) else None
+    index = int(np.argmax(values))
+    return (sign * float(values[index]), stored[index]) if np.isfinite(values[index]) else None
 
 
 def _rows_of_all(nominal: Arrays, others: Sequence[Arrays], rng: np.random.Generator) -> dict[str, NDArray[Any]]:

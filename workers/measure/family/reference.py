@@ -329,8 +329,8 @@ class Reference:
         except (Exception, SystemExit) as error:
             frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(self.path)]
             line = f" (line {frames[-1].lineno})" if frames else ""
-            way_out = _import_advice(error, self.path)
-            raise FamilyError(f"{self.path.name}, {doing}{line}: {type(error).__name__}: {error}{way_out}") from error
+            remedy = _import_advice(error, self.path)
+            raise FamilyError(f"{self.path.name}, {doing}{line}: {type(error).__name__}: {error}{remedy}") from error
 
 
 def _timers() -> frozenset[int]:

@@ -174,7 +174,7 @@ def _spans(champion: ChampionView) -> Spans | None:
     room = 0.1 * (high - low) or 0.01 * high
     axis = Axis(low=low - room, high=high + room, start=NAMES, end=WHOLE - RIGHT - 20)
     return Spans(
-        spans=tuple(_span(place, name, interval, axis) for place, (name, interval) in enumerate(named.items())),
+        spans=tuple(_span(index, name, interval, axis) for index, (name, interval) in enumerate(named.items())),
         marks=axis.marks(7, time_text),
         summary=". ".join(f"{name}: {_between(interval)}" for name, interval in named.items()) + ".",
         height=TOP + ROW * len(named) + BOTTOM,

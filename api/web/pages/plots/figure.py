@@ -83,7 +83,7 @@ def time_axis(times_us: Sequence[float], title: str = "Time") -> dict[str, Any]:
 
 def _ticks(low: float, high: float) -> list[float]:
     """Return round times inside the range, with finer steps until there are a few."""
-    for mantissas in ((1,), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8), [place / 10 for place in range(10, 100)]):
+    for mantissas in ((1,), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8), [index / 10 for index in range(10, 100)]):
         found = [
             mantissa * 10.0**power
             for power in range(-4, 10)

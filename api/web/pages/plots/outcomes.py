@@ -26,7 +26,7 @@ def outcomes_over_time(landscape: Landscape, search: SearchView) -> Plot:
     for each in counted:
         totals[_kind(each)] = totals.get(_kind(each), 0) + each.count
     kinds = sorted(totals, key=lambda kind: (kind not in RANKED, -totals[kind], kind))
-    traces = [_bars(kind, place, counted, (parts, search.asked)) for place, kind in enumerate(kinds)]
+    traces = [_bars(kind, index, counted, (parts, search.asked)) for index, kind in enumerate(kinds)]
     rows = tuple((outcome_text(kind), totals[kind], f"{totals[kind] / search.asked:.1%}") for kind in kinds)
     tallest = math.ceil(search.asked / parts)
     whole = {"dtick": 1} if tallest <= FEW else {}

@@ -51,10 +51,10 @@ def parallel_coordinates(landscape: Landscape) -> Parallel:
         Line(
             number=point.number,
             places=tuple(values[name].index(point.config[name]) for name in names),
-            rank=round(place / last, 3),
+            rank=round(index / last, 3),
             time=time_text(point.time_us),
         )
-        for place, point in enumerate(shown)
+        for index, point in enumerate(shown)
     )
     return Parallel(
         summary=f"{len(shown)} trials over {len(names)} tunables; each line is one trial, the fastest on top.",

@@ -65,6 +65,6 @@ def _bars(importances: Mapping[str, float]) -> tuple[ImportanceBar, ...]:
     longest = max(importances.values(), default=0.0) or 1.0
     room = WHOLE - NAMES - SHARES
     return tuple(
-        ImportanceBar(name=name, y=place * BAR_HEIGHT, width=round(room * share / longest, 1), share=f"{share:.0%}")
-        for place, (name, share) in enumerate(importances.items())
+        ImportanceBar(name=name, y=index * BAR_HEIGHT, width=round(room * share / longest, 1), share=f"{share:.0%}")
+        for index, (name, share) in enumerate(importances.items())
     )

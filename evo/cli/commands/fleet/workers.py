@@ -162,8 +162,8 @@ def _print(workers: "Iterable[WorkerView]") -> None:
     for worker in workers:
         slots = {slot.device_uuid: slot for slot in worker.slots}
         head = (worker.name, worker.id, worker_text(worker))
-        for place, device in enumerate(worker.devices):
-            shown = head if place == 0 else ("", "", "")
+        for index, device in enumerate(worker.devices):
+            shown = head if index == 0 else ("", "", "")
             does = slot_text(slots[device.uuid]) if device.uuid in slots else "–"
             rows.add_row(*(Text(cell) for cell in (*shown, device.model, device.uuid, does)))
         if not worker.devices:

@@ -197,7 +197,7 @@ def describe(path: Path) -> Described:
     given, state, names = _given(model, values), _state(model), _Names(file.constants)
     inputs = [names.of(name) if _is_tensor(value) else None for name, value in zip(given, values, strict=True)]
     parameters = {names.of(key): key for key in state}
-    outputs = [names.of("out" if len(made) == 1 else f"out{place}") for place in range(len(made))]
+    outputs = [names.of("out" if len(made) == 1 else f"out{index}") for index in range(len(made))]
     tensors = [*(each for each in values if _is_tensor(each)), *state.values(), *made]
     arguments = [
         Tensor(name=name, dtype=_dtype(path, tensor), shape=shape or ("1",))
@@ -267,7 +267,7 @@ def _given(model: Any, values: Sequence[Any]) -> list[str]:
         for each in inspect.signature(type(model).forward).parameters.values()
         if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
     ][1:]
-    return [names[place] if place < len(names) else f"in{place}" for place in range(len(values))]
+    return [names[index] if index < len(names) else f"in{index}" for index in range(len(values))]
 
 
 def _state(model: Any) -> dict[str, Any]:
@@ -324,8 +324,8 @@ def _init_notes(file: _File) -> Iterator[str]:
         names = list(inspect.signature(module.Model.__init__).parameters)[1:]
     except Exception:  # noqa: BLE001 - only a note is lost
         return
-    for place, value in enumerate(values):
-        name = names[place] if place < len(names) else f"argument {place}"
+    for index, value in enumerate(values):
+        name = names[index] if index < len(names) else f"argument {index}"
         yield f"`Model({name}={value!r:.60})`"
 
 

@@ -136,7 +136,7 @@ def _linear(name: str, p: int, b: int, q: int) -> str:
 def _refuted(found: Sequence[Sequence[str]], fields: Values, probe: Probe) -> set[str]:
     """Return the fields of expressions that are wrong when several constants change at the same time."""
     for attempt in range(_TRIES):
-        values = {name: value * (1 + (place + attempt) % 3) for place, (name, value) in enumerate(fields.items())}
+        values = {name: value * (1 + (index + attempt) % 3) for index, (name, value) in enumerate(fields.items())}
         shapes = probe(values)
         if shapes is None:
             continue

@@ -107,7 +107,7 @@ class NvccCompiler:
 def _instances(names: list[str]) -> str:
     """Return lines that make nvcc compile template instances, which it does only if host code refers to them."""
     lines = (
-        f"__attribute__((used)) static void *const kernel_evo_instance_{place} = (void *)({name});\n"
-        for place, name in enumerate(names)
+        f"__attribute__((used)) static void *const kernel_evo_instance_{index} = (void *)({name});\n"
+        for index, name in enumerate(names)
     )
     return "\n" + "".join(lines) if names else ""

@@ -101,21 +101,21 @@ class NvrtcCompiler:
         if answer["binary"] is None:
             return CompileFailed(log=log)
         binary, ptx = bytes.fromhex(str(answer["binary"])), str(answer["ptx"]).encode()
-        told = figures(log, symbol_of(unit.entry, ptx.decode()))
-        if "registers" not in told:
+        reported = figures(log, symbol_of(unit.entry, ptx.decode()))
+        if "registers" not in reported:
             return CompileFailed(log=f"{absent(unit.entry, log)}\n{log}".rstrip())
         return Artefact(
             binary=binary,
             log=log,
-            figures=told,
+            figures=reported,
             ptx=ptx,
             reads=_reads(answer["headers"], unit),
             searched=include_folders(),
         )
 
     def resources(self, artefact: Artefact, launch: Launch | None, device: Device) -> Resources:
-        told = figures(artefact.log, launch.entry) if launch and launch.entry else artefact.figures
-        found = {name: int(value) for name, value in told.items()}
+        reported = figures(artefact.log, launch.entry) if launch and launch.entry else artefact.figures
+        found = {name: int(value) for name, value in reported.items()}
         dynamic = launch.shared_memory_bytes if launch else 0
         registers, shared = found.get("registers"), found.get("static_shared_memory_bytes", 0) + dynamic
         known = registers is not None and launch is not None
@@ -138,8 +138,8 @@ class NvrtcCompiler:
         known = self._nvrtc.architectures
         if match is None or int(match[1]) not in known:
             names = ", ".join(f"sm_{each}" for each in known)
-            way_out = "; older GPUs need the extra `cuda12`" if match and int(match[1]) < min(known) else ""
-            raise NoNvrtcError(f"{self.version.partition(' --')[0]} compiles for {names}, not {architecture}{way_out}")
+            remedy = "; older GPUs need the extra `cuda12`" if match and int(match[1]) < min(known) else ""
+            raise NoNvrtcError(f"{self.version.partition(' --')[0]} compiles for {names}, not {architecture}{remedy}")
 
 
 def failures(compiler: NvrtcCompiler, architectures: Iterable[str]) -> dict[str, str]:
@@ -153,11 +153,11 @@ def failures(compiler: NvrtcCompiler, architectures: Iterable[str]) -> dict[str,
             found[architecture] = str(error)
             continue
         if isinstance(made, CompileFailed):
-            found[architecture] = _way_out(made.log)
+            found[architecture] = _remedy(made.log)
     return found
 
 
-def _way_out(log: str) -> str:
+def _remedy(log: str) -> str:
     """Return how to repair a compiler that does not compile even a small kernel."""
     first = log.strip().partition("\n")[0]
     if "builtin" in log:

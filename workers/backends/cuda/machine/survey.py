@@ -58,8 +58,8 @@ def survey(toolkit: tuple[int, int]) -> dict[str, Any]:
     try:
         import cupy
     except Exception as error:  # noqa: BLE001 - it loads libraries, each of which fails in its own way
-        way_out = f"reinstall kernel-evo with the extra `cuda{toolkit[0]}`"
-        return _none(f"CuPy cannot be imported: {last_line(str(error)) or repr(error)}; {way_out}")
+        remedy = f"reinstall kernel-evo with the extra `cuda{toolkit[0]}`"
+        return _none(f"CuPy cannot be imported: {last_line(str(error)) or repr(error)}; {remedy}")
     runtime = cupy.cuda.runtime
     if obstacle := _obstacle(runtime, toolkit):
         return _none(obstacle)
@@ -120,10 +120,10 @@ def _obstacle(runtime: Any, toolkit: tuple[int, int]) -> str | None:
     if not driver:
         return NO_DRIVER
     if driver // 1000 < toolkit[0]:
-        way_out = f"update the driver, or install kernel-evo with the extra `cuda{driver // 1000}`"
+        remedy = f"update the driver, or install kernel-evo with the extra `cuda{driver // 1000}`"
         return (
             f"the NVIDIA driver supports CUDA {_version(driver)} and the installed toolkit is "
-            f"{toolkit[0]}.{toolkit[1]}: {way_out}"
+            f"{toolkit[0]}.{toolkit[1]}: {remedy}"
         )
     try:
         count = runtime.getDeviceCount()

@@ -81,8 +81,8 @@ def read(tool: str, log: str) -> Sanitized:
 
 def _findings(texts: Sequence[str]) -> Iterator[str]:
     """Yield the findings. Each report begins at the margin; its location follows, indented."""
-    for place, text in enumerate(texts):
+    for index, text in enumerate(texts):
         if text.startswith(" ") or _HARMLESS.match(text):
             continue
-        following = texts[place + 1].strip() if place + 1 < len(texts) else ""
+        following = texts[index + 1].strip() if index + 1 < len(texts) else ""
         yield f"{text} {following}" if following.startswith("at ") else text
