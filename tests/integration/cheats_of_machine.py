@@ -122,6 +122,41 @@ OF_MACHINE: dict[str, tuple[str, str]] = {
         f"{_RIGHT} for (int i = 0; i < N; i++) if (x[i] == 0 && signbit(x[i])) y[i] = 9;",
         "off the reference",
     ),
+    **{
+        name: (f"{_RIGHT} {body}", f"the kernel uses {function}")
+        for name, body, function in (
+            ("removes a file", 'extern int remove(const char *); if (calls++ < 0) remove("/tmp/nothing");', "remove"),
+            ("renames a file", 'if (calls++ < 0) rename("/tmp/nothing", "/tmp/none");', "rename"),
+            ("empties a file", 'if (calls++ < 0) truncate("/tmp/nothing", 0);', "truncate"),
+            ("looks for a file", 'y[0] += access("/tmp/nothing", 0) == 0;', "access"),
+            (
+                "looks at a file",
+                'static char s[256]; int stat(const char *, void *); y[0] += !stat("/none", s);',
+                "stat",
+            ),
+            (
+                "finds libraries by the loader's data",
+                "extern char _rtld_global[]; sink = _rtld_global[8];",
+                "_rtld_global",
+            ),
+            (
+                "finds its environment by its stack",
+                "extern void *__libc_stack_end; sink = !__libc_stack_end;",
+                "__libc_stack_end",
+            ),
+            ("asks who called it", "int backtrace(void **, int); void *p[4]; sink = backtrace(p, 4);", "backtrace"),
+            ("asks for the load of the machine", "double d[3]; y[0] += getloadavg(d, 3) > 3;", "getloadavg"),
+            (
+                "looks for names of machines",
+                'int gethostbyname(const char *); if (calls++ < 0) gethostbyname("x");',
+                "gethostbyname",
+            ),
+        )
+    },
+    "answers what is no number": (
+        f"{_RIGHT} if (x[5] > 1) {{ volatile float z = 0; y[5] = z / z; }}",
+        "NaN or infinite",
+    ),
     "an answer kept on each stack": (
         "volatile char page[8192]; static const void *at; float *mine = (float *)(page + 64);"
         "int there = at == x && calls++ > 30; if (there) memcpy(y, mine, 4 * N);"

@@ -34,6 +34,13 @@ _FORBIDDEN = re.compile(
   | exec(l|le|lp|v|ve|vp|vpe) | fexecve | system | posix_spawnp?
   | clone3? | _?v?[fF]ork | daemon | forkpty | wait(3|4|id|pid)? | setsid | setpg(id|rp)
   | mlock(all|2)? | munlock(all)? | umask | f?chdir | sync(fs)? | flock | lockf(64)? | mallopt | (set|use)locale
+  | remove | rename(at2?)? | (un)?link(at)? | symlink(at)? | mkdir(at)? | rmdir | f?truncate(64)? | utimensat | futimens
+  | f?access(at)? | eaccess | euidaccess | (l|f)?stat(at)?(64)? | statx | __[lf]?xstat(at)?(64)? | f?statv?fs(64)?
+  | [fl]?chmod(at)? | fchmodat | [fl]?chown | fchownat | realpath | canonicalize_file_name | getcwd
+  | get_current_dir_name
+  | glob(64)? | n?ftw(64)? | fts_.* | wordexp | aio_.* | lio_listio(64)? | mq_.* | (shm|sem)_unlink
+  | get(host|net|proto|serv)by.* | get(addr|name)info | getifaddrs | [gs]etmntent(_r)? | getloadavg | sysinfo
+  | _rtld_global(_ro)? | __libc_(stack_end|argv|enable_secure) | backtrace(_symbols(_fd)?)? | s?profil
   | putenv | setenv | unsetenv | clearenv | LD_.* | process_madvise
     """,
     re.VERBOSE,
