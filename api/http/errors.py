@@ -64,7 +64,7 @@ NO_ADDRESS = "no-such-address"
 
 CODES: Mapping[int, str] = {
     401: "sign-in-needed",
-    403: "role-missing",
+    403: "forbidden",
     404: NO_ADDRESS,
     405: "no-such-method",
     413: "too-large",
@@ -81,15 +81,13 @@ class Refusal:
     """An error as an answer reports it, to programs as a problem document and to people as a page.
 
     Attributes:
-        detail: what is wrong and how to correct it.
-        plain: `detail` without requests for programs.
+        plain: what is wrong and how to correct it, without requests for programs.
         code: kind of the error.
         missing: noun and key of an item that does not exist, e.g. ``("search", "7")``.
         roles: any one of these would have been enough.
     """
 
     status: int
-    detail: str
     plain: str
     code: str
     missing: tuple[str, str] | None = None
@@ -128,9 +126,13 @@ def install(app: FastAPI) -> None:
 
 
 def problem(status: int, detail: str, *, code: str = "", **extra: Any) -> Response:
-    """Return a problem document; `extra` are its further members, e.g. ``field``."""
+    """Return a problem document; `extra` are its further members, e.g. ``field``.
+
+    `detail` may repeat parts of the request, so it is cut to a fixed length.
+    """
     title, code = TITLES.get(status, HTTPStatus(status).phrase), code or CODES.get(status, EvoError.code)
-    body = {"type": "about:blank", "title": title, "status": status, "code": code, "detail": detail, **extra}
+    body: dict[str, Any] = {"type": "about:blank", "title": title, "status": status, "code": code}
+    body |= {"detail": shortened(detail, MOST_DETAIL), **extra}
     return JSONResponse(body, status, media_type=MEDIA_TYPE)
 
 
@@ -142,20 +144,16 @@ def wants_page(request: Request) -> bool:
 def answer(request: Request, status: int, detail: str, *, error: EvoError | None = None, **extra: Any) -> Response:
     """Return a problem document for programs, or a page for people.
 
-    `detail` may repeat parts of the request, so it is cut to a fixed length.
-
     Args:
         error: the error that is reported, if it is one of this project's; it has the code.
     """
-    detail = shortened(detail, MOST_DETAIL)
     code = CODES.get(status, EvoError.code) if error is None else error.code
     page = getattr(request.app.state, "error_page", None)
     if page is None or not wants_page(request):
         return problem(status, detail, code=code, **extra)
     refused = Refusal(
         status=status,
-        detail=detail,
-        plain=detail if error is None else shortened(error.plain, MOST_DETAIL),
+        plain=shortened(detail if error is None else error.plain, MOST_DETAIL),
         code=code,
         missing=(error.noun, error.key) if isinstance(error, MissingItem) else None,
         roles=extra.get("roles", ()),

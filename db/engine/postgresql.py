@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import select
 import selectors
 import threading
 import uuid
@@ -11,7 +12,7 @@ from typing import Any, cast
 import psycopg
 import structlog
 from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, text
-from sqlalchemy.exc import DataError, DBAPIError, SQLAlchemyError, TimeoutError
+from sqlalchemy.exc import DataError, DBAPIError, InvalidatePoolError, SQLAlchemyError, TimeoutError
 from sqlalchemy.orm import Session
 
 from db.engine.location import Location
@@ -62,7 +63,8 @@ class PostgreSQL:
             pool_use_lifo=True,  # reuses the few connections that have prepared the statements
             query_cache_size=500,
         )
-        event.listen(engine, "connect", _configure)
+        event.listen(engine, "connect", _configure, insert=True)  # before SQLAlchemy reads the version
+        event.listen(engine, "checkout", _refuse_ended)
         return engine
 
     def before_upgrade(self, connection: Connection) -> None:
@@ -174,7 +176,14 @@ _SETTINGS = {
     "lock_timeout": f"{LOCK_WAIT_S}s",
     "statement_timeout": "60s",
     "TimeZone": "UTC",
+    "DateStyle": "ISO, MDY",
+    "client_encoding": "UTF8",
+    "standard_conforming_strings": "on",
+    "extra_float_digits": "1",
+    "default_transaction_isolation": "read committed",
 }
+"""Limits, and what statements and the driver rely on: a role or database can have other defaults."""
+
 _PRESENT = text(
     "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND mode = 'ShareLock' "
     "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
@@ -191,6 +200,17 @@ def _configure(connection: "psycopg.Connection[Any]", _: Any) -> None:
     connection.commit()  # the rollback of an open transaction would undo them
 
 
+def _refuse_ended(connection: "psycopg.Connection[Any]", *_: Any) -> None:
+    """Replace the pooled connections if the server, or a pooler in between, has ended this one while it was idle.
+
+    An idle connection receives nothing but the end, so looking at its socket takes no query.
+    """
+    look = select.poll()
+    look.register(connection.fileno(), select.POLLIN)
+    if look.poll(0):
+        raise InvalidatePoolError
+
+
 _REMEDIES = {
     "08": "the connection was refused or lost: check the server, a pooler in between (session mode), and the URL",
     "53": "the server has run out of connections, memory or disk: free some and try again",
@@ -198,6 +218,9 @@ _REMEDIES = {
     "57": "the server is shutting down, or ended this connection: try again",
     "40": "two processes changed the same rows at once: try again",
     "25P03": "this process paused for too long within a transaction, which was rolled back: try again",
+    "25006": "it takes no writes: it is a standby, or default_transaction_read_only is on (some hosts set that when "
+    "the disk is full): use the primary server, or turn that off",
+    "3F": "no schema of the user's search_path exists: create it, or change the search_path",
     "42501": "this database user lacks a permission: make it the owner of the database",
 }
 """Advice by the first characters of the SQLSTATE error code."""

@@ -243,3 +243,17 @@ def test_device_of_an_unknown_kind_is_refused_with_the_known_ones(rest: Local) -
     assert (refused.status_code, refused.json()["field"]) == (422, "devices.0.kind"), refused.text
     assert "there is no `tpu`" in refused.json()["detail"]
     assert rest.submit()["state"] == "running"
+
+
+@pytest.mark.parametrize("content", [b"notes=" + b"%" * 300_000, b"&" * 300_000, b"%41" * 100_000])
+def test_form_larger_than_any_page_sends_is_refused_unread(rest: Local, content: bytes) -> None:
+    root = str(rest.http.base_url).replace("/api/v1/", "")
+    headers = {"content-type": "application/x-www-form-urlencoded"}
+    answer = rest.http.post(f"{root}/start", content=content, headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (413, "too-large")
+
+
+def test_refused_origin_is_not_repeated_in_full(rest: Local) -> None:
+    refused = rest.http.post("/searches", json={}, headers={"origin": f"http://{'a' * 60_000}"})
+    assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+    assert len(refused.content) < 5_000

@@ -16,8 +16,11 @@ MOST_BYTES = 64 << 20
 STRANGERS_BYTES = 64 << 10
 """Largest body of a caller who has not signed in."""
 
-JSON_BYTES, FORM_BYTES = 16 << 20, 1 << 20
-"""Largest body that is parsed as a whole. Parsing takes many times its size in memory, so files may be larger."""
+JSON_BYTES, FORM_BYTES = 16 << 20, 256 << 10
+"""Largest body that is parsed as a whole. Parsing takes many times its size in memory, so files may be larger.
+
+Forms are parsed between other requests, and a megabyte of `%` takes longer than a second.
+"""
 
 DRAINED, DRAINED_S = 4, 30.0
 """How much of a refused body is read and dropped (as a multiple of the limit), and for how many seconds.

@@ -1,0 +1,103 @@
+"""PostgreSQL servers whose defaults differ, and connections that end while idle."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from db.engine.location import Location
+from db.engine.session import Database
+from db.engine.unavailable import StoreUnavailable
+from tests.integration.local import local
+from tests.postgresql import Server
+from tests.tiers import one_in
+
+
+@pytest.fixture
+def location(postgresql: Server) -> Iterator[Location]:
+    made = postgresql.create()
+    yield made
+    postgresql.run(f"DROP DATABASE {name_of(made)} WITH (FORCE)")
+
+
+def name_of(location: Location) -> str:
+    assert location.server is not None
+    assert location.server.database is not None
+    return location.server.database
+
+
+@pytest.mark.parametrize(
+    "setting",
+    one_in(
+        3,
+        [
+            "client_encoding = 'LATIN1'",
+            "client_encoding = 'SQL_ASCII'",
+            "DateStyle = 'German, DMY'",
+            "DateStyle = 'SQL, DMY'",
+            "DateStyle = 'Postgres, MDY'",
+            "default_transaction_isolation = 'serializable'",
+            "default_transaction_deferrable = on",
+            "bytea_output = 'escape'",
+            "standard_conforming_strings = off",
+            "extra_float_digits = -10",
+            "idle_session_timeout = '1s'",
+            "IntervalStyle = 'iso_8601'",
+            "plan_cache_mode = force_generic_plan",
+            "TimeZone = 'Asia/Kathmandu'",
+        ],
+    ),
+)
+def test_service_does_not_depend_on_the_defaults_of_its_database(
+    postgresql: Server, location: Location, setting: str
+) -> None:
+    postgresql.run(f"ALTER DATABASE {name_of(location)} SET {setting}")
+    notes = "größer Ω 🚀 \\x41"
+    with local(location) as rest:
+        rest.prepare()
+        rest.submit(budget={"trials": 6}, notes=notes)
+        rest.play()
+        search = rest.http.get("searches/1").json()
+        assert (search["state"], search["notes"]) == ("finished", notes)
+        assert abs(datetime.fromisoformat(search["created_at"]) - datetime.now(UTC)) < timedelta(minutes=5)
+        assert rest.http.get("champions/1").json()["time_us"] == search["best"]["time_us"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("default_transaction_read_only = on", "it takes no writes"),
+        ("search_path = missing", "no schema of the user's search_path exists"),
+    ],
+)
+def test_defaults_that_prevent_writing_are_explained(
+    postgresql: Server, location: Location, setting: str, words: str
+) -> None:
+    postgresql.run(f"ALTER DATABASE {name_of(location)} SET {setting}")
+    with pytest.raises(StoreUnavailable, match=words):
+        Database.open(location)
+
+
+def test_connections_that_end_while_idle_fail_no_request(postgresql: Server, location: Location) -> None:
+    """Servers with `idle_session_timeout`, restarts, poolers and firewalls end them."""
+    idle = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name_of(location)}'"
+    with local(location) as rest:
+        rest.prepare()
+        rest.submit()
+        answers = []
+        for turn in range(12):
+            postgresql.run(f"{idle} AND state = 'idle'")
+            path = "searches/1/resume" if turn % 4 else "searches/1/pause"
+            answers.append((rest.http.get("searches/1") if turn % 2 else rest.http.post(path)).status_code)
+        assert answers == [200] * 12
+
+
+def test_work_is_offered_after_the_listener_was_cut_off(postgresql: Server, tmp_path: Path, location: Location) -> None:
+    name = name_of(location)
+    with local(location) as rest:
+        rest.prepare()
+        postgresql.run(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+        rest.submit(budget={"trials": 6})
+        rest.play()
+        assert rest.http.get("searches/1").json()["state"] == "finished"
