@@ -9,17 +9,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
-import structlog
 
 from evo.errors import EvoError
+from workers.system.log import log
 
 _RETRY_S = 0.01
 """Seconds between attempts, short compared with a measurement; the order of waiting processes does not depend on it."""
 
 BUSY_S = 1.0
 """Seconds of waiting after which the device's holder is reported."""
-
-_LOG = structlog.get_logger()
 
 
 class GaveUp(EvoError, RuntimeError):
@@ -28,7 +26,7 @@ class GaveUp(EvoError, RuntimeError):
 
 def log_busy(holder: int | None) -> None:
     """Log that the device is locked; the holder is a process id, or None if unknown."""
-    _LOG.info("device.busy", holder=holder)
+    log().info("device.busy", holder=holder)
 
 
 @contextmanager
