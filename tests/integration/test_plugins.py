@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from db.engine.ownership import running_service
 from evo.device import kind_of, kinds
 from evo.errors import NotFound
 from evo.strategy import STRATEGIES
 from evo.variants.proposers import PROPOSERS
-from tests.integration.commands import CommandLine
+from tests.integration.commands import CommandLine, wait_until
 
 TOY = Path(__file__).parents[1] / "data" / "toy_backend"
 
@@ -29,15 +30,21 @@ def test_device_kind_of_another_package_compiles_measures_and_gets_a_champion(li
         "quick_samples = 10\nconfirm_samples = 20\nconfirm_processes = 2\nmost_processes = 4\nseeds = 1\n"
     )
     terms = ("--device", "toy", "--trials", "3", "--policy", str(policy), "--json")
-    searched = line.run_apart("search", str(TOY / "double"), *terms)
-    assert searched.code == 0, searched.err
-    found = json.loads(searched.out)
-    assert found["device"]["kind"] == "toy"
-    assert found["champion"] is not None, searched.out
-    shown = line.run_apart("champion", "show", "1")
-    assert "Toy 1" in shown.out, shown.out + shown.err
-    exported = line.run_apart("champion", "export", "1", "--to", str(line.home / "exported"))
-    assert (exported.code, "only cpu and cuda kernels export" in exported.err) == (3, True)
+    service = line.start("serve", "--port", "0")
+    try:
+        wait_until(lambda: (running := running_service(line.database)) and running.url, "the service listens")
+        searched = line.run_apart("search", str(TOY / "double"), *terms)
+        assert searched.code == 0, searched.err
+        found = json.loads(searched.out)
+        assert found["device"]["kind"] == "toy"
+        assert found["champion"] is not None, searched.out
+        shown = line.run_apart("champion", "show", "1")
+        assert "Toy 1" in shown.out, shown.out + shown.err
+        exported = line.run_apart("champion", "export", "1", "--to", str(line.home / "exported"))
+        assert (exported.code, "only cpu and cuda kernels export" in exported.err) == (3, True)
+    finally:
+        service.interrupt()
+        service.wait()
 
 
 def test_device_kind_is_unknown_without_its_package(line: CommandLine) -> None:
