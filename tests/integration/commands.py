@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +21,10 @@ import psutil
 import pytest
 
 from evo.cli.main import main
+from evo.cli.service.devices import cache_folder
+from evo.client import Client
 from tests.integration.serving import announcing
+from workers.daemon.daemon import Settings, serve
 
 PATIENCE_S = 200.0
 BUSY_MEASUREMENTS = 5
@@ -151,6 +155,22 @@ class CommandLine:
         """Yield the URL of a service on the database within this process, so that commands need not start one."""
         with patch.dict(os.environ, self._own), announcing(self.database) as url:
             yield url
+
+    @contextmanager
+    def working(self) -> Iterator[str]:
+        """Like `serving`, with a worker within this process: a search then starts no process but its kernels'."""
+        stopping = threading.Event()
+        with patch.object(tempfile, "tempdir", None), self.serving() as url, Client(url) as client:
+            settings = Settings(url=url, data=self.home / "worker", cache=cache_folder(), worker_id="here")
+            worker = threading.Thread(target=serve, args=(settings,), kwargs={"stopping": stopping})
+            worker.start()
+            try:
+                wait_until(lambda: client.workers().items or not worker.is_alive(), "the worker was registered")
+                yield url
+            finally:
+                stopping.set()
+                worker.join(PATIENCE_S)
+        assert not worker.is_alive()
 
 
 def wait_until(condition: Callable[[], Any], what: str) -> Any:

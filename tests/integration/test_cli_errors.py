@@ -24,6 +24,14 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
 
 
 @pytest.fixture(scope="module")
+def working(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
+    """Yield a command line with a service and a worker, which searches need not start."""
+    line = CommandLine.fresh(tmp_path_factory)
+    with line.working():
+        yield line
+
+
+@pytest.fixture(scope="module")
 def serving(line: CommandLine) -> Iterator[str]:
     with line.serving() as url:
         yield url
@@ -62,12 +70,12 @@ def test_mistyped_input_is_named_before_anything_starts(line: CommandLine, argum
     assert not line.database.exists()
 
 
-def test_problem_is_refused_for_the_requested_device(line: CommandLine) -> None:
+def test_problem_is_refused_for_the_requested_device(working: CommandLine) -> None:
     for device, said in (
         (("--compile-only", "--target", "sm_90"), "rows of a transposed v begin at multiples of 16 bytes"),
         (("--device", "cpu"), "the CPU kernel reads v by rows"),
     ):
-        refused = line.run("search", "sdpa_fp8", "--problem", "v_layout=columns,S=100", *device)
+        refused = working.run("search", "sdpa_fp8", "--problem", "v_layout=columns,S=100", *device)
         assert refused.code == 2
         assert said in refused.err
 
@@ -80,12 +88,12 @@ def test_policy_file_is_checked_field_by_field(line: CommandLine) -> None:
     assert "--policy minimal_gain: there is no `minimal_gain`, did you mean `minimum_gain`?" in refused.err
 
 
-def test_empty_space_names_the_constraint_that_emptied_it(line: CommandLine, tmp_path: Path) -> None:
+def test_empty_space_names_the_constraint_that_emptied_it(working: CommandLine, tmp_path: Path) -> None:
     family = tmp_path / "my_transpose"
     shutil.copytree(EXAMPLES / "my_transpose", family)
     spec = (family / "family.toml").read_text()
     (family / "family.toml").write_text(spec.replace("<= 32768", "<= 8"))
-    refused = line.run("search", str(family))
+    refused = working.run("search", str(family))
     assert refused.code == 2
     assert "TILE_ROWS * TILE_COLUMNS * 8 <= 8" in refused.err
     assert "both tiles must fit the first-level cache" in refused.err
@@ -110,9 +118,9 @@ def test_both_remedies_are_named_without_a_compiler(line: CommandLine) -> None:
         assert "cpu-compiler" in refused.err
 
 
-def test_missing_device_is_the_same_error_everywhere(line: CommandLine) -> None:
+def test_missing_device_is_the_same_error_everywhere(working: CommandLine) -> None:
     for command in ("search", "render"):
-        refused = line.run(command, "sdpa", "--device", "no-such-model")
+        refused = working.run(command, "sdpa", "--device", "no-such-model")
         assert refused.code == 2
         assert "no device fits --device no-such-model" in refused.err
 

@@ -45,9 +45,10 @@ def champion_of(line: CommandLine, searching: list[str]) -> Path:
         "quick_samples = 10\nconfirm_samples = 20\nconfirm_processes = 2\nmost_processes = 4\nseeds = 1\n"
     )
     assert searching[-2] == "--minutes"
-    searched = line.run_apart(*searching[:-2], "--trials", "3", "--policy", str(policy))
-    assert searched.code == 0, searched.out + searched.err
-    exported = line.run(*command_of("existing-source.md", "champion export"))
+    with line.working():
+        searched = line.run(*searching[:-2], "--trials", "3", "--policy", str(policy))
+        assert searched.code == 0, searched.out + searched.err
+        exported = line.run(*command_of("existing-source.md", "champion export"))
     assert exported.code == 0, exported.out + exported.err
     return line.home / "champion"
 
@@ -80,9 +81,8 @@ def test_cuda_file_is_imported_with_what_a_person_must_decide(line: CommandLine)
 def test_cuda_file_is_ranked_without_a_gpu(line: CommandLine) -> None:
     rendered = line.run(*command_of("cuda-kernel.md", "render"))
     assert "#define ROWS_OF_BLOCK 64" in rendered.out
-    searched = line.run_apart(
-        *command_of("cuda-kernel.md", "search docs/guides/examples/column_sums --target")[:-1], "3"
-    )
+    with line.working():
+        searched = line.run(*command_of("cuda-kernel.md", "search docs/guides/examples/column_sums --target")[:-1], "3")
     assert searched.code == 0, searched.err
     assert "3 estimated" in searched.out
 
@@ -92,7 +92,8 @@ def test_error_of_a_standard_header_names_its_replacement(line: CommandLine) -> 
     source = line.home / "docs/guides/examples/column_sums/column_sums.cu"
     source.write_text(source.read_text().replace("cuda/std/cstdint", "cstdint"))
     searching = command_of("cuda-kernel.md", "search docs/guides/examples/column_sums --target")[:-1]
-    searched = line.run_apart(*searching, "1")
+    with line.working():
+        searched = line.run(*searching, "1")
     said = " ".join((searched.out + searched.err).split())
     assert "write `#include <cuda/std/cstdint>` in its place" in said
     assert '`compiler = "nvcc"` under [cuda]' in said

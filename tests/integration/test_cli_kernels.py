@@ -31,7 +31,7 @@ def policy(line: CommandLine) -> Path:
 
 @pytest.fixture(scope="module")
 def searched(line: CommandLine, policy: Path) -> Iterator[Ended]:
-    """Search the family that `new` writes, with an extra header, in a user's folder; then yield a service to
+    """Search the family that `new` writes, with an extra header, in a user's folder, with a service to
     inspect it.
     """
     made = line.run("new", "saxpy")
@@ -41,9 +41,8 @@ def searched(line: CommandLine, policy: Path) -> Iterator[Ended]:
     template = line.home / "saxpy" / "kernel.c.j2"
     own = template.read_text().replace("enum { N = {{ N }}, STEP", "LENGTH({{ N }});\nenum { STEP")
     template.write_text(f'#include "length.h"\n{own}')
-    ended = line.run_apart("search", "./saxpy", *QUICK, "--policy", str(policy), "--problem", "N=4096")
-    with line.serving():
-        yield ended
+    with line.working():
+        yield line.run("search", "./saxpy", *QUICK, "--policy", str(policy), "--problem", "N=4096")
 
 
 @pytest.fixture(scope="module")
@@ -261,7 +260,9 @@ def test_failing_config_says_why(line: CommandLine, tmp_path: Path, change: tupl
     assert said in told.out
 
 
-def test_report_shows_an_example_if_nothing_can_be_measured(line: CommandLine, policy: Path, tmp_path: Path) -> None:
+def test_report_shows_an_example_if_nothing_can_be_measured(
+    line: CommandLine, policy: Path, searched: Ended, tmp_path: Path
+) -> None:
     family = broken(tmp_path, ("float *restrict out", "flaot *restrict out"))
     ended = line.run("search", str(family), "--trials", "2", "--policy", str(policy), "--problem", "N=77")
     assert ended.code == 1

@@ -18,24 +18,25 @@ SAXPY = Path(__file__).parents[2] / "docs" / "guides" / "examples" / "saxpy"
 
 
 @pytest.fixture(scope="module")
-def line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
+def line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
+    """Yield a command line with a service, a worker and a finished search."""
     line = CommandLine.fresh(tmp_path_factory)
     path = line.home / "quick.toml"
     path.write_text("quick_samples = 10\nconfirm_samples = 20\nconfirm_processes = 2\nmost_processes = 2\nseeds = 1\n")
     terms = ("--policy", str(path), "--problem", "N=4096", "--trials", "6", "--strategy", "random")
-    ended = line.run_apart("search", str(SAXPY), *terms, "--objective", f"minimise: {METRIC}", "--json")
-    assert ended.code == 0, ended.err
-    return line
+    with line.working():
+        ended = line.run("search", str(SAXPY), *terms, "--objective", f"minimise: {METRIC}", "--json")
+        assert ended.code == 0, ended.err
+        yield line
 
 
 def test_measured_trials_are_ranked_and_promoted_by_the_metric(line: CommandLine) -> None:
-    with line.serving():
-        trials = line.run("trials", "1", "--json").json
-        (champion,) = line.run("champion", "show", "1", "--json").json
-        table = line.run("trials", "1").out
-        written = line.run("trials", "1", "--format", "csv").out
-        report = line.run("report", "1", "--to", str(line.home / "report"))
-        evidence = line.run("champion", "export", "1", "--to", str(line.home / "champion"))
+    trials = line.run("trials", "1", "--json").json
+    (champion,) = line.run("champion", "show", "1", "--json").json
+    table = line.run("trials", "1").out
+    written = line.run("trials", "1", "--format", "csv").out
+    report = line.run("report", "1", "--to", str(line.home / "report"))
+    evidence = line.run("champion", "export", "1", "--to", str(line.home / "champion"))
     measured = [trial for trial in trials if trial["cost"] is not None]
     assert len(measured) == 6
     assert [trial["cost"] for trial in measured] == sorted(trial["cost"] for trial in measured)
@@ -66,7 +67,7 @@ def test_measured_trials_are_ranked_and_promoted_by_the_metric(line: CommandLine
 def test_metrics_that_cannot_rank_are_refused_by_the_name_of_the_option(
     line: CommandLine, objective: str, said: str
 ) -> None:
-    refused = line.run_apart("search", str(SAXPY), "--objective", objective, "--trials", "1")
+    refused = line.run("search", str(SAXPY), "--objective", objective, "--trials", "1")
     assert refused.code == 2
     assert said in " ".join(refused.err.split())
 
@@ -86,7 +87,7 @@ def rapl(folder: Path) -> Iterator[None]:
         while not ended.is_set():
             (zone / "next").write_text(f"{(time.monotonic() - began_s) * WATTS * 1e6:.0f}\n")
             (zone / "next").replace(zone / "energy_uj")
-            time.sleep(0.001)
+            time.sleep(0.005)  # a reading spans 0.15 s
 
     thread = threading.Thread(target=count)
     thread.start()
@@ -103,15 +104,18 @@ def test_search_for_the_least_energy_measures_it_in_every_process(
     line: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KERNEL_EVO_POWERCAP", str(tmp_path))
-    apart = ("--db", str(tmp_path / "energy.db"), "--policy", str(line.home / "quick.toml"), "--trials", "4")
+    terms = ("--policy", str(line.home / "quick.toml"), "--trials", "4", "--problem", "N=65536")
+    home = tmp_path / "home"
+    home.mkdir()
+    apart = CommandLine(home=home, cache=line.cache)
     with rapl(tmp_path):
-        ended = line.run_apart(
-            "search", str(SAXPY), *apart, "--problem", "N=65536", "--objective", "minimise: energy_uj", "--json"
-        )
+        ended = apart.run_apart("search", str(SAXPY), *terms, "--objective", "minimise: energy_uj", "--json")
     assert ended.code == 0, ended.err
     view = ended.json
     assert view["device"]["software"]["energy"] == "RAPL package-0"
-    trials = line.run_apart("trials", "1", "--db", str(tmp_path / "energy.db"), "--json").json
+    with apart.serving():
+        trials = apart.run("trials", "1", "--json").json
+        front = apart.run("trials", "1", "--metric", "maximise: power_w", "--metric", "energy_uj")
     measured = [each for each in trials if each["outcome"]["kind"] == "measured"]
     assert len(measured) == 4
     for trial in measured:
@@ -120,9 +124,6 @@ def test_search_for_the_least_energy_measures_it_in_every_process(
         assert len(power["samples_w"]) == 3
         assert all(WATTS / 2 < sample < WATTS * 2 for sample in power["samples_w"])  # the counter's thread may be late
         assert trial["cost"] == pytest.approx(trial["time_us"] * sorted(power["samples_w"])[1])
-    front = line.run_apart(
-        "trials", "1", "--db", str(tmp_path / "energy.db"), "--metric", "maximise: power_w", "--metric", "energy_uj"
-    )
     assert front.code == 0, front.err
     assert view["champion"]["verdict"]["metric"] == pytest.approx(WATTS * view["champion"]["time_us"], rel=0.5)
 
@@ -131,8 +132,9 @@ def test_metric_of_energy_is_refused_where_nothing_measures_it(
     line: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KERNEL_EVO_POWERCAP", str(tmp_path))
-    terms = ("--db", str(tmp_path / "evo.db"), "--trials", "1")
-    refused = line.run_apart("search", str(SAXPY), *terms, "--objective", "minimise: power_w")
+    apart = CommandLine(home=tmp_path, cache=line.cache)
+    with apart.working():
+        refused = apart.run("search", str(SAXPY), "--trials", "1", "--objective", "minimise: power_w")
     assert refused.code == 2
     said = " ".join(refused.err.split())
     assert "--objective: `power_w` needs energy, and " in said

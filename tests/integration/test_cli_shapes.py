@@ -18,14 +18,13 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
 
 @pytest.fixture(scope="module")
 def searched(line: CommandLine) -> Iterator[Ended]:
-    """Search two shapes of the family that `new` writes, on the CPU; then yield a service to inspect them."""
+    """Search two shapes of the family that `new` writes, on the CPU; with a service to inspect them."""
     policy = line.home / "quick.toml"
     policy.write_text("quick_samples = 10\nconfirm_samples = 20\nconfirm_processes = 1\nseeds = 1\n")
     assert line.run("new", "saxpy").code == 0
     terms = ("--trials", "2", "--seed", "1", "--policy", str(policy), "--device", "cpu")
-    ended = line.run("search", "./saxpy", "--problem", "N=1024,4096", *terms)
-    with line.serving():
-        yield ended
+    with line.working():
+        yield line.run("search", "./saxpy", "--problem", "N=1024,4096", *terms)
 
 
 def test_each_shape_starts_with_its_neighbours_champion(line: CommandLine, searched: Ended) -> None:

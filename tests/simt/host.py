@@ -49,7 +49,11 @@ ORDERS = ((FORWARD, False), (BACKWARD, True), (3, False))
 """Orders of execution: (first thread first, last thread first or the seed of a shuffle; copies at once)."""
 CLUSTER = re.compile(r"__cluster_dims__\((\d+)")
 
-FLAGS = ("-std=c++17", "-O1", "-w", "-fPIC", "-U_FORTIFY_SOURCE")
+SLOW_PASSES = "tree-pta tree-sra tree-pre tree-ter tree-slsr tree-sink tree-ch tree-coalesce-vars ivopts shrink-wrap"
+SLOW_PASSES += " guess-branch-probability ipa-pure-const ipa-reference ipa-profile move-loop-invariants if-conversion"
+"""Optimisations of g++ that take longer than they save here, a seventh of a build and its run."""
+
+FLAGS = ("-std=c++17", "-O1", *(f"-fno-{each}" for each in SLOW_PASSES.split()), "-w", "-fPIC", "-U_FORTIFY_SOURCE")
 """As in `ptx.cuh`, without _FORTIFY_SOURCE, which the precompiled headers would hold."""
 
 STANDARD = re.compile(r"^#include <[\w.]+>$", re.MULTILINE)
