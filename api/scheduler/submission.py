@@ -301,9 +301,15 @@ def _check_names(space: Space, given: WarmStart) -> None:
 
 
 def completed(space: Space, parts: Iterable[Config]) -> list[Config]:
-    """Add defaults for missing tunables; return the valid configs."""
-    default = space.default()
-    return [config for part in parts if (config := {**default, **part}) in space]
+    """Add defaults for missing tunables; return the valid configs.
+
+    They are the declared defaults where these are valid with the part. The space's default may differ from them to be
+    valid on its own, which a part must not inherit without need: a row in registers needs two blocks, one in shared
+    memory does not.
+    """
+    declared, valid = space.declared_default(), space.default()
+    whole = (({**declared, **part}, {**valid, **part}) for part in parts)
+    return [config for either in whole if (config := next(filter(space.__contains__, either), None)) is not None]
 
 
 def unique(space: Space, configs: Iterable[Config]) -> list[Config]:

@@ -161,9 +161,13 @@ class Space:
 
     # Finding configs
 
+    def declared_default(self) -> Config:
+        """Return the config of declared defaults, which may be invalid."""
+        return self.decode([tunable.default_index for tunable in self.tunables])
+
     def default(self) -> Config:
         """Return the config of declared defaults, or the nearest valid one."""
-        return self.repair([tunable.default_index for tunable in self.tunables], np.random.default_rng(0))
+        return self.repair(self.declared_default(), np.random.default_rng(0))
 
     def sample(self, rng: np.random.Generator, count: int, exclude: Container[str] = frozenset()) -> list[Config]:
         """Return distinct valid configs with keys not in `exclude`, each equally likely; fewer only when no more are

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
-from api.scheduler.submission import warm_starts
+from api.scheduler.submission import completed, warm_starts
 from evo.family import Family
 from evo.space import Space
+from evo.space.constraint import Constraint
+from evo.space.expression import Expression
 from evo.space.tunable import Tunable
 from evo.trial.objective import Objective
 from tests.unit.family_document import CPU, edited
@@ -38,6 +40,26 @@ def test_near_champions_of_this_model_precede_the_familys_starts_and_the_default
     others = [champion(1, "A", 4096, 32), champion(2, "A", 256, 16), champion(3, "B", 512, 64)]
     expected = [{"BLOCK": 16}, {"BLOCK": 32}, {"BLOCK": 64}, {"BLOCK": 8}]
     assert warm_starts(SPACE, search, family, others) == expected
+
+
+def test_start_has_declared_defaults_where_the_default_alone_must_differ_from_them() -> None:
+    """A row kept in registers needs two blocks here, one kept in shared memory does not."""
+    text = "KEEP == 'shared' or BLOCKS == 2"
+    together = Constraint(expression=Expression.parse(text, "here"), because="a row must fit")
+    space = Space(
+        [
+            Tunable(name="BLOCKS", values=(1, 2, 4), default=1),
+            Tunable(name="KEEP", values=("registers", "shared"), default="registers"),
+        ],
+        constraints=[together],
+    )
+    assert space.default() == {"BLOCKS": 2, "KEEP": "registers"}
+    parts = [{"KEEP": "shared"}, {"KEEP": "registers"}, {"BLOCKS": 4}, {"BLOCKS": 4, "KEEP": "shared"}]
+    assert completed(space, parts) == [
+        {"BLOCKS": 1, "KEEP": "shared"},
+        {"BLOCKS": 2, "KEEP": "registers"},
+        {"BLOCKS": 4, "KEEP": "shared"},
+    ]
 
 
 def test_starts_of_a_family_depend_on_problem_and_device() -> None:

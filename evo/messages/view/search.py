@@ -225,12 +225,12 @@ class SearchView(Deferred):
 
     @property
     def not_compared(self) -> str | None:
-        """The baselines that could not be timed, and why; None if there are none."""
+        """The baselines that could not be timed, and why; None if there are none, or nothing is run."""
         names: dict[str, list[str]] = {}
         for name, reason in self.missing_baselines.items():
             names.setdefault(one_line(reason.strip().partition("\n")[0])[:_REASON_CHARACTERS], []).append(name)
         found = (f"{', '.join(each)} ({reason})" for reason, each in names.items())
-        return f"Not compared: {'; '.join(found)}." if names else None
+        return f"Not compared: {'; '.join(found)}." if names and not self.estimated else None
 
     @property
     def subject(self) -> str:
