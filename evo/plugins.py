@@ -1,4 +1,4 @@
-"""Objects that are discovered: in the modules of a package, and by the entry points of installed packages."""
+"""Discovery of strategies, proposers and rules: in a package's modules, and by entry points of installed packages."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from importlib import import_module
@@ -13,14 +13,14 @@ _Own = TypeVar("_Own")
 
 
 def mark(marked: dict[str, _Marked], name: str, plural: str) -> Callable[[_Own], _Own]:
-    """Return a decorator that adds a class to those that are discovered, and returns it unchanged.
+    """Return a decorator that registers an object under a name and returns it unchanged.
 
     Args:
-        marked: classes by name; gets the decorated one.
-        plural: noun for objects of the kind, for the error.
+        marked: registered objects by name; the decorated one is added.
+        plural: noun for the error, e.g. ``strategies``.
 
     Raises:
-        ValueError: when it decorates: another class has the name.
+        ValueError: from the decorator: the name is taken.
     """
 
     def add(own: _Own) -> _Own:
@@ -33,7 +33,7 @@ def mark(marked: dict[str, _Marked], name: str, plural: str) -> Callable[[_Own],
 
 
 def import_modules(package: str, path: Iterable[str], without: Collection[str] = ()) -> None:
-    """Import the modules of a package, so that they mark their classes; not those of its folders, nor `without`."""
+    """Import the modules of a package, without its subpackages and the modules in `without`, so that they register."""
     for module in iter_modules(path, f"{package}."):
         if not module.ispkg and module.name.rpartition(".")[2] not in without:
             import_module(module.name)

@@ -27,7 +27,7 @@ KEPT_BATCHES = 64
 
 
 class LogReplaced(Exception):
-    """The events after a position cannot be told: a backup was restored while the service ran, or they were dropped."""
+    """The events after a position are lost: a backup was restored while the service ran, or they were dropped."""
 
 
 class Feed:

@@ -61,7 +61,9 @@ def parse_cursor(cursor: str | None, shape: TypeAdapter[T]) -> T | None:
         padded = cursor + "=" * (-len(cursor) % 4)
         return shape.validate_json(base64.urlsafe_b64decode(padded.encode()))
     except ValueError as error:
-        raise InvalidInput("cursor", "is not one of this list: give `next` of the page before, unchanged") from error
+        raise InvalidInput(
+            "cursor", "is not a cursor of this list: use `next` of the previous page, unchanged"
+        ) from error
 
 
 def page_of(rows: Sequence[T], limit: int, place: Callable[[T], object]) -> tuple[Sequence[T], str | None]:

@@ -88,11 +88,7 @@ def weighed(database: Database, search_id: int, report: AblateReport) -> tuple[E
 
 
 def settle(session: Session, attempt: AttemptRow, report: AblateReport, effects: tuple[Effect | None, ...]) -> None:
-    """Store the effects of a report.
-
-    Raises:
-        InvalidInput: the report does not answer the job.
-    """
+    """Store the effects of a report that `check_answers` accepted."""
     job, now = attempt.job, attempt.ended_at
     assert isinstance(job.payload, Ablate) and now is not None, "an ended attempt at an ablation"
     if report.failure is None:

@@ -203,7 +203,7 @@ def _check_problem(family: Family, request: SearchRequest) -> None:
 
 def _check_threads(objective: Objective, device: Device) -> None:
     if device.runs != "recordings" and not kind_of(device.kind).on_host and objective.threads != 1:
-        raise InvalidInput("objective.threads", "is for kernels of CPUs; those of a GPU take none: leave it out")
+        raise InvalidInput("objective.threads", "applies to CPU kernels only: leave it out")
     cores = device.limits.get("cores", math.inf)
     if not 1 <= objective.threads <= cores:
         most = "1 or more" if math.isinf(cores) else f"1 … {cores:g}, the cores of {device.model}"

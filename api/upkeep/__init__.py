@@ -1,1 +1,1 @@
-"""What runs besides requests: warm-up and periodic tasks."""
+"""Work outside requests: warm-up and periodic tasks."""

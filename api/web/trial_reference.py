@@ -48,7 +48,7 @@ def parse_reference(session: Session, field: str, given: str, search: int | None
     """Parse a trial's name: ``3.57``, a number if the search is given, or an id of old links.
 
     Raises:
-        InvalidInput: it is none of these.
+        InvalidInput: it has none of these forms.
         NotFound: no trial has this id.
     """
     if not given.strip():

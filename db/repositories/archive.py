@@ -267,7 +267,7 @@ class Archive:
         return row
 
     def searches_with_binary(self, binary_digest: str, search_ids: Collection[int]) -> set[int]:
-        """Return those of some searches that have a trial with this binary."""
+        """Return the searches among these that have a trial with this binary."""
         same = TrialRow.search_id.in_(search_ids) & (TrialRow.binary_digest == binary_digest)
         return set(self.session.scalars(select(TrialRow.search_id).where(same)))
 
@@ -290,7 +290,7 @@ class Archive:
         return self.session.scalars(query).all()
 
     def first_ended(self, search_id: int, count: int) -> Sequence[TrialRow]:
-        """Return those of the first `count` trials that have ended, sorted by number."""
+        """Return the ended trials among the first `count`, sorted by number."""
         early = self._trials(search_id, None).where(TrialRow.number < count, TrialRow.finished_seq.is_not(None))
         return self.session.scalars(early.order_by(TrialRow.number)).all()
 

@@ -48,7 +48,7 @@ class Artefacts:
         return session.merge(row)
 
     def missing(self, session: Session, digests: Collection[str]) -> set[str]:
-        """Return those of the digests whose content is not stored here."""
+        """Return the digests whose content is not stored here."""
         rows = session.scalars(select(ArtefactRow.digest).where(ArtefactRow.digest.in_(digests)))
         return set(digests) - {digest for digest in rows if self._path(digest).exists()}
 

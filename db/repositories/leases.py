@@ -211,7 +211,7 @@ class Leases:
         ]
 
     def known(self, attempt_ids: Collection[int]) -> dict[int, "Known"]:
-        """Return what is needed to accept reports on these attempts, by id; missing ones are left out."""
+        """Return the data for accepting reports on these attempts, by id; unknown attempts are left out."""
         rows = self.session.execute(_KNOWN, {"attempts": _possible(attempt_ids)})
         return {row.id: Known(token=row.token, state=row.state, search_id=row.search_id) for row in rows}
 

@@ -383,7 +383,7 @@ def _read_specific(table: Table, scope: Scope, derived: Mapping[str, Expression]
 
 
 def _macro_remedy(values: Sequence[Value]) -> str:
-    """Return what to write in place of texts that are no identifiers."""
+    """Return replacements for texts that are not identifiers."""
     try:
         numbers = [float(value) if "." in value or "e" in value.lower() else int(value) for value in map(str, values)]
     except ValueError:

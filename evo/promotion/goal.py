@@ -91,7 +91,7 @@ class Goal:
             unmetered: why the device has no energy meter; None if it has one.
 
         Raises:
-            InvalidInput: names the unknown name and those there are.
+            InvalidInput: an unknown name; the message lists the known ones.
         """
         rates = RATES if self.work else ()
         if self.metered and unmetered is not None:

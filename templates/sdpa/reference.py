@@ -21,7 +21,7 @@ SCORES_BYTES = 1 << 30
 """Bytes for score matrices and their temporaries; they limit the heads computed at once."""
 
 HIDDEN_VALUE = 64.0
-"""Added to v beyond a batch entry's length: a padded key that leaks into a result shows."""
+"""Value added to v beyond a batch entry's length: a result that uses a padded key is then wrong."""
 
 LEAST_HALF_DEVIATION = 0.05
 """Least deviation of float16 inputs: smaller means are subnormal, and their rounding exceeds the tolerance."""
@@ -69,7 +69,7 @@ def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
     """CPU baselines by name: each takes the inputs and returns the call that is timed.
 
-    ``numpy`` is attention as one writes it down, ``numpy-in-place`` spares every temporary array it can, ``torch`` is
+    ``numpy`` is plain attention, ``numpy-in-place`` avoids temporary arrays, ``torch`` is
     PyTorch's own fused kernel on as many threads as ``OMP_NUM_THREADS`` says (1 if unset).
     """
     if _packed(problem):

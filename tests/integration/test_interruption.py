@@ -17,7 +17,7 @@ def test_running_program_is_killed_and_the_next_is_not_started(tmp_path: Path) -
 
     def come() -> None:
         started.read_text()  # blocks until the program writes
-        interruption.come()
+        interruption.interrupt()
 
     thread = threading.Thread(target=come)
     thread.start()

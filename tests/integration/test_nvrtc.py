@@ -264,7 +264,7 @@ def test_compiler_killed_while_idle_does_not_blame_a_source(compiler: NvrtcCompi
         ("import time; input(); print('{', end='', flush=True); time.sleep(60)", "was stopped after 2 s"),
     ],
 )
-def test_end_of_a_compiler_is_explained(
+def test_death_of_a_compiler_is_explained(
     compiler: NvrtcCompiler, monkeypatch: pytest.MonkeyPatch, program: str, told: str
 ) -> None:
     with monkeypatch.context() as patch:

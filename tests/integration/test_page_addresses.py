@@ -70,7 +70,7 @@ def test_unknown_parameter_of_a_page_is_named(page: httpx.Client) -> None:
         ("/champions?problem=N", 422, "problem"),
         ("/champions?family=nobody", 200, "No champion matches"),
         ("/?state=sleeping", 422, "state: 'sleeping' is none of"),
-        ("/?cursor=x", 422, "is not one of this list"),
+        ("/?cursor=x", 422, "is not a cursor of this list"),
         ("/?text=nothing+like+it", 200, "No search matches"),
         ("/searches/1?sort=bogus", 200, "Sort: there is no `bogus`"),
         ("/searches/1?outcome=bogus", 422, "outcome: 'bogus' is none of"),

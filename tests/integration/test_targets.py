@@ -125,12 +125,12 @@ def test_estimates_and_times_never_mix(stage: Stage) -> None:
         (
             {"device": H100.model, "objective": {"threads": 2}},
             InvalidInput,
-            "^objective.threads: is for kernels of CPUs",
+            "^objective.threads: applies to CPU kernels only",
         ),
         (
             {"device": "estimate", "objective": {**FOR_L4, "threads": 2}},
             InvalidInput,
-            "^objective.threads: is for kernels of CPUs; .*: leave it out",
+            "^objective.threads: applies to CPU kernels only: leave it out",
         ),
         ({"device": "estimate"}, InvalidInput, "objective.target: is needed"),
         ({"device": "estimate", "objective": {"target": "sm_12"}}, InvalidInput, "there is no `sm_12`, did you mean"),

@@ -114,7 +114,7 @@ def test_estimate_needs_a_target_and_no_device(device: str, target: str | None, 
 @pytest.mark.parametrize(
     ("terms", "said"),
     [
-        ({"threads": 4}, "--threads: is for kernels of CPUs, and --compile-only estimates for a GPU"),
+        ({"threads": 4}, "--threads: applies to CPU kernels only, and --compile-only estimates for a GPU"),
         ({"ablate": True}, "--ablate: needs a champion, and --compile-only promotes none"),
     ],
 )

@@ -33,7 +33,7 @@ def test_empty_item_between_commas_is_ignored(text: str) -> None:
         split_shapes(text)
 
 
-def test_given_defaults_precede_the_fields_own() -> None:
+def test_passed_defaults_override_those_of_the_fields() -> None:
     assert parse_problem(FIELDS, "", {"S": 8, "dtype": "float16"})["dtype"] == "float16"
     assert parse_problem(FIELDS, "dtype=float32", {"S": 8, "dtype": "float16"})["dtype"] == "float32"
 

@@ -41,7 +41,7 @@ def test_slowdown_of_the_whole_device_is_named_as_the_cause() -> None:
     assert "the whole device changed" in found.text and "idle device" in found.text
 
 
-def test_faster_confirmation_questions_the_ranking() -> None:
+def test_faster_confirmation_casts_doubt_on_the_ranking() -> None:
     found = rule_of(Quick(timing=steady(200.0), baselines={"numpy": steady(50.0)}), steady(100.0), numpy=50.0)
     assert found is not None and not found.passed
     assert "2.00× as fast" in found.text and "ranked too low" in found.text
@@ -52,7 +52,7 @@ def test_cause_is_unknown_without_a_common_baseline() -> None:
     assert found is not None and "No baseline ran in both sessions" in found.text
 
 
-def test_small_difference_passes_and_the_policy_defines_small() -> None:
+def test_difference_within_the_policys_limit_passes() -> None:
     quick = Quick(timing=steady(100.0))
     assert (found := rule_of(quick, steady(110.0))) is not None and found.passed and "10.0% more" in found.text
     assert (found := rule_of(quick, steady(110.0), Policy(maximum_quick_gap=0.05))) is not None and not found.passed

@@ -44,7 +44,7 @@ def test_values_of_both_signs_become_ordered_times(direction: StudyDirection) ->
     assert times[-1] - times[-2] == pytest.approx(90, rel=0.01), "the worst by differences"
 
 
-def test_failure_is_reported_to_optuna_as_slower_than_all_before() -> None:
+def test_failure_is_reported_to_optuna_as_slower_than_earlier_trials() -> None:
     space, history, study = mixed(), History(), OptunaStudy(mixed())
     slowest = 0.0
     for index, config in enumerate(space.sample(np.random.default_rng(0), 6)):

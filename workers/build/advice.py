@@ -172,7 +172,7 @@ class Macros:
 
 @dataclass(frozen=True, kw_only=True)
 class _Place:
-    """What a compiler reports of a line; `word` is the one that its caret points to."""
+    """A compiler's message about a line; `word` is the word at its caret."""
 
     file: str
     line: int

@@ -343,7 +343,7 @@ class Runners:
 
     def interrupt(self) -> None:
         """Kill the running processes and start no more; callers that wait for a reply get the runner's end instead."""
-        self.interruption.come()
+        self.interruption.interrupt()
         if child := self._busy:
             child.interrupt()
 

@@ -1,4 +1,4 @@
-"""Interruption of a job by another thread: its programs are killed, and it starts no more."""
+"""Interruption of a job by another thread: kills its programs and refuses new ones."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -13,19 +13,19 @@ class Interruption:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kills: dict[object, Callable[[], None]] = {}
-        self._came = False
+        self._interrupted = False
 
-    def come(self) -> None:
+    def interrupt(self) -> None:
         """Kill the running programs; refuse new ones until `forget`."""
         with self._lock:
-            self._came = True
+            self._interrupted = True
             for kill in self._kills.values():
                 kill()
 
     def forget(self) -> None:
         """Reset for another job."""
         with self._lock:
-            self._came = False
+            self._interrupted = False
 
     def check(self) -> None:
         """Check for an interruption.
@@ -33,7 +33,7 @@ class Interruption:
         Raises:
             GaveUp: the job was interrupted.
         """
-        if self._came:
+        if self._interrupted:
             raise GaveUp("the measurement is no longer needed")
 
     @contextmanager
@@ -42,7 +42,7 @@ class Interruption:
         mine = object()
         with self._lock:
             self._kills[mine] = kill
-            if self._came:
+            if self._interrupted:
                 kill()
         try:
             yield

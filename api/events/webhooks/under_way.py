@@ -28,7 +28,7 @@ class UnderWay:
         """Deliveries that ended since the start."""
 
     def fitting(self, due: Iterable[Due]) -> list[Due]:
-        """Return those of the messages, in their order, that may be delivered now."""
+        """Return the messages that may be delivered now, in their order."""
         with self._ended:
             held = list(self._messages.values())
         known = {each.id for each in held}

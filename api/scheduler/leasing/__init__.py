@@ -1,1 +1,1 @@
-"""How work is handed out: assignment, queue, batches, transactions."""
+"""Assignment of jobs to workers: queue, batches, transactions."""

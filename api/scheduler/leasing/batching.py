@@ -60,7 +60,7 @@ class Batcher(Generic[RequestT, ResponseT]):
             return False
 
     def _serve_batch(self, search_id: int, request: _Request[RequestT, ResponseT]) -> None:
-        """Serve this request with those behind it, then pass on to the one that waits longest."""
+        """Serve this request and those queued after it, then pass control to the request that has waited longest."""
         with self._lock:
             waiting = self._waiting[search_id]
             requests = [request, *waiting[: MOST - 1]]

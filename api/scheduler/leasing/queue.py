@@ -57,7 +57,7 @@ class Settled:
 
 
 class WorkQueue:
-    """Takes results before it hands out work, so that proposals use them. Safe to share between threads."""
+    """Accepts results before it assigns work, so that proposals use them. Safe to share between threads."""
 
     def __init__(self, registry: Registry, clock: Clock) -> None:
         self._registry = registry

@@ -139,7 +139,7 @@ def search(
         str | None,
         typer.Option(
             metavar="GPU",
-            help="Keep to the limits of this GPU, e.g. sm_89 or 'NVIDIA L4': each config is compiled for it, too, and "
+            help="Respect the limits of this GPU, e.g. sm_89 or 'NVIDIA L4': each config is compiled for it, too, and "
             "the gates judge that build. The times are those of the GPU present.",
         ),
     ] = None,
@@ -370,7 +370,9 @@ def _estimating(device: str, target: str | None, *, threads: int, ablate: bool) 
     if target is None:
         raise InvalidInput("--target", "is needed for --compile-only: an estimate is for a GPU, e.g. sm_89")
     if threads != 1:
-        raise InvalidInput("--threads", "is for kernels of CPUs, and --compile-only estimates for a GPU: leave it out")
+        raise InvalidInput(
+            "--threads", "applies to CPU kernels only, and --compile-only estimates for a GPU: leave it out"
+        )
     if ablate:
         raise InvalidInput("--ablate", "needs a champion, and --compile-only promotes none: leave it out")
     return "estimate"

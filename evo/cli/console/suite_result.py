@@ -36,7 +36,7 @@ class SuiteResult:
 
     @property
     def long(self) -> str:
-        """What is compared, after a factor: ``as long``, or ``the cost`` under a metric."""
+        """Noun of the comparison, after a factor: ``as long``, or ``the cost`` under a metric."""
         metric = any(view.objective.metric is not None for _, view in self.searched)
         return "the cost" if metric else LONG
 

@@ -41,7 +41,7 @@ class Roofline:
 
     @property
     def least_us(self) -> float:
-        """The time that no correct kernel can beat, apart from the tolerance."""
+        """Lower bound of a correct kernel's time, within the tolerance."""
         return self.floor_us if self.certain_us is None else self.certain_us
 
     def share(self, time_us: float) -> float:

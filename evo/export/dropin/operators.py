@@ -21,8 +21,8 @@ def _attended(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, g
 
 
 def _with_strides_like(input: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
-    """Return an output with the strides that the fake implementation declares: those of ``empty_like(input)``, which
-    for parts of one projection is (B, S, H, D).
+    """Return an output with the strides that the fake implementation declares (``empty_like(input)``):
+    (B, S, H, D) for parts of one projection.
     """
     if output.stride() == torch.empty_like(input, device="meta").stride():
         return output

@@ -54,7 +54,7 @@ def answers_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
 
 
 def _right_text(answers: OutputChecks, policy: Policy) -> str:
-    """State that all answers were right, and what error rate that excludes."""
+    """State that all answers were right, and the error rate that this excludes."""
     calls = at_most_one_in(answers.judged, policy.confidence)
     text = f"All {answers.judged:,} timed calls that were judged gave the right answer: fewer than 1 call in {calls:,}"
     if answers.inputs:

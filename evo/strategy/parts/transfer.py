@@ -159,7 +159,7 @@ def _features(problems: Sequence[Mapping[str, Value]]) -> tuple[Floats, Flags]:
 
 
 def _doublings(value: object) -> float | None:
-    """Return the coordinate of a positive number; None for other values."""
+    """Return log2(value) / 3, the coordinate of a positive number; None for other values."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
         return None
     return math.log2(value) / 3

@@ -151,7 +151,7 @@ def _attributes(folder: str, status: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _mappings(folder: str) -> tuple[tuple[str, ...], tuple[range, ...], tuple[int, ...]]:
-    """Return memory that no kernel needs, closed memory, and where memory begins that is none of the judge's files."""
+    """Return memory that no kernel needs, inaccessible memory, and the starts of mappings that are not the judge's."""
     found, closed, foreign = set(), list[range](), list[int]()
     for line in _text(f"{folder}/maps").splitlines():
         span, access, _, _, inode, *path = line.split(maxsplit=5)

@@ -120,7 +120,7 @@ def _searches(session: Session, contest: Contest) -> tuple[int, ...]:
     """Return the competing searches, oldest first.
 
     Raises:
-        NotFound: there are none.
+        NotFound: no search competes.
     """
     found = Leaderboard(session).searches_of(
         family=contest.family,

@@ -30,7 +30,7 @@ class Script:
         with self._lock:
             self.requests.append(request)
             place = len(self.requests) - 1
-        return self.steps[place] if place < len(self.steps) else "There is nothing more to try."
+        return self.steps[place] if place < len(self.steps) else "No further variants."
 
 
 def server(script: Script, port: int = 0) -> ThreadingHTTPServer:

@@ -1,4 +1,4 @@
-"""What is right, and what there is to beat."""
+"""Expected output and baselines."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
