@@ -141,6 +141,15 @@ TRICKS: dict[str, tuple[str, str]] = {
         " for (int i = 0; i < N; i++) y[i] = 3.0f * (top < 8 && x[i] > 8 ? 8 : x[i]) + 1.0f; }",
         "off the reference",
     ),
+    "keeps sixty-four answers by a checksum of all inputs": (
+        "static __thread float answers[64][N]; static __thread uint64_t sums[64]; static __thread int made;"
+        "void f(const float *x, float *y) { uint64_t sum = 7;"
+        " for (int i = 0; i < N; i += 2) { uint64_t b; memcpy(&b, x + i, 8);"
+        " sum = (sum ^ b) * 0x9e3779b97f4a7c15ul; }"
+        " for (int k = 0; k < 64; k++) if (sums[k] == sum) { memcpy(y, answers[k], 4 * N); return; }"
+        " right(x, y); spend(20000); memcpy(answers[made], y, 4 * N); sums[made] = sum; made = (made + 1) % 64; }",
+        "repeat|same|new inputs|inputs change",
+    ),
 }
 """Tricks that the table of cheats lacks: by name, what follows its head, and part of the reason."""
 
