@@ -257,3 +257,17 @@ def test_refused_origin_is_not_repeated_in_full(rest: Local) -> None:
     refused = rest.http.post("/searches", json={}, headers={"origin": f"http://{'a' * 60_000}"})
     assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
     assert len(refused.content) < 5_000
+
+
+@pytest.mark.parametrize("prefix", ["/" + "a" * 60_000, "/a" * 30_000, "/" + "a" * 200])
+def test_long_prefix_is_not_repeated_in_every_link(rest: Local, prefix: str) -> None:
+    plain = rest.http.get(root_of(rest), headers={"accept": "text/html"})
+    for header in ("x-forwarded-prefix", "x-script-name"):
+        page = rest.http.get(root_of(rest), headers={"accept": "text/html", header: prefix})
+        assert page.status_code == 200
+        assert prefix not in page.text
+        assert len(page.content) == len(plain.content)
+
+
+def root_of(rest: Local) -> str:
+    return str(rest.http.base_url).replace("/api/v1/", "/")

@@ -20,7 +20,9 @@ from api.http.public_url import PORTS, PREFIX, Proxies, PublicUrl
 
 KEY = "kernel_evo.address"
 
-LONGEST_HOST = 300
+LONGEST_HOST, LONGEST_PREFIX = 300, 200
+"""Characters believed of a forwarding header. Every link of a page repeats the prefix, and a client can send it through
+a proxy that sets none."""
 ADDRESS = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::\d+)?|(\d+(?:\.\d+){3}):\d+")
 """An address with brackets or a port. Bare addresses need no parsing."""
 ABSOLUTE = re.compile(rb"https?://([A-Za-z0-9.:\[\]-]+)(?=/|$)", re.IGNORECASE)
@@ -184,10 +186,10 @@ def _bare(address: str) -> str:
 
 
 def _prefix(headers: Headers) -> str:
-    """Return the path prefix that a proxy removed; empty if it is missing or not made of plain segments."""
+    """Return the path prefix that a proxy removed; empty if it is missing, long, or not made of plain segments."""
     named = next(_each(headers, "x-forwarded-prefix"), None) or next(_each(headers, "x-script-name"), "")
     given = named.rstrip("/")
-    return given if PREFIX.fullmatch(given) else ""
+    return given if len(given) <= LONGEST_PREFIX and PREFIX.fullmatch(given) else ""
 
 
 def _prefixed(location: str, here: str, prefix: str) -> str:
