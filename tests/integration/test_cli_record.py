@@ -16,7 +16,7 @@ from tests.integration.commands import CommandLine, recording
 @pytest.fixture(scope="module")
 def line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
     line = CommandLine.fresh(tmp_path_factory)
-    with line.serving():
+    with line.working():
         assert line.run("search", str(recording(line.home / "bowl.json", side=6)), "--trials", "8").code == 0
         yield line
 

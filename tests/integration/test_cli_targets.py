@@ -27,7 +27,7 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
 
 @pytest.fixture(scope="module")
 def service(line: CommandLine) -> Iterator[str]:
-    with line.serving() as url:
+    with line.working() as url:
         yield url
 
 
