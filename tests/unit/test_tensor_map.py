@@ -2,6 +2,7 @@
 
 import ctypes
 import json
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from tests.unit.views import view
 from workers.backends import LaunchError
 from workers.backends.cuda.launch import BoundKernel
 from workers.build import Launch
-from workers.build.kernel import Argument
+from workers.build.kernel import Argument, Step, dynamic_shared_bytes
 
 DEVICE = known("sm_90")
 TILED = {"PRODUCTS": "wgmma", "COPY": "tma", "STAGES": 3, "WARPS_N": 1, "BLOCK_N": 64, "BLOCK_M": 64}
@@ -146,9 +147,38 @@ def test_exports_pass_the_maps(driver: Driver, tmp_path: Path, monkeypatch: pyte
     assert [call[2] for call in driver.calls] == [256, 512]
 
 
-def stand_in(passed: list[Any]) -> Any:
+@pytest.mark.parametrize("given", [(49152,), (1024, 61440), (61440, 1024), (0,)])
+def test_export_may_use_the_dynamic_shared_memory_of_every_launch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: tuple[int, ...]
+) -> None:
+    """49,152 bytes beside a static array exceed what a function may use without permission."""
+    first, *further = ({"grid": [1], "block": [32], "shared_memory_bytes": each, "tensor_maps": []} for each in given)
+    described = {"entry": "f", "binary": "kernel.cubin", "architecture": "sm_90", "build": "", "arguments": []}
+    described |= {"launch": {**first, "further": further}, "problem": {}, "config": {}}
+    (tmp_path / "config.json").write_text(json.dumps(described))
+    shutil.copy(Path(tensor_map.__file__).with_name("cuda_kernel.py"), tmp_path / "kernel.py")
+    functions: list[Any] = []
+    monkeypatch.setitem(sys.modules, "cupy", stand_in([], functions))
+    loaded(tmp_path, "kernel").Kernel()
+    assert {each.max_dynamic_shared_size_bytes for each in functions} == {max(given)}
+
+
+def test_function_may_use_the_largest_dynamic_shared_memory_of_its_launches() -> None:
+    def step(entry: str, size: int) -> Step:
+        launch = Launch(grid=(1, 1, 1), block=(32, 1, 1), shared_memory_bytes=size)
+        return Step(entry=entry, arguments=(), launch=launch)
+
+    launches = [step("f", 1024), step("g", 0), step("f", 61440), step("f", 49152)]
+    assert dynamic_shared_bytes(launches) == {"f": 61440, "g": 0}
+
+
+def stand_in(passed: list[Any], functions: list[Any] | None = None) -> Any:
     class Function:
         max_dynamic_shared_size_bytes = 0
+
+        def __init__(self) -> None:
+            if functions is not None:
+                functions.append(self)
 
         def __call__(self, grid: Any, block: Any, arguments: Any, *, shared_mem: int) -> None:
             passed.extend(arguments)

@@ -105,6 +105,18 @@ class Step:
     launch: Launch
 
 
+def dynamic_shared_bytes(launches: Sequence[Step]) -> dict[str, int]:
+    """Return the largest dynamic shared memory of each function's launches, which it must be allowed to use.
+
+    A function needs the permission if its static and dynamic shared memory together exceed 48 KiB. The permission is
+    the function's, so that the one for a later launch replaces the one before.
+    """
+    most: dict[str, int] = {}
+    for each in launches:
+        most[each.entry] = max(most.get(each.entry, 0), each.launch.shared_memory_bytes)
+    return most
+
+
 def steps(entry: str, arguments: Sequence[Argument], launch: Launch | None) -> tuple[Step, ...]:
     """Return the launches of a call of `entry`, in order; none for a plain function call."""
     by_name = {each.name: each for each in arguments}

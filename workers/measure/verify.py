@@ -232,7 +232,8 @@ def _describe_unwritten(name: str, values: NDArray[Any]) -> str:
     bits = np.ascontiguousarray(values).view(f"u{values.itemsize}")
     untouched = bits == int.from_bytes(bytes([POISON]) * values.itemsize)
     where = f"the first at {np.argwhere(untouched)[0].tolist()}"
-    return f"`{name}` has {int(untouched.sum())} of {values.size} elements never written, {where}"
+    way_out = "write them all; if some are to keep their contents, family.toml states those before a call (`init`)"
+    return f"`{name}` has {int(untouched.sum())} of {values.size} elements never written, {where}: {way_out}"
 
 
 def _describe_difference(name: str, values: NDArray[Any], first: NDArray[Any] | None) -> str:

@@ -17,7 +17,6 @@ SCALARS = {"int32": ctypes.c_int32, "int64": ctypes.c_int64, "float32": ctypes.c
 CPU_ALIGNMENT, GPU_ALIGNMENT = 64, 16
 """Alignment of addresses in bytes."""
 
-PLAIN_SHARED_BYTES = 48 << 10
 MAX_DYNAMIC_SHARED = 8
 """``CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES``."""
 
@@ -243,7 +242,7 @@ class _OnGpu:
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         _driver("cuModuleLoadData", ctypes.byref(module), self._image)
         _driver("cuModuleGetFunction", ctypes.byref(function), module, self._entry.encode())
-        if self._launch["shared_memory_bytes"] > PLAIN_SHARED_BYTES:
+        if self._launch["shared_memory_bytes"]:  # with static arrays, needed from 48 KiB on
             _driver("cuFuncSetAttribute", function, MAX_DYNAMIC_SHARED, self._launch["shared_memory_bytes"])
         return _Loaded(function, self._arguments, self._launch, encode=self._encode, device=device)
 

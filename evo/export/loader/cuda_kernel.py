@@ -31,9 +31,6 @@ FINITE_CODES = 0x70
 ADDRESSES = 16
 """Required alignment of an array's address, that of the widest loads and copies."""
 
-PLAIN_SHARED_BYTES = 48 << 10
-"""Dynamic shared memory above which a kernel needs an attribute."""
-
 
 class Kernel:
     """The exported kernel for the problem for which it was compiled, on the current device.
@@ -112,8 +109,9 @@ class Kernel:
 
     def _loaded(self, launch: dict[str, Any], entry: str) -> Any:
         function = self._module.get_function(launch.get("entry") or entry)
-        if launch["shared_memory_bytes"] > PLAIN_SHARED_BYTES:
-            function.max_dynamic_shared_size_bytes = launch["shared_memory_bytes"]
+        same = [each for each in self._launches if each.get("entry") == launch.get("entry")]
+        if most := max(each["shared_memory_bytes"] for each in same):  # with static arrays, needed from 48 KiB on
+            function.max_dynamic_shared_size_bytes = most
         return function
 
     def _parameters(self, launch: dict[str, Any], addresses: Mapping[str, int]) -> tuple[Any, ...]:

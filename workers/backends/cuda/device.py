@@ -33,11 +33,10 @@ from workers.backends.cuda.tools.profiler import NcuProfiler
 from workers.backends.cuda.tools.sanitizer import CudaSanitizer
 from workers.backends.energy import EnergyMeter, NoMeterError
 from workers.build import Launch
-from workers.build.kernel import Argument, Step, steps
+from workers.build.kernel import Argument, Step, dynamic_shared_bytes, steps
 from workers.system.log import log
 from workers.system.sandbox import sandbox_here
 
-_DEFAULT_SHARED_BYTES = 48 << 10
 _SELF_TEST_BYTES = 1 << 20
 _RING_SHARE = 0.4
 """Share of the cache that all buffers of hot calls may fill if each call needs its own buffers."""
@@ -96,7 +95,8 @@ class CudaSession:
             module = self._cuda.function.Module()
             module.load_file(str(binary))
             found = steps(entry, arguments, launch)
-            functions = tuple(self._function(module, step) for step in found)
+            most = dynamic_shared_bytes(found)
+            functions = tuple(self._function(module, step.entry, most[step.entry]) for step in found)
         return Kernel(module=module, functions=functions, steps=found, arguments=tuple(arguments))
 
     def allocate(self, arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]]) -> Buffers:
@@ -158,12 +158,12 @@ class CudaSession:
         load = {"load": f"{os.getloadavg()[0]:.2f}"}
         return {**self._device.software, **nvml.facts(self._device.uuid), **load}
 
-    def _function(self, module: Any, step: Step) -> int:
-        """Return a function of a module, allowed to use the dynamic shared memory of its launch."""
-        function = module.get_function(step.entry)
-        if step.launch.shared_memory_bytes > _DEFAULT_SHARED_BYTES:
+    def _function(self, module: Any, entry: str, dynamic_bytes: int) -> int:
+        """Return a function of a module, allowed to use this much dynamic shared memory."""
+        function = module.get_function(entry)
+        if dynamic_bytes:
             attribute = self._cuda.driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-            self._cuda.driver.funcSetAttribute(function.ptr, attribute, step.launch.shared_memory_bytes)
+            self._cuda.driver.funcSetAttribute(function.ptr, attribute, dynamic_bytes)
         return int(function.ptr)
 
     def _bind(self, kernel: Kernel, buffers: Buffers) -> BoundCall:

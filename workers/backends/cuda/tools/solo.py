@@ -14,15 +14,13 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from workers.backends.cuda.launch import BoundCall, error_name, library
-from workers.build.kernel import Argument, KernelFile, Step
+from workers.build.kernel import Argument, KernelFile, dynamic_shared_bytes
 
 DONE = "kernel-evo: launched"
 """Printed when every launch has succeeded."""
 
 _DYNAMIC_SHARED_BYTES = 8
 """CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES."""
-
-_DEFAULT_SHARED_BYTES = 48 << 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +55,8 @@ def run(plan: Plan) -> None:
     if kernel.launch is None:
         raise Failed("the kernel has no launch")
     module = _loaded(Path(kernel.path).read_bytes())
-    functions = [_function(module, step) for step in kernel.steps]
+    most = dynamic_shared_bytes(kernel.steps)
+    functions = [_function(module, step.entry, most[step.entry]) for step in kernel.steps]
     pointers = {each.name: _buffer(each) for each in kernel.arguments if each.role != "scalar"}
     bound = BoundCall(functions, kernel.steps, kernel.arguments, pointers, stream=0)
     for _ in range(plan.launches):
@@ -82,11 +81,11 @@ def _loaded(binary: bytes) -> ctypes.c_void_p:
     return module
 
 
-def _function(module: ctypes.c_void_p, step: Step) -> int:
+def _function(module: ctypes.c_void_p, entry: str, dynamic_bytes: int) -> int:
     function = ctypes.c_void_p()
-    _call("cuModuleGetFunction", ctypes.byref(function), module, step.entry.encode())
-    if step.launch.shared_memory_bytes > _DEFAULT_SHARED_BYTES:
-        _call("cuFuncSetAttribute", function, _DYNAMIC_SHARED_BYTES, step.launch.shared_memory_bytes)
+    _call("cuModuleGetFunction", ctypes.byref(function), module, entry.encode())
+    if dynamic_bytes:
+        _call("cuFuncSetAttribute", function, _DYNAMIC_SHARED_BYTES, dynamic_bytes)
     return function.value or 0
 
 
