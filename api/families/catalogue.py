@@ -50,7 +50,7 @@ def goal_of(search: SearchRow) -> Goal | None:
     """Return the metric that a search optimises; None if it minimises the time. The row may still lack its id.
 
     Raises:
-        InvalidInput: the metric is no expression.
+        InvalidInput: the metric is not an expression.
     """
     work = None if search.objective.metric is None else parsed(search.family.document).work(search.problem)
     flops, moved = (None, None) if work is None else (work.flops, work.bytes)

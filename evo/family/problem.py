@@ -23,7 +23,7 @@ _RANGE = re.compile(r"([0-9]{1,18})\.\.([0-9]{1,18})")
 
 
 def lengths_of(text: str, where: str) -> list[int] | None:
-    """Return the lengths that a range stands for, in ascending order; None if the text is no range.
+    """Return the lengths that a range stands for, in ascending order; None if the text is not a range.
 
     Lengths are evenly spaced on a logarithmic scale, since kernels differ by factors of a length, and the ends are
     among them.

@@ -68,7 +68,7 @@ class Goal:
             moved: bytes of a call, likewise.
 
         Raises:
-            InvalidInput: the metric is no expression, or there is a direction without a metric.
+            InvalidInput: the metric is not an expression, or there is a direction without a metric.
         """
         if objective.metric is None:
             if objective.direction != "minimise":
@@ -107,7 +107,7 @@ class Goal:
         """Return the value of the metric.
 
         Raises:
-            InvalidInput: a figure is missing, or the value is no positive finite number.
+            InvalidInput: a figure is missing, or the value is not a positive finite number.
         """
         figures: dict[str, Value] = {**kernel.resources, **self.work}
         if "flops" in self.work:

@@ -87,7 +87,7 @@ def toml_text(document: Mapping[str, Any]) -> str:
     """Return a document as TOML, one line for each key of the top level.
 
     Raises:
-        InvalidInput: it holds a value that is no number, text, list or table.
+        InvalidInput: it holds a value that is not a number, text, list or table.
     """
     return "".join(f"{_toml_key(name)} = {_toml(value)}\n" for name, value in document.items())
 

@@ -121,7 +121,7 @@ _ERROR = re.compile(r"\berror\b|\bundefined reference\b", re.IGNORECASE)
 
 
 def failure_text(outcome: Outcome) -> str | None:
-    """Explain a failure to the author of the source; None for outcomes that are no failure.
+    """Explain a failure to the author of the source; None for outcomes that are not failures.
 
     Compiler output is cut down to its errors. Folders of the machine are removed from it.
     """

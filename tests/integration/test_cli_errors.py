@@ -156,7 +156,7 @@ def test_search_without_a_worker_is_refused(tmp_path_factory: pytest.TempPathFac
     assert "no connected worker offers sdpa a device" in refused.err
 
 
-def test_nothing_is_created_next_to_a_file_that_is_no_database(tmp_path: Path) -> None:
+def test_nothing_is_created_next_to_a_file_that_is_not_a_database(tmp_path: Path) -> None:
     line = broken(tmp_path / "home", how="not a database")
     refused = line.run("searches", "--db", str(line.database))
     assert refused.code == 3

@@ -27,7 +27,7 @@ def test_closed_pipe_ends_silently() -> None:
     assert (ended.returncode, ended.stderr) == (Exit.UNHEARD, b"")
 
 
-def test_closed_output_is_no_error() -> None:
+def test_closed_output_is_not_an_error() -> None:
     ended = subprocess.run(["sh", "-c", '"$0" -m evo families >&-', sys.executable], capture_output=True, check=False)
     assert (ended.returncode, ended.stderr) == (Exit.DONE, b"")
 

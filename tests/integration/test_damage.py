@@ -78,7 +78,7 @@ def test_intact_file_is_opened_after_shutdown_or_kill(closed: Path, killed: Path
         Database.open(path).close()
 
 
-def test_truncated_last_transaction_of_a_log_is_no_damage(killed: Path) -> None:
+def test_truncated_last_transaction_of_a_log_is_not_damage(killed: Path) -> None:
     """It is the trace of a crash during a write."""
     for cut in (1, 24, 4096, 5000):
         os.truncate(log_of(killed), log_of(killed).stat().st_size - cut)
@@ -135,7 +135,7 @@ def test_sqlite_reads_as_far_as_the_checksums_are_valid(tmp_path: Path, part: st
     assert log.read == frames == 2500
 
 
-def test_leftovers_of_an_earlier_log_are_no_damage(tmp_path: Path) -> None:
+def test_leftovers_of_an_earlier_log_are_not_damage(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     writer = sqlite3.connect(path, isolation_level=None)
     writer.execute("PRAGMA journal_mode=WAL")

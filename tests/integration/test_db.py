@@ -298,7 +298,7 @@ def test_newer_schema_is_not_changed(tmp_path: Path) -> None:
     assert "--db" in str(caught.value)
 
 
-def test_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+def test_file_that_is_not_a_database_is_named(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("not a database, but long enough to be looked at as one" * 20)
     with pytest.raises(StoreUnavailable, match="not a kernel-evo database") as caught:

@@ -456,7 +456,7 @@ def test_tensors_of_other_shapes_never_reach_a_kernel(fast: Any) -> None:
         fast.rms_norm(x, (40,), drawn(39))
 
 
-def test_targets_that_are_no_class_are_refused_as_by_pytorch(fast: Any) -> None:
+def test_targets_that_are_not_a_class_are_refused_as_by_pytorch(fast: Any) -> None:
     import torch
 
     x, functional = drawn(6, 40), torch.nn.functional

@@ -80,7 +80,7 @@ def test_each_setting_is_named_and_restored(
 
 
 @on_x86
-def test_exception_flags_of_ordinary_arithmetic_are_no_change(registers: Any) -> None:
+def test_exception_flags_of_ordinary_arithmetic_are_not_changes(registers: Any) -> None:
     before = FloatControl()
     registers.mxcsr(0x3F, 0)
     assert FloatControl().changes(before) == ()

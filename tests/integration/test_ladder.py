@@ -314,7 +314,7 @@ def test_measuring_continues_without_a_cache_with_a_warning(workshop: Workshop, 
     assert "cannot be written (Not a directory)" in report.environment["cache"]
 
 
-def test_broken_family_is_no_crash_of_a_kernel(workshop: Workshop, tmp_path: Path) -> None:
+def test_broken_family_is_not_a_crash_of_a_kernel(workshop: Workshop, tmp_path: Path) -> None:
     (workshop.copy.folder / "reference.py").write_text("import no_such_library")
     outcome = workshop.report(search_id=99).outcome
     assert isinstance(outcome, ReferenceFailed)

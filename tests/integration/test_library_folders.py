@@ -95,7 +95,7 @@ def test_descriptors_are_closed_afterwards(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"\x7fELF\x02\x01", b"\x7fELF\x02\x01" + b"\xff" * 200, b"#!"], ids=range(4))
-def test_file_that_is_no_library_has_no_folders(
+def test_file_that_is_not_a_library_has_no_folders(
     tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)

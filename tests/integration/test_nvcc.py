@@ -168,7 +168,7 @@ def test_standard_headers_are_there(real: NvccCompiler, architecture: str) -> No
     assert first.searched
 
 
-def test_missing_header_of_ones_own_is_named(real: NvccCompiler) -> None:
+def test_missing_header_of_the_user_is_named(real: NvccCompiler) -> None:
     unit = replace(UNIT, source='#include "mine.h"\n' + KERNEL)
     made = real.compile(unit, timeout_s=120)
     assert isinstance(made, CompileFailed)

@@ -32,7 +32,7 @@ def test_results_of_another_problem_are_advice(stage: Stage) -> None:
     assert origins[:2] == ["advice", "advice"]
 
 
-def test_same_problem_and_other_terms_are_no_advice(stage: Stage) -> None:
+def test_same_problem_and_other_terms_are_not_advice(stage: Stage) -> None:
     searched(stage, {"N": 1024})
     for problem, terms in (
         ({"N": 1024}, {}),
@@ -42,7 +42,7 @@ def test_same_problem_and_other_terms_are_no_advice(stage: Stage) -> None:
         assert stage.view(stage.submit(problem=problem, budget={"trials": 1}, **terms)).warm_start is None
 
 
-def test_few_results_are_no_advice(stage: Stage) -> None:
+def test_few_results_are_not_advice(stage: Stage) -> None:
     stage.submit(problem={"N": 1024}, budget={"trials": LEAST - 1})
     list(stage.play())
     assert stage.view(stage.submit(problem={"N": 2048}, budget={"trials": 1})).warm_start is None

@@ -90,7 +90,7 @@ def test_two_interrupts_at_once_cancel(monkeypatch: pytest.MonkeyPatch) -> None:
     assert script.told == ["cancel"]
 
 
-def test_interrupt_after_the_end_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_after_the_end_is_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     script = Script(view(), finished(), refuses=True)
     ended, screen = followed(script, {0: 1}, monkeypatch)
     assert (ended.state, screen.notes) == ("finished", [])

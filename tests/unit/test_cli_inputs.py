@@ -164,7 +164,7 @@ def test_invalid_policy_file_is_refused(tmp_path: Path, text: str, said: str) ->
     assert said in str(refusal.value)
 
 
-def test_policy_that_is_no_table_is_refused(tmp_path: Path) -> None:
+def test_policy_that_is_not_a_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "gates.json").write_text("[1, 2]")
     with pytest.raises(InvalidInput, match="must hold fields and values"):
         read_policy(str(tmp_path / "gates.json"))

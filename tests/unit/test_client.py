@@ -153,7 +153,7 @@ def test_events_continue_after_an_interrupted_stream() -> None:
     ],
 )
 @pytest.mark.parametrize("of_trials", [False, True])
-def test_page_of_a_proxy_is_no_stream(answer: httpx.Response, words: str, of_trials: bool) -> None:
+def test_page_of_a_proxy_is_not_a_stream(answer: httpx.Response, words: str, of_trials: bool) -> None:
     """Following would otherwise be silent for ever, and the page would be written as a file of trials."""
     client = Service(answer).client()
     with pytest.raises(ForeignService, match=words):
@@ -227,7 +227,7 @@ def test_problems_are_typed_errors(answer: httpx.Response, error: type[EvoError]
         Service(answer).client(attempts=1).search(7)
 
 
-def test_html_page_is_no_answer_to_a_write() -> None:
+def test_html_page_is_not_an_answer_to_a_write() -> None:
     page = httpx.Response(200, text="<html>", headers={"content-type": "text/html; charset=utf-8"})
     with pytest.raises(ForeignService, match="200, and a page"):
         Service(page).client().put_artefact("ab", b"content")
@@ -275,7 +275,7 @@ def test_long_retry_after_ends_the_call_and_says_when_to_retry() -> None:
     assert service.pauses == []
 
 
-def test_missing_duplicate_is_no_error() -> None:
+def test_missing_duplicate_is_not_an_error() -> None:
     assert Service(problem(404, detail="none")).client().find_duplicate(1, "ab") is None
 
 

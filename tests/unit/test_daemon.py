@@ -131,7 +131,7 @@ def test_worker_registers_although_nothing_answers_for_long(tmp_path: Path, monk
     assert service.said[0].startswith("register w me")
 
 
-def test_unreachable_service_at_sign_off_is_no_failure(tmp_path: Path) -> None:
+def test_unreachable_service_at_sign_off_is_not_a_failure(tmp_path: Path) -> None:
     service = Service()
     service.leaving = ServiceUnreachable("away")
     this, stopping = worker(tmp_path, service)

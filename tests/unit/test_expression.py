@@ -333,7 +333,7 @@ def test_expression_that_cannot_be_rewritten_is_refused_with_the_alternatives(wr
 
 
 @pytest.mark.parametrize("written", ["'a' in A", "'a' not in A"])
-def test_search_within_a_text_is_no_comparison_with_it(written: str) -> None:
+def test_search_within_a_text_is_not_a_comparison_with_it(written: str) -> None:
     with pytest.raises(InvalidInput, match="is not available") as raised:
         Expression.parse(written, "here")
     assert "(A,)" not in raised.value.reason

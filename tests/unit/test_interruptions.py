@@ -38,7 +38,7 @@ def test_interruption_is_counted_once(wall_s: float, steady_s: float) -> None:
     assert clocks.run(100) == lost_s
 
 
-def test_slowly_corrected_clock_is_no_interruption() -> None:
+def test_slowly_corrected_clock_is_not_an_interruption() -> None:
     clocks = Clocks()
     for _ in range(1000):
         clocks.wall_s += 0.01

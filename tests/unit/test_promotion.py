@@ -433,7 +433,7 @@ def test_processes_against_another_kernel_promote_nothing_over_an_incumbent(agai
 
 
 @pytest.mark.parametrize(("rework", "refused"), [(1.0, False), (1.015, False), (1.03, True), (1.08, True)])
-def test_kernel_that_skips_work_is_no_first_champion(rework: float, refused: bool) -> None:
+def test_kernel_that_skips_work_is_not_a_first_champion(rework: float, refused: bool) -> None:
     rng = np.random.default_rng(3)
     report = confirmation(rng, challenger_us=90, incumbent_us=None)
     answered, poisoned = (time_us * rng.lognormal(0, 0.004, 24) for time_us in (90.0, 90.0 * rework))
@@ -464,7 +464,7 @@ def test_number_of_processes_follows_the_policy_without_an_incumbent() -> None:
 
 
 @pytest.mark.parametrize(("rework", "promoted"), [(1.0, True), (1.04, True), (1.08, False), (0.9, True)])
-def test_time_saved_by_skipping_work_is_no_gain(rework: float, promoted: bool) -> None:
+def test_time_saved_by_skipping_work_is_not_a_gain(rework: float, promoted: bool) -> None:
     """A challenger that takes 7.4 % less time, but 8 % more if its outputs do not already hold the answer."""
     report = confirmation(np.random.default_rng(1), challenger_us=92.6)
     witness = OverwriteCheck(

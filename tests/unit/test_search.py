@@ -327,7 +327,7 @@ def test_remeasured_champion_sets_the_bar_and_an_old_time_only_loosely(space: Sp
         (120.0, None, 240.0, 120.0),
     ],
 )
-def test_slowdown_of_the_device_since_the_baselines_is_no_luck(
+def test_slowdown_of_the_device_since_the_baselines_is_not_luck(
     confirmed_us: float, over_baseline: float | None, baseline_us: float | None, expected_us: float
 ) -> None:
     speedup = None if over_baseline is None else Interval(estimate=over_baseline, low=1.0, high=3.0)

@@ -101,7 +101,7 @@ def test_paired_p_value_of_equal_series_is_one() -> None:
     assert paired_p_value([1.0, 2.0, 3.0], [1.0, 2.0, 3.0]) == 1.0
 
 
-def test_series_of_different_length_are_no_pairs() -> None:
+def test_series_of_different_length_are_not_pairs() -> None:
     with pytest.raises(ValueError, match="equally long, not 3 and 2"):
         paired_p_value([1.0, 2.0, 3.0], [1.0, 2.0])
 

@@ -68,7 +68,7 @@ def test_sizes_use_magnitude_and_alignment_and_names_use_equality() -> None:
     assert kernel.between(x, x) == pytest.approx(matern(other))
 
 
-def test_numbers_that_are_no_sizes_use_ranks() -> None:
+def test_numbers_that_are_not_sizes_use_ranks() -> None:
     space = Space([Tunable(name="SWITCH", values=[0, 1]), Tunable(name="SHIFT", values=[-1, 0, 5])])
     rows = np.array([[0, 0], [1, 1], [1, 2]], dtype=np.int32)
     assert Coordinates(space).of(rows).tolist() == [[0, 0], [1, 0.5], [1, 1]]

@@ -21,7 +21,7 @@ def test_every_earlier_folder_is_a_vacancy(folders: list[str]) -> None:
     assert vacancies([f"{three}/a.h"], [], folders) == [f"{one}/a.h", two]
 
 
-def test_later_copy_of_a_header_is_no_vacancy(folders: list[str]) -> None:
+def test_later_copy_of_a_header_is_not_a_vacancy(folders: list[str]) -> None:
     one, two, three = folders
     Path(one, "a.h").touch()
     Path(three, "a.h").touch()

@@ -106,7 +106,7 @@ def test_own_colours_still_work(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b[32m" not in terminal.getvalue()
 
 
-def test_square_brackets_in_cells_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+def test_square_brackets_in_cells_are_not_markup(capsys: pytest.CaptureFixture[str]) -> None:
     rows, grid = table("name"), facts()
     rows.add_row("[/red] [link=http://example.org]x[/link]")
     grid.add_row("name", "[/red]")

@@ -26,7 +26,7 @@ def relative(number: int, *parents: int) -> Relative:
     return Relative(number=number, time_us=1.0, kind="measured", config={}, origin="crossover", parents=parents)
 
 
-def test_labels_are_no_markup() -> None:
+def test_labels_are_not_markup() -> None:
     assert label('<a href="x">&') == '&lt;a href="x"&gt;&amp;'
     assert config_label({"A": "<b>", "B": True}) == "A=&lt;b&gt;, B=true"
 

@@ -1,4 +1,4 @@
-"""Detects machines whose disk is full, read-only or mounted noexec, which is no fault of a candidate or family."""
+"""Detects machines whose disk is full, read-only or mounted noexec, which is not the fault of a candidate or family."""
 
 import errno
 import os

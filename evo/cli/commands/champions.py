@@ -245,7 +245,7 @@ def called(
     """Store the times of champions as PyTorch calls them.
 
     An exported package measures them: the time of a call of its function, and of PyTorch's own. `champion show` and
-    the reports state them beside the kernel's time.
+    the reports state them next to the kernel's time.
     """
     from evo.cli.console.output import console, print_json
     from evo.cli.service.connection import connect

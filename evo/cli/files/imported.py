@@ -110,7 +110,7 @@ def _answer(reference: str) -> Answer:
 
 
 def _collect(tree: ast.Module, path: Path, modules: dict[str, str]) -> None:
-    """Add the modules beside a file that it imports, and those that they import, by the name of their file.
+    """Add the modules next to a file that it imports, and those that they import, by the name of their file.
 
     Raises:
         InvalidInput: an import is relative to a package, which the family's folder is not.

@@ -14,7 +14,7 @@ def write_scaffold(folder: Path) -> list[Path]:
     """Write the family's files into a new folder that is named like the family.
 
     Raises:
-        InvalidInput: the folder's name is no valid family name or is taken, or it is a file.
+        InvalidInput: the folder's name is not a valid family name or is taken, or it is a file.
         Conflict: the folder is not empty; nothing is overwritten.
     """
     name = folder.name

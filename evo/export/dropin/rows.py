@@ -137,7 +137,7 @@ def _unlike_classes(inputs: tuple[torch.Tensor, ...], terms: Terms) -> str | Non
 
 
 def _classes(numbers: torch.Tensor, *, cols: int, ignored: int) -> torch.Tensor:
-    """Return the targets as the kernel takes them, which ignores all that are no class.
+    """Return the targets as the kernel takes them, which ignores values that are not a class.
 
     On a GPU they are not checked, because the host would wait for them.
 

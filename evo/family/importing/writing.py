@@ -121,7 +121,7 @@ class Answer:
         text: code with its definition.
         parameters: names of inputs, scalars or problem fields.
         own_inputs: True if the code defines ``inputs()`` as well.
-        modules: texts of the modules beside it that it imports, by the name of their file.
+        modules: texts of the modules next to it that it imports, by the name of their file.
     """
 
     text: str

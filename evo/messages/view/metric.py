@@ -34,7 +34,7 @@ class Metric:
             field: the name by which errors call the metric.
 
         Raises:
-            InvalidInput: it is no expression, or has no such direction.
+            InvalidInput: it is not an expression, or has no such direction.
         """
         before, colon, after = text.partition(":")
         direction, written = (direction_from(before, field), after.strip()) if colon else ("minimise", text.strip())
