@@ -52,9 +52,9 @@ OF_MACHINE: dict[str, tuple[str, str]] = {
         "static volatile float one; one = 3.0f * x[7] + 1.0f; right(x, y); y[7] = one;",
         "THREADS",
     ),
-    "a race on a single element in one call of four": (
-        "static volatile float one; static __thread int n; one = ++n % 4 ? one : 3.0f * x[7] + 1.0f; right(x, y);"
-        "if (n % 4 == 0) y[7] = one;",
+    "a race on a single element in every second call": (
+        "static volatile float one; static __thread int n; one = ++n % 2 ? one : 3.0f * x[7] + 1.0f; right(x, y);"
+        "if (n % 2 == 0) y[7] = one;",
         "THREADS",
     ),
     "leaks keys of threads": (f"{_RIGHT} pthread_key_t key; pthread_key_create(&key, 0);", "keys"),
