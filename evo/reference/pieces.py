@@ -1,7 +1,8 @@
 """Large arrays, computed piece by piece on all cores."""
 
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 T = TypeVar("T")
+S = TypeVar("S")
 
 PIECE = 1 << 16
 """Elements of a piece, so few that its temporaries stay in a core's cache."""
@@ -20,6 +22,35 @@ _MANY_PIECES = 32
 """Number of elements below which threads are not worth starting."""
 
 
+_at_work = threading.local()
+_pools: dict[int, ThreadPoolExecutor] = {}
+
+
+def on_all_cores(compute: Callable[[S], T], parts: Iterable[S]) -> list[T]:
+    """Return the result of `compute` for each part, in order.
+
+    All computations of this process share one thread for each core: with a pool for each of the arrays that several
+    cases compute at the same time, 16 cores had 256 threads, which spent their time on starting and on waiting for the
+    interpreter. A computation within another one is done by its own thread.
+
+    Args:
+        compute: called by several threads at the same time; the time is well spent only where it releases the
+            interpreter's lock, as NumPy does for large arrays.
+    """
+    if getattr(_at_work, "inside", False):
+        return [compute(part) for part in parts]
+    return list(_pool().map(compute, parts))
+
+
+def _pool() -> ThreadPoolExecutor:
+    """Return the threads of this process; a forked one does not have those of its parent."""
+    here = os.getpid()
+    if here not in _pools:
+        made = ThreadPoolExecutor(os.cpu_count() or 1, "pieces", lambda: setattr(_at_work, "inside", True))
+        _pools.setdefault(here, made)
+    return _pools[here]
+
+
 def in_pieces(compute: Callable[[slice], T], size: int, *, piece: int = PIECE) -> list[T]:
     """Return the results of `compute` for each piece of `size` elements, in order.
 
@@ -29,8 +60,7 @@ def in_pieces(compute: Callable[[slice], T], size: int, *, piece: int = PIECE) -
     pieces = [slice(start, min(start + piece, size)) for start in range(0, size, piece)]
     if len(pieces) < _MANY_PIECES:
         return [compute(each) for each in pieces]
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        return list(pool.map(compute, pieces))
+    return on_all_cores(compute, pieces)
 
 
 def normals(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float32]:
@@ -42,6 +72,5 @@ def normals(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.floa
         return drawn
     generators = rng.spawn(-(-flat.size // DRAWN_TOGETHER))
     parts = [(each, flat[i * DRAWN_TOGETHER : (i + 1) * DRAWN_TOGETHER]) for i, each in enumerate(generators)]
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        list(pool.map(lambda part: part[0].standard_normal(dtype=np.float32, out=part[1]), parts))
+    on_all_cores(lambda part: part[0].standard_normal(dtype=np.float32, out=part[1]), parts)
     return drawn

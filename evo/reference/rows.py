@@ -1,15 +1,13 @@
 """Random rows and row-wise computations for a family's ``reference.py``."""
 
-import os
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evo.reference.pieces import normals
+from evo.reference.pieces import normals, on_all_cores
 
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 Computation: TypeAlias = Callable[[Mapping[str, Any], Arrays], dict[str, NDArray[Any]]]
@@ -101,8 +99,7 @@ def by_rows(compute: Computation) -> Computation:
                 results[name][start : start + step] = part
 
         place(0, first)
-        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            list(pool.map(place, range(step, rows, step)))
+        on_all_cores(place, range(step, rows, step))
         return results
 
     return computed

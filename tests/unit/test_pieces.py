@@ -1,12 +1,14 @@
 """Large arrays are computed in pieces, by as many threads as there are cores."""
 
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from evo.reference.encoding import decoded, encoded
-from evo.reference.pieces import DRAWN_TOGETHER, PIECE, in_pieces, normals
+from evo.reference.pieces import DRAWN_TOGETHER, PIECE, in_pieces, normals, on_all_cores
 from workers.backends.distance import distance
 
 
@@ -26,6 +28,35 @@ def test_random_numbers_depend_on_the_seed_and_not_on_the_cores(
     assert np.array_equal(first, normals(np.random.default_rng(7), shape))
     assert not np.array_equal(first, normals(np.random.default_rng(8), shape))
     assert len(np.unique(first)) > 0.9 * first.size, "blocks are not repeated"
+
+
+def test_computations_at_the_same_time_share_a_thread_for_each_core() -> None:
+    """Also those within another: each would otherwise start as many threads again."""
+    seen: set[int] = set()
+
+    def inner(part: int) -> int:
+        seen.add(threading.get_ident())
+        return part
+
+    def outer(part: int) -> list[int]:
+        return on_all_cores(inner, range(part, part + 3))
+
+    with ThreadPoolExecutor(8) as callers:
+        made = list(callers.map(lambda _: on_all_cores(outer, range(40)), range(8)))
+    assert made == [[[part, part + 1, part + 2] for part in range(40)]] * 8
+    assert len(seen) <= (os.cpu_count() or 1)
+
+
+def test_error_of_a_part_reaches_the_caller() -> None:
+    with pytest.raises(ZeroDivisionError):
+        on_all_cores(lambda part: 1 // part, [1, 0])
+
+
+def test_forked_process_has_threads_of_its_own() -> None:
+    assert on_all_cores(abs, [-1, 2]) == [1, 2]
+    if (child := os.fork()) == 0:
+        os._exit(0 if on_all_cores(abs, [-3, 4]) == [3, 4] else 1)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e4m3", "float64"])

@@ -29,17 +29,30 @@ def children() -> frozenset[int]:
     return frozenset(int(pid) for line in lists for pid in line.split())
 
 
+def _children_at_once() -> frozenset[int]:
+    """Return what `children` does; by one system call where there are none, because a list may take a look at every
+    process of the machine.
+    """
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return frozenset()
+    except AttributeError:  # not on macOS
+        pass
+    return children()
+
+
 @contextmanager
 def excused() -> Iterator[None]:
     """Attribute the processes that trusted code starts in the block to that code; see `of_trusted_code`.
 
     Only processes of this process's own user count: kernels run as other users wherever the machine allows it.
     """
-    before = children()
+    before = _children_at_once()
     try:
         yield
     finally:
-        _excused.update(pid for pid in children() - before if _is_own(pid))
+        _excused.update(pid for pid in _children_at_once() - before if _is_own(pid))
 
 
 def of_trusted_code() -> frozenset[int]:
