@@ -205,6 +205,41 @@ def test_unknown_parameter_of_a_reference_is_named(tmp_path: Path) -> None:
         imported(tmp_path, reference=f"{tmp_path / 'other.py'}:conv")
 
 
+KEYWORDS = (
+    "void f(const float *in, const float *is, float *out, int lambda) { for (int i = 0; i < N; i++) out[i] = in[i]; }"
+)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        "in_, is_, lambda_",
+        "in_, /, is_, lambda_",
+        "in_, is_, lambda_, /",
+        "lambda_, in_, **others",
+        "lambda_, **others",
+    ],
+)
+def test_reference_takes_inputs_that_are_keywords_of_python(tmp_path: Path, parameters: str) -> None:
+    (tmp_path / "f.c").write_text(f"#define N 8\n{KEYWORDS}")
+    others = "in_, is_ = others.get('in', locals().get('in_')), others['is']\n    " if "others" in parameters else ""
+    text = f"def f({parameters}):\n    {others}return in_ - is_ + lambda_\n"
+    (tmp_path / "answers.py").write_text(text)
+    place, _ = write_imported(tmp_path / "f.c", tmp_path / "f", entry=None, reference=f"{tmp_path / 'answers.py'}:f")
+    scope: dict[str, object] = {}
+    exec((place / "reference.py").read_text(), scope)
+    inputs, problem = {"in": np.ones(3), "is": np.full(3, 5.0)}, {"N": 3, "LAMBDA": 2}
+    outputs = scope["reference"](problem, inputs)  # type: ignore[operator]
+    assert np.array_equal(outputs["out"], np.full(3, -2.0))
+
+
+def test_unknown_parameter_is_answered_with_names_that_parameters_can_have(tmp_path: Path) -> None:
+    (tmp_path / "f.c").write_text(f"#define N 8\n{KEYWORDS}")
+    (tmp_path / "answers.py").write_text("def f(x): return x\n")
+    with pytest.raises(InvalidInput, match=r"parameter `x`: there is no `x`.*: LAMBDA, N, in_, is_, lambda_; give the"):
+        write_imported(tmp_path / "f.c", tmp_path / "f", entry=None, reference=f"{tmp_path / 'answers.py'}:f")
+
+
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     imported(tmp_path)
     with pytest.raises(Conflict, match="choose another folder with --folder"):

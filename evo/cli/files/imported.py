@@ -106,7 +106,15 @@ def _answer(reference: str) -> Answer:
     names = tuple(each.arg for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs))
     modules: dict[str, str] = {}
     _collect(tree, path, modules)
-    return Answer(text=text, function=function, parameters=names, own_inputs="inputs" in defined, modules=modules)
+    return Answer(
+        text=text,
+        function=function,
+        parameters=names,
+        positional=len(arguments.posonlyargs),
+        other_inputs=arguments.kwarg is not None,
+        own_inputs="inputs" in defined,
+        modules=modules,
+    )
 
 
 def _collect(tree: ast.Module, path: Path, modules: dict[str, str]) -> None:

@@ -1,5 +1,6 @@
 """The files of an imported family: ``family.toml`` and ``reference.py``, with a comment where a person must decide."""
 
+import keyword
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -119,7 +120,9 @@ class Answer:
 
     Attributes:
         text: code with its definition.
-        parameters: names of inputs, scalars or problem fields.
+        parameters: names of inputs, scalars or problem fields; a keyword of Python ends in an underscore (``in_``).
+        positional: number of its first parameters that take no name.
+        other_inputs: True if it collects further inputs with ``**``.
         own_inputs: True if the code defines ``inputs()`` as well.
         modules: texts of the modules next to it that it imports, by the name of their file.
     """
@@ -127,6 +130,8 @@ class Answer:
     text: str
     function: str
     parameters: tuple[str, ...]
+    positional: int = 0
+    other_inputs: bool = False
     own_inputs: bool = False
     modules: Mapping[str, str] = field(default_factory=dict)
 
@@ -179,7 +184,7 @@ def _outputs(draft: Draft, answer: Answer | None) -> Iterator[str]:
         yield '    raise NotImplementedError("reference.py: write reference(), which returns the right outputs")'
         return
     function = "answer" if answer.function == "reference" else answer.function
-    call = f"{function}({', '.join(f'{each}={_passed(each, draft)}' for each in answer.parameters)})"
+    call = f"{function}({', '.join(_given(draft, answer))})"
     if len(judged) == 1:
         yield f'    return {{"{judged[0]}": np.asarray({call})}}'
         return
@@ -188,16 +193,38 @@ def _outputs(draft: Draft, answer: Answer | None) -> Iterator[str]:
     yield f"    return found if isinstance(found, dict) else dict(zip(({names}), map(np.asarray, found), strict=True))"
 
 
+def _given(draft: Draft, answer: Answer) -> Iterator[str]:
+    """Yield the arguments of the call of the user's function."""
+    for place, parameter in enumerate(answer.parameters):
+        value = _passed(parameter, draft)
+        yield value if place < answer.positional else f"{parameter}={value}"
+    if answer.other_inputs:
+        named = {_meant(each, draft) for each in answer.parameters}
+        inputs = [each.name for each in draft.arguments if each.role in ("input", "inout") and each.name not in named]
+        others = ", ".join(f'"{each}": inputs["{each}"]' for each in inputs)
+        yield f"**{{{others}}}"
+
+
+def _meant(parameter: str, draft: Draft) -> str:
+    """Return the name of the source that a parameter stands for: ``in_`` is `in`, which no parameter can be called."""
+    word = parameter.removesuffix("_")
+    named = {each.name for each in draft.arguments}
+    return word if parameter not in named and word in named and keyword.iskeyword(word) else parameter
+
+
 def _passed(parameter: str, draft: Draft) -> str:
+    name = _meant(parameter, draft)
     for each in draft.arguments:
-        if each.name == parameter and each.role in ("input", "inout"):
-            return f'inputs["{parameter}"]'
+        if each.name == name and each.role in ("input", "inout"):
+            return f'inputs["{name}"]'
     for known in draft.fields:
-        if parameter in (known.name, known.argument):
+        if name in (known.name, known.argument):
             return f'problem["{known.name}"]'
     for each in draft.arguments:
-        if each.name == parameter and each.role == "scalar":
+        if each.name == name and each.role == "scalar":
             return each.value
     known_names = [each.name for each in draft.arguments if each.role != "output"]
+    known_names = [f"{each}_" if keyword.iskeyword(each) else each for each in known_names]
     known_names += [each.name for each in draft.fields]
-    raise InvalidInput("--reference", f"parameter {unknown(parameter, known_names, 'inputs and problem fields')}")
+    reason = f"parameter `{parameter}`: {unknown(parameter, known_names, 'inputs and problem fields')}"
+    raise InvalidInput("--reference", f"{reason}; give the function's parameters these names")
