@@ -452,6 +452,9 @@ HONEST: dict[str, str] = {
     "plain": "right(x, y);",
     "backwards": "for (int i = N - 1; i >= 0; i--) y[i] = 3.0f * x[i] + 1.0f;",
     "allocates and frees": "float *p = malloc(4 * N); right(x, p); memcpy(y, p, 4 * N); free(p);",
+    "looks for its configuration": (
+        'extern int access(const char *, int); right(x, y); if (access("/nothing/of/mine", 0) == 0) y[0] += 1;'
+    ),
     "scratch of each thread": "static __thread float own[N]; right(x, own); memcpy(y, own, sizeof own);",
     "wrong where it may read about processes": (
         'right(x, y); long at = ask(SYS_open, (long)"/proc/self/status", 0, 0);'

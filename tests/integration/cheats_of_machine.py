@@ -128,7 +128,7 @@ OF_MACHINE: dict[str, tuple[str, str]] = {
             ("removes a file", 'extern int remove(const char *); if (calls++ < 0) remove("/tmp/nothing");', "remove"),
             ("renames a file", 'if (calls++ < 0) rename("/tmp/nothing", "/tmp/none");', "rename"),
             ("empties a file", 'if (calls++ < 0) truncate("/tmp/nothing", 0);', "truncate"),
-            ("looks for a file", 'y[0] += access("/tmp/nothing", 0) == 0;', "access"),
+            ("looks for a file", 'y[0] += euidaccess("/tmp/nothing", 0) == 0;', "euidaccess"),
             (
                 "looks at a file",
                 'static char s[256]; int stat(const char *, void *); y[0] += !stat("/none", s);',

@@ -35,7 +35,7 @@ _FORBIDDEN = re.compile(
   | clone3? | _?v?[fF]ork | daemon | forkpty | wait(3|4|id|pid)? | setsid | setpg(id|rp)
   | mlock(all|2)? | munlock(all)? | umask | f?chdir | sync(fs)? | flock | lockf(64)? | mallopt | (set|use)locale
   | remove | rename(at2?)? | (un)?link(at)? | symlink(at)? | mkdir(at)? | rmdir | f?truncate(64)? | utimensat | futimens
-  | f?access(at)? | eaccess | euidaccess | (l|f)?stat(at)?(64)? | statx | __[lf]?xstat(at)?(64)? | f?statv?fs(64)?
+  | faccessat | eaccess | euidaccess | (l|f)?stat(at)?(64)? | statx | __[lf]?xstat(at)?(64)? | f?statv?fs(64)?
   | [fl]?chmod(at)? | fchmodat | [fl]?chown | fchownat | realpath | canonicalize_file_name | getcwd
   | get_current_dir_name
   | glob(64)? | n?ftw(64)? | fts_.* | wordexp | aio_.* | lio_listio(64)? | mq_.* | (shm|sem)_unlink
@@ -45,7 +45,9 @@ _FORBIDDEN = re.compile(
     """,
     re.VERBOSE,
 )
-
+"""`access` is missing: it tells only whether a file exists, and code that people bring looks for its configuration by
+it. A kernel that is slow or fast by a file is judged by its confirmation.
+"""
 
 _DYNSYM = 11
 _BINDINGS = (1, 2)
