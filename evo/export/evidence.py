@@ -32,7 +32,7 @@ class Limit:
 
 
 def limit_of(roofline: RooflineView | None, time_us: float) -> Limit | None:
-    """Return the limit; None if the device's limits are unknown."""
+    """Return the limit; None if the device's limits or the family's work are unknown."""
     if roofline is None:
         return None
     return Limit(floor_us=roofline.floor_us, bound=roofline.bound, share=roofline.floor_us / time_us)

@@ -240,6 +240,21 @@ def test_evidence_page_shows_every_rule(stage: Stage, page: httpx.Client) -> Non
     assert page.get("/champions/99").status_code == 404
 
 
+def test_pages_of_a_family_without_work_do_not_blame_the_device(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "evo.db")
+    stage.register_worker("w1", DEVICE)
+    stage.register_family({key: value for key, value in TOY.items() if key != "work"}, OTHER_DIGEST)
+    stage.conductor.orders.submit(SearchRequest(family_digest=OTHER_DIGEST, budget={"trials": 3}))
+    while claimed := stage.claim():
+        hand_in_with_files(stage, claimed[0])
+    with served(place(stage)) as url, httpx.Client(base_url=url, headers=BROWSER, timeout=20) as client:
+        for path in ("/searches/1", "/searches/1/trials/0", f"/champions/{stage.champions()[0].id}"):
+            text = text_of(shown(client, path))
+            assert "the family states no [work]" in text, path
+            assert "limits are unknown" not in text, path
+    stage.database.close()
+
+
 def test_all_evidence_can_be_downloaded(stage: Stage, page: httpx.Client) -> None:
     (champion,) = stage.champions()
     packed = page.get(f"/champions/{champion.id}/export.zip")

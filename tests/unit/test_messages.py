@@ -1,16 +1,19 @@
 """Messages round-trip through JSON with the adapters of the API."""
 
+from dataclasses import replace
+
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from evo.device import Ceilings, Device
 from evo.messages.job import Baseline, Confirm, Evaluate, FamilyRef, Job, Lease, SearchTerms
-from evo.messages.view import AblationView, ChampionView, SearchView, TrialView, WorkerView
+from evo.messages.view import AblationView, ChampionView, RooflineView, SearchView, TrialView, WorkerView
 from evo.promotion.policy import Policy
 from evo.trial.objective import Objective
 from evo.trial.outcome import Cancelled, CaseError, Crashed, Measured, Outcome, Pruned, WrongAnswer
 from evo.trial.results import ConfirmReport, EvaluateReport, Report
 from evo.trial.timing import Bars, Timing
+from tests.unit.views import DEVICE, view
 
 TIMING = Timing(samples_us=(3.0, 1.0, 2.0), calls_per_sample=7, anchor_us=5.0, floor_us=0.1)
 CASE = CaseError(case="tail", output="out", rel_l2=None, max_abs=None, rel_l2_limit=1e-5, max_abs_limit=1e-4)
@@ -89,3 +92,18 @@ def test_schemas_of_large_views_are_built_when_first_used(view: type) -> None:
     with pytest.raises(ValidationError, match="Field required"):
         adapter.validate_json(b"{}")
     assert adapter.pydantic_complete
+
+
+@pytest.mark.parametrize(
+    ("floor_us", "ceilings", "reason"),
+    [
+        (490.0, True, None),
+        (0.0, True, "none: all bytes stay in the cache"),
+        (None, True, "the family states no [work]"),
+        (None, False, "the device's limits are unknown"),
+    ],
+)
+def test_missing_limit_has_its_own_reason(floor_us: float | None, ceilings: bool, reason: str | None) -> None:
+    limits = Ceilings(flops_per_s={"float32": 1e9}, bytes_per_s=1e9, source="table") if ceilings else None
+    roofline = None if floor_us is None else RooflineView(floor_us=floor_us, bound="memory", share_of_best=0.5)
+    assert view(roofline=roofline, device=replace(DEVICE, ceilings=limits)).no_limit == reason

@@ -238,6 +238,13 @@ class SearchView(Deferred):
         return subject_text(self.family, self.variant)
 
     @property
+    def no_limit(self) -> str | None:
+        """Why no share of a limit can be stated; None if there is a limit."""
+        if self.roofline is not None:
+            return None if self.roofline.floor_us > 0 else "none: all bytes stay in the cache"
+        return "the device's limits are unknown" if self.device.ceilings is None else "the family states no [work]"
+
+    @property
     def quick_gaps(self) -> tuple[str, ...]:
         """Confirmed times that differ much from the quick ones, each with likely causes and advice."""
         return gap_texts(self.challenges)
