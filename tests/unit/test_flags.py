@@ -123,3 +123,24 @@ def test_header_folders_and_linker_files_are_known() -> None:
     )
     files = linked_files(("-L/lib", "-lone", "-l:two.a", "/x/three.o", "-fprofile-use=/x/four", "-Wl,-T,/x/five"))
     assert {"/lib/libone.a", "/lib/libone.so", "/lib/two.a", "/x/three.o", "/x/four", "/x/five"} <= set(files)
+
+
+@pytest.mark.parametrize(
+    ("flag", "written"),
+    [
+        ("-DA=1 -DB=2", 'two flags, "-DA=1", "-DB=2"'),
+        ("-O3 -ffast-math", 'two flags, "-O3", "-ffast-math"'),
+        ("-march=native -mtune=native -g", '3 flags, "-march=native", "-mtune=native", "-g"'),
+        ("-DT=unsigned int -lm", 'two flags, "-DT=unsigned int", "-lm"'),
+    ],
+)
+def test_several_options_in_one_text_are_refused(flag: str, written: str) -> None:
+    with pytest.raises(InvalidInput, match=f"as one word: write {re.escape(written)}$"):
+        check_flags([flag], "cpu", "family.toml: cpu.flags")
+
+
+@pytest.mark.parametrize(
+    "flag", ["-DT=unsigned int", "-DA=x - 1", "-DA=x -1", '-DTEXT="a -b"', "-DC='", "-I./one -two", "-Wl,-z,now"]
+)
+def test_blanks_within_a_value_are_kept(flag: str) -> None:
+    check_flags([flag], "cpu", "family.toml: cpu.flags")

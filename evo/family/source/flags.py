@@ -5,6 +5,7 @@ result that does not match its record. Such flags are refused when the document 
 """
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -175,7 +176,7 @@ def check_flags(flags: Sequence[str], kind: DeviceKind, where: str) -> None:
     for option in options(flags):
         field = f"{where}[{option.place}]"
         flag = option.flags[0]
-        _check_blank(flag, field)
+        _check_blank(flag, option.name, field)
         _check_value(option, field)
         _check_file(option, kind, field, flags[option.place - 1] if option.place else "")
         for pattern, reason in _REFUSED.get(kind_of(kind).sources, ()):
@@ -224,10 +225,23 @@ def _check_value(option: Option, field: str) -> None:
         raise InvalidInput(field, f"`{flag}` lacks its value: the compiler would take its own next flag for it")
 
 
-def _check_blank(flag: str, field: str) -> None:
+def _check_blank(flag: str, name: str, field: str) -> None:
+    """Refuse several options in one text: the compiler would take all of it for the value of the first."""
     if (match := _JOINED_WITH_BLANK.fullmatch(flag)) is not None:
-        both = f'"{match[1]}", "{match[2]}"'
-        raise InvalidInput(field, f"`{flag:.100}` reaches the compiler as one word: write two flags, {both}")
+        parts = [match[1], match[2]]
+    elif name in _FOLDERS or name in _STAGES:  # folders may have such names, and later stages take lists of options
+        return
+    else:
+        try:
+            words = shlex.split(flag)
+        except ValueError:  # an apostrophe in the value of a macro
+            return
+        starts = [place for place, word in enumerate(words) if not place or re.match(r"--?[A-Za-z]", word)]
+        parts = [" ".join(words[start:end]) for start, end in zip(starts, [*starts[1:], None], strict=True)]
+    if len(parts) > 1:
+        count = "two" if len(parts) == 2 else len(parts)
+        listed = ", ".join(f'"{each}"' for each in parts)
+        raise InvalidInput(field, f"`{flag:.100}` reaches the compiler as one word: write {count} flags, {listed}")
 
 
 def _check_file(option: Option, kind: DeviceKind, field: str, before: str) -> None:
