@@ -196,15 +196,16 @@ def test_changed_library_is_linked_again(tmp_path: Path, cache: Cache) -> None:
     assert compiler.count == 2
 
 
-def test_file_included_by_the_assembler_is_never_cached(cache: Cache, tmp_path: Path) -> None:
+@pytest.mark.parametrize("directive", [".incbin", '.inc" "bin', '.i"\n"ncbin', ".include", '.incl" "ude'])
+def test_file_included_by_the_assembler_is_never_cached(cache: Cache, tmp_path: Path, directive: str) -> None:
     data = tmp_path / "data.bin"
-    data.write_bytes(b"\2\0\0\0")
-    head = f'__asm__(".data\\nvalue: .incbin \\"{data}\\"\\n.text");\n'
+    data.write_bytes(b"\2\0\0\0" if "bin" in directive else b".long 2\n")
+    head = f'__asm__(".data\\nvalue: {directive} \\"{data}\\"\\n.text");\n'
     head += 'extern int value __attribute__((visibility("hidden")));\n#define FACTOR value'
     compiler = Counting(CCompiler(find_compiler()))
     asked = unit("c", head)
     two = compiled(compiler, cache, asked)
-    data.write_bytes(b"\3\0\0\0")
+    data.write_bytes(b"\3\0\0\0" if "bin" in directive else b".long 3\n")
     assert compiled(compiler, cache, asked).binary != two.binary
 
 

@@ -16,7 +16,7 @@ from evo.family.source.flags import header_folders
 from evo.trial.outcome import CompileFailed
 from workers.build import Artefact, Compiler, Unit
 from workers.build.cache import Cache, cache_key
-from workers.build.contents import digest_of_names, digests_of_files, new_since
+from workers.build.contents import assembler_reads, digest_of_names, digests_of_files, new_since
 from workers.build.vacancies import all_vacant, vacancies
 from workers.system.exhaustion import refuse_exhaustion
 
@@ -25,8 +25,8 @@ def compile_cached(compiler: Compiler, cache: Cache, unit: Unit, *, timeout_s: f
     """Return the artefact of a unit from the cache, or compile it.
 
     Failures are not cached, because a time-out may be the machine's fault. Units are not cached if the compiler does
-    not report the files it read, if one of these changed during the compilation, or if the source includes files by
-    ``.incbin``.
+    not report the files it read, if one of these changed during the compilation, or if the source's assembler code may
+    read files.
 
     Raises:
         MachineExhausted: the disk is full, which is not the unit's fault.
@@ -42,7 +42,12 @@ def compile_cached(compiler: Compiler, cache: Cache, unit: Unit, *, timeout_s: f
     result = compiler.compile(unit, timeout_s=timeout_s)
     if isinstance(result, CompileFailed):
         refuse_exhaustion(result.log)
-    if question is None or not isinstance(result, Artefact) or result.reads is None or "incbin" in unit.source:
+    if (
+        question is None
+        or not isinstance(result, Artefact)
+        or result.reads is None
+        or assembler_reads(unit.source.encode())
+    ):
         return result
     if new_since(begun, [name for name in result.reads if _within(name, unit) is None]):
         return result

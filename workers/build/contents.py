@@ -19,11 +19,11 @@ _NAME = re.compile(r"(?:\\[ #\\]|[^\s])+")
 
 _ABSENT = "absent"
 _known: dict[str, tuple[tuple[int, ...], str | None]] = {}
-"""By path: the file's state (times, size, inode) and its digest; None: it includes other files by ``.incbin``."""
+"""By path: the file's state (times, size, inode) and its digest; None: its assembler code reads others."""
 
 
 def digests_of_files(paths: Sequence[str]) -> list[str] | None:
-    """Return the SHA-256 of each file, in order; None if a file includes others by ``.incbin``."""
+    """Return the SHA-256 of each file, in order; None if the assembler code of one may read others."""
     found: list[str] = []
     for path in paths:
         digest = _digest(path)
@@ -100,10 +100,16 @@ def _digest(path: str) -> str | None:
         content = Path(path).read_bytes()
     except OSError:
         return _ABSENT
-    digest = None if b".incbin" in content and not path.endswith((".a", ".so", ".o")) else _hashed(content)
+    digest = None if not path.endswith((".a", ".so", ".o")) and assembler_reads(content) else _hashed(content)
     if time.time() - max(status.st_mtime, status.st_ctime) > _SETTLED_S:
         _known[path] = (state, digest)
     return digest
+
+
+def assembler_reads(content: bytes) -> bool:
+    """True if assembler code in a source may read files, which the compiler does not report."""
+    joined = re.sub(rb'"\s*"', b"", content)  # adjacent texts are one
+    return re.search(rb"incbin|\.include\s*\\?[\"']|\.macro\b", joined) is not None
 
 
 def _hashed(content: bytes) -> str:
