@@ -23,7 +23,8 @@ from evo.report import Terms, parse_goals, search_report, to_markdown
 router = rest_router("/searches/{search_id}", tag="searches")
 champion_router = rest_router("/champions", tag="champions")
 
-MOST = 1e9
+LEAST, MOST = 1e-9, 1e9
+"""Rates and costs that a report can compute with: a smaller rate underflows beside times in µs."""
 
 
 class ReportTerms(BaseModel):
@@ -32,10 +33,10 @@ class ReportTerms(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     cost_per_hour: float | None = Field(
-        default=None, gt=0, le=MOST, description="cost of all machines together; by default the rate of the budget"
+        default=None, ge=LEAST, le=MOST, description="cost of all machines together; by default the rate of the budget"
     )
     calls_per_second: float | None = Field(
-        default=None, gt=0, le=MOST, description="calls of the kernel per second in production"
+        default=None, ge=LEAST, le=MOST, description="calls of the kernel per second in production"
     )
     targets: str = Field(
         default="", max_length=500, description="target times or speed-ups: `conservative=800us,dream=2x`"

@@ -138,6 +138,8 @@ def test_page_is_self_contained_and_runs_nothing(rest: httpx.Client) -> None:
         ({"targets": "dream=0us"}, "targets.dream"),
         ({"cost_per_hour": "0"}, "cost_per_hour"),
         ({"calls_per_second": "inf"}, "calls_per_second"),
+        ({"calls_per_second": "5e-324"}, "calls_per_second"),
+        ({"cost_per_hour": "1e-300"}, "cost_per_hour"),
     ],
 )
 def test_meaningless_terms_are_refused_by_name(rest: httpx.Client, terms: dict[str, str], field: str) -> None:
