@@ -307,6 +307,22 @@ PAGES = ("/", "/champions?history=true", "/workers", "/families", "/start", "/me
 OF_ONE_SEARCH = {"searches", "trials", "jobs", "attempts"}
 
 
+def damaged_in_turn(rest: Local, damage: str) -> Iterator[tuple[str, str]]:
+    """Yield the table and column of every stored document while its first row holds `damage` instead."""
+    for table, column in documents():
+        with rest.service.database.read() as session:
+            first = f"SELECT rowid, {column} FROM {table} WHERE {column} IS NOT NULL ORDER BY rowid LIMIT 1"
+            row = session.execute(text(first)).first()
+        if row is None:
+            continue
+        change = text(f"UPDATE {table} SET {column} = :value WHERE rowid = :number")
+        with rest.service.database.write() as session:
+            session.execute(change, {"value": damage, "number": row[0]})
+        yield table, column
+        with rest.service.database.write() as session:
+            session.execute(change, {"value": row[1], "number": row[0]})
+
+
 @pytest.mark.parametrize("damage", one_in(3, ['{"another": "shape"}', '"text"', "[7"]))
 def test_no_unreadable_document_blocks_a_list(tmp_path: Path, damage: str) -> None:
     """Every document of every table is damaged in turn, in one of several rows."""
@@ -317,15 +333,7 @@ def test_no_unreadable_document_blocks_a_list(tmp_path: Path, damage: str) -> No
             rest.play()
         root = str(rest.http.base_url).replace("/api/v1/", "")
         damaged = 0
-        for table, column in documents():
-            with rest.service.database.read() as session:
-                first = f"SELECT rowid, {column} FROM {table} WHERE {column} IS NOT NULL ORDER BY rowid LIMIT 1"
-                row = session.execute(text(first)).first()
-            if row is None:
-                continue
-            change = text(f"UPDATE {table} SET {column} = :value WHERE rowid = :number")
-            with rest.service.database.write() as session:
-                session.execute(change, {"value": damage, "number": row[0]})
+        for table, column in damaged_in_turn(rest, damage):
             apart = table in OF_ONE_SEARCH
             for path in (*LISTS, *(("searches/2/trials", "searches/2/trials.csv", "searches/2") if apart else ())):
                 answer = rest.http.get(path)
@@ -335,8 +343,6 @@ def test_no_unreadable_document_blocks_a_list(tmp_path: Path, damage: str) -> No
             for path in PAGES:
                 page = httpx.get(root + path, headers={"Accept": "text/html"})
                 assert page.status_code == 200, (table, column, path)
-            with rest.service.database.write() as session:
-                session.execute(change, {"value": row[1], "number": row[0]})
             damaged += 1
         assert damaged >= 20
 
@@ -373,15 +379,7 @@ def test_page_of_an_unreadable_item_names_it_and_the_way_out(tmp_path: Path, dam
         rest.play()
         root = str(rest.http.base_url).replace("/api/v1/", "")
         answered = set()
-        for table, column in documents():
-            with rest.service.database.read() as session:
-                first = f"SELECT rowid, {column} FROM {table} WHERE {column} IS NOT NULL ORDER BY rowid LIMIT 1"
-                row = session.execute(text(first)).first()
-            if row is None:
-                continue
-            change = text(f"UPDATE {table} SET {column} = :value WHERE rowid = :number")
-            with rest.service.database.write() as session:
-                session.execute(change, {"value": damage, "number": row[0]})
+        for table, column in damaged_in_turn(rest, damage):
             for path in OWN:
                 answer = rest.http.get(path)
                 assert answer.status_code in (200, 404, 500), (table, column, path, answer.text)
@@ -398,8 +396,6 @@ def test_page_of_an_unreadable_item_names_it_and_the_way_out(tmp_path: Path, dam
                 if page.status_code == 500:
                     assert "This item cannot be read" in page.text, (table, column, path)
                     assert "Way out: restore a backup" in page.text, (table, column, path)
-            with rest.service.database.write() as session:
-                session.execute(change, {"value": row[1], "number": row[0]})
         assert answered >= {"families", "searches", "trials", "champions", "jobs"}
 
 

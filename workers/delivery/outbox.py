@@ -14,7 +14,7 @@ from evo.errors import InvalidInput
 from evo.latest import Latest
 from evo.messages.job import Answer, Delivery
 from evo.trial.results import ConfirmReport, EvaluateReport
-from workers.delivery.report import undeliverable
+from workers.delivery.report import failure
 from workers.delivery.spool import Parcel, Spool
 from workers.system.backoff import Backoff
 
@@ -247,7 +247,7 @@ class Outbox:
         refusals.append(reason)
         if len(refusals) == MOST_REFUSALS:
             told = f"the service refuses the result of this job: {reason:.500}"
-            self.post(replace(parcel, report=undeliverable(parcel.report, told), contents={}))
+            self.post(replace(parcel, report=failure(parcel.report, told), contents={}))
 
     def _forget(self, parcel: Parcel) -> None:
         self._tries.pop(parcel.key, None)

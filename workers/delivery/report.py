@@ -42,16 +42,20 @@ def died(report: Report) -> bool:
     return isinstance(_outcome(report), Crashed)
 
 
-def failure(job: Job, reason: str) -> Report:
-    """Return the report of a job that permanently fails on this machine."""
-    match job:
-        case Evaluate():
+def failure(of: Job | Report, reason: str) -> Report:
+    """Return the report that a job fails permanently on this machine.
+
+    Args:
+        of: the job, or a report of it that the service refuses.
+    """
+    match of:
+        case Evaluate() | EvaluateReport():
             return EvaluateReport(outcome=LaunchFailed(reason=reason))
-        case Baseline():
+        case Baseline() | BaselineReport():
             return BaselineReport(timings={}, unavailable={"all": reason})
-        case Confirm():
+        case Confirm() | ConfirmReport():
             return ConfirmReport(failure=LaunchFailed(reason=reason), failed="challenger")
-        case Ablate():
+        case Ablate() | AblateReport():
             return AblateReport(failure=LaunchFailed(reason=reason))
 
 
@@ -63,16 +67,3 @@ def summary(lease: Lease, report: EvaluateReport) -> dict[str, object]:
         "outcome": report.outcome.kind,
         "overhead_ms": None if overhead_s is None else round(overhead_s * 1e3, 1),
     }
-
-
-def undeliverable(report: Report, reason: str) -> Report:
-    """Return what to report in place of a report that the service refuses."""
-    match report:
-        case EvaluateReport():
-            return EvaluateReport(outcome=LaunchFailed(reason=reason))
-        case BaselineReport():
-            return BaselineReport(timings={}, unavailable={"all": reason})
-        case ConfirmReport():
-            return ConfirmReport(failure=LaunchFailed(reason=reason), failed="challenger")
-        case AblateReport():
-            return AblateReport(failure=LaunchFailed(reason=reason))
