@@ -20,7 +20,7 @@ def shipped(family: str, device: Device, objective: Objective) -> list[Earlier]:
     Times of another timing protocol count, because they are only compared with each other.
     """
     usual = Objective(deterministic=objective.deterministic, protocol=objective.protocol)
-    if objective != usual:
+    if objective.first != usual:
         return []
     found = [read(path) for path in recordings().values()]
     mine = [each for each in found if (each.family, each.model) == (family, device.model)]

@@ -52,9 +52,24 @@ def goal_of(search: SearchRow) -> Goal | None:
     Raises:
         InvalidInput: the metric is not an expression.
     """
-    work = None if search.objective.metric is None else parsed(search.family.document).work(search.problem)
-    flops, moved = (None, None) if work is None else (work.flops, work.bytes)
+    flops, moved = _work(search, search.objective.metric)
     return Goal.of(search.objective, search.problem, flops=flops, moved=moved)
+
+
+def second_goal_of(search: SearchRow) -> Goal | None:
+    """Return the second objective of a search; None if it has only one. The row may still lack its id.
+
+    Raises:
+        InvalidInput: it is not an expression, or the first objective.
+    """
+    flops, moved = _work(search, search.objective.second_metric)
+    return Goal.second(search.objective, search.problem, flops=flops, moved=moved)
+
+
+def _work(search: SearchRow, metric: str | None) -> tuple[float | None, float | None]:
+    """Return operations and bytes of a call, where a metric may need them."""
+    work = None if metric is None else parsed(search.family.document).work(search.problem)
+    return (None, None) if work is None else (work.flops, work.bytes)
 
 
 def parsed(document: Mapping[str, Any]) -> Family:

@@ -20,7 +20,19 @@ from evo.trial.outcome import Estimated, Measured
 from evo.trial.timing import Timing
 
 FIGURES = ("registers", "shared_memory_bytes", "spill_bytes", "stack_bytes", "occupancy")
-BEFORE = ("search", "number", "outcome", "time_us", "low_us", "high_us", "source", "quick_us", "estimate_us", "cost")
+BEFORE = (
+    "search",
+    "number",
+    "outcome",
+    "time_us",
+    "low_us",
+    "high_us",
+    "source",
+    "quick_us",
+    "estimate_us",
+    "cost",
+    "second_cost",
+)
 AFTER = (*FIGURES, "origin", "parents", "suspect", "overhead_ms", "delivery_ms", "asked_at", "finished_at", "reason")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """Characters at the start of a cell that make a spreadsheet evaluate it."""
@@ -67,12 +79,13 @@ def _before(trial: TrialView) -> list[object]:
     kind = "pending" if trial.outcome is None else trial.outcome.kind
     named = [trial.search_id, trial.number, kind]
     if isinstance(trial.outcome, Estimated):
-        return [*named, None, None, None, trial.source, None, trial.outcome.time_us, trial.cost]
+        return [*named, None, None, None, trial.source, None, trial.outcome.time_us, trial.cost, trial.second_cost]
     if trial.time_us is None or not isinstance(timing, Timing):
-        return [*named, *[None] * 7]
+        return [*named, *[None] * 8]
     quick = order_interval(timing.samples_us, CONFIDENCE)
     interval = quick if trial.confirmed is None else trial.confirmed.time
-    return [*named, trial.time_us, interval.low, interval.high, trial.source, timing.median_us, None, trial.cost]
+    times = [trial.time_us, interval.low, interval.high, trial.source, timing.median_us, None]
+    return [*named, *times, trial.cost, trial.second_cost]
 
 
 def _after(trial: TrialView) -> list[object]:

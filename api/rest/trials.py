@@ -15,8 +15,11 @@ from api.rest.trial_files import FORMATS, download
 from api.schemas import Id, TrialState
 from api.views import trial_view, trial_views
 from db.queries.genealogy import Genealogy
+from db.queries.landscape import Landscape
 from db.queries.leaderboard import Leaderboard
 from db.queries.selection import KEYS, Selection
+from db.repositories.archive import Archive
+from evo.errors import Conflict
 from evo.messages.view import Page, TrialView
 from evo.space import Tunable
 
@@ -76,6 +79,23 @@ def list_trials(search_id: Id, query: Annotated[TrialQuery, Query()], service: S
             return Page(items=items)
         last = board.place(selection, rows[query.limit - 1].id)
     return Page(items=items, next=to_cursor((last.key, last.number, last.id)))
+
+
+@router.get("/front")
+@allow("viewer")
+def list_front(search_id: Id, service: ServiceDep) -> tuple[TrialView, ...]:
+    """Return the trials that no other beats in both objectives, the best in the first one first.
+
+    A search with one metric has the front of time and metric. 409: the only objective is the time.
+    """
+    with service.database.read() as session:
+        objective = Archive(session).search(search_id).objective
+        if objective.axes is None:
+            remedy = "start one with a second objective, or rank its trials by their time"
+            raise Conflict(f"the only objective of search {search_id} is the time, so it has no front: {remedy}")
+        numbers = Landscape(session, search_id).front(joint=objective.second is not None)
+        rows = Genealogy(session, search_id).every(numbers)
+        return trial_views(session, [rows[number] for number in numbers if number in rows])
 
 
 @router.get("/trials/{number}")

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy.orm import Session
 
-from api.families.catalogue import Catalogue, goal_of
+from api.families.catalogue import Catalogue, goal_of, second_goal_of
 from db.models import ChampionRow, FamilyRow, SearchRow
 from db.repositories.archive import Archive
 from db.repositories.coordination import Coordination, LockedSearch
@@ -105,6 +105,7 @@ class ActiveSearch:
             policy=row.policy,
             seed=row.seed,
             goal=goal_of(row),
+            second=second_goal_of(row),
         )
         search.restore(Coordination(session).log(row.id), Leases(session).challenges(row.id, row.timed_baselines))
         return cls(row, search, lost_s)

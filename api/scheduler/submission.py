@@ -7,7 +7,7 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
-from api.families.catalogue import Catalogue, goal_of
+from api.families.catalogue import Catalogue, goal_of, second_goal_of
 from api.scheduler.active import beginning
 from api.schemas import SearchRequest, WarmStart
 from db.models import ChampionRow, DeviceRow, SearchRow, SpaceSize
@@ -97,8 +97,8 @@ def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, con
     space = catalogue.space(row)
     row.space = SpaceSize(product_size=space.product_size, valid_count=space.valid_count, default=space.default())
     row.roofline = _roofline(family, row)
-    if (goal := goal_of(row)) is not None:
-        compiled = kind_of(aimed_at(device, objective).kind).sources == "cuda"
+    compiled = kind_of(aimed_at(device, objective).kind).sources == "cuda"
+    for goal in filter(None, (goal_of(row), second_goal_of(row))):
         goal.check(space.names, compiled=compiled, unmetered=lacking_meter(device))
     if request.from_default:
         row.warm_starts = [space.default()]
@@ -319,4 +319,4 @@ def unique(space: Space, configs: Iterable[Config]) -> list[Config]:
 
 def _distance_to(search: SearchRow, champion: ChampionRow) -> float:
     """Return the distance of their problems; another objective counts as one more difference."""
-    return distance(search.problem, champion.problem) + (search.objective != champion.objective)
+    return distance(search.problem, champion.problem) + (search.objective.first != champion.objective)

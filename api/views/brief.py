@@ -48,7 +48,7 @@ def brief_view(session: Session, base: SearchRow, family: Family, source_of: Sou
         arguments=tuple(map(describe_operand, operands)),
         cases=tuple(f"{case.name}: inputs {case.inputs}" for case in cases if not case.hidden),
         hidden_cases=sum(case.hidden for case in cases),
-        objective=base.objective.key,
+        objective="; second objective: ".join([base.objective.key, *base.objective.goals[1:]]),
         device=_facts(device),
         floor_us=None if base.roofline is None else base.roofline.floor_us,
         bound=None if base.roofline is None else base.roofline.bound,

@@ -39,6 +39,7 @@ def _trial_view(row: TrialRow, report: EvaluateReport | None, attempts: tuple[At
         outcome=row.outcome,
         time_us=row.time_us,
         cost=row.cost,
+        second_cost=row.second_cost,
         suspect=row.suspect,
         overhead_ms=row.overhead_ms,
         delivery_ms=row.delivery_ms,

@@ -21,6 +21,7 @@ AttemptState: TypeAlias = Literal["live", "done", "expired", "abandoned", "relea
 
 
 _CONFIRMED = text("quick_us IS NOT NULL")
+_JOINT = text("second_cost IS NOT NULL")
 
 
 _OUTCOME_KIND = String(16).with_variant(String(32), "postgresql")
@@ -34,7 +35,8 @@ class TrialRow(Base):
     among the ended trials. `overhead_ms` is the time the search lost on the trial; `delivery_ms` is the network time of
     its lease and result.
 
-    `cost` ranks the trial: its time, or the cost of the search's metric at that time. `time_us` is the time that is
+    `cost` ranks the trial: its time, or the cost of the search's metric at that time. `second_cost` is the cost of the
+    search's second objective; None if it has only one. `time_us` is the time that is
     shown: the median of the quick samples, or the confirmed time after a confirmation. After a confirmation, `quick_us`
     holds the quick median and `confirmed` the confirmed figures; before, both are None.
     """
@@ -49,6 +51,7 @@ class TrialRow(Base):
         Index(None, "search_id", "outcome_kind"),
         Index(None, "search_id", "binary_digest"),
         Index("ix_trials_confirmed", "search_id", "cost", sqlite_where=_CONFIRMED, postgresql_where=_CONFIRMED),
+        Index("ix_trials_joint", "search_id", "second_cost", sqlite_where=_JOINT, postgresql_where=_JOINT),
         NUMBERED_ONCE,
     )
 
@@ -63,6 +66,7 @@ class TrialRow(Base):
     outcome_kind: Mapped[str | None] = mapped_column(_OUTCOME_KIND)
     time_us: Mapped[float | None]
     cost: Mapped[float | None]
+    second_cost: Mapped[float | None]
     quick_us: Mapped[float | None]
     confirmed: Mapped[Confirmation | None] = mapped_column(Document(Confirmation))
     finished_seq: Mapped[int | None]

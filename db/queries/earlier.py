@@ -33,7 +33,7 @@ def earlier_results(session: Session, search: SearchRow, family: str) -> list[Ea
     ids: dict[str, list[int]] = {}
     problems = {}
     for number, problem, key, device, objective in rows:
-        if device.model == search.device.model and objective == search.objective:
+        if device.model == search.device.model and objective.first == search.objective.first:
             problems[key] = problem
             ids.setdefault(key, []).append(number)
     found = []

@@ -5,8 +5,8 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, ColumnElement, Integer, Select, case, cast, func, literal_column, select, type_coerce
-from sqlalchemy.orm import Session
+from sqlalchemy import JSON, ColumnElement, Integer, Select, case, cast, func, literal_column, or_, select, type_coerce
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from db.models import AttemptRow, JobRow, TrialRow, WorkerRow
 from evo.text.limits import LONGEST_S
@@ -17,6 +17,8 @@ STAGES = tuple(entry.name for entry in fields(Stages))
 
 _QUICK_US = func.coalesce(TrialRow.quick_us, TrialRow.time_us).label("time_us")
 """Quick time of a trial. Plots compare quick times only, even for confirmed trials."""
+
+MOST_FRONT = 1000
 
 MOST_RECORDS = 300
 """Maximum improvements returned; a search has about as many as the logarithm of its trials."""
@@ -119,14 +121,39 @@ class Landscape:
         """Return the fastest trials, fastest first."""
         return self._points(self._read().order_by(TrialRow.time_us, TrialRow.number).limit(most))
 
-    def weighed(self, most: int) -> list[tuple[int, float, float]]:
-        """Return (number, time in µs, cost) of the `most` fastest trials and of the `most` of least cost, by number."""
-        query = select(TrialRow.number, TrialRow.time_us, TrialRow.cost).where(*self._measured())
-        found: dict[int, tuple[int, float, float]] = {}
-        for key in (TrialRow.time_us, TrialRow.cost):
-            for number, time_us, cost in self.session.execute(query.order_by(key, TrialRow.number).limit(most)):
-                found[number] = (number, time_us or 0.0, cost or 0.0)
+    def weighed(self, most: int, *, joint: bool) -> list[tuple[int, float, float]]:
+        """Return (number, first figure, second figure) of trials by number: the Pareto front, and the `most` of least
+        first and of least second figure.
+
+        Args:
+            joint: True: the figures are the costs of both objectives. False: they are the time in µs and the cost.
+        """
+        first, second = _figures(joint=joint)
+        query = select(TrialRow.number, first, second).where(*self._weighable(joint=joint))
+        parts = [query.order_by(key, TrialRow.number).limit(most) for key in (first, second)]
+        parts.append(query.where(TrialRow.number.in_(self.front(joint=joint))))
+        rows = (row for part in parts for row in self.session.execute(part))
+        found = {number: (number, one or 0.0, other or 0.0) for number, one, other in rows}
         return [found[number] for number in sorted(found)]
+
+    def front(self, *, joint: bool) -> list[int]:
+        """Return the numbers of the trials of the Pareto front, least first figure first; the earliest of equal ones.
+
+        There are at most `MOST_FRONT`.
+
+        Args:
+            joint: as for `weighed`.
+        """
+        first, second = _figures(joint=joint)
+        order = (first, second, TrialRow.number)
+        least = func.min(second).over(order_by=order, rows=(None, -1)).label("least")
+        columns = (TrialRow.number, first.label("first"), second.label("second"), least)
+        each = select(*columns).where(*self._weighable(joint=joint)).subquery()
+        ahead = or_(each.c.least.is_(None), each.c.second < each.c.least)
+        return list(self.session.scalars(select(each.c.number).where(ahead).order_by(each.c.first).limit(MOST_FRONT)))
+
+    def _weighable(self, *, joint: bool) -> tuple[ColumnElement[bool], ...]:
+        return (*self._measured(), TrialRow.second_cost.is_not(None)) if joint else self._measured()
 
     def ended(self, most: int) -> list[End]:
         """Return ended trials by number: all, or if there are more than `most`, the fastest and an even sample."""
@@ -245,6 +272,10 @@ class Landscape:
 
     def _measured(self) -> tuple[ColumnElement[bool], ...]:
         return TrialRow.search_id == self.search_id, TrialRow.time_us.is_not(None)
+
+
+def _figures(*, joint: bool) -> tuple[InstrumentedAttribute[float | None], InstrumentedAttribute[float | None]]:
+    return (TrialRow.cost, TrialRow.second_cost) if joint else (TrialRow.time_us, TrialRow.cost)
 
 
 def _believable(span_s: ColumnElement[float]) -> ColumnElement[float]:

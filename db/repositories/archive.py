@@ -219,31 +219,32 @@ class Archive:
         if row.finished_seq is not None:
             raise RuntimeError(f"trial {row.number} of search {row.search_id} already has an outcome")
         row.outcome, row.outcome_kind = trial.outcome, None if trial.outcome is None else trial.outcome.kind
-        row.time_us, row.cost = trial.time_us, trial.cost
+        row.time_us, row.cost, row.second_cost = trial.time_us, trial.cost, trial.second_cost
         row.finished_seq, row.finished_at = ended.logged.position, ended.at
         row.binary_digest, row.suspect = trial.binary_digest, ended.suspect
         row.overhead_ms, row.delivery_ms = ended.overhead_ms, ended.delivery_ms
 
-    def confirm(self, trial: TrialRow, confirmation: Confirmation, goal: Goal | None) -> None:
+    def confirm(self, trial: TrialRow, confirmation: Confirmation, goal: Goal | None, second: Goal | None) -> None:
         """Rank a trial, and the trials of its search with the same binary, by confirmed figures.
 
         Args:
             goal: of the search; None: the time.
+            second: its second objective; None if it has only one.
         """
         self.session.flush()
         same: ColumnElement[bool] = TrialRow.id == trial.id
         if trial.binary_digest is not None:
             same = (TrialRow.search_id == trial.search_id) & (TrialRow.binary_digest == trial.binary_digest)
         for row in self.session.scalars(select(TrialRow).where(same, TrialRow.time_us.is_not(None))):
-            _lead(row, confirmation, goal)
+            _lead(row, confirmation, goal, second)
 
-    def confirm_duplicate(self, trial: TrialRow, goal: Goal | None) -> None:
+    def confirm_duplicate(self, trial: TrialRow, goal: Goal | None, second: Goal | None) -> None:
         """Copy the confirmed figures of an earlier trial with the same binary to a trial, if there is one."""
         same = (TrialRow.search_id == trial.search_id) & (TrialRow.binary_digest == trial.binary_digest)
         found = select(TrialRow.confirmed).where(same, TrialRow.quick_us.is_not(None)).limit(1)
         confirmation = self.session.scalar(found)
         if confirmation is not None and trial.time_us is not None:
-            _lead(trial, confirmation, goal)
+            _lead(trial, confirmation, goal, second)
 
     def cancel_pending(self, search_id: int, now: datetime) -> None:
         """End every pending trial of a search as Cancelled, in the order they were proposed."""
@@ -387,9 +388,9 @@ def latest_families(own: Mapping[str, str] | None = None) -> Select[FamilyRow]:
     return select(FamilyRow).where(eligible, tuple_(FamilyRow.name, FamilyRow.registered_at).in_(newest))
 
 
-def _lead(row: TrialRow, confirmation: Confirmation, goal: Goal | None) -> None:
+def _lead(row: TrialRow, confirmation: Confirmation, goal: Goal | None, second: Goal | None) -> None:
     row.quick_us = row.time_us if row.quick_us is None else row.quick_us
     row.time_us, row.confirmed = confirmation.time.estimate, confirmation
-    row.cost = row.time_us
-    if goal is not None:
-        row.cost = goal.confirmed(Trial(number=row.number, proposal=row.proposal, outcome=row.outcome), row.time_us)
+    trial = Trial(number=row.number, proposal=row.proposal, outcome=row.outcome)
+    row.cost = row.time_us if goal is None else goal.confirmed(trial, row.time_us)
+    row.second_cost = None if second is None else second.confirmed(trial, row.time_us)

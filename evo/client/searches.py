@@ -101,6 +101,14 @@ class Searches(Calls):
             if (cursor := page.next) is None:
                 return
 
+    def front(self, search_id: int) -> tuple[TrialView, ...]:
+        """Return the trials that no other beats in both objectives, the best in the first one first.
+
+        Raises:
+            Conflict: the only objective of the search is the time.
+        """
+        return self._get(f"/searches/{search_id}/front", tuple[TrialView, ...])
+
     def export_trials(
         self,
         search_id: int,

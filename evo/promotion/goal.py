@@ -18,7 +18,8 @@ from evo.trial.outcome import RESOURCES, Estimated, InvalidMeasurement, Measured
 from evo.trial.results import ConfirmReport, Repeat
 from evo.trial.timing import Timing
 
-FIELD = "objective.metric"
+FIELD, SECOND = "objective.metric", "objective.second_metric"
+"""Names by which errors call the metrics of the first and the second objective."""
 
 WORST = sys.float_info.max
 """Cost of a kernel whose metric has no value at its confirmed time."""
@@ -50,16 +51,24 @@ class Goal:
 
     Attributes:
         work: ``flops`` and ``bytes`` of a call; empty if the family states none.
+        called: the name by which errors call the metric: `FIELD` or `SECOND`.
     """
 
     objective: Objective
     expression: Expression
     problem: Mapping[str, Value]
     work: Mapping[str, float] = field(default_factory=dict)
+    called: str = FIELD
 
     @classmethod
     def of(
-        cls, objective: Objective, problem: Mapping[str, Value], *, flops: float | None, moved: float | None
+        cls,
+        objective: Objective,
+        problem: Mapping[str, Value],
+        *,
+        flops: float | None,
+        moved: float | None,
+        called: str = FIELD,
     ) -> "Goal | None":
         """Return the goal of an objective; None if it is the time.
 
@@ -75,8 +84,26 @@ class Goal:
                 raise InvalidInput("objective.direction", "is for a metric, and there is none: give objective.metric")
             return None
         work = {name: value for name, value in (("flops", flops), ("bytes", moved)) if value is not None}
-        expression = Expression.parse(objective.metric, FIELD)
-        return cls(objective=objective, expression=expression, problem=problem, work=work)
+        expression = Expression.parse(objective.metric, called)
+        return cls(objective=objective, expression=expression, problem=problem, work=work, called=called)
+
+    @classmethod
+    def second(
+        cls, objective: Objective, problem: Mapping[str, Value], *, flops: float | None, moved: float | None
+    ) -> "Goal | None":
+        """Return the goal of the second objective; None if there is only one. Arguments and errors as in `of`.
+
+        Raises:
+            InvalidInput: it is the first objective, or there is a direction without a metric.
+        """
+        if (second := objective.second) is None:
+            if objective.second_direction != "minimise":
+                reason = f"is for a second metric, and there is none: give {SECOND}"
+                raise InvalidInput("objective.second_direction", reason)
+            return None
+        if second.metric == (objective.metric or "time_us"):
+            raise InvalidInput(SECOND, f"`{second.metric}` is the first objective, too: give another expression")
+        return cls.of(second, problem, flops=flops, moved=moved, called=SECOND)
 
     @property
     def metered(self) -> bool:
@@ -95,13 +122,13 @@ class Goal:
         """
         rates = RATES if self.work else ()
         if self.metered and unmetered is not None:
-            raise InvalidInput(FIELD, f"`{self.expression.text}` needs energy, and {unmetered}")
+            raise InvalidInput(self.called, f"`{self.expression.text}` needs energy, and {unmetered}")
         power = () if unmetered else POWER
         varying = {"time_us", *power, *rates[:2], *(RESOURCES if compiled else ()), *tunables}
         self.expression.check_names(sorted({*varying, *rates, *self.problem}), "figures of a trial here")
         if not self.expression.names & varying:
             remedy = f"use one of: {', '.join(sorted(varying))}"
-            raise InvalidInput(FIELD, f"`{self.expression.text}` is the same for every config: {remedy}")
+            raise InvalidInput(self.called, f"`{self.expression.text}` is the same for every config: {remedy}")
 
     def metric(self, kernel: Kernel, time_us: float) -> float:
         """Return the value of the metric.
@@ -122,7 +149,7 @@ class Goal:
         value = float(self.expression.number(figures))
         if not (math.isfinite(value) and value > 0.0):
             reason = f"`{self.expression.text}` is {value:g} here, and costs are compared by their ratio"
-            raise InvalidInput(FIELD, f"{reason}: write a metric that is positive, e.g. `1 + spill_bytes`")
+            raise InvalidInput(self.called, f"{reason}: write a metric that is positive, e.g. `1 + spill_bytes`")
         return value
 
     def cost(self, kernel: Kernel, time_us: float) -> float:
@@ -148,6 +175,8 @@ class Goal:
             cost = self.cost(_kernel(trial.config, outcome), trial.time_us)
         except InvalidInput as error:
             return replace(trial, outcome=InvalidMeasurement(reason=str(error)))
+        if self.called == SECOND:
+            return replace(trial, outcome=replace(outcome, second_cost=cost))
         return replace(trial, outcome=replace(outcome, cost=cost))
 
     def words(self) -> Words:
@@ -156,9 +185,9 @@ class Goal:
 
 
 def needs_energy(objective: Objective) -> bool:
-    """Return True if the metric of an objective needs an energy meter."""
-    goal = Goal.of(objective, {}, flops=None, moved=None)
-    return goal is not None and goal.metered
+    """Return True if a metric of an objective needs an energy meter."""
+    goals = (found(objective, {}, flops=None, moved=None) for found in (Goal.of, Goal.second))
+    return any(goal is not None and goal.metered for goal in goals)
 
 
 def _kernel(config: Config, outcome: Measured | Estimated) -> Kernel:

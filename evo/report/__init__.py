@@ -3,7 +3,7 @@
 from evo.report.assembly import search_report
 from evo.report.document import Code, Document, Listed, Picture, Section, Text
 from evo.report.markdown import to_markdown
-from evo.report.material import Example, Found, Material, Spent
+from evo.report.material import Example, Found, Front, FrontRow, Material, Spent
 from evo.report.terms import Goal, Terms, parse_goals
 
 __all__ = [
@@ -11,6 +11,8 @@ __all__ = [
     "Document",
     "Example",
     "Found",
+    "Front",
+    "FrontRow",
     "Goal",
     "Listed",
     "Material",

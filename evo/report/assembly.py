@@ -8,6 +8,7 @@ from evo.report.material import Material
 from evo.report.sections.ablation import ablation_blocks
 from evo.report.sections.effort import effort_blocks
 from evo.report.sections.findings import importance_blocks, negative_blocks, never_blocks, outcome_blocks
+from evo.report.sections.front import front_blocks
 from evo.report.sections.goals import goal_blocks
 from evo.report.sections.subject import command_blocks, environment_blocks, subject_blocks
 from evo.report.sections.times import limit_blocks, progress_blocks, sample_blocks, verdict_blocks
@@ -22,6 +23,7 @@ def search_report(material: Material, terms: Terms) -> Document:
     sections: Sections = {
         "What was searched": subject_blocks(material),
         "Targets and decision": goal_blocks(material, terms),
+        **({} if material.front is None else {"Pareto front": front_blocks(material.front, material.search.objective)}),
         **(_estimates(material) if material.search.estimated else _times(material)),
         "Outcomes": outcome_blocks(material),
         "Time and cost": effort_blocks(material, terms),

@@ -46,6 +46,29 @@ class Spent:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FrontRow:
+    """A trial of the Pareto front with its two figures as text."""
+
+    number: int
+    figures: tuple[str, str]
+    config: Config
+
+
+@dataclass(frozen=True, kw_only=True)
+class Front:
+    """The Pareto front of two objectives, or of time and metric.
+
+    Attributes:
+        names: of the two figures.
+        rows: the best in the first figure first; `further` ones are left out.
+    """
+
+    names: tuple[str, str]
+    rows: Sequence[FrontRow]
+    further: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Material:
     """Everything that a report of one search shows.
 
@@ -58,6 +81,7 @@ class Material:
         work: least work of the problem; None if the family does not state it.
         ablations: of the champion's switches.
         progress: the chart of the best time so far, in words.
+        front: None if the only objective is the time, or too little was measured.
     """
 
     search: SearchView
@@ -69,6 +93,7 @@ class Material:
     work: Work | None = None
     ablations: Sequence[AblationView] = ()
     progress: str = ""
+    front: Front | None = None
 
     @property
     def champion(self) -> ChampionView | None:

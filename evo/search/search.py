@@ -13,8 +13,10 @@ from evo.promotion.goal import Goal
 from evo.promotion.policy import Policy
 from evo.space import Space
 from evo.strategy.base import Patient, Strategy
+from evo.strategy.parts.joint import Joint
 from evo.text.limits import MOST
 from evo.trial import Trial
+from evo.trial.front import front
 from evo.trial.history import ELITES, History
 from evo.trial.timing import Bars
 
@@ -77,6 +79,7 @@ class Search:
 
     Args:
         goal: the metric that ranks trials; None: their time.
+        second: the second objective, of which the search looks for the Pareto front; None: there is only one.
     """
 
     def __init__(
@@ -88,14 +91,16 @@ class Search:
         policy: Policy,
         seed: int,
         goal: Goal | None = None,
+        second: Goal | None = None,
     ) -> None:
         self.space = space
         self.budget = budget
         self.policy = policy
         self.seed = seed
         self.goal = goal
+        self.second = second
         self.history = History()
-        self._strategy = strategy
+        self._strategy = strategy if second is None else Joint(strategy)
         self._exhausted = False
         self.challengers = Challengers(self.history, policy, goal)
 
@@ -132,7 +137,8 @@ class Search:
             raise EvoError(f"trial {trial.number} has no outcome to record")
         if trial.number not in self.history.pending:
             raise Conflict(f"trial {trial.number} is not pending: it was never asked, or has ended before")
-        trial = trial if self.goal is None else self.goal.judged(trial)
+        for goal in (self.goal, self.second):
+            trial = trial if goal is None else goal.judged(trial)
         self._end(trial)
         return Logged(trial=trial, seen=self.history.seen[trial.number], position=self.history.position[trial.number])
 
@@ -217,9 +223,21 @@ class Search:
 
     @property
     def stagnant(self) -> int:
-        """Number of trials that ended after the best one; all ended trials while none has a time."""
-        best = self.history.elites(1)
-        return len(self.history.finished) - (self.history.position[best[0].number] + 1 if best else 0)
+        """Number of trials that ended after the best one; all ended trials while none has a time.
+
+        Under two objectives, of those that ended after the last one of the Pareto front.
+        """
+        best = self.history.elites(1) if self.second is None else self.front
+        last = max((self.history.position[each.number] + 1 for each in best), default=0)
+        return len(self.history.finished) - last
+
+    @property
+    def front(self) -> list[Trial]:
+        """Trials of the Pareto front of both objectives, best in the first one first; empty under one objective."""
+        ended = [trial for trial in self.history.finished if trial.second_cost is not None]
+        costs = [(self.history.cost(trial) or 0.0, trial.second_cost or 0.0) for trial in ended]
+        best = sorted(front(costs), key=lambda index: (costs[index], ended[index].number))
+        return [ended[index] for index in best]
 
     @property
     def best(self) -> Trial | None:
@@ -229,9 +247,9 @@ class Search:
     def bars(self) -> Bars:
         """Return the times above which sampling stops early; no limits until enough kernels are known.
 
-        Under a metric there are none: a slow kernel may still be the best.
+        Under a metric or two objectives there are none: a slow kernel may still be the best, or on the front.
         """
-        if self.goal is not None:
+        if self.goal is not None or self.second is not None:
             return Bars()
         elites = self.history.kernels(ELITES)
         if len(elites) < ELITES:

@@ -60,3 +60,8 @@ class Trial:
         """
         cost = self.outcome.cost if isinstance(self.outcome, Measured | Estimated) else None
         return self.time_us if cost is None else cost
+
+    @property
+    def second_cost(self) -> float | None:
+        """The cost of the search's second objective; None without one, or if the trial has no time."""
+        return self.outcome.second_cost if isinstance(self.outcome, Measured | Estimated) else None

@@ -1,10 +1,11 @@
 """The ordered log of a search. Every strategy is a pure function of it."""
 
 from bisect import bisect_left, insort
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from evo.trial import Proposal, Trial
-from evo.trial.outcome import Abandoned, Cancelled, ReferenceFailed
+from evo.trial.outcome import Abandoned, Cancelled, Estimated, Measured, ReferenceFailed
 
 ELITES = 8
 """Number of fastest trials that count as elites."""
@@ -69,6 +70,25 @@ class History:
     def cost(self, trial: Trial) -> float | None:
         """Return the best known cost of an ended trial: the corrected one if there is one; None if it has no time."""
         return self.corrected.get(trial.number, trial.cost)
+
+    def with_costs(self, cost_of: Callable[[Trial], float]) -> "History":
+        """Return a copy in which other costs rank the trials.
+
+        Args:
+            cost_of: the cost of an ended trial that has one.
+        """
+        copy = History()
+        copy.asked, copy.seen = list(self.asked), list(self.seen)
+        copy.pending, copy.position = dict(self.pending), dict(self.position)
+        for trial in self.finished:
+            weighed = trial
+            if isinstance(trial.outcome, Measured | Estimated):
+                cost = cost_of(trial)
+                weighed = replace(trial, outcome=replace(trial.outcome, cost=cost))
+                copy._ranked.append((cost, trial.number, weighed))
+            copy.finished.append(weighed)
+        copy._ranked.sort(key=lambda each: each[:2])
+        return copy
 
     def elites(self, count: int) -> list[Trial]:
         """Return the `count` measured trials of least corrected cost, best first; the earlier trial wins a tie."""

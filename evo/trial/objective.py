@@ -1,6 +1,6 @@
 """What a search minimises or maximises, and the terms under which kernels are compared. Part of a champion's key."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from evo.errors import InvalidInput
@@ -45,6 +45,9 @@ class Objective:
         protocol: version of the timing protocol.
         metric: the expression that is minimised or maximised (`evo.promotion.goal`); None: the time is minimised.
         direction: of the metric.
+        second_metric: the expression of a second objective; None: there is only one. A search with two looks for their
+            Pareto front (`evo.strategy.parts.joint`); the first alone decides promotions.
+        second_direction: of that expression.
     """
 
     cache: Literal["hot", "cold"] = "hot"
@@ -56,10 +59,27 @@ class Objective:
     target: str | None = None
     metric: str | None = None
     direction: Direction = "minimise"
+    second_metric: str | None = None
+    second_direction: Direction = "minimise"
+
+    @property
+    def first(self) -> "Objective":
+        """The objective that decides promotions: this one without its second."""
+        return replace(self, second_metric=None, second_direction="minimise")
+
+    @property
+    def second(self) -> "Objective | None":
+        """The second objective under the same terms; None if there is only one."""
+        if self.second_metric is None:
+            return None
+        return replace(self.first, metric=self.second_metric, direction=self.second_direction)
 
     @property
     def key(self) -> str:
-        """Stable, readable identity, e.g. ``hot,threads=1,plain,float32,deterministic,v2``."""
+        """Stable, readable identity, e.g. ``hot,threads=1,plain,float32,deterministic,v2``.
+
+        The second objective is no part of it: searches that share the first objective compete for one champion.
+        """
         order = "deterministic" if self.deterministic else "any-order"
         aim = "" if self.target is None else f",for={self.target}"
         goal = "" if self.metric is None else f",{self.direction}={self.metric}"
@@ -70,6 +90,25 @@ class Objective:
     def goal(self) -> str:
         """The objective as the command line takes it: ``time``, or e.g. ``maximise: gflop_s``."""
         return "time" if self.metric is None else f"{self.direction}: {self.metric}"
+
+    @property
+    def goals(self) -> tuple[str, ...]:
+        """Both objectives as the command line takes them."""
+        return (self.goal,) if self.second is None else (self.goal, self.second.goal)
+
+    @property
+    def axes(self) -> "tuple[Objective, Objective] | None":
+        """The two objectives of which trials are weighed: the two of the search, or the time and its metric; None: only
+        the time.
+        """
+        if self.second is not None:
+            return self.first, self.second
+        return None if self.metric is None else (replace(self, metric=None, direction="minimise"), self)
+
+    @property
+    def called(self) -> str:
+        """The figure that is optimised: ``time``, or the expression."""
+        return "time" if self.metric is None else self.metric
 
     def metric_text(self, cost: float | None) -> str:
         """Return the metric that has a cost as text; a dash where there is none."""

@@ -44,6 +44,7 @@ class Measured:
     Attributes:
         mechanisms: that the binary uses, by its instructions: ``mma``, ``SIMD 512`` …; empty if they cannot be read.
         cost: ranks the trial where the search has a metric (`evo.promotion.goal`); None: the time ranks it.
+        second_cost: cost of the search's second objective; None if it has only one.
     """
 
     timing: Timing
@@ -52,6 +53,7 @@ class Measured:
     resources: Mapping[str, float] = field(default_factory=dict)
     mechanisms: tuple[str, ...] = ()
     cost: float | None = None
+    second_cost: float | None = None
     kind: Literal["measured"] = "measured"
 
 
@@ -63,7 +65,7 @@ class Estimated:
         time_us: estimated by `evo.device.estimate`; comparable only with estimates of the same problem and target.
         resources: registers, shared memory and so on of the build, as the compiler reports them.
         parts: the quantities the estimate was computed from, by name.
-        mechanisms, cost: as in `Measured`.
+        mechanisms, cost, second_cost: as in `Measured`.
     """
 
     time_us: float
@@ -71,6 +73,7 @@ class Estimated:
     parts: Mapping[str, float] = field(default_factory=dict)
     mechanisms: tuple[str, ...] = ()
     cost: float | None = None
+    second_cost: float | None = None
     kind: Literal["estimated"] = "estimated"
 
 

@@ -270,3 +270,25 @@ def test_metric_is_on_the_page_of_its_search_as_plot_and_table(stage: Stage, pag
     assert [attrs.get("role") for attrs in drawn] == ["img", "img"]
     assert "Trials of the Pareto front, the fastest first" in html
     assert html.count("&lt; 2 else BLOCK</th>") == 2, "the front's table and the leaderboard"
+
+
+def test_two_objectives_are_on_the_page_and_its_front_is_answered_over_rest(stage: Stage, page: httpx.Client) -> None:
+    timed = stage.submit()
+    list(stage.play())
+    search = stage.submit(objective={"second_metric": "BLOCK * 2 if UNROLL < 2 else BLOCK"})
+    list(stage.play())
+    html = page.get(f"/searches/{search}").text
+    outline = Outline(html)
+    assert "UNROLL < 2" not in html, "not escaped"
+    assert "second objective: minimise: BLOCK * 2 if UNROLL &lt; 2 else BLOCK" in html
+    drawn = [attrs for tag, attrs in outline.tags if tag == "svg" and "Pareto front" in (attrs.get("aria-label") or "")]
+    assert len(drawn) == 2
+    assert "the time alone decides which trial is the champion" in text_of(html)
+    front = page.get(f"/api/v1/searches/{search}/front").json()
+    assert len(front) > 2
+    assert [trial["time_us"] for trial in front] == sorted(trial["time_us"] for trial in front)
+    assert [trial["second_cost"] for trial in front] == sorted((each["second_cost"] for each in front), reverse=True)
+    refused = page.get(f"/api/v1/searches/{timed}/front")
+    assert refused.status_code == 409
+    assert "start one with a second objective" in refused.json()["detail"]
+    assert page.get("/api/v1/searches/999/front").status_code == 404

@@ -72,6 +72,52 @@ def test_metrics_that_cannot_rank_are_refused_by_the_name_of_the_option(
     assert said in " ".join(refused.err.split())
 
 
+@pytest.mark.parametrize(
+    ("objectives", "said"),
+    [
+        (("time", "minimise: registers"), "--objective (second): `registers`: there is no `registers`. Figures of"),
+        (("maximise: gb_s", "maximise: gb_s"), "--objective (second): `gb_s` is the first objective, too"),
+        (("time", "time"), "--objective (second): `time_us` is the first objective, too"),
+        (("time", "maximise: gb_s", "minimise: WIDTH"), "--objective: was given 3 times, and a search has at most 2"),
+    ],
+)
+def test_second_objectives_are_refused_by_the_name_of_the_option(
+    line: CommandLine, objectives: tuple[str, ...], said: str
+) -> None:
+    words = [word for each in objectives for word in ("--objective", each)]
+    refused = line.run("search", str(SAXPY), *words, "--trials", "1")
+    assert refused.code == 2
+    assert said in " ".join(refused.err.split())
+
+
+def test_joint_search_prints_marks_and_reports_its_front(line: CommandLine) -> None:
+    terms = ("--policy", str(line.home / "quick.toml"), "--problem", "N=8192", "--trials", "8")
+    words = ("--objective", "time", "--objective", "minimise: WIDTH * (1 + UNROLL)")
+    ended = line.run("search", str(SAXPY), *terms, *words)
+    assert ended.code == 0, ended.err
+    number = max(each["id"] for each in line.run("searches", "--json").json)
+    trials = {each["number"]: each for each in line.run("trials", str(number), "--json").json}
+    front = line.run("trials", str(number), "--front", "--json").json
+    table = line.run("trials", str(number)).out
+    report = line.run("report", str(number), "--to", str(line.home / "joint"))
+    champion = line.run("searches", "--json").json[0]["champion"]
+    costs = {at: (each["time_us"], each["second_cost"]) for at, each in trials.items() if each["second_cost"]}
+    assert len(costs) == 8
+    for at, (_, second) in costs.items():
+        assert second == trials[at]["config"]["WIDTH"] * (1 + trials[at]["config"]["UNROLL"])
+    expected = [
+        at for at, (x, y) in costs.items() if not any(a <= x and b <= y and (a, b) != (x, y) for a, b in costs.values())
+    ]
+    assert {each["number"] for each in front} == set(expected)
+    assert table.count("●") == len(expected)
+    assert "Pareto front of " in ended.out
+    assert champion["objective"]["second_metric"] is None
+    text = "".join(path.read_text() for path in (line.home / "joint").rglob("*.md"))
+    assert report.code == 0
+    assert "## Pareto front" in text
+    assert "--objective time --objective 'minimise: WIDTH * (1 + UNROLL)'" in text
+
+
 WATTS = 20.0
 
 

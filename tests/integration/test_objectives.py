@@ -1,6 +1,7 @@
 """Searches that optimise a metric of the user: ranking, champions, restarts, older files."""
 
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from api.web.pages.search.board import board_of
+from db.engine.location import Location
 from db.engine.session import Database
+from db.queries.landscape import Landscape
 from db.repositories.archive import Archive
 from evo.errors import InvalidInput
 from evo.messages.job import Confirm
@@ -139,8 +142,101 @@ def test_page_of_a_search_shows_the_metric_and_its_pareto_front(stage: Stage) ->
         for time_us, cost, number in sorted(trials)
         if not any(a <= time_us and b <= cost and (a, b) != (time_us, cost) for a, b, _ in trials)
     ]
-    assert [each.number for each, _ in board.trade_off.front] == expected
+    assert [each.number for each in board.trade_off.front.rows] == expected
     assert len(expected) > 3
     assert len(board.trade_off.drawings) == 2
     assert board.charts[0].summary.startswith("Best BLOCK * UNROLL by ended trials: ")
     assert not board.charts[0].levels, "baselines have no metric"
+
+
+JOINT = {"metric": "gb_s", "direction": "maximise", "second_metric": "BLOCK * UNROLL"}
+
+
+def test_joint_search_shows_its_front_and_promotes_by_the_first_objective(stage: Stage) -> None:
+    search = stage.submit(objective=JOINT)
+    list(stage.play())
+    (champion,) = stage.champions()
+    assert champion.config == {"BLOCK": 8, "UNROLL": 2}
+    assert champion.objective.second_metric is None
+    trials = [trial for trial in stage.trials(search) if trial.second_cost is not None]
+    assert len(trials) == VALID
+    for trial in trials:
+        assert trial.second_cost == int(trial.config["BLOCK"]) * int(trial.config["UNROLL"])
+        assert trial.cost == pytest.approx(1e3 * (trial.time_us or 0) / 512)
+    with stage.database.read() as session:
+        board = board_of(session, search, stage.now)
+        numbers = Landscape(session, search).front(joint=True)
+    costs = {each.number: (each.cost or 0.0, each.second_cost or 0.0) for each in trials}
+    beaten = [
+        number
+        for number, (x, y) in costs.items()
+        if any(a <= x and b <= y and ((a, b) != (x, y) or earlier < number) for earlier, (a, b) in costs.items())
+    ]
+    assert numbers == sorted(costs.keys() - set(beaten), key=costs.__getitem__)
+    assert len(numbers) > 2
+    assert board.trade_off is not None
+    assert board.trade_off.front.names == ("gb_s", "BLOCK * UNROLL")
+    assert {each.number for each in board.trade_off.front.rows} >= set(numbers)
+    assert board.charts[0].summary.startswith("Best gb_s by ended trials: ")
+
+
+def test_joint_search_competes_with_searches_for_its_first_objective(stage: Stage) -> None:
+    stage.submit(budget={"trials": 1})
+    list(stage.play())
+    (first,) = stage.champions()
+    stage.submit(objective={"second_metric": "BLOCK"}, seed=1)
+    confirmed = [lease.job for lease in stage.play() if isinstance(lease.job, Confirm)]
+    assert confirmed[-1].incumbent == first.config
+    newest, former = stage.champions()
+    assert (newest.current, former.current) == (True, False)
+    assert newest.config == {"BLOCK": 8, "UNROLL": 2}
+    assert newest.objective == first.objective
+
+
+def test_joint_search_continues_with_the_same_trials_after_a_restart(locations: Callable[[], Location]) -> None:
+    configs = []
+    for restarts in ((), (3, 5, 9)):
+        stage = Stage(locations())
+        search = stage.submit(objective={"second_metric": "BLOCK * UNROLL"}, strategy="portfolio", seed=4)
+        for turn, _ in enumerate(stage.play()):
+            if turn in restarts:
+                stage.restart()
+                stage.register_worker()
+        configs.append([trial.config for trial in stage.trials(search)])
+        stage.database.close()
+    assert configs[0] == configs[1]
+
+
+@pytest.mark.parametrize(
+    ("objective", "field", "text"),
+    [
+        ({"second_metric": "registers"}, "second_metric", "there is no `registers`. Figures of a trial here: BLOCK"),
+        ({"second_metric": "N * 2"}, "second_metric", "is the same for every config"),
+        ({"second_metric": "time_us"}, "second_metric", "is the first objective, too"),
+        ({"second_metric": "energy_uj"}, "second_metric", "needs energy, and"),
+        ({"second_direction": "maximise"}, "second_direction", "is for a second metric"),
+    ],
+)
+def test_second_objectives_that_cannot_rank_are_refused(
+    stage: Stage, objective: dict[str, str], field: str, text: str
+) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        stage.submit(objective=objective)
+    assert refused.value.field == f"objective.{field}"
+    assert text in refused.value.reason
+
+
+def test_trial_without_a_second_figure_is_an_invalid_measurement(stage: Stage) -> None:
+    search = stage.submit(objective={"second_metric": "BLOCK - 1"})
+    list(stage.play())
+    kinds = {(trial.config["BLOCK"], trial.outcome.kind) for trial in stage.trials(search) if trial.outcome}
+    assert kinds == {(1, "invalid_measurement"), *((block, "measured") for block in (2, 4, 8, 16))}
+
+
+def test_confirmed_time_gives_the_second_cost_anew(stage: Stage) -> None:
+    search = stage.submit(objective={"metric": "BLOCK", "second_metric": "time_us * 2"}, budget={"trials": 3})
+    list(stage.play())
+    confirmed = [trial for trial in stage.trials(search) if trial.confirmed is not None]
+    assert confirmed
+    for trial in stage.trials(search):
+        assert trial.second_cost == pytest.approx(2 * (trial.time_us or 0))

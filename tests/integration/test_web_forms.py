@@ -79,6 +79,8 @@ def test_form_starts_the_same_search_as_rest(page: httpx.Client) -> None:
         ({"requirements__toolkit": "gcc>=99"}, {"requirements.toolkit": "has gcc 13, not 99"}),
         ({"objective__metric": "registers"}, {"objective.metric": "there is no `registers`"}),
         ({"objective__direction": "maximise"}, {"objective.direction": "is for a metric"}),
+        ({"objective__second_metric": "registers"}, {"objective.second_metric": "there is no `registers`"}),
+        ({"objective__second_direction": "maximise"}, {"objective.second_direction": "is for a second metric"}),
         ({"objective__target": "NVIDIA L4"}, {"objective.target": "is for GPUs"}),
         ({"objective__launch": "pdl"}, {"objective.launch": "accepted: plain"}),
         ({"budget__cost": "3"}, {"budget.cost_per_hour": "is needed for a budget in money"}),

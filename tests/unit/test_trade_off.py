@@ -1,4 +1,4 @@
-"""Drawing of trials by time and metric, and its Pareto front."""
+"""Drawing of trials by two objectives, and its Pareto front."""
 
 import pytest
 
@@ -7,23 +7,25 @@ from evo.trial.objective import Objective
 
 OBJECTIVE = Objective(metric="registers")
 TRIALS = [
-    Weighed(number=0, time_us=10.0, cost=64.0),
-    Weighed(number=1, time_us=20.0, cost=32.0),
-    Weighed(number=2, time_us=20.0, cost=48.0),
-    Weighed(number=3, time_us=80.0, cost=16.0),
-    Weighed(number=4, time_us=90.0, cost=16.0),
+    Weighed(number=0, first=10.0, second=64.0),
+    Weighed(number=1, first=20.0, second=32.0),
+    Weighed(number=2, first=20.0, second=48.0),
+    Weighed(number=3, first=80.0, second=16.0),
+    Weighed(number=4, first=90.0, second=16.0),
 ]
 
 
 def drawn(trials: list[Weighed], width: float = 760.0, objective: Objective = OBJECTIVE) -> TradeOff:
-    found = trade_off(trials, objective, width=width, estimated=False)
+    axes = objective.axes
+    assert axes is not None
+    found = trade_off(trials, axes, width=width, estimated=False)
     assert found is not None
     return found
 
 
 def test_front_contains_the_trials_that_are_not_dominated() -> None:
     assert [each.number for each in front_of(TRIALS)] == [0, 1, 3]
-    assert [each.number for each in front_of([*TRIALS, Weighed(number=5, time_us=20.0, cost=32.0)])] == [0, 1, 5, 3]
+    assert [each.number for each in front_of([*TRIALS, Weighed(number=5, first=20.0, second=32.0)])] == [0, 1, 5, 3]
 
 
 @pytest.mark.parametrize("width", [760.0, 340.0])
@@ -41,16 +43,25 @@ def test_front_descends_to_the_right_inside_the_drawing(width: float) -> None:
 
 
 def test_labels_of_close_trials_are_left_out() -> None:
-    close = [Weighed(number=number, time_us=10.0 + number / 100, cost=64.0 - number / 10) for number in range(3)]
-    far = Weighed(number=9, time_us=1000.0, cost=1.0)
+    close = [Weighed(number=number, first=10.0 + number / 100, second=64.0 - number / 10) for number in range(3)]
+    far = Weighed(number=9, first=1000.0, second=1.0)
     assert [spot.label for spot in drawn([*close, far]).spots] == ["0", "", "", "9"]
 
 
 def test_maximised_metric_is_labelled_by_its_value() -> None:
     objective = Objective(metric="gb_s", direction="maximise")
-    trials = [Weighed(number=0, time_us=1.0, cost=1 / 100), Weighed(number=1, time_us=2.0, cost=1 / 10)]
+    trials = [Weighed(number=0, first=1.0, second=1 / 100), Weighed(number=1, first=2.0, second=1 / 10)]
     assert {tick.label for tick in drawn(trials, objective=objective).y_ticks} >= {"10", "100"}
 
 
 def test_single_trial_is_not_drawn() -> None:
-    assert trade_off(TRIALS[:1], OBJECTIVE, width=760.0, estimated=False) is None
+    assert trade_off(TRIALS[:1], (Objective(), OBJECTIVE), width=760.0, estimated=False) is None
+
+
+def test_both_axes_of_two_metrics_have_their_values() -> None:
+    objective = Objective(metric="gb_s", direction="maximise", second_metric="registers")
+    trials = [Weighed(number=0, first=1 / 100, second=32.0), Weighed(number=1, first=1 / 10, second=16.0)]
+    chart = drawn(trials, objective=objective)
+    assert {tick.label for tick in chart.x_ticks} >= {"10", "100"}
+    assert {tick.label for tick in chart.y_ticks} >= {"20", "30"}
+    assert chart.summary.startswith("2 trials by gb_s and registers; ")

@@ -116,7 +116,7 @@ def end_trial(
     archive = Archive(transaction.session)
     archive.end_trial(row, ended)
     if search.challengers.has_confirmed(trial.binary_digest):
-        archive.confirm_duplicate(row, search.goal)
+        archive.confirm_duplicate(row, search.goal, search.second)
     transaction.ended.append(row.id)
     if full and search.most_pending != most_pending:
         announce(transaction.session, WORK)
@@ -210,7 +210,8 @@ def _confirmed(transaction: SearchTransaction, attempt: AttemptRow, evidence: Ev
     if job.trial is not None and time_us is not None:
         transaction.active.search.challengers.confirmed(job.trial.number, time_us)
     if job.trial is not None and (confirmation := confirmation_of(verdict)) is not None:
-        Archive(session).confirm(job.trial, confirmation, transaction.active.search.goal)
+        own = transaction.active.search
+        Archive(session).confirm(job.trial, confirmation, own.goal, own.second)
     confirmed(transaction)
     Events(session).search_changed(transaction.active.id)
     if not verdict.promote:
@@ -285,7 +286,7 @@ def _champion(search: SearchRow, attempt: AttemptRow, evidence: Evidence) -> Cha
         problem_key=search.problem_key,
         device=search.device,
         device_model=search.device.model,
-        objective=search.objective,
+        objective=search.objective.first,
         objective_key=search.objective.key,
         search_id=search.id,
         trial_id=trial.id,

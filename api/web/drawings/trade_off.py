@@ -1,12 +1,12 @@
-"""Trials by time and metric as SVG coordinates, with the Pareto front; the template only draws them."""
+"""Trials by two objectives as SVG coordinates, with the Pareto front; the template only draws them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from api.web.drawings.axis import margin
 from api.web.drawings.scale import Logarithmic, Tick, scale_of
-from evo.messages.view.metric import front
 from evo.text.wording import count_text
+from evo.trial.front import front
 from evo.trial.objective import Objective
 
 HEIGHT, TOP, RIGHT, BOTTOM = 330.0, 16.0, 28.0, 44.0
@@ -16,11 +16,11 @@ CLOSE = 14.0
 
 @dataclass(frozen=True, kw_only=True)
 class Weighed:
-    """A trial with its time and the cost of the search's metric; less is better in both."""
+    """A trial with its costs by two objectives; less is better in both."""
 
     number: int
-    time_us: float
-    cost: float
+    first: float
+    second: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,31 +56,33 @@ class TradeOff:
 
 
 def front_of(trials: Sequence[Weighed]) -> tuple[Weighed, ...]:
-    """Return the trials that no other beats in both time and metric, the fastest first."""
-    best = front([(each.time_us, each.cost) for each in trials])
+    """Return the trials that no other beats in both objectives, the best in the first one first."""
+    best = front([(each.first, each.second) for each in trials])
     chosen = (each for index, each in enumerate(trials) if index in best)
-    return tuple(sorted(chosen, key=lambda each: (each.time_us, each.number)))
+    return tuple(sorted(chosen, key=lambda each: (each.first, each.number)))
 
 
-def trade_off(trials: Sequence[Weighed], objective: Objective, *, width: float, estimated: bool) -> TradeOff | None:
-    """Return the drawing of a search with a metric; None for less than two trials.
+def trade_off(
+    trials: Sequence[Weighed], axes: tuple[Objective, Objective], *, width: float, estimated: bool
+) -> TradeOff | None:
+    """Return the drawing of a search with a metric or two objectives; None for less than two trials.
 
-    The better a trial, the further left (time) and down (metric) it is.
+    The better a trial, the further left (first objective) and down (second objective) it is.
     """
     if len(trials) < 2:
         return None
-    cost_scale, time_scale = scale_of(objective, estimated=estimated), scale_of(Objective(), estimated=estimated)
-    y = Logarithmic([each.cost for each in trials], cost_scale, HEIGHT - BOTTOM, TOP)
+    x_scale, y_scale = (scale_of(axis, estimated=estimated) for axis in axes)
+    y = Logarithmic([each.second for each in trials], y_scale, HEIGHT - BOTTOM, TOP)
     y_ticks = y.ticks()
     left, right = margin(tick.label for tick in y_ticks), width - RIGHT
-    x = Logarithmic([each.time_us for each in trials], time_scale, left, right)
+    x = Logarithmic([each.first for each in trials], x_scale, left, right)
     best = front_of(trials)
-    spots = _spots([(x.at(each.time_us), y.at(each.cost), str(each.number)) for each in best])
+    spots = _spots([(x.at(each.first), y.at(each.second), str(each.number)) for each in best])
     members = {each.number for each in best}
     steps = [f"M{spots[0].x},{spots[0].y}", *(f"H{spot.x} V{spot.y}" for spot in spots[1:])]
     return TradeOff(
         dots=tuple(
-            (round(x.at(each.time_us), 1), round(y.at(each.cost), 1)) for each in trials if each.number not in members
+            (round(x.at(each.first), 1), round(y.at(each.second), 1)) for each in trials if each.number not in members
         ),
         spots=spots,
         line=" ".join(steps),
@@ -89,7 +91,7 @@ def trade_off(trials: Sequence[Weighed], objective: Objective, *, width: float, 
         left=left,
         right=right,
         width=width,
-        summary=f"{count_text(len(trials), 'trial')} by time and {objective.metric}; "
+        summary=f"{count_text(len(trials), 'trial')} by {axes[0].called} and {axes[1].called}; "
         f"{count_text(len(best), 'trial')} on the Pareto front, from trial {best[0].number} to {best[-1].number}.",
     )
 

@@ -26,6 +26,8 @@ _TYPED: Mapping[str, str] = {
     "name": "NAME",
     "objective.direction": "--objective",
     "objective.metric": "--objective",
+    "objective.second_direction": "--objective (second)",
+    "objective.second_metric": "--objective (second)",
     "policy": "--policy",
     "problem": "--problem",
     "requirements.memory_gb": "--device-memory",

@@ -197,14 +197,15 @@ def search(
         typer.Option(min=1, metavar="SEARCH", help="Continue this search instead of starting one."),
     ] = None,
     objective: Annotated[
-        str,
+        list[str] | None,
         typer.Option(
             metavar="OBJECTIVE",
-            help="What to look for: `time` (the shortest), of a suite also `worst` (the least loss of any call), or a "
-            "metric of your own as `minimise: EXPRESSION` or `maximise: EXPRESSION` over time_us, energy_uj, gflop_s, "
-            "gb_s, registers …, tunables and fields.",
+            help="What to look for: `time` (the shortest; the default), of a suite also `worst` (the least loss of any "
+            "call), or a metric of your own as `minimise: EXPRESSION` or `maximise: EXPRESSION` over time_us, "
+            "energy_uj, gflop_s, gb_s, registers …, tunables and fields. Give it twice to look for the Pareto front of "
+            "two; the first decides which trial is the champion.",
         ),
-    ] = "time",
+    ] = None,
     ablate: Annotated[
         bool,
         typer.Option(
@@ -264,7 +265,7 @@ def search(
     terms: dict[str, Any] = dict(
         device=_estimating(device, target, threads=threads, ablate=ablate) if compile_only else device,
         objective=_objective(cache=cache, threads=threads, launch=launch, any_order=any_order, target=target)
-        | _goal(objective, suite=suite is not None),
+        | _goals(objective or ["time"], suite=suite is not None),
         strategy=strategy,
         seed=seed,
         policy=policy,
@@ -288,7 +289,7 @@ def search(
         }
         _refuse_for_suites([option for option, given in refused.items() if given])
         budget = {"trials": trials, "minutes": minutes, "stagnation": stagnation}
-        goal: Goal | None = "worst" if objective.strip() == "worst" else None
+        goal: Goal | None = "worst" if [each.strip() for each in objective or ()] == ["worst"] else None
         raise typer.Exit(
             _search_suite(suite, family, terms, where, budget, goal=goal, configs=configs, as_json=as_json)
         )
@@ -340,6 +341,20 @@ def _search_suite(
     else:
         print_suite(console(), found, configs, where.options)
     return found.exit
+
+
+def _goals(objectives: "Sequence[str]", *, suite: bool) -> dict[str, object]:
+    """Return the fields of the objectives that the options name."""
+    if len(objectives) == 1:
+        return _goal(objectives[0], suite=suite)
+    if len(objectives) > 2:
+        raise InvalidInput(
+            "--objective", f"was given {len(objectives)} times, and a search has at most 2: leave some out"
+        )
+    if suite:
+        raise InvalidInput("--objective", "was given twice, and a suite has one objective: leave one out")
+    second = _goal(objectives[1], suite=False) or {"metric": "time_us", "direction": "minimise"}
+    return _goal(objectives[0], suite=False) | {f"second_{name}": value for name, value in second.items()}
 
 
 def _goal(objective: str, *, suite: bool) -> dict[str, object]:

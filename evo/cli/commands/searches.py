@@ -14,7 +14,7 @@ from evo.text.limits import MOST
 from evo.text.visible import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from evo.messages.view import SearchView, TrialView
     from evo.messages.view.metric import Weighed
@@ -112,6 +112,12 @@ def trials(
             "no other beats in both are marked.",
         ),
     ] = None,
+    front_only: Annotated[
+        bool,
+        typer.Option(
+            "--front", help="Only the Pareto front of the search's two objectives, or of time and its metric."
+        ),
+    ] = False,
     url: Url = None,
     token: Token = None,
     db: Db = None,
@@ -130,6 +136,9 @@ def trials(
         raise InvalidInput("--json", f"conflicts with --format {form}: leave one out")
     if metric and form != "table":
         raise InvalidInput("--metric", f"does not apply to --format {form}: leave one out")
+    if front_only and (metric or form != "table" or outcome is not None):
+        reason = "lists the front of the search itself: leave out --metric, --format and --outcome"
+        raise InvalidInput("--front", reason)
     with connect(ServiceRef(url=url, token=token, database=db)) as connection:
         if form != "table":
             for piece in connection.client.export_trials(search_id, form, sort=sort, outcome=outcome):
@@ -142,12 +151,15 @@ def trials(
             print_json(found_by_both) if as_json else _print_weighed(found_by_both, view.place)
             return
         most = limit if as_json else limit or ROWS
-        found = list(islice(connection.client.every_trial(search_id, sort=sort, outcome=outcome), most))
         view = connection.client.search(search_id)
+        joint = view.objective.second is not None and not as_json
+        front = connection.client.front(search_id) if front_only or joint else ()
+        listed = iter(front) if front_only else connection.client.every_trial(search_id, sort=sort, outcome=outcome)
+        found = list(islice(listed, most))
     if as_json:
         print_json(found)
     else:
-        _print_trials(found, view.place, view.objective)
+        _print_trials(found, view.place, view.objective, {each.number for each in front})
 
 
 def _print_searches(views: "Iterable[SearchView]") -> None:
@@ -186,12 +198,13 @@ def _print_weighed(found: "Sequence[Weighed]", place: str) -> None:
     console().print(Text(place, "dim"))
 
 
-def _print_trials(found: "Iterable[TrialView]", place: str, objective: "Objective") -> None:
+def _print_trials(found: "Iterable[TrialView]", place: str, objective: "Objective", front: "Collection[int]") -> None:
     """Print trials as a table.
 
     Args:
         place: names the device of the times.
-        objective: of their search; its metric has a column.
+        objective: of their search; its metric and its second objective have a column each.
+        front: numbers of the trials of the Pareto front, which are marked.
     """
     from rich.text import Text
 
@@ -201,7 +214,9 @@ def _print_trials(found: "Iterable[TrialView]", place: str, objective: "Objectiv
     from evo.text.wording import outcome_text, spaced_text, time_text
 
     metric = () if objective.metric is None else (f">{objective.metric}",)
-    rows = table(">trial", "outcome", *metric, ">time", "source", "origin", "config")
+    second = objective.second
+    heads = () if second is None else (f">{second.called}", "front")
+    rows = table(">trial", "outcome", *metric, ">time", *heads, "source", "origin", "config")
     found = list(found)
     duplicates = same_binary(found)
     for trial in found:
@@ -212,6 +227,7 @@ def _print_trials(found: "Iterable[TrialView]", place: str, objective: "Objectiv
             outcome,
             *(objective.metric_text(trial.cost) for _ in metric),
             time,
+            *(() if second is None else (second.metric_text(trial.second_cost), "●" * (trial.number in front))),
             "–" if trial.time is None else trial.time.source,
             trial.origin,
             Text(f"{spaced_text(trial.config)}{duplicates_text(trial, duplicates)}"),

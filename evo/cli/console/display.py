@@ -36,6 +36,7 @@ def head(view: SearchView, page: str) -> RenderableType:
         "device": f"{view.place}  ({terms if objective.target else f'{device.kind}, {device.architecture}; {terms}'})",
         "strategy": f"{view.strategy}, seed {view.seed}, policy {view.policy.name}",
         "budget": budget_text(view),
+        **({} if objective.second is None else {"objectives": " and ".join(objective.goals)}),
         "leaderboard": page,
     }
     if view.warm_start is not None:

@@ -48,6 +48,9 @@ REASONS = {
     "duplicate": "its binaries equal those of earlier variants",
 }
 
+FRONT = 20
+"""Trials of the Pareto front that are printed."""
+
 ESTIMATES = (
     "Estimates from compiler output and a datasheet. Nothing was run: no result was checked, no time "
     "was taken, and nothing is promoted. Bank conflicts, caches and instruction mixes are not modelled: many "
@@ -55,13 +58,22 @@ ESTIMATES = (
 )
 
 
-def print_report(out: Console, view: SearchView, ranking: Sequence[TrialView], where: str, family: str) -> None:
+def print_report(
+    out: Console,
+    view: SearchView,
+    ranking: Sequence[TrialView],
+    where: str,
+    family: str,
+    *,
+    front: Sequence[TrialView] = (),
+) -> None:
     """Print the result of a search.
 
     Args:
         ranking: its best trials, best first.
         family: its name, or the path under which it was searched.
         where: options with which further commands reach the same service, e.g. `` --db x.db``.
+        front: the Pareto front of its two objectives; empty if it has only one.
     """
     out.print(Text(_ending(view), "bold"))
     out.print(Text(f"{outcomes_text(view)}{_overhead(view)}\n", "dim"))
@@ -69,6 +81,9 @@ def print_report(out: Console, view: SearchView, ranking: Sequence[TrialView], w
         out.print(Text(f"{ESTIMATES}\n", "bold yellow"))
     if ranking:
         out.print(ranked(view, ranking))
+        out.print()
+    if front:
+        out.print(front_table(view, front))
         out.print()
     if view.not_compared is not None:
         out.print(Text(f"{view.not_compared}\n", "dim"))
@@ -135,6 +150,23 @@ def ranked(view: SearchView, ranking: Sequence[TrialView]) -> Table:
         cells = cells if metric is None else (view.objective.metric_text(None if isinf(cost) else cost), *cells)
         rank = "" if isinf(cost) else str(1 + bisect_left(costs, cost))  # equal estimates share a rank
         made.add_row(rank, number, *cells, over, _share(view, time_us), Text(what), style=style)
+    return made
+
+
+def front_table(view: SearchView, front: Sequence[TrialView]) -> Table:
+    """Return the trials of the Pareto front of two objectives, the best in the first one first."""
+    shared = _shared([trial.config for trial in front])
+    made = table(">trial", *(f">{axis.called}" for axis in view.objective.axes or ()), "config")
+    made.title = f"Pareto front of {count_text(len(front), 'trial')}"
+    made.title += f"; all of these: {spaced_text(shared)}" if shared else ""
+    made.title_style = "dim"
+    for trial in front[:FRONT]:
+        first = view.objective.metric_text(trial.cost)
+        first = first if view.objective.metric else time_text(trial.time_us, estimated=view.estimated)
+        second = "–" if view.objective.second is None else view.objective.second.metric_text(trial.second_cost)
+        made.add_row(str(trial.number), first, second, Text(_rest(trial.config, shared)))
+    if len(front) > FRONT:
+        made.caption = f"{len(front) - FRONT:,} further ones: `kernel-evo trials {view.id} --json` has all"
     return made
 
 

@@ -7,6 +7,7 @@ from evo.errors import InvalidInput
 from evo.messages.view.trial import TrialView
 from evo.space.expression import Expression
 from evo.trial import Value
+from evo.trial.front import front
 from evo.trial.objective import Direction, direction_from
 from evo.trial.outcome import Measured
 
@@ -102,16 +103,6 @@ def weighed(
         )
         for index, ((trial, _), found) in enumerate(zip(having, values, strict=True))
     ]
-
-
-def front(points: Sequence[tuple[float, float]]) -> frozenset[int]:
-    """Return the places of the points of the Pareto front, where less is better in both coordinates."""
-    found, least, earlier = set[int](), float("inf"), None
-    for index in sorted(range(len(points)), key=points.__getitem__):
-        if points[index][1] < least or points[index] == earlier:
-            found.add(index)
-            least, earlier = points[index][1], points[index]
-    return frozenset(found)
 
 
 def _figures(trial: TrialView, problem: Mapping[str, Value]) -> dict[str, Value]:

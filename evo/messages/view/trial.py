@@ -40,6 +40,7 @@ class TrialView(Deferred):
             median of the quick samples in `outcome`, or an estimate.
         source: None if there is no time.
         cost: the figure that ranks it, the least first: its time, or the cost of the search's metric.
+        second_cost: cost of the search's second objective; None if it has only one.
         quick_us: median of the quick samples, if `time_us` is confirmed.
         confirmed: result of the confirmation; None if there was none.
         suspect: True if it is so much faster than every baseline that a person should check it.
@@ -58,6 +59,7 @@ class TrialView(Deferred):
     outcome: Outcome | None
     time_us: float | None
     cost: float | None = None
+    second_cost: float | None = None
     suspect: bool = False
     overhead_ms: float | None = None
     delivery_ms: float | None = None

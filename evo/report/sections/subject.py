@@ -31,6 +31,7 @@ def subject_blocks(material: Material) -> Iterator[Block]:
         "problem": spaced_text(search.problem),
         "device": f"{search.place} ({search.device.kind}, {search.device.architecture})",
         "objective": search.objective.key,
+        **({} if search.objective.second is None else {"second objective": search.objective.second.goal}),
         "space": f"{size}; {search.asked:,} tried",
         "strategy": f"{search.strategy}, seed {search.seed}",
         "policy": search.policy.name,
@@ -117,7 +118,8 @@ def command_text(material: Material) -> str:
         words += ["--cost-per-hour", value_text(search.budget.cost_per_hour)]
     words += ["--cache", search.objective.cache]
     words += [] if search.estimated else ["--threads", str(search.objective.threads)]
-    words += [] if search.objective.metric is None else ["--objective", search.objective.goal]
+    if search.objective.axes is not None:
+        words += [word for goal in search.objective.goals for word in ("--objective", goal)]
     words += [] if search.objective.target is None else ["--target", search.objective.target]
     words += ["--policy", search.policy.name if _named(search.policy) else "policy.json"]
     return shlex.join(words)

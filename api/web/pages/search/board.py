@@ -18,13 +18,14 @@ from db.repositories.archive import Archive
 from db.repositories.champions import Champions, Retired
 from db.repositories.fleet import Fleet
 from evo.messages.view import ChampionView, SearchView, TrialView
+from evo.report import Front, FrontRow
 from evo.search.lifecycle import TERMINAL
 from evo.text.wording import bound_text, outcome_text
-from evo.trial import Config
 from evo.trial.explain import detail_text, first_lines
 
 FAILURES = 4
 WEIGHED = 1_000
+"""Trials drawn of the best in each of two figures."""
 FRONT = 20
 """Trials of the Pareto front in its table."""
 DRAWN = 500
@@ -57,17 +58,15 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True)
 class Weighing:
-    """Time and metric of a search's trials.
+    """Trials of a search by two objectives, or by time and metric.
 
     Attributes:
         drawings: for wide windows and for phones.
-        front: trials of the Pareto front with their configs, the fastest first; `further` ones are left out.
-        most: trials that are drawn, of the fastest and of the best each.
+        most: trials that are drawn, of the best in each figure.
     """
 
     drawings: tuple[TradeOff, ...]
-    front: tuple[tuple[Weighed, Config], ...]
-    further: int
+    front: Front
     most: int = WEIGHED
 
 
@@ -81,7 +80,7 @@ class Board:
         since: outcome of its former promotions by trial: ``rolled back``, ``retired``.
         charts: the best time so far, drawn for wide windows and for phones.
         attended: True if a connected worker has a device for it.
-        trade_off: time and metric; None if the objective is the time.
+        trade_off: two objectives, or time and metric; None if the only objective is the time.
     """
 
     search: SearchView
@@ -161,16 +160,28 @@ def _charts(search: SearchView, progress: Sequence[tuple[int, float]]) -> tuple[
 
 
 def _weighing(session: Session, search: SearchView) -> Weighing | None:
-    if search.objective.metric is None:
+    if (axes := search.objective.axes) is None:
         return None
-    found = Landscape(session, search.id).weighed(WEIGHED)
-    trials = [Weighed(number=number, time_us=time_us, cost=cost) for number, time_us, cost in found]
-    drawn = [trade_off(trials, search.objective, width=width, estimated=search.estimated) for width in (WIDTH, NARROW)]
+    found = Landscape(session, search.id).weighed(WEIGHED, joint=search.objective.second is not None)
+    trials = [Weighed(number=number, first=first, second=second) for number, first, second in found]
+    drawn = [trade_off(trials, axes, width=width, estimated=search.estimated) for width in (WIDTH, NARROW)]
+    drawings = tuple(each for each in drawn if each is not None)
+    if not drawings:
+        return None
     best = front_of(trials)
     rows = Genealogy(session, search.id).every([each.number for each in best[:FRONT]])
-    drawings = tuple(each for each in drawn if each is not None)
-    front = tuple((each, rows[each.number].proposal.config) for each in best[:FRONT])
-    return Weighing(drawings=drawings, front=front, further=len(best) - len(front)) if drawings else None
+    first, second = (scale_of(axis, estimated=search.estimated).text for axis in axes)
+    shown = tuple(
+        FrontRow(
+            number=each.number,
+            figures=(first(each.first), second(each.second)),
+            config=rows[each.number].proposal.config,
+        )
+        for each in best[:FRONT]
+    )
+    names = (axes[0].called, axes[1].called)
+    front = Front(names=names, rows=shown, further=len(best) - len(shown))
+    return Weighing(drawings=drawings, front=front)
 
 
 def _fallen(session: Session, search: SearchView, retired: Sequence[Retired]) -> ChampionView | None:

@@ -47,6 +47,7 @@ def read(session: Session, catalogue: Catalogue, search_id: int, now: datetime) 
         work=catalogue.family(row.family).work(row.problem),
         ablations=_ablations(session, board.search),
         progress=board.charts[0].summary if board.charts else "",
+        front=None if board.trade_off is None else board.trade_off.front,
     )
     return Reading(material=material, board=board)
 

@@ -89,6 +89,13 @@ GROUPS: Mapping[str, tuple[Entry, ...]] = {
             hint="optimised in place of the time, e.g. gflop_s / registers; empty for the time",
         ),
         _choice("objective.direction", "Direction", _itself("minimise", "maximise"), "of the metric"),
+        Entry(
+            name="objective.second_metric",
+            label="Second metric",
+            read=words("a metric", MAX_TEXT),
+            hint="looks for the Pareto front of both, e.g. energy_uj; empty for one objective",
+        ),
+        _choice("objective.second_direction", "Its direction", _itself("minimise", "maximise"), "of the second metric"),
         _choice("objective.cache", "Cache", _CACHES),
         _choice("objective.launch", "Launch", _LAUNCHES, "CUDA only; pdl needs sm_90 or newer"),
         Entry(

@@ -1,0 +1,75 @@
+"""Two objectives at once: each proposal looks for the best trade-off under weights of its own.
+
+The weights are drawn for each proposal, and the costs of both objectives become one: the augmented Chebyshev distance
+from the best of each (ParEGO: Knowles, IEEE Trans. Evol. Comput. 10(1), 2006). Its minima for all weights are the whole
+Pareto front, also where that is not convex, which a weighted sum would miss.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from evo.strategy.base import Patient, Strategy
+from evo.trial import Proposal, Trial
+from evo.trial.front import front
+from evo.trial.history import History
+
+WEIGHTS = 11
+"""Number of weights, evenly spaced from the second objective alone to the first alone. A draw is one of them."""
+
+AUGMENTED = 0.05
+"""Share of the weighted sum in the distance, by which a config that is only weakly optimal loses."""
+
+LEAST_SPAN = math.log(1.1)
+"""Least logarithm of a factor to which the front's extent in one objective is scaled: less is the noise of samples."""
+
+MOST = 500.0
+"""Limit of the distance, whose exponential must be a finite number."""
+
+
+class Joint:
+    """Lets a strategy for one objective look for the Pareto front of two."""
+
+    def __init__(self, strategy: Strategy) -> None:
+        self._strategy = strategy
+
+    def propose(self, history: History, rng: np.random.Generator) -> Proposal | None:
+        weight = int(rng.integers(WEIGHTS)) / (WEIGHTS - 1)
+        return self._strategy.propose(scalarised(history, weight), rng)
+
+    def most_pending(self, history: History) -> int | None:
+        return self._strategy.most_pending(history) if isinstance(self._strategy, Patient) else None
+
+
+def scalarised(history: History, weight: float) -> History:
+    """Return a history whose trials are ranked by both objectives, weighted.
+
+    Args:
+        weight: of the first objective, 0 to 1; the second has the rest.
+    """
+    costs = {trial.number: _logarithms(trial, history) for trial in history.finished if trial.second_cost is not None}
+    if not costs:
+        return history
+    points = list(costs.values())
+    best = [points[index] for index in front(points)]
+    ideal, spans = [min(axis) for axis in zip(*best, strict=True)], [_span(axis) for axis in zip(*best, strict=True)]
+    weights = (weight, 1.0 - weight)
+
+    def cost_of(trial: Trial) -> float:
+        """Return the exponential of the distance, because strategies compare costs by their ratio."""
+        terms = [
+            share * (cost - least) / span
+            for share, cost, least, span in zip(weights, costs[trial.number], ideal, spans, strict=True)
+        ]
+        return math.exp(min(max(terms) + AUGMENTED * sum(terms), MOST))
+
+    return history.with_costs(cost_of)
+
+
+def _logarithms(trial: Trial, history: History) -> tuple[float, float]:
+    return math.log(history.cost(trial) or math.inf), math.log(trial.second_cost or math.inf)
+
+
+def _span(axis: Sequence[float]) -> float:
+    return max(max(axis) - min(axis), LEAST_SPAN)

@@ -1,0 +1,226 @@
+"""Search for the Pareto front of two objectives: proposals, restarts, stopping, pruning."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from evo.errors import InvalidInput
+from evo.promotion.goal import Goal, needs_energy
+from evo.promotion.policy import Policy
+from evo.search.search import Budget, Logged, Search
+from evo.space import Space, Tunable
+from evo.space.recording import Recording, config_key, parse_recording
+from evo.strategy import STRATEGIES, Context, build
+from evo.strategy.parts.joint import WEIGHTS, scalarised
+from evo.trial import Proposal
+from evo.trial.front import front
+from evo.trial.history import ELITES, History
+from evo.trial.objective import Objective
+from evo.trial.outcome import CompileFailed, Estimated
+from evo.trial.timing import Bars
+from tests.data import synthetic
+
+SECOND = "tile_m * tile_n * stages"
+"""Stands for the memory of a kernel: the recording is fast with large tiles."""
+
+
+@pytest.fixture(scope="module")
+def recording() -> Recording:
+    return parse_recording(json.dumps(synthetic.document()), "synthetic")
+
+
+@pytest.fixture(scope="module")
+def space(recording: Recording) -> Space:
+    tunables = [Tunable(name=name, values=values) for name, values in recording.tunables.items()]
+    return Space(tunables, valid_keys=recording.entries)
+
+
+def second_goal(metric: str = SECOND) -> Goal:
+    goal = Goal.second(Objective(second_metric=metric), {}, flops=None, moved=None)
+    assert goal is not None
+    return goal
+
+
+def begun(space: Space, *, name: str = "portfolio", seed: int = 0, joint: bool = True, **budget: int) -> Search:
+    return Search(
+        space=space,
+        strategy=build(name, Context(space=space)),
+        budget=Budget(**budget),
+        policy=Policy(),
+        seed=seed,
+        second=second_goal() if joint else None,
+    )
+
+
+def played(search: Search, recording: Recording, count: int) -> list[Logged]:
+    """Run trials of a search on the recording; return what a database would store."""
+    log = []
+    for _ in range(count):
+        trial = search.ask()
+        assert trial is not None
+        log.append(search.tell(replace(trial, outcome=recording.outcome(config_key(trial.config)))))
+    return log
+
+
+def area(points: list[tuple[float, float]], corner: tuple[float, float]) -> float:
+    """Return the area between a front and a corner that is worse in both, in logarithms."""
+    total, floor = 0.0, corner[1]
+    for x, y in sorted(points[index] for index in front(points)):
+        if x < corner[0] and y < floor:
+            total, floor = total + (corner[0] - x) * (floor - y), y
+    return total
+
+
+def figures(log: list[Logged]) -> list[tuple[float, float]]:
+    """Return the logarithms of both costs of each measured trial, whatever its search looked for."""
+    goal = second_goal()
+    ended = (goal.judged(each.trial) for each in log)
+    return [(math.log(each.cost or 0), math.log(each.second_cost)) for each in ended if each.second_cost is not None]
+
+
+def test_joint_search_finds_more_of_the_front_than_a_search_for_the_time(recording: Recording, space: Space) -> None:
+    shares = {}
+    for joint in (True, False):
+        found = [figures(played(begun(space, seed=seed, joint=joint), recording, 60)) for seed in range(4)]
+        shares[joint] = sum(area(each, (8.0, 12.0)) for each in found)
+    assert shares[True] > 1.02 * shares[False]
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_every_strategy_proposes_the_same_after_a_restart(name: str, recording: Recording, space: Space) -> None:
+    search = begun(space, name=name, seed=3)
+    log = played(search, recording, 24)
+    for seen in (9, 17, 23):
+        resumed = begun(space, name=name, seed=3)
+        before = [replace(each, seen=each.seen) for each in log[:seen]]
+        resumed.restore(before)
+        trial = resumed.ask()
+        assert trial is not None
+        assert trial.proposal == log[seen].trial.proposal
+    assert len({space.key(each.trial.config) for each in log}) == 24
+
+
+def told(*costs: tuple[float, float] | None) -> History:
+    history = History()
+    for number, each in enumerate(costs):
+        trial = history.ask(Proposal(config={"X": number}, origin="random"))
+        outcome = CompileFailed(log="") if each is None else Estimated(time_us=each[0], second_cost=each[1])
+        history.tell(replace(trial, outcome=outcome))
+    return history
+
+
+def test_extreme_weights_rank_by_one_objective_and_middle_ones_by_the_trade_off() -> None:
+    history = told((10.0, 800.0), (20.0, 300.0), None, (80.0, 100.0), (90.0, 900.0))
+    ranked = {weight: [each.number for each in scalarised(history, weight).elites(9)] for weight in (0.0, 0.5, 1.0)}
+    assert ranked[1.0][:2] == [0, 1]
+    assert ranked[0.0][:2] == [3, 1]
+    assert ranked[0.5][0] == 1
+    assert all(each[-1] == 4 for each in ranked.values()), "a trial that others beat in both is last"
+
+
+def test_every_trial_of_a_concave_front_is_best_under_some_weight() -> None:
+    points = [(1.0, 9.0), (4.0, 8.0), (6.5, 6.5), (8.0, 4.0), (9.0, 1.0)]
+    history = told(*((math.exp(x), math.exp(y)) for x, y in points))
+    best = {scalarised(history, step / (WEIGHTS - 1)).elites(1)[0].number for step in range(WEIGHTS)}
+    assert best >= {0, 2, 4}
+    sums = {
+        min(range(5), key=lambda at: w * points[at][0] + (1 - w) * points[at][1]) for w in (0.1, 0.3, 0.5, 0.7, 0.9)
+    }
+    assert 2 not in sums, "a weighted sum never finds the middle of it"
+
+
+def test_scalarised_history_keeps_the_order_of_events_and_the_corrections() -> None:
+    history = told((10.0, 5.0), (20.0, 4.0), (40.0, 3.0))
+    pending = history.ask(Proposal(config={"X": 9}, origin="random"))
+    history.correct(0, 100.0)
+    one = scalarised(history, 1.0)
+    assert (one.asked, one.seen, one.position) == (history.asked, history.seen, history.position)
+    assert list(one.pending) == [pending.number]
+    assert [each.number for each in one.elites(3)] == [1, 2, 0]
+    assert [each.cost for each in history.elites(3)] == [20.0, 40.0, 10.0], "the history itself is not changed"
+    empty = told(None, None)
+    assert scalarised(empty, 0.3) is empty
+
+
+def test_huge_differences_stay_finite() -> None:
+    history = told((1e-3, 1e300), (1e12, 1e-300), (1e12, 1e300))
+    assert all(math.isfinite(each.cost or math.inf) for each in scalarised(history, 0.5).elites(3))
+
+
+def test_stagnation_counts_from_the_last_trial_of_the_front(recording: Recording, space: Space) -> None:
+    search = begun(space, name="random", stagnation=8)
+    while search.stop_reason(0.0) is None:
+        log = played(search, recording, 1)
+        ended = [each for each in search.history.finished if each.cost is not None]
+        costs = [(each.cost or 0.0, each.second_cost or 0.0) for each in ended]
+        expected = [ended[index].number for index in front(costs)]
+        assert sorted(each.number for each in search.front) == sorted(expected)
+        last = max((search.history.position[number] + 1 for number in expected), default=0)
+        assert search.stagnant == len(search.history.finished) - last
+    assert search.stop_reason(0.0) == "stagnation"
+    assert search.stagnant == 8
+    best = search.history.elites(1)[0]
+    assert search.history.position[best.number] < log[-1].trial.number - 8, "the front grew after the fastest trial"
+
+
+def test_no_trial_is_stopped_early(recording: Recording, space: Space) -> None:
+    joint, single = begun(space), begun(space, joint=False)
+    for search in (joint, single):
+        played(search, recording, 4 * ELITES)
+    assert joint.bars() == Bars()
+    assert single.bars() != Bars()
+
+
+@pytest.mark.parametrize(
+    ("objective", "field", "text"),
+    [
+        (Objective(second_direction="maximise"), "objective.second_direction", "is for a second metric"),
+        (Objective(second_metric="time_us"), "objective.second_metric", "is the first objective, too"),
+        (Objective(metric="a", second_metric="a"), "objective.second_metric", "is the first objective, too"),
+        (Objective(second_metric="a +"), "objective.second_metric", "not an expression"),
+    ],
+)
+def test_second_objectives_that_are_none_are_refused(objective: Objective, field: str, text: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        Goal.second(objective, {}, flops=None, moved=None)
+    assert refused.value.field == field
+    assert text in refused.value.reason
+
+
+def test_unknown_and_constant_second_objectives_are_named() -> None:
+    for metric, text in (("registers", "there is no `registers`"), ("N", "is the same for every config")):
+        goal = Goal.second(Objective(second_metric=metric), {"N": 4}, flops=None, moved=None)
+        assert goal is not None
+        with pytest.raises(InvalidInput) as refused:
+            goal.check(["TILE"], compiled=False)
+        assert refused.value.field == "objective.second_metric"
+        assert text in refused.value.reason
+
+
+def test_champions_of_a_joint_search_are_those_of_its_first_objective() -> None:
+    joint = Objective(metric="gb_s", direction="maximise", second_metric="registers")
+    assert joint.key == joint.first.key == Objective(metric="gb_s", direction="maximise").key
+    assert joint.goals == ("maximise: gb_s", "minimise: registers")
+    assert joint.second is not None
+    assert joint.second.goal == "minimise: registers"
+    assert joint.second.second is None
+    assert [axis.called for axis in joint.axes or ()] == ["gb_s", "registers"]
+    assert [axis.called for axis in Objective(second_metric="registers").axes or ()] == ["time", "registers"]
+    assert [axis.called for axis in Objective(metric="registers").axes or ()] == ["time", "registers"]
+    assert Objective().axes is None
+
+
+def test_energy_is_measured_where_either_objective_needs_it() -> None:
+    assert needs_energy(Objective(second_metric="energy_uj"))
+    assert needs_energy(Objective(metric="power_w", second_metric="registers"))
+    assert not needs_energy(Objective(second_metric="registers"))
+
+
+def test_weights_are_drawn_from_the_generator_of_the_trial(space: Space, recording: Recording) -> None:
+    search = begun(space, seed=1)
+    played(search, recording, 40)
+    drawn = {int(np.random.default_rng((1, number)).integers(WEIGHTS)) for number in range(40)}
+    assert len(drawn) > WEIGHTS / 2
