@@ -19,6 +19,10 @@ class Policy:
         confirm_samples: interleaved rounds of a confirmation, at most.
         round_error, fewest_rounds: rounds of a process end earlier once there are so many, a multiple of 10, and the
             median ratio of each two kernels that are compared has at most this standard error; None: they never do.
+        hopeless_errors: rounds of a first process also end if the challenger's speed-up over the incumbent is below the
+            minimum gain by this many standard errors, so that it cannot be promoted; None: they do not.
+        first_round_error: the same without an incumbent, if the standard error is at most this share of the logarithm
+            of the speed-up over the fastest baseline; None: they do not.
         confirm_processes: number of fresh processes, the first included, after which a promotion is first decided; 1: a
             single process decides, and effects of the process on the kernel are not judged.
         most_processes: largest number of processes; they are added while the result is open.
@@ -98,6 +102,8 @@ class Policy:
     confirm_samples: int = 100
     round_error: float | None = 0.001
     fewest_rounds: int = 30
+    hopeless_errors: float | None = 4.0
+    first_round_error: float | None = 0.005
     confirm_processes: int = 5
     most_processes: int = 15
     process_looks: int = 4
@@ -227,6 +233,8 @@ _LEAST = {
     "confirm_samples": 10,
     "round_error": 1e-9,
     "fewest_rounds": 20,
+    "hopeless_errors": 2.0,
+    "first_round_error": 1e-9,
     "confirm_processes": 1,
     "most_processes": 1,
     "process_looks": 1,
@@ -294,6 +302,7 @@ _MOST = {
 _FRACTIONS = {
     "minimum_gain",
     "round_error",
+    "first_round_error",
     "false_promotion",
     "futility",
     "max_skipped",

@@ -1,4 +1,4 @@
-"""Rounds of a process end once its figures are precise enough, whatever they say."""
+"""Rounds of a process end once its figures are precise enough, and those of a first process once they are clear."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evo.promotion.policy import Policy
-from evo.promotion.rules.precision import precise
+from evo.promotion.rules.precision import clear, hopeless, precise
 from tests.bench.verdict.draws import rounds_taken
 
 POLICY = Policy()
@@ -47,3 +47,38 @@ def test_rounds_end_only_at_looks_and_only_if_something_is_compared() -> None:
 def test_policy_may_demand_all_rounds() -> None:
     always = replace(POLICY, round_error=None)
     assert rounds_taken([(series(1e-4), series(1e-4, seed=1))], 100, always) == 100
+
+
+def ended(speedup: float, noise: float, policy: Policy = POLICY) -> int:
+    """Return the rounds of a first process with an incumbent."""
+    own, other = series(noise, seed=4), series(noise, time_us=100.0 * speedup, seed=5)
+    return rounds_taken([(own, other)], 100, policy, first=(own, other))
+
+
+def test_rounds_of_a_challenger_that_is_certainly_too_slow_end_early() -> None:
+    assert ended(0.9, noise=0.02) == POLICY.fewest_rounds
+    assert ended(0.9, noise=0.02, policy=replace(POLICY, hopeless_errors=None)) == 100
+
+
+@pytest.mark.parametrize("speedup", [1.015, 1.03, 1.1, 2.0])
+def test_rounds_of_a_challenger_that_may_be_promoted_are_all_taken(speedup: float) -> None:
+    assert ended(speedup, noise=0.02) == 100
+
+
+def test_far_slower_challenger_still_takes_the_fewest_rounds() -> None:
+    own, other = series(0.01), series(0.01, time_us=10.0, seed=1)
+    assert [count for count in range(20, 62) if hopeless(own[:count], other[:count], POLICY)] == [30, 40, 50, 60]
+
+
+def test_first_champions_rounds_end_once_the_fastest_baseline_is_clear() -> None:
+    own, fast, slow = (
+        series(0.01)[:30],
+        series(0.01, time_us=300.0, seed=1)[:30],
+        series(0.5, time_us=900.0, seed=2)[:30],
+    )
+    near = series(0.01, time_us=105.0, seed=3)[:30]
+    assert clear(own, [fast, slow], POLICY)
+    assert not clear(own, [fast, near], POLICY)
+    assert not clear(own, [], POLICY)
+    assert not clear(own[:25], [fast[:25]], POLICY)
+    assert not clear(own, [fast], replace(POLICY, first_round_error=None))

@@ -18,9 +18,10 @@ import numpy as np
 from evo.promotion import straddles
 from evo.promotion.goal import needs_energy
 from evo.promotion.policy import Policy
-from evo.promotion.rules.precision import precise
+from evo.promotion.rules.precision import clear, hopeless, precise
 from evo.reference.encoding import is_floating
 from evo.reference.library import host_only
+from evo.trial.objective import Objective
 from evo.trial.outcome import CaseError
 from evo.trial.results import OverwriteCheck, Repetition
 from evo.trial.timing import Bars, Power
@@ -242,7 +243,7 @@ class Bench:
                 rng=orders,
                 warm=mode == "hot",
                 after=look,
-                enough=partial(_precise, request),
+                enough=partial(_enough, request, self.terms.objective),
             )
             self._require_nothing_left("the timed launches")
             moment = self._reference_timers.now()
@@ -660,14 +661,20 @@ class Bench:
         return cold_sets(self.session.cold_bytes, inputs + outputs, self.terms.memory_limit_bytes // baselines)
 
 
-def _precise(request: Compare, samples: Mapping[str, Sequence[float]]) -> bool:
-    """Return True if all ratios of the challenger are precise enough."""
-    names = [*request.series, request.only]
-    own = samples.get("challenger")
+def _enough(request: Compare, objective: Objective, samples: Mapping[str, Sequence[float]]) -> bool:
+    """Return True if further rounds are not needed: the ratios of the challenger are precise, or clear already."""
+    own, policy = samples.get("challenger"), request.policy
     if own is None or "champion" in request.series:
         return False
+    names = [*request.series, request.only]
     others = [samples[name] for name in names if name is not None and name != "challenger" and name in samples]
-    return precise([(own, each) for each in others], request.policy)
+    if precise([(own, each) for each in others], policy):
+        return True
+    if "challenger_again" not in request.series or objective.metric is not None:  # other figures than times decide
+        return False
+    if "incumbent" in samples:
+        return hopeless(own, samples["incumbent"], policy)
+    return clear(own, [each for name, each in samples.items() if name not in request.series], policy)
 
 
 def import_all(modules: Sequence[str]) -> None:

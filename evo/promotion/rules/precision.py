@@ -1,7 +1,8 @@
 """Rounds of one process: they end once its figures are precise enough.
 
 The verdict depends on differences between processes, so rounds beyond the precision of one process only add time.
-Whether rounds end depends on how much the ratios vary, and not on their size.
+Whether rounds end depends on how much the ratios vary, and not on their size. A first process ends earlier in two cases
+in which its figures can promote nothing: a challenger that is certainly too slow, and one without an incumbent.
 """
 
 import math
@@ -22,11 +23,37 @@ _MEDIAN, _QUARTILES = math.sqrt(math.pi / 2), 1.349
 
 def precise(pairs: Sequence[tuple[Samples, Samples]], policy: Policy) -> bool:
     """Return True if the median ratio of every pair has an error of at most `Policy.round_error`."""
-    if policy.round_error is None or not pairs:
-        return False
-    if any(len(own) < policy.fewest_rounds or len(own) % STEP for own, _ in pairs):
+    if policy.round_error is None or not pairs or not all(_due(own, policy) for own, _ in pairs):
         return False
     return all(_error(np.log(rounds_ratio(other, own))) <= policy.round_error for own, other in pairs)
+
+
+def hopeless(own: Samples, incumbent: Samples, policy: Policy) -> bool:
+    """Return True if further rounds of a first process would not lead to a promotion over the incumbent.
+
+    Ending early in this case adds no false promotion, because the challenger is not promoted.
+    """
+    if policy.hopeless_errors is None or not _due(own, policy):
+        return False
+    logs = np.log(rounds_ratio(incumbent, own))
+    return float(np.median(logs)) + policy.hopeless_errors * _error(logs) < -math.log1p(-policy.minimum_gain)
+
+
+def clear(own: Samples, baselines: Sequence[Samples], policy: Policy) -> bool:
+    """Return True if the speed-up over the fastest baseline is known well, relative to its size.
+
+    It serves for a first process without an incumbent: its rounds decide no promotion, and the speed-up is stated with
+    its interval.
+    """
+    if policy.first_round_error is None or not baselines or not _due(own, policy):
+        return False
+    logs = [np.log(rounds_ratio(each, own)) for each in baselines]
+    fastest = min(logs, key=lambda each: float(np.median(each)))
+    return _error(fastest) <= policy.first_round_error * abs(float(np.median(fastest)))
+
+
+def _due(own: Samples, policy: Policy) -> bool:
+    return len(own) >= policy.fewest_rounds and len(own) % STEP == 0
 
 
 def _error(logs: NDArray[np.float64]) -> float:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from evo.promotion import looks
 from evo.promotion.policy import Policy
-from evo.promotion.rules.precision import STEP, precise
+from evo.promotion.rules.precision import STEP, hopeless, precise
 from evo.promotion.statistics import Samples
 from evo.trial.results import ConfirmReport, OverwriteCheck, Repeat
 from evo.trial.timing import Timing
@@ -50,7 +50,8 @@ class Draw:
         if process == 0:
             pairs.append((self.challenger[0], self.again[0]))
         most = policy.confirm_samples if process == 0 else min(policy.process_samples, policy.confirm_samples)
-        return rounds_taken(pairs, most, policy)
+        first = (self.challenger[0], self.incumbent[0]) if process == 0 else None
+        return rounds_taken(pairs, most, policy, first=first)
 
     def report(self, processes: int, policy: Policy) -> ConfirmReport:
         """Return the report of a worker that stopped after this many processes."""
@@ -149,11 +150,23 @@ def blocks(recorded: int, wanted: int, rng: np.random.Generator) -> NDArray[np.i
     return ((starts[:, None] + np.arange(BLOCK)) % recorded).ravel()[:wanted]
 
 
-def rounds_taken(pairs: Sequence[tuple[Samples, Samples]], most: int, policy: Policy) -> int:
+def rounds_taken(
+    pairs: Sequence[tuple[Samples, Samples]],
+    most: int,
+    policy: Policy,
+    *,
+    first: tuple[Samples, Samples] | None = None,
+) -> int:
     """Return the number of rounds, of at most `most`, after which a process ends.
 
     Args:
         pairs: series of at least `most` samples that are compared with each other.
+        first: challenger and incumbent of a first process, which also ends if the challenger is certainly too slow.
     """
-    looks = range(policy.fewest_rounds, most, STEP)
-    return next((count for count in looks if precise([(a[:count], b[:count]) for a, b in pairs], policy)), most)
+
+    def ends(count: int) -> bool:
+        if precise([(a[:count], b[:count]) for a, b in pairs], policy):
+            return True
+        return first is not None and hopeless(first[0][:count], first[1][:count], policy)
+
+    return next((count for count in range(policy.fewest_rounds, most, STEP) if ends(count)), most)
