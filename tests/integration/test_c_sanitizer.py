@@ -1,5 +1,6 @@
 """C sanitizers: findings are reported, and reasons why they could not run."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,11 +8,12 @@ import pytest
 
 from evo.family.source.language import Language
 from evo.trial.results import Sanitized
-from workers.backends.cpu.compiler import find_compiler
+from workers.backends.cpu.compiler import CCompiler, find_compiler
 from workers.backends.cpu.sanitizer import CSanitizer
 from workers.backends.tools import Subject
 from workers.build import Unit
 from workers.build.kernel import Argument, KernelFile
+from workers.system.sandbox import sandbox_here
 
 N = 8
 LANGUAGES: tuple[Language, ...] = ("c", "c++")
@@ -36,11 +38,21 @@ void scaled(const float *x, float scale, float *y) {
 RACE = "pthread_t t; pthread_create(&t, 0, count, 0); count(0); pthread_join(t, 0);"
 
 
+confined = pytest.mark.skipif(not sandbox_here(), reason="this machine has no sandbox")
+
+
 def examined(
     folder: Path, fault: str, *, threads: int = 1, compiler: tuple[str, ...] = (), language: Language = "c"
 ) -> tuple[Sanitized, ...]:
+    made = subject(folder, fault, threads=threads, language=language)
+    return CSanitizer(CCompiler(compiler or find_compiler())).examine(made, timeout_s=30.0)
+
+
+def subject(
+    folder: Path, fault: str, *, threads: int = 1, language: Language = "c", untrusted: bool = False
+) -> Subject:
     (folder / "x.bin").write_bytes(np.arange(N, dtype=np.float32).tobytes())
-    subject = Subject(
+    return Subject(
         unit=Unit(
             source=SOURCE.replace("FAULT", fault),
             architecture="native",
@@ -48,13 +60,13 @@ def examined(
             flags=("-pthread",),
             language=language,
             folders=(folder,),
+            untrusted=untrusted,
         ),
         kernel=KernelFile(path="unused", entry="scaled", arguments=ARGUMENTS),
         inputs=folder,
         threads=threads,
         device_uuid="cpu",
     )
-    return CSanitizer(compiler or find_compiler()).examine(subject, timeout_s=30.0)
 
 
 @pytest.mark.parametrize(
@@ -116,12 +128,79 @@ def test_kernels_find_their_in_place_arguments_and_initial_values(tmp_path: Path
         y[7] += 1;
     }
     """
-    subject = Subject(
+    made = Subject(
         unit=Unit(source=source, architecture="native", entry="f", folders=(tmp_path,)),
         kernel=KernelFile(path="unused", entry="f", arguments=arguments),
         inputs=tmp_path,
         threads=1,
         device_uuid="cpu",
     )
-    first, _ = CSanitizer(find_compiler()).examine(subject, timeout_s=30.0)
+    first, _ = CSanitizer(CCompiler(find_compiler())).examine(made, timeout_s=30.0)
     assert (first.findings, first.skipped) == ((), None)
+
+
+OPENED = """
+#include <fcntl.h>
+#include <unistd.h>
+if (open("%s", %s, 0600) >= 0) __builtin_trap();
+"""
+
+
+@confined
+def test_sanitized_kernel_reads_and_writes_no_files_of_the_worker(tmp_path: Path) -> None:
+    inputs, others = tmp_path / "inputs", tmp_path / "others"
+    inputs.mkdir()
+    others.mkdir()
+    (others / "secret").write_text("a token")
+    (inputs / "own").write_text("its own file")
+    for path, mode in (
+        (others / "secret", "O_RDONLY"),
+        (others / "new", "O_CREAT | O_WRONLY"),
+        (inputs, "020200000 | O_RDWR"),
+    ):
+        memory, _ = examined(inputs, OPENED % (path, mode))
+        assert (memory.findings, memory.skipped) == ((), None), path
+    memory, _ = examined(inputs, OPENED % (inputs / "own", "O_RDONLY"))
+    assert "ended the program with status" in memory.findings[0]  # what it may read is found by the same lines
+
+
+@confined
+def test_sanitized_kernel_does_not_signal_or_trace_the_worker(tmp_path: Path) -> None:
+    for call in ("kill(getppid(), 0) == 0", "ptrace(PTRACE_SEIZE, getppid(), 0, 0) == 0"):
+        fault = f"\n#include <signal.h>\n#include <sys/ptrace.h>\n#include <unistd.h>\nif ({call}) __builtin_trap();\n"
+        memory, _ = examined(tmp_path, fault)
+        assert (memory.findings, memory.skipped) == ((), None), call
+
+
+def test_sanitized_kernel_has_no_environment_of_the_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERNEL_EVO_TOKEN", "secret")
+    memory, _ = examined(
+        tmp_path, 'extern char *getenv(const char *); if (getenv("KERNEL_EVO_TOKEN")) __builtin_trap();'
+    )
+    assert (memory.findings, memory.skipped) == ((), None)
+
+
+@confined
+def test_untrusted_source_is_built_in_the_sandbox(tmp_path: Path) -> None:
+    inputs, secret = tmp_path / "inputs", tmp_path / "secret.h"
+    inputs.mkdir()
+    secret.write_text("\n")
+    fault = f'\n#if __has_include("{secret}")\n__builtin_trap();\n#endif\n'
+    for untrusted, findings in ((False, 1), (True, 0)):
+        made = subject(inputs, fault, untrusted=untrusted)
+        memory, _ = CSanitizer(CCompiler(find_compiler())).examine(made, timeout_s=30.0)
+        assert len(memory.findings) == findings
+
+
+def test_cases_with_equal_sources_and_arguments_share_a_build(tmp_path: Path) -> None:
+    builds, inputs = tmp_path / "builds", tmp_path / "inputs"
+    for each in (builds, inputs):
+        each.mkdir()
+    sanitizer = CSanitizer(CCompiler(find_compiler()))
+    made = replace(subject(inputs, ""), builds=builds)
+    longer = replace(ARGUMENTS[2], shape=(N + 1,))
+    other = replace(made, kernel=replace(made.kernel, arguments=(*ARGUMENTS[:2], longer)))
+    faulty = replace(subject(inputs, "y[8] = 1.0f;"), builds=builds)
+    found = [sanitizer.examine(each, timeout_s=30.0)[0].findings for each in (made, made, other, faulty)]
+    assert [len(each) for each in found] == [0, 0, 0, 1]
+    assert len(list(builds.iterdir())) == 3

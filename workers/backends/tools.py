@@ -21,6 +21,7 @@ class Subject:
         threads: number of threads that the kernel may use.
         device_uuid: UUID of the device on which it was timed.
         interruption: interruption of the job that examines it.
+        builds: folder in which a tool keeps programs for further cases of the same kernel; None: there are none.
     """
 
     kernel: KernelFile
@@ -29,6 +30,7 @@ class Subject:
     threads: int
     device_uuid: str
     interruption: Interruption = field(default_factory=Interruption)
+    builds: Path | None = None
 
 
 class Sanitizer(Protocol):

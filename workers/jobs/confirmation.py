@@ -260,14 +260,15 @@ class Confirmation:
 
     def _sanitized(self, child: Child, sanitizer: Sanitizer) -> tuple[Sanitized, ...]:
         """Sanitize the challenger on as many cases as time allows."""
-        asking = Lock()
-
-        def examine(case: str, timeout_s: float) -> Sequence[Sanitized]:
-            with self._subject(child, "challenger", case, asking) as subject:
-                return sanitizer.examine(subject, timeout_s=timeout_s)
-
+        asking, limit_s = Lock(), self._terms.policy.verify_timeout_s
         cases = case_order(self._built["challenger"].kernels, searched=self._work.cases[0].case.name)
-        return examine_cases(cases, examine, limit_s=self._terms.policy.verify_timeout_s, at_once=sanitizer.at_once)
+        with scratch() as builds:
+
+            def examine(case: str, timeout_s: float) -> Sequence[Sanitized]:
+                with self._subject(child, "challenger", case, asking) as subject:
+                    return sanitizer.examine(replace(subject, builds=builds), timeout_s=timeout_s)
+
+            return examine_cases(cases, examine, limit_s=limit_s, at_once=sanitizer.at_once)
 
     def _profiles(self, child: Child, profiler: Profiler) -> dict[str, Profiled]:
         """Profile challenger and incumbent on the searched problem."""

@@ -1,7 +1,8 @@
 """Starts a command that can access only named folders, and neither the network nor other processes.
 
 A separate script: ``python -I -S confine.py --read PATH … --list FOLDER … --write FOLDER … -- COMMAND``. In a listed
-folder, only the names are readable. Without a command it prints the parts that hold. Landlock restricts files, ports
+folder, only the names are readable. ``--addresses any`` leaves the address space unlimited, of which sanitizers reserve
+terabytes. Without a command it prints the parts that hold. Landlock restricts files, ports
 and signals (https://docs.kernel.org/userspace-api/landlock.html), a seccomp filter refuses sockets and system calls for
 other processes; where Landlock is missing, bubblewrap (``--bubblewrap PATH``) starts the command with a file system of
 these folders alone.
@@ -26,6 +27,9 @@ _CREATE, _ADD, _RESTRICT = 444, 445, 446
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
 _OF_A_FILE = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | 1 << 15
+_OWN_PROCESS = "/proc/self"
+"""Readable folder that describes the command itself: the command keeps the process id of this script."""
+
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
 
 _NUMBERS = {
@@ -50,7 +54,7 @@ def main(arguments: list[str]) -> None:
     given = list(zip(options[::2], options[1::2], strict=True))
     reads, lists, writes = ([path for name, path in given if name == f"--{key}"] for key in ("read", "list", "write"))
     bubblewrap = dict(given).get("--bubblewrap")
-    _limit()
+    _limit(addresses=("--addresses", "any") not in given)
     if held := _confine(reads, lists, writes):
         if not command:
             print(", ".join(held))  # noqa: T201
@@ -66,7 +70,7 @@ def main(arguments: list[str]) -> None:
     print(BUBBLEWRAP)  # noqa: T201
 
 
-def _limit() -> None:
+def _limit(*, addresses: bool) -> None:
     """Bound files and memory, so that a source cannot fill the disk or the memory of the machine."""
     import resource
 
@@ -74,7 +78,7 @@ def _limit() -> None:
     for which, most in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, _FILE_BYTES),
-        (resource.RLIMIT_AS, max(_LEAST_MEMORY_BYTES, total // 2)),
+        *([(resource.RLIMIT_AS, max(_LEAST_MEMORY_BYTES, total // 2))] if addresses else []),
     ):
         hard = resource.getrlimit(which)[1]
         limit = most if hard == resource.RLIM_INFINITY else min(most, hard)
@@ -138,7 +142,7 @@ def _bubblewrap(path: str, reads: list[str], writes: list[str]) -> list[str]:
     """Return the command that starts another one in separate namespaces, with only these folders."""
     options = [path, "--unshare-all", "--die-with-parent", "--new-session", "--dev", "/dev", "--tmpfs", "/tmp"]
     for each in reads:
-        options += ["--ro-bind-try", each, each]
+        options += ["--proc", "/proc"] if each == _OWN_PROCESS else ["--ro-bind-try", each, each]
     for each in writes:
         options += ["--bind", each, each]
     return [*options, "--chdir", os.getcwd() if writes else "/"]  # noqa: PTH109 - pathlib is slow to import

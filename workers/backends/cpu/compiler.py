@@ -23,6 +23,7 @@ from workers.backends.cpu.imports import is_elf, symbols
 from workers.build import Artefact, Launch, Resources, Unit
 from workers.build.contents import listed_files
 from workers.build.vacancies import search_list
+from workers.system.interruption import Interruption
 from workers.system.program import run
 from workers.system.sandbox import environment, sandbox_here, sandboxed
 from workers.system.scratch import scratch
@@ -106,7 +107,7 @@ class CCompiler:
             steps[0].extend(("-MD", "-MF", reads))
             messages, deadline = "", time.monotonic() + timeout_s
             for step in steps:
-                status, log = self._run(unit, step, folder, max(0.0, deadline - time.monotonic()))
+                status, log = self.run(unit, step, folder, max(0.0, deadline - time.monotonic()))
                 messages = f"{messages}\n{log}".strip()
                 if status is None:
                     return CompileFailed(log=f"the compiler was stopped after {timeout_s:g} s\n{messages}".strip())
@@ -132,12 +133,25 @@ class CCompiler:
             )
         return sandbox_here() if works else ""
 
-    def _run(self, unit: Unit, arguments: Sequence[str], folder: Path, timeout_s: float) -> tuple[int | None, str]:
-        """Run the compiler on a unit, confined where it is untrusted."""
+    def run(
+        self,
+        unit: Unit,
+        arguments: Sequence[str],
+        folder: Path,
+        timeout_s: float,
+        *,
+        interruption: Interruption | None = None,
+    ) -> tuple[int | None, str]:
+        """Run the compiler on a unit in a folder, confined where the unit is untrusted; return as `program.run` does.
+
+        Raises:
+            GaveUp: it was interrupted.
+        """
         command = [*self.command, *arguments]
         if unit.untrusted and self.sandbox:
-            return run(_confined(unit, command, folder), folder, timeout_s, environment())
-        return run(command, folder, timeout_s)
+            command = _confined(unit, command, folder)
+            return run(command, folder, timeout_s, environment(), interruption=interruption)
+        return run(command, folder, timeout_s, interruption=interruption)
 
     def resources(self, artefact: Artefact, launch: Launch | None, device: Device) -> Resources:
         return Resources()
@@ -151,7 +165,7 @@ class CCompiler:
         if not any(names & _defined(Path(header)) for header in (read or () if names else ())):
             return ""
         preprocess = [*unit.placed_flags, "-E", "-Wsystem-headers", "-Wno-error", "-o", os.devnull, source]
-        _, messages = self._run(unit, preprocess, folder, _ANSWER_S)
+        _, messages = self.run(unit, preprocess, folder, _ANSWER_S)
         return messages
 
     def _searched(self, unit: Unit, folder: Path) -> tuple[str, ...]:

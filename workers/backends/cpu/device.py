@@ -407,7 +407,7 @@ class CpuDriver:
         return self._compiler
 
     def sanitizer(self) -> CSanitizer:
-        return CSanitizer(self.compiler().command)
+        return CSanitizer(self.compiler())
 
     def profiler(self) -> None:
         """None: CPU counters are rarely readable, in containers almost never."""

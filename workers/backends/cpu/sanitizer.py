@@ -1,29 +1,45 @@
-"""Runs C and C++ kernels under the compiler's sanitizers, in a program that only loads inputs and calls them."""
+"""Runs C and C++ kernels under the compiler's sanitizers, in a program that only loads inputs and calls them.
 
-import os
+The program runs a candidate's code in the sandbox of compilers, where the machine has one: it can read its inputs and
+libraries, but write no files, and it has no environment of the worker.
+"""
+
+import hashlib
 import platform
 import re
 import sys
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 
 from evo.family.source.flags import native_flag, without_libraries
 from evo.trial.results import Sanitized
-from workers.backends.cpu.compiler import SUFFIXES, searched_flags
+from workers.backends.cpu.compiler import SUFFIXES, CCompiler, searched_flags
+from workers.backends.cpu.library_folders import searched_folders
 from workers.backends.tools import Subject
 from workers.build.kernel import Argument
 from workers.system import machine
+from workers.system.interruption import Interruption
 from workers.system.program import run
+from workers.system.sandbox import environment, sandbox_here, sandboxed
 from workers.system.scratch import scratch
 
 MAX_FINDINGS = 10
-_FLAGS = ("-O1", "-g", "-fno-omit-frame-pointer", "-ffp-contract=fast")
+_FLAGS = ("-O1", "-g1", "-fno-omit-frame-pointer", "-ffp-contract=fast")
 _UNDEFINED = ("-U__SANITIZE_ADDRESS__", "-U__SANITIZE_THREAD__")
 """Flags that hide the sanitizers from the kernel, which could otherwise behave differently under them."""
 
 _FINDING = re.compile(r"(?:SUMMARY: \w+Sanitizer: .*|.*: runtime error: .*)")
 _ALIGNMENT = 4096
 """Alignment as in `workers.backends.cpu.memory`: a kernel may rely on the alignment that it has when it is timed."""
+
+_OWN_PROCESS = "/proc/self"
+"""Folder in which a sanitizer reads the mappings of its own process."""
+
+_PROOF_S = 30.0
 
 _SETTINGS = {
     "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=0:allocator_may_return_null=1",
@@ -53,14 +69,11 @@ TOOLS = (Tool(name="address,undefined"), Tool(name="thread", threaded=True))
 
 
 class CSanitizer:
-    """A `workers.backends.tools.Sanitizer` for C kernels.
+    """A `workers.backends.tools.Sanitizer` for C kernels."""
 
-    Args:
-        compiler: the command that starts gcc or clang.
-    """
-
-    def __init__(self, compiler: Sequence[str]) -> None:
-        self._compiler = tuple(compiler)
+    def __init__(self, compiler: CCompiler) -> None:
+        self._compiler = compiler
+        self._locks: dict[str, threading.Lock] = {}
         self.at_once = max(1, len(machine.cores()))
 
     def examine(self, subject: Subject, *, timeout_s: float) -> tuple[Sanitized, ...]:
@@ -69,23 +82,58 @@ class CSanitizer:
     def _run(self, tool: Tool, subject: Subject, timeout_s: float) -> Sanitized:
         if (reason := tool.unfit(subject)) is not None:
             return Sanitized(tool=tool.name, skipped=reason)
-        with scratch() as folder:
-            suffix = SUFFIXES[subject.unit.language]
-            (folder / f"kernel{suffix}").write_text(subject.unit.source, encoding="utf-8")
-            (folder / f"main{suffix}").write_text(program(subject.kernel.entry, subject.kernel.arguments))
-            stop = subject.interruption
-            status, log = run([*self._compiler, *_flags(tool, subject)], folder, timeout_s, interruption=stop)
-            if status != 0:
+        with scratch() if subject.builds is None else nullcontext(subject.builds) as builds:
+            main, log = self._built(tool, subject, builds, timeout_s)
+            if main is None:
                 message = log.strip().partition("\n")[0] or "the compiler gave no message"
                 return Sanitized(tool=tool.name, skipped=f"the compiler cannot build with it here: {message}")
-            command = [str(folder / "main"), str(subject.inputs)]
-            status, log = run(command, folder, timeout_s, {**os.environ, **_SETTINGS}, interruption=stop)
+            status, log = _started(main, subject.inputs, timeout_s, subject.interruption)
         if status is None:
             return Sanitized(tool=tool.name, skipped=f"it did not end within {timeout_s:g} s")
         found = tuple(dict.fromkeys(line.strip() for line in _FINDING.findall(log)))[:MAX_FINDINGS]
         if status != 0 and not found:
+            if not self._runs_confined:
+                return Sanitized(tool=tool.name, skipped="it does not run in this machine's sandbox")
             found = (f"the kernel ended the program with status {status}",)
         return Sanitized(tool=tool.name, findings=found)
+
+    def _built(self, tool: Tool, subject: Subject, builds: Path, timeout_s: float) -> tuple[Path | None, str]:
+        """Return the program for a case, built once for cases with equal sources and arguments, and the log.
+
+        The program is None if it cannot be built.
+        """
+        source, caller = subject.unit.source, program(subject.kernel.entry, subject.kernel.arguments)
+        flags = tuple(_flags(tool, subject))
+        key = hashlib.sha256("\0".join((source, caller, *flags)).encode()).hexdigest()
+        folder = builds / key
+        with self._locks.setdefault(key, threading.Lock()):
+            if (folder / "main").exists():
+                return folder / "main", ""
+            folder.mkdir(exist_ok=True)
+            suffix = SUFFIXES[subject.unit.language]
+            (folder / f"kernel{suffix}").write_text(source, encoding="utf-8")
+            (folder / f"main{suffix}").write_text(caller)
+            status, log = self._compiler.run(subject.unit, flags, folder, timeout_s, interruption=subject.interruption)
+        return (folder / "main" if status == 0 else None), log
+
+    @cached_property
+    def _runs_confined(self) -> bool:
+        """True if a sanitized program that does nothing ends well, as kernels are run."""
+        with scratch() as folder:
+            (folder / "main.c").write_text("int main(void) { return 0; }\n")
+            command = [*self._compiler.command, f"-fsanitize={TOOLS[0].name}", "main.c", "-o", "main"]
+            if run(command, folder, _PROOF_S)[0] != 0:
+                return True
+            return _started(folder / "main", folder, _PROOF_S, Interruption())[0] == 0
+
+
+def _started(main: Path, inputs: Path, timeout_s: float, interruption: Interruption) -> tuple[int | None, str]:
+    """Run a program on a folder of inputs, confined where the machine can; return its status and output."""
+    command = [str(main), str(inputs)]
+    if sandbox_here():
+        reads: list[str | Path] = [main.parent, inputs, _OWN_PROCESS, *searched_folders(main)]
+        command = sandboxed(command, reads=reads, any_addresses=True)
+    return run(command, main.parent, timeout_s, {**environment(), **_SETTINGS}, interruption=interruption)
 
 
 def _flags(tool: Tool, subject: Subject) -> Iterator[str]:
