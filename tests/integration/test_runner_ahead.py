@@ -158,6 +158,20 @@ def test_standby_runner_ends_with_the_others(folder: Path) -> None:
     assert not waiting._child.usable
 
 
+def test_next_runner_loads_while_one_opens(runners: Runners, work: Assignment, tmp_path: Path) -> None:
+    first = runners.fresh(work, 7, another=True)
+    runners.settle()
+    waiting = runners._spare
+    assert waiting is not None
+    assert not waiting._thread.is_alive()  # it computes nothing while the first one measures
+    runners.stand_by(())
+    assert runners._spare is waiting
+    with runners.drawn(work, 7) as child:
+        assert child is waiting._child
+    assert runners._spare is None
+    first.kill()
+
+
 @pytest.fixture
 def ladder(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ladder]:
     """Return a ladder of a device beside which references may be computed."""

@@ -223,7 +223,11 @@ class Confirmation:
             self._prepare(process)
         with self._watch.stage("verify_s"):
             child = runners.fresh(
-                self._assignment(process), *self._draws(process), process=process, modules=self._modules(process)
+                self._assignment(process),
+                *self._draws(process),
+                process=process,
+                modules=self._modules(process),
+                another=not self._ahead,
             )
         for name, seconds in runners.opening.taken.items():
             self._watch.note(process, name, seconds)
@@ -249,6 +253,8 @@ class Confirmation:
 
     def _compare(self, child: Child, request: Compare) -> Compared:
         self._suspect = "challenger"
+        with self._watch.stage("verify_s"), self._watch.step(self._process, "next process"):
+            self._instruments.runners.settle()
         with self._watch.stage("measure_s"):
             compared = compare(child, request, self._work)
         for name, seconds in compared.seconds.items():

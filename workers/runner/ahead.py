@@ -34,11 +34,15 @@ class Ahead:
 
     def taken(self) -> Child | None:
         """Return the runner once it is prepared; None if it failed; it is then ended."""
-        self._thread.join()
+        self.wait()
         if self._ready and self._child.usable:
             return self._child
         self._child.kill()
         return None
+
+    def wait(self) -> None:
+        """Return once it is prepared or has failed."""
+        self._thread.join()
 
     def discard(self) -> None:
         """End the runner."""

@@ -187,13 +187,20 @@ class Runners:
         self.interruption = Interruption()
 
     def stand_by(self, modules: tuple[str, ...]) -> None:
-        """Start a runner and import these modules in it, before any search is known. The next one opened is this."""
-        self._spare = Ahead(
-            Child(threads=SPARE_THREADS),
-            Load(modules=modules),
-            limit_s=PROVE_S,
-            interruption=self.interruption,
-        )
+        """Start a runner and import these modules in it, before it is known for what. The next one opened is this."""
+        with self._starting:
+            if self._spare is None:
+                self._spare = Ahead(
+                    Child(threads=SPARE_THREADS),
+                    Load(modules=modules),
+                    limit_s=PROVE_S,
+                    interruption=self.interruption,
+                )
+
+    def settle(self) -> None:
+        """Wait until the runner that stands by has imported its modules, and leaves the cores to others."""
+        if self._spare is not None:
+            self._spare.wait()
 
     def of(self, work: Assignment) -> Child:
         """Return the runner of this search for one more trial; open one if there is none.
@@ -215,19 +222,28 @@ class Runners:
         self.interruption.check()
         return child
 
-    def fresh(self, work: Assignment, *entropy: int, process: int = 0, modules: tuple[str, ...] = ()) -> Child:
+    def fresh(
+        self,
+        work: Assignment,
+        *entropy: int,
+        process: int = 0,
+        modules: tuple[str, ...] = (),
+        another: bool = False,
+    ) -> Child:
         """Return a new runner with its own inputs; the caller ends it.
 
         A runner that dies while it opens is replaced once, and twice if it was killed from outside.
+
+        Args:
+            another: start one that stands by while this one opens.
 
         Raises:
             TroubleError: it does not open.
             UnfitError: the device fails on a known kernel.
             GaveUp: it was interrupted.
         """
-        return self._opened(
-            work, open_request(work, self._folder, *entropy, process=process, modules=modules), attempt=1
-        )
+        request = open_request(work, self._folder, *entropy, process=process, modules=modules)
+        return self._opened(work, request, attempt=1, another=another)
 
     def prepare(self, work: Assignment, *entropy: int, process: int = 0, modules: tuple[str, ...] = ()) -> None:
         """Start the runner that `fresh` will return for these arguments, and let it compute inputs and references.
@@ -260,7 +276,7 @@ class Runners:
             TroubleError: reference.py fails to draw them.
         """
         self.interruption.check()
-        child = Child(threads=work.terms.objective.threads)
+        child = self._started(work.terms.objective.threads)
         try:
             with self.interruption.ends(child.interrupt):
                 request = Draw(terms=open_request(work, self._folder, *entropy))
@@ -288,11 +304,13 @@ class Runners:
             return child
         return Child(threads=threads)
 
-    def _opened(self, work: Assignment, request: Open, *, attempt: int) -> Child:
+    def _opened(self, work: Assignment, request: Open, *, attempt: int, another: bool) -> Child:
         self.interruption.check()
         self.opening = Seconds()
         with self.opening.of("start"):
             child = self._taken(request) or self._started(work.terms.objective.threads)
+        if another and work.terms.objective.threads == SPARE_THREADS:
+            self.stand_by(())
         limit_s = open_limit_s(work.terms.policy)
         try:
             with self.interruption.ends(child.interrupt):
@@ -319,7 +337,7 @@ class Runners:
         else:
             return child
         _LOG.warning("runner.opened_again", search=work.terms.search_id)
-        return self._opened(work, request, attempt=attempt + 1)
+        return self._opened(work, request, attempt=attempt + 1, another=another)
 
     def _prove(self, child: Child, work: Assignment) -> None:
         """Run a known kernel before candidates are judged: a crashed runner may have broken the device.
