@@ -120,8 +120,8 @@ def _missing_proof(report: ConfirmReport, required: RequiredEvidence) -> Iterato
     if report.answers is None or report.answers.judged < rounds:  # each round leaves one at least
         judged = 0 if report.answers is None else report.answers.judged
         yield f"judged answers of timed calls (answers: {judged} of at least {rounds})"
-    if report.witness is None:
-        yield "times on answered and poisoned outputs (witness)"
+    if report.overwrite_check is None:
+        yield "times on answered and poisoned outputs (overwrite_check)"
 
 
 def _missing_after_the_first_process(

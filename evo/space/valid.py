@@ -111,7 +111,7 @@ class Drawn:
         block = next((rows for rows in self.draws(np.random.default_rng(0), 1) if len(rows)), None)
         if block is None:
             raise EmptySpace("constraints", "no valid config was found among millions drawn", ["loosen them"])
-        self._witness = block[:1]
+        self._known_valid = block[:1]
 
     def contains(self, rows: Indices) -> Mask:
         return self._plan.accepts(rows)
@@ -160,7 +160,7 @@ class Drawn:
 
     def _nearest_drawn(self, distances: Distances, rng: np.random.Generator) -> Indices:
         """Take the nearest of some drawn points, and move it nearer one tunable at a time while that is valid."""
-        rows = np.concatenate([self._witness, next(self.draws(rng, 100))])
+        rows = np.concatenate([self._known_valid, next(self.draws(rng, 100))])
         row: Indices = rows[np.argmin(total_distance(distances, rows))]
         while True:
             moved = [self._moved(row, index, distance) for index, distance in enumerate(distances)]

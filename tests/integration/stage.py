@@ -79,7 +79,7 @@ RIGHT = CaseError(case="nominal", output="y", rel_l2=0.0, max_abs=0.0, rel_l2_li
 PROOF: dict[str, Any] = {
     "cases": (RIGHT,),
     "answers": OutputChecks(judged=20),
-    "witness": OverwriteCheck(
+    "overwrite_check": OverwriteCheck(
         answered=Timing(samples_us=(10.0,) * 10),
         poisoned=Timing(samples_us=(10.0,) * 10),
     ),

@@ -68,9 +68,9 @@ def hand_in_with_files(stage: Stage, lease: Lease) -> None:
     if isinstance(report, ConfirmReport):
         profiles = {"challenger": COUNTED, "incumbent": Profiled(tool="ncu", skipped=HOSTILE)}
         assert report.challenger is not None
-        witness = OverwriteCheck(answered=report.challenger, poisoned=report.challenger)
+        check = OverwriteCheck(answered=report.challenger, poisoned=report.challenger)
         report = replace(report, profiles=profiles, cases=(RIGHT,), uncovered=LEFT_OUT)
-        report = replace(report, answers=OutputChecks(judged=17), witness=witness)
+        report = replace(report, answers=OutputChecks(judged=17), overwrite_check=check)
     stage.conductor.report(lease.attempt_id, lease.token, report)
 
 

@@ -371,7 +371,7 @@ ITEMS = {
 
 
 @pytest.mark.parametrize("damage", one_in(3, ["[7", '"text"', "7"]))
-def test_page_of_an_unreadable_item_names_it_and_the_way_out(tmp_path: Path, damage: str) -> None:
+def test_page_of_an_unreadable_item_names_it_and_its_remedy(tmp_path: Path, damage: str) -> None:
     """Every document of every table is damaged in turn; pages that need it say which item cannot be read."""
     with local(tmp_path / "evo.db") as rest:
         rest.prepare()

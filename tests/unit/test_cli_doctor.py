@@ -19,13 +19,13 @@ from workers.system import sandbox
 def test_obstacle_to_using_gpus_is_shown_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CudaDriver, "look", lambda _: ([], NO_DRIVER))
     finding = doctor._cuda()
-    assert (finding.found, finding.detail, finding.way_out) == (False, "no GPU that can be used", NO_DRIVER)
+    assert (finding.found, finding.detail, finding.remedy) == (False, "no GPU that can be used", NO_DRIVER)
 
 
 def test_usable_gpu_is_listed_next_to_a_broken_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CudaDriver, "look", lambda _: ([known("sm_89")], "GPU 1 cannot be used"))
     finding = doctor._cuda()
-    assert (finding.found, finding.detail, finding.way_out) == (False, "NVIDIA L4", "GPU 1 cannot be used")
+    assert (finding.found, finding.detail, finding.remedy) == (False, "NVIDIA L4", "GPU 1 cannot be used")
 
 
 def test_usable_gpus_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,11 +33,11 @@ def test_usable_gpus_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     finding = doctor._cuda()
     assert finding.found
     assert finding.detail == "NVIDIA L4, NVIDIA H100 80GB HBM3"
-    assert finding.way_out == ""
+    assert finding.remedy == ""
 
 
 @pytest.mark.parametrize(
-    ("held", "found", "detail", "way_out"),
+    ("held", "found", "detail", "remedy"),
     [
         ("another user, Landlock, seccomp", True, "level full: another user, Landlock, seccomp", ""),
         ("seccomp", False, "level confined: seccomp", "run workers as root"),
@@ -45,12 +45,12 @@ def test_usable_gpus_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_available_separation_is_named_with_what_is_missing(
-    monkeypatch: pytest.MonkeyPatch, held: str, found: bool, detail: str, way_out: str
+    monkeypatch: pytest.MonkeyPatch, held: str, found: bool, detail: str, remedy: str
 ) -> None:
     monkeypatch.setattr(support, "separation_here", lambda *_: held)
     finding = doctor._separation()
     assert (finding.found, finding.detail) == (found, detail)
-    assert finding.way_out.startswith(way_out)
+    assert finding.remedy.startswith(remedy)
 
 
 @pytest.mark.parametrize(("held", "works"), [("Landlock, seccomp", True), ("bubblewrap", False), ("", False)])
@@ -60,7 +60,7 @@ def test_sandbox_of_compilers_is_named_with_the_remedy(monkeypatch: pytest.Monke
     finding = doctor._sandbox()
     assert finding.found is works
     assert finding.detail == f"compilers of proposed code: {held if works else 'none'}"
-    assert finding.way_out.startswith("" if works else "name a compiler with CC" if held else "use Linux")
+    assert finding.remedy.startswith("" if works else "name a compiler with CC" if held else "use Linux")
 
 
 def test_reason_is_given_if_no_kernel_process_starts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +69,7 @@ def test_reason_is_given_if_no_kernel_process_starts(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(support, "separation_here", fail)
     finding = doctor._separation()
-    assert (finding.found, finding.way_out) == (False, "no compiler")
+    assert (finding.found, finding.remedy) == (False, "no compiler")
 
 
 def test_cuda_compiler_is_tested_by_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +85,7 @@ def test_cuda_compiler_is_tested_by_compiling(monkeypatch: pytest.MonkeyPatch) -
     finding = doctor._nvrtc([])
     assert not finding.found
     assert finding.detail == "NVRTC 13.0, compiles nothing"
-    assert finding.way_out.startswith("sm_80: failed to open its built-ins; sm_89: ")
+    assert finding.remedy.startswith("sm_80: failed to open its built-ins; sm_89: ")
 
 
 def test_temporary_folder_without_execution_counts_as_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_temporary_folder_without_execution_counts_as_missing(monkeypatch: pytes
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_NOEXEC))
     finding = doctor._temporary()
     assert (finding.found, finding.detail) == (False, str(tmp_path))
-    assert "set TMPDIR to a folder of another file system" in finding.way_out
+    assert "set TMPDIR to a folder of another file system" in finding.remedy
 
 
 def test_missing_temporary_folder_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,4 +103,4 @@ def test_missing_temporary_folder_is_reported(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr("tempfile.gettempdir", nowhere)
     finding = doctor._temporary()
-    assert (finding.found, "set TMPDIR" in finding.way_out) == (False, True)
+    assert (finding.found, "set TMPDIR" in finding.remedy) == (False, True)

@@ -1,16 +1,18 @@
 """Evidence that each device kind must deliver before its challengers are promoted."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import TypeAdapter
 
 from evo.device import DeviceKind, kinds
 from evo.promotion import Verdict, decide, required
 from evo.promotion.policy import Policy
 from evo.trial.outcome import CaseError, Crashed
-from evo.trial.results import ConfirmReport, OutputChecks, OverwriteCheck, Repeat, Sanitized
+from evo.trial.results import ConfirmReport, OutputChecks, OverwriteCheck, Repeat, Report, Sanitized
 from evo.trial.timing import Timing
 
 FAST = Timing(samples_us=(50.0,) * 20)
@@ -21,7 +23,7 @@ WHOLE = ConfirmReport(
     challenger_again=FAST,
     cases=(RIGHT,),
     answers=OutputChecks(judged=60),
-    witness=OverwriteCheck(answered=FAST, poisoned=FAST),
+    overwrite_check=OverwriteCheck(answered=FAST, poisoned=FAST),
     sanitizers=(Sanitized(tool="address", skipped="not installed"),),
     repeats=(Repeat(challenger=FAST, other=None),) * 2,
     environment={"separation": "another user, Landlock, seccomp"},
@@ -40,6 +42,14 @@ def test_complete_evidence_promotes() -> None:
     assert verdict.rules[-1].passed
 
 
+@pytest.mark.parametrize("kind", [ConfirmReport, Report])
+def test_report_of_an_older_worker_keeps_its_overwrite_check(kind: Any) -> None:
+    written = TypeAdapter(kind).dump_python(WHOLE, mode="json")
+    assert "witness" not in written
+    older = {"witness" if name == "overwrite_check" else name: value for name, value in written.items()}
+    assert TypeAdapter(kind).validate_json(json.dumps(older)) == WHOLE
+
+
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])
 @pytest.mark.parametrize(
     ("left_out", "words"),
@@ -47,7 +57,7 @@ def test_complete_evidence_promotes() -> None:
         ({"cases": ()}, "correctness cases (cases)"),
         ({"answers": None}, "(answers: 0 of at least 20)"),
         ({"answers": OutputChecks(judged=19)}, "(answers: 19 of at least 20)"),
-        ({"witness": None}, "(witness)"),
+        ({"overwrite_check": None}, "(overwrite_check)"),
         ({"sanitizers": ()}, "(sanitizers)"),
         ({"repeats": ()}, "1 of 3 fresh processes (repeats)"),
         ({"repeats": WHOLE.repeats[:1]}, "2 of 3 fresh processes (repeats)"),

@@ -120,7 +120,7 @@ def test_without_nvml_no_process_is_known(monkeypatch: pytest.MonkeyPatch) -> No
 def test_doctor_names_processes_that_share_a_gpu(shared: None) -> None:
     (finding,) = doctor._sharing([known("NVIDIA L4")])
     assert (finding.found, finding.detail) == (False, f"in use by {WHO}")
-    assert finding.way_out.endswith(f"stop other programs on it: {WHO}")
+    assert finding.remedy.endswith(f"stop other programs on it: {WHO}")
 
 
 def test_gpu_that_does_not_open_names_its_holder(shared: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

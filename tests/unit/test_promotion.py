@@ -62,7 +62,7 @@ def test_verdict_without_anything_to_compare_gives_the_reason_and_predicts_the_t
         replace(
             confirmation(rng, challenger_us=100, incumbent_us=None),
             cases=(right,),
-            witness=OverwriteCheck(answered=series[0], poisoned=series[1]),
+            overwrite_check=OverwriteCheck(answered=series[0], poisoned=series[1]),
             answers=OutputChecks(judged=500),
             environment={"load": "0.1", "baseline torch": "ImportError: no torch"},
             repeats=tuple(Repeat(challenger=each, other=None) for each in series[2:]),
@@ -97,8 +97,8 @@ def test_calls_must_take_equally_long_whatever_their_outputs_hold(
     rng = np.random.default_rng(1)
     report = confirmation(rng, challenger_us=80)
     answered, poisoned = (time_us * rng.lognormal(0, spread, 12) for time_us in (80.0, poisoned_us))
-    witness = OverwriteCheck(answered=Timing(samples_us=tuple(answered)), poisoned=Timing(samples_us=tuple(poisoned)))
-    result = verdict(replace(report, witness=witness))
+    check = OverwriteCheck(answered=Timing(samples_us=tuple(answered)), poisoned=Timing(samples_us=tuple(poisoned)))
+    result = verdict(replace(report, overwrite_check=check))
     found = rule(result, "work")
     assert (found.passed, found.conclusive, result.promote) == (passed, spread < 1, passed)
     assert found.text.startswith(words)
@@ -109,8 +109,8 @@ def test_calls_must_take_equally_long_whatever_their_outputs_hold(
 def test_repeated_calls_that_are_faster_on_a_busy_device_leave_the_verdict_open() -> None:
     report = confirmation(np.random.default_rng(1), challenger_us=80)
     alike = Timing(samples_us=(80.0,) * 12)
-    witness = OverwriteCheck(answered=alike, poisoned=alike, unclear="a call takes 1.5 times as long in a ring")
-    result = verdict(replace(report, witness=witness))
+    check = OverwriteCheck(answered=alike, poisoned=alike, unclear="a call takes 1.5 times as long in a ring")
+    result = verdict(replace(report, overwrite_check=check))
     found = rule(result, "work")
     assert (found.passed, found.conclusive, result.promote, result.cannot_tell) == (False, False, False, True)
     assert result.refuted is None
@@ -437,8 +437,8 @@ def test_kernel_that_skips_work_is_not_a_first_champion(rework: float, refused: 
     rng = np.random.default_rng(3)
     report = confirmation(rng, challenger_us=90, incumbent_us=None)
     answered, poisoned = (time_us * rng.lognormal(0, 0.004, 24) for time_us in (90.0, 90.0 * rework))
-    witness = OverwriteCheck(answered=Timing(samples_us=tuple(answered)), poisoned=Timing(samples_us=tuple(poisoned)))
-    result = verdict(replace(report, witness=witness))
+    check = OverwriteCheck(answered=Timing(samples_us=tuple(answered)), poisoned=Timing(samples_us=tuple(poisoned)))
+    result = verdict(replace(report, overwrite_check=check))
     assert result.promote is not refused
     assert rule(result, "work").conclusive
     assert refused == ("more than 1.02 with 99.9% confidence" in rule(result, "work").text)
@@ -467,10 +467,8 @@ def test_number_of_processes_follows_the_policy_without_an_incumbent() -> None:
 def test_time_saved_by_skipping_work_is_not_a_gain(rework: float, promoted: bool) -> None:
     """A challenger that takes 7.4 % less time, but 8 % more if its outputs do not already hold the answer."""
     report = confirmation(np.random.default_rng(1), challenger_us=92.6)
-    witness = OverwriteCheck(
-        answered=Timing(samples_us=(92.6,) * 24), poisoned=Timing(samples_us=(92.6 * rework,) * 24)
-    )
-    result = verdict(replace(report, witness=witness), policy=Policy(max_skipped=0.1))
+    check = OverwriteCheck(answered=Timing(samples_us=(92.6,) * 24), poisoned=Timing(samples_us=(92.6 * rework,) * 24))
+    result = verdict(replace(report, overwrite_check=check), policy=Policy(max_skipped=0.1))
     assert rule(result, "work").passed
     assert rule(result, "rework").passed is result.promote is promoted
     assert rule(result, "rework").figure == pytest.approx(1 - 0.926 * max(1.0, rework), abs=0.005)

@@ -78,7 +78,7 @@ def judged(seen: Repetition, **policy: float) -> Verdict:
         challenger=alike,
         challenger_again=alike,
         incumbent=Timing(samples_us=(2.0,) * 20),
-        witness=OverwriteCheck(answered=alike, poisoned=alike, repetition=seen),
+        overwrite_check=OverwriteCheck(answered=alike, poisoned=alike, repetition=seen),
     )
     return judge(report, Policy(**policy), 1, np.random.default_rng(0))  # type: ignore[arg-type]
 

@@ -16,7 +16,14 @@ from workers.backends import Buffers
 from workers.backends.cold_sets import cold_sets
 from workers.build.kernel import Argument
 from workers.measure.baselines import Baselines
-from workers.measure.checks.overwrite import MIXED_SETS, MOST_ROUNDS, USUAL_ROUNDS, mixed_sets, ring_sets, witness
+from workers.measure.checks.overwrite import (
+    MIXED_SETS,
+    MOST_ROUNDS,
+    USUAL_ROUNDS,
+    mixed_sets,
+    overwrite_check,
+    ring_sets,
+)
 from workers.measure.rounds import fitting_rounds
 from workers.measure.timing import (
     ROUND_US,
@@ -175,7 +182,9 @@ def test_ring_is_filled_before_each_sample_and_measured_until_the_ratio_is_known
     seen: list[Buffers] = []
     undecided = partial(straddles, policy=Policy())
     now = ReferenceTimers(FakeSession()).now()
-    found = witness(Turn(sets, noise), sets, sources, look=seen.append, moment=now, budget_s=60.0, undecided=undecided)
+    found = overwrite_check(
+        Turn(sets, noise), sets, sources, look=seen.append, moment=now, budget_s=60.0, undecided=undecided
+    )
     assert len(found.answered.samples_us) == len(found.poisoned.samples_us) == rounds
     assert found.answered.calls_per_sample == 3
     ratios = np.divide(found.poisoned.samples_us, found.answered.samples_us)

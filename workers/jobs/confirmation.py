@@ -97,7 +97,7 @@ class Confirmation:
             rounds=self._terms.policy.confirm_samples,
             baselines=True,
             budget_s=budget_s(self._work),
-            witness="challenger",
+            overwrite_check="challenger",
             policy=self._terms.policy,
         )
         self._say(1, "proving")
@@ -337,7 +337,7 @@ def _report(cases: tuple[CaseError, ...], compared: Compared, uncovered: Mapping
         baselines=compared.baselines,
         cases=cases,
         uncovered=uncovered,
-        witness=compared.witness,
+        overwrite_check=compared.overwrite_check,
         answers=compared.answers["challenger"],
         environment={**compared.environment, **left_out},
     )

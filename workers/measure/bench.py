@@ -51,9 +51,9 @@ from workers.measure.checks.overwrite import (
     judge_mixed,
     mixed_sets,
     most_disagreement,
+    overwrite_check,
     ring_sets,
     unsteady,
-    witness,
 )
 from workers.measure.checks.repetition import MOST_SETS as MOST_REPETITION_SETS
 from workers.measure.checks.repetition import repetition
@@ -248,16 +248,16 @@ class Bench:
             self._require_nothing_left("the timed launches")
             moment = self._reference_timers.now()
         power: Mapping[str, Power] = {}
-        if "incumbent" in timers or request.witness is not None:
+        if "incumbent" in timers or request.overwrite_check is not None:
             with seconds.of("energy"):
                 power = self._power(timers, CONFIRM_SPANS, budget_s=request.budget_s)
                 self._require_nothing_left("the launches whose energy was measured")
         found = None
-        if (name := request.witness) is not None:
+        if (name := request.overwrite_check) is not None:
             look_on = scrutinies[request.series[name]].look
             with seconds.of("overwritten outputs"):
                 check = partial(
-                    self._witness, chosen[name], timers[name].calls, look_on, moment=moment, request=request
+                    self._overwrite_check, chosen[name], timers[name].calls, look_on, moment=moment, request=request
                 )
                 found = self._alike(chosen[name], check, request.policy)
             with seconds.of("changing inputs"):
@@ -275,7 +275,7 @@ class Bench:
             },
             baselines={name: moment.timing(samples[name], timer.calls) for name, timer in baselines.timers.items()},
             unavailable=baselines.unavailable,
-            witness=found,
+            overwrite_check=found,
             answers=answers,
             environment={**self.session.environment(), **self._proofs},
             seconds=seconds.taken,
@@ -434,7 +434,7 @@ class Bench:
             deterministic=self.terms.objective.deterministic,
         )
 
-    def _witness(
+    def _overwrite_check(
         self,
         candidate: Candidate,
         calls: int,
@@ -463,7 +463,7 @@ class Bench:
         if self.terms.objective.cache == "hot":
             repeated = self.session.timer(candidate.kernel, [sets[0]] * len(sets), once=True)
         budget_s = request.budget_s / _WITNESS_SHARE
-        found = witness(
+        found = overwrite_check(
             turn,
             sets,
             sources,

@@ -155,7 +155,7 @@ class Compare:
     Attributes:
         series: name of the series → candidate; two series of the same candidate are timed independently.
         only: name of the one baseline to time; None: all.
-        witness: the series for the overwrite check; None: no check.
+        overwrite_check: the series for the overwrite check; None: no check.
         policy: limits of the overwrite check and the minimum number of rounds.
         inputs: number of further inputs on which the challenger is judged after the rounds, if time allows.
         budget_s: time for the rounds, in seconds. Baselines that would exceed it are left out; with baselines only,
@@ -167,7 +167,7 @@ class Compare:
     baselines: bool
     budget_s: float
     only: str | None = None
-    witness: str | None = None
+    overwrite_check: str | None = None
     inputs: int = 0
     policy: Policy = field(default_factory=Policy)
     kind: Literal["compare"] = "compare"
@@ -223,7 +223,7 @@ class Compared:
     series: Mapping[str, Timing]
     baselines: Mapping[str, Timing] = field(default_factory=dict)
     unavailable: Mapping[str, str] = field(default_factory=dict)
-    witness: OverwriteCheck | None = None
+    overwrite_check: OverwriteCheck | None = None
     answers: Mapping[str, OutputChecks] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)

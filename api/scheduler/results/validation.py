@@ -111,10 +111,10 @@ def _check_rounds(report: ConfirmReport) -> None:
     _check_as_many("report", [timing for _, timing in _session(report)])
     if report.answers is not None and not 0 <= report.answers.wrong <= report.answers.judged:
         raise InvalidInput("report.answers.wrong", "at least 0, and no more than were judged")
-    if report.witness is not None:
-        _check_as_many("report.witness", [report.witness.answered, report.witness.poisoned])
-        if (repetition := report.witness.repetition) is not None:
-            _check_as_many("report.witness.repetition", [repetition.new, repetition.known])
+    if report.overwrite_check is not None:
+        _check_as_many("report.overwrite_check", [report.overwrite_check.answered, report.overwrite_check.poisoned])
+        if (repetition := report.overwrite_check.repetition) is not None:
+            _check_as_many("report.overwrite_check.repetition", [repetition.new, repetition.known])
     _check_repeats(report)
 
 
@@ -165,12 +165,12 @@ def _timings(report: Report) -> Iterator[tuple[str, Timing]]:
             yield from ((f"report.timings.{name}", timing) for name, timing in report.timings.items())
         case ConfirmReport():
             yield from _session(report)
-            if report.witness is not None:
-                yield "report.witness.answered", report.witness.answered
-                yield "report.witness.poisoned", report.witness.poisoned
-                if (repetition := report.witness.repetition) is not None:
-                    yield "report.witness.repetition.new", repetition.new
-                    yield "report.witness.repetition.known", repetition.known
+            if report.overwrite_check is not None:
+                yield "report.overwrite_check.answered", report.overwrite_check.answered
+                yield "report.overwrite_check.poisoned", report.overwrite_check.poisoned
+                if (repetition := report.overwrite_check.repetition) is not None:
+                    yield "report.overwrite_check.repetition.new", repetition.new
+                    yield "report.overwrite_check.repetition.known", repetition.known
             for index, repeat in enumerate(report.repeats):
                 yield f"report.repeats.{index}.challenger", repeat.challenger
                 if repeat.other is not None:

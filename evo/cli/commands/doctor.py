@@ -25,14 +25,14 @@ class Finding:
 
     Attributes:
         needed_for: feature that does not work without it; empty if no feature needs it alone.
-        way_out: how to get it if it is missing.
+        remedy: how to get it if it is missing.
     """
 
     what: str
     found: bool
     detail: str
     needed_for: str = ""
-    way_out: str = ""
+    remedy: str = ""
 
 
 def register(app: typer.Typer) -> None:
@@ -65,21 +65,19 @@ def look_around(place: "LocalDatabase", devices: "list[Device]") -> Iterator[Fin
     yield _nvrtc(devices)
     yield _cuda()
     yield from _sharing(devices)
-    yield _tool("nvidia-smi", needed_for="CUDA devices", way_out="install the NVIDIA driver")
-    yield _tool(
-        "compute-sanitizer", needed_for="memory and race checks of CUDA kernels", way_out="install CUDA's tools"
-    )
-    yield _tool("nvcc", needed_for='families with compiler = "nvcc"', way_out="install the CUDA toolkit")
-    yield _tool("ncu", needed_for="profiles of CUDA kernels", way_out="install Nsight Compute")
-    yield _package("torch", needed_for="PyTorch as a baseline", way_out="install torch into this environment")
+    yield _tool("nvidia-smi", needed_for="CUDA devices", remedy="install the NVIDIA driver")
+    yield _tool("compute-sanitizer", needed_for="memory and race checks of CUDA kernels", remedy="install CUDA's tools")
+    yield _tool("nvcc", needed_for='families with compiler = "nvcc"', remedy="install the CUDA toolkit")
+    yield _tool("ncu", needed_for="profiles of CUDA kernels", remedy="install Nsight Compute")
+    yield _package("torch", needed_for="PyTorch as a baseline", remedy="install torch into this environment")
     yield _package(
-        "triton", needed_for="kernels in Triton", way_out="pip install -e '.[triton]' where a worker compiles"
+        "triton", needed_for="kernels in Triton", remedy="pip install -e '.[triton]' where a worker compiles"
     )
-    way_out = "make it writable; otherwise every kernel is compiled again in each run"
+    remedy = "make it writable; otherwise every kernel is compiled again in each run"
     yield _temporary()
-    yield _folder("cache", cache_folder(), needed_for="speed", way_out=way_out)
+    yield _folder("cache", cache_folder(), needed_for="speed", remedy=remedy)
     parent = place.database.parent
-    yield _folder("database", parent, needed_for="searching", way_out="make it writable, or use another --db")
+    yield _folder("database", parent, needed_for="searching", remedy="make it writable, or use another --db")
     yield _service(place)
 
 
@@ -88,13 +86,13 @@ def _compiler() -> Finding:
     from workers.backends.cpu.compiler import CCompiler, find_compiler
 
     try:
-        detail, way_out = CCompiler(find_compiler()).product, ""
+        detail, remedy = CCompiler(find_compiler()).product, ""
     except EvoError as error:
-        detail, way_out = "none that works", str(error)
-    return Finding(what="C compiler", found=not way_out, detail=detail, needed_for="CPU devices", way_out=way_out)
+        detail, remedy = "none that works", str(error)
+    return Finding(what="C compiler", found=not remedy, detail=detail, needed_for="CPU devices", remedy=remedy)
 
 
-_WAYS_OUT = {
+_REMEDIES = {
     OTHER_USER: "run workers as root, e.g. in a container, so that kernels get a user of their own",
     LANDLOCK: "use Linux 5.13 or later with `landlock` among its security modules (/sys/kernel/security/lsm)",
     SECCOMP: "use Linux on x86-64 or arm64 with seccomp filters",
@@ -113,13 +111,13 @@ def _separation() -> Finding:
         held = separation_here(CCompiler(find_compiler()), cache_folder())
     except (EvoError, OSError) as error:
         detail = "no kernel process can be started"
-        return Finding(what="separation", found=False, detail=detail, needed_for=needed_for, way_out=str(error))
+        return Finding(what="separation", found=False, detail=detail, needed_for=needed_for, remedy=str(error))
     return Finding(
         what="separation",
         found=level(held) == "full",
         detail=f"level {level(held)}: {held}",
         needed_for=needed_for,
-        way_out="; ".join(_WAYS_OUT[part] for part in missing(held)),
+        remedy="; ".join(_REMEDIES[part] for part in missing(held)),
     )
 
 
@@ -129,20 +127,20 @@ def _sandbox() -> Finding:
     from workers.backends.cpu.compiler import CCompiler, find_compiler
     from workers.system.sandbox import sandbox_here
 
-    held, way_out = (
+    held, remedy = (
         sandbox_here(),
         "use Linux 6.2 or later with `landlock` among its security modules, or install bubblewrap",
     )
     with suppress(EvoError):
         compiler = CCompiler(find_compiler())
         if held and not compiler.sandbox:
-            held, way_out = "", f"name a compiler with CC that works in it: {compiler.product} does not"
+            held, remedy = "", f"name a compiler with CC that works in it: {compiler.product} does not"
     return Finding(
         what="sandbox",
         found=bool(held),
         detail=f"compilers of proposed code: {held or 'none'}",
         needed_for="unreviewed code, and the policy field untrusted",
-        way_out="" if held else way_out,
+        remedy="" if held else remedy,
     )
 
 
@@ -156,15 +154,15 @@ def _nvrtc(devices: "list[Device]") -> Finding:
         compiler = NvrtcCompiler()
     except NoNvrtcError as error:
         detail = "not installed"
-        return Finding(what="CUDA compiler", found=False, detail=detail, needed_for=needed_for, way_out=str(error))
+        return Finding(what="CUDA compiler", found=False, detail=detail, needed_for=needed_for, remedy=str(error))
     own = (device.architecture for device in devices if device.kind == "cuda")
     wanted = list(dict.fromkeys([*own, *architectures()]))
     failed = failures(compiler, wanted)
     detail = f"NVRTC {compiler.toolkit[0]}.{compiler.toolkit[1]}"
     worked = ", ".join(each for each in wanted if each not in failed)
     detail += f", compiles for {worked}" if worked else ", compiles nothing"
-    way_out = "; ".join(f"{architecture}: {reason}" for architecture, reason in failed.items())
-    return Finding(what="CUDA compiler", found=not failed, detail=detail, needed_for=needed_for, way_out=way_out)
+    remedy = "; ".join(f"{architecture}: {reason}" for architecture, reason in failed.items())
+    return Finding(what="CUDA compiler", found=not failed, detail=detail, needed_for=needed_for, remedy=remedy)
 
 
 def _cuda() -> Finding:
@@ -172,9 +170,7 @@ def _cuda() -> Finding:
 
     devices, obstacle = DRIVER.look()
     detail = ", ".join(device.model for device in devices) or "no GPU that can be used"
-    return Finding(
-        what="CUDA", found=obstacle is None, detail=detail, needed_for="CUDA devices", way_out=obstacle or ""
-    )
+    return Finding(what="CUDA", found=obstacle is None, detail=detail, needed_for="CUDA devices", remedy=obstacle or "")
 
 
 def _sharing(devices: "list[Device]") -> Iterator[Finding]:
@@ -190,44 +186,42 @@ def _sharing(devices: "list[Device]") -> Iterator[Finding]:
             found=not users,
             detail=f"in use by {users}" if users else "no other program uses it",
             needed_for="undisturbed times",
-            way_out=f"stop other programs on it: {users}",
+            remedy=f"stop other programs on it: {users}",
         )
 
 
-def _package(name: str, *, needed_for: str, way_out: str) -> Finding:
+def _package(name: str, *, needed_for: str, remedy: str) -> Finding:
     found = importlib.util.find_spec(name) is not None
     detail = "installed" if found else "not installed"
-    return Finding(what=name, found=found, detail=detail, needed_for=needed_for, way_out=way_out)
+    return Finding(what=name, found=found, detail=detail, needed_for=needed_for, remedy=remedy)
 
 
-def _tool(name: str, *, needed_for: str, way_out: str) -> Finding:
+def _tool(name: str, *, needed_for: str, remedy: str) -> Finding:
     path = shutil.which(name)
-    return Finding(
-        what=name, found=path is not None, detail=path or "not found", needed_for=needed_for, way_out=way_out
-    )
+    return Finding(what=name, found=path is not None, detail=path or "not found", needed_for=needed_for, remedy=remedy)
 
 
-def _folder(what: str, path: Path, *, needed_for: str, way_out: str) -> Finding:
+def _folder(what: str, path: Path, *, needed_for: str, remedy: str) -> Finding:
     from evo.cli.service.devices import unwritable
 
     reason = unwritable(path)
     detail = str(path) if reason is None else f"{path}: {reason}"
-    return Finding(what=what, found=reason is None, detail=detail, needed_for=needed_for, way_out=way_out)
+    return Finding(what=what, found=reason is None, detail=detail, needed_for=needed_for, remedy=remedy)
 
 
 def _temporary() -> Finding:
     """Check the temporary folder, from which compiled kernels are loaded."""
     from workers.system.exhaustion import MachineExhausted, refuse_noexec
 
-    folder, way_out = "none that can be written", ""
+    folder, remedy = "none that can be written", ""
     try:
         folder = tempfile.gettempdir()
         refuse_noexec(Path(folder))
     except MachineExhausted as error:
-        way_out = str(error)
+        remedy = str(error)
     except OSError as error:
-        way_out = f"set TMPDIR to a folder that can be written: {error.strerror or error}"
-    return Finding(what="temporary files", found=not way_out, detail=folder, needed_for="CPU devices", way_out=way_out)
+        remedy = f"set TMPDIR to a folder that can be written: {error.strerror or error}"
+    return Finding(what="temporary files", found=not remedy, detail=folder, needed_for="CPU devices", remedy=remedy)
 
 
 def _service(place: "LocalDatabase") -> Finding:
@@ -252,11 +246,11 @@ def print_findings(devices: "list[Device]", findings: list[Finding]) -> None:
         rows.add_row(Text(device.kind, "bold"), device.model, device.architecture, _limits(device), _ceilings(device))
     out.print(rows if devices else styled(("No device found to search on.", "red")))
     out.print()
-    rows = table("", "what", "found", "needed for", "way out")
+    rows = table("", "what", "found", "needed for", "remedy")
     for each in findings:
         mark = Text("✓", "green") if each.found else Text("–", "yellow")
         rows.add_row(
-            mark, Text(each.what, "bold"), Text(each.detail), each.needed_for, Text("" if each.found else each.way_out)
+            mark, Text(each.what, "bold"), Text(each.detail), each.needed_for, Text("" if each.found else each.remedy)
         )
     out.print(rows)
 

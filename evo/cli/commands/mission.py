@@ -147,5 +147,5 @@ def _report(mission: "Mission", results: "list[Result]", findings: "list[Finding
 
     family = registry.find(mission.family).family
     works = [family.work(result.search.problem) for result in results]
-    missing = [f"{each.what}, for {each.needed_for}: {each.way_out}" for each in findings if not each.found]
+    missing = [f"{each.what}, for {each.needed_for}: {each.remedy}" for each in findings if not each.found]
     return mission_report(mission, results, works, missing)

@@ -13,41 +13,41 @@ _BEYOND_NOISE = 2.0
 _QUIET = "Search again while fewer other programs run on the machine."
 
 
-def rework(witness: OverwriteCheck, confidence: float = CONFIDENCE) -> Interval:
+def rework(check: OverwriteCheck, confidence: float = CONFIDENCE) -> Interval:
     """Return the time of a call on poisoned outputs relative to answered ones: median ratio of the rounds, with
     interval.
     """
-    return order_interval(rounds_ratio(witness.poisoned.samples_us, witness.answered.samples_us), confidence)
+    return order_interval(rounds_ratio(check.poisoned.samples_us, check.answered.samples_us), confidence)
 
 
-def straddles(witness: OverwriteCheck, policy: Policy) -> bool:
+def straddles(check: OverwriteCheck, policy: Policy) -> bool:
     """True if more rounds are needed: it is open whether calls skip more work than allowed."""
     most = 1.0 + policy.max_skipped
-    return rework(witness, policy.skip_confidence).low <= most < rework(witness).high
+    return rework(check, policy.skip_confidence).low <= most < rework(check).high
 
 
 @rule("work", about="kernel", rank=40)
 def work_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     """Judge whether calls skip work; an undecided result does not pass. Recordings have neither samples nor cases."""
     report, policy = confirmation.report, confirmation.policy
-    if report.witness is None:
+    if report.overwrite_check is None:
         text = "Whether calls do less work if their outputs already hold the answer was not checked."
         return (
             (Rule(name="work", passed=False, figure=0.0, threshold=policy.max_rework, text=text),)
             if report.cases
             else ()
         )
-    found = rework(report.witness, policy.confidence)
-    skips = rework(report.witness, policy.skip_confidence).low > 1.0 + policy.max_skipped
+    found = rework(report.overwrite_check, policy.confidence)
+    skips = rework(report.overwrite_check, policy.skip_confidence).low > 1.0 + policy.max_skipped
     bounded = found.estimate <= policy.max_rework and found.high <= policy.max_rework_bound
-    passed = bounded and not skips and not report.witness.unclear
+    passed = bounded and not skips and not report.overwrite_check.unclear
     return (
         Rule(
             name="work",
             passed=passed,
             figure=found.estimate,
             threshold=1.0 + policy.max_skipped if skips else policy.max_rework,
-            text=_text(found, policy, skips=skips, passed=passed, unclear=report.witness.unclear),
+            text=_text(found, policy, skips=skips, passed=passed, unclear=report.overwrite_check.unclear),
             conclusive=passed or skips,
         ),
     )
@@ -62,9 +62,9 @@ def rework_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
         confirmation.speedup,
         confirmation.costs,
     )
-    if speedup is None or report.witness is None or report.challenger is None:
+    if speedup is None or report.overwrite_check is None or report.challenger is None:
         return ()
-    again = max(1.0, rework(report.witness, policy.confidence).estimate)
+    again = max(1.0, rework(report.overwrite_check, policy.confidence).estimate)
     grown = again if costs is None else costs.grown(report.challenger.median_us, again)
     left, needed = 1.0 - grown / speedup.estimate, policy.minimum_gain
     text = (
@@ -82,10 +82,10 @@ def inputs_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     On a busy machine new inputs may seem slow, or their times spread so far that a kernel that stores answers looks
     like any other. Neither proves anything, so such a result is undecided.
     """
-    witness, policy = confirmation.report.witness, confirmation.policy
-    if witness is None or witness.repetition is None:
+    check, policy = confirmation.report.overwrite_check, confirmation.policy
+    if check is None or check.repetition is None:
         return ()
-    repetition, changing = witness.repetition, witness.changing
+    repetition, changing = check.repetition, check.changing
     few = repetition.elements <= policy.few_elements
     limit = policy.max_repeat_ratio_of_few if few else policy.max_repeat_ratio
     compared = [("on new inputs takes {} as one on inputs that were timed before", repetition.new, repetition.known)]

@@ -1,8 +1,8 @@
 """Report on a confirmation: times of the challenger alongside the incumbent's, and all other evidence."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from evo.trial.outcome import CaseError, Outcome
 from evo.trial.results.stages import Stages, Step
@@ -129,7 +129,7 @@ class ConfirmReport:
     Attributes:
         challenger_again: a second series of the challenger in the same rounds, for the A/A spread of the session.
         uncovered: cases that the challenger has no kernel for, with the reason; they were not tested.
-        witness: shows whether calls do less work where their outputs already hold the result.
+        overwrite_check: shows whether calls do less work where their outputs already hold the result.
         answers: correctness of the timed calls of all processes.
         repeats: further fresh processes, if the challenger looked like a champion.
         repeated_against: what they compared with: ``incumbent``, a baseline's name, or None for nothing.
@@ -147,7 +147,7 @@ class ConfirmReport:
     baselines: Mapping[str, Timing] = field(default_factory=dict)
     cases: tuple[CaseError, ...] = ()
     uncovered: Mapping[str, str] = field(default_factory=dict)
-    witness: OverwriteCheck | None = None
+    overwrite_check: OverwriteCheck | None = None
     answers: OutputChecks | None = None
     sanitizers: tuple[Sanitized, ...] = ()
     repeats: tuple[Repeat, ...] = ()
@@ -161,3 +161,21 @@ class ConfirmReport:
     environment: Mapping[str, str] = field(default_factory=dict)
     resources: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     kind: Literal["confirm"] = "confirm"
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Callable[[Any], Any]) -> Any:
+        """Return the schema by which Pydantic reads reports, those of older databases and workers included."""
+        from pydantic_core import core_schema  # runners use these classes without Pydantic
+
+        return core_schema.no_info_before_validator_function(_renamed, handler(source))
+
+
+_FORMER_NAMES = {"witness": "overwrite_check"}
+"""Fields by the names that they had up to 0.4."""
+
+
+def _renamed(document: Any) -> Any:
+    """Return a document with the present names of its fields."""
+    if not isinstance(document, dict):
+        return document
+    return {_FORMER_NAMES.get(name, name): value for name, value in document.items()}

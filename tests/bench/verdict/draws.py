@@ -65,7 +65,7 @@ class Draw:
                 for each, rounds in enumerate(later, start=1)
             ),
             repeated_against="incumbent" if processes > 1 else None,
-            witness=OverwriteCheck(
+            overwrite_check=OverwriteCheck(
                 answered=_timing(self.challenger[0][-USUAL_ROUNDS:]), poisoned=_timing(self.again[0][-USUAL_ROUNDS:])
             ),
         )

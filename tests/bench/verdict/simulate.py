@@ -50,16 +50,16 @@ def _work_rule(noise: Noise, rework: float, rng: np.random.Generator, *, slow: b
     chosen = blocks(noise.of(process, one).size, MOST_ROUNDS, rng)
     answered, poisoned = noise.of(process, one)[chosen], rework * noise.of(process, other)[chosen]
 
-    def witness(rounds: int) -> OverwriteCheck:
+    def check_of(rounds: int) -> OverwriteCheck:
         taken = (Timing(samples_us=tuple(series[:rounds].tolist())) for series in (answered, poisoned))
         return OverwriteCheck(answered=next(taken), poisoned=next(taken))
 
     policy = Policy()
     rounds, most = (LEAST_ROUNDS, PATIENCE * LEAST_ROUNDS) if slow else (USUAL_ROUNDS, MOST_ROUNDS)
-    while rounds < most and straddles(witness(rounds), policy):
+    while rounds < most and straddles(check_of(rounds), policy):
         rounds += 1
-    check = witness(rounds)
-    (rule,) = work_rule(Confirmation(report=ConfirmReport(witness=check), policy=policy, ours=check.answered))
+    check = check_of(rounds)
+    (rule,) = work_rule(Confirmation(report=ConfirmReport(overwrite_check=check), policy=policy, ours=check.answered))
     return rule
 
 

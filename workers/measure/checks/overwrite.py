@@ -188,7 +188,7 @@ class Filled:
         return taken_us
 
 
-def witness(
+def overwrite_check(
     turn: Timer,
     sets: Sequence[Buffers],
     sources: Mapping[str, Buffers],
