@@ -12,6 +12,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from evo.device import DeviceKind, kind_of
 from evo.family import Implementation
 from evo.family.problem import Problem
+from evo.family.source.language import PREDEFINED
 from evo.text.encoding import not_utf8
 from evo.text.suggestion import unknown
 from evo.trial import Config, Value
@@ -279,7 +280,8 @@ def _referenced(tree: nodes.Template) -> list[str]:
 
 
 def _with_macros(source: str, name: str, variables: Mapping[str, Value]) -> str:
-    macros = "".join(f"#define {variable} {_macro(value)}\n" for variable, value in variables.items())
+    undefined = "".join(f"#undef {variable}\n" for variable in variables if variable in PREDEFINED)
+    macros = undefined + "".join(f"#define {variable} {_macro(value)}\n" for variable, value in variables.items())
     return f'{macros}#line 1 "{name}"\n{source}'
 
 

@@ -13,7 +13,7 @@ from evo.family.launch.geometry import Geometry, Launch, has_launches, read_laun
 from evo.family.problem import Field, Problem, problem_key
 from evo.family.scope import TERMS, check_new_name, device_limits
 from evo.family.source.flags import check_flags, check_flags_of_macros
-from evo.family.source.language import LANGUAGES, Language, is_keyword, language_of
+from evo.family.source.language import Language, language_of, reserved_for
 from evo.family.start import Start, read_starts
 from evo.family.table import Table
 from evo.space import Constraint, Tunable
@@ -398,11 +398,12 @@ def _check_macros(implementation: Implementation, fields: Sequence[Field], table
         for value in values:
             if isinstance(value, str) and not C_TEXT.fullmatch(value):
                 raise InvalidInput(where, f"`{value}` of {name} cannot be a macro: {_macro_remedy(values)}")
-    language = implementation.language
     for name in (*(name for name, _ in named), *implementation.derived):
-        if implementation.becomes_macro(name) and is_keyword(implementation.macro(name), language):
-            reason = f"`{name}` becomes a macro in front of the source, and it is a keyword of {LANGUAGES[language]}"
-            raise InvalidInput(where, f"{reason}: give it another name, or list the other names alone in `macros`")
+        macro = implementation.macro(name)
+        if implementation.becomes_macro(name) and (meaning := reserved_for(macro, implementation.language)) is not None:
+            reason = f"`{name}` becomes the macro `{macro}` in front of the source, which is {meaning}"
+            ways = 'give it another name, write `macro_prefix = "TUNED_"`, or list the other names alone in `macros`'
+            raise InvalidInput(where, f"{reason}: {ways}")
     kinds = {
         **dict.fromkeys((field.name for field in fields), "problem field"),
         **dict.fromkeys((tunable.name for tunable in implementation.tunables), "tunable"),

@@ -316,22 +316,40 @@ def test_texts_that_cannot_be_macros_are_refused_with_a_source() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "file", "language"),
+    ("name", "file", "meaning"),
     [
-        ("int", "kernel.c", "C"),
-        ("restrict", "kernel.c", "C"),
-        ("typename", "kernel.cpp", "C++"),
-        ("int", "k.cc", "C++"),
+        ("int", "kernel.c", "a keyword of C"),
+        ("restrict", "kernel.c", "a keyword of C"),
+        ("_Bool", "kernel.c", "a keyword of C"),
+        ("typename", "kernel.cpp", "a keyword of C++"),
+        ("co_await", "kernel.cpp", "a keyword of C++"),
+        ("int", "k.cc", "a keyword of C++"),
+        ("xor", "k.cc", "an operator of C++"),
+        ("compl", "k.cc", "an operator of C++"),
+        ("bitand", "k.cc", "an operator of C++"),
+        ("defined", "kernel.c", "a word of the preprocessor of C"),
+        ("NULL", "kernel.c", "a macro of the C library"),
+        ("INT_MAX", "kernel.c", "a macro of the C library"),
+        ("__VA_ARGS__", "kernel.c", "reserved for compilers"),
+        ("__x86_64__", "kernel.c", "reserved for compilers"),
     ],
 )
-def test_keywords_cannot_be_macros(name: str, file: str, language: str) -> None:
+def test_words_of_the_language_cannot_be_macros(name: str, file: str, meaning: str) -> None:
     whole = edited("cpu.template", None)
     whole["cpu"]["source"] = file
     whole["cpu"]["tunables"][name] = [1, 2]
-    with pytest.raises(InvalidInput, match=rf"`{name}` becomes a macro .* keyword of {re.escape(language)}: give"):
+    with pytest.raises(InvalidInput, match=rf"`{name}` becomes the macro `{name}` .* {re.escape(meaning)}.*: give it"):
         Family.from_document(whole)
     declared = [*whole["problem"], *whole["cpu"]["tunables"]]
-    whole["cpu"]["macros"] = [each for each in declared if each != name]
+    Family.from_document(whole | {"cpu": {**whole["cpu"], "macro_prefix": "TUNED_"}})
+    Family.from_document(whole | {"cpu": {**whole["cpu"], "macros": [each for each in declared if each != name]}})
+
+
+@pytest.mark.parametrize("name", ["xor", "compl", "linux", "unix", "NAN", "match", "co_await", "_N"])
+def test_other_words_can_be_macros_of_c(name: str) -> None:
+    whole = edited("cpu.template", None)
+    whole["cpu"]["source"] = "kernel.c"
+    whole["cpu"]["tunables"][name] = [1, 2]
     Family.from_document(whole)
 
 

@@ -116,6 +116,13 @@ def test_plain_source_is_used_behind_macros(tmp_path: Path) -> None:
     )
 
 
+def test_macros_of_the_platform_are_removed_first(tmp_path: Path) -> None:
+    found = package(tmp_path, spec=SOURCE_SPEC, kernel__c="int half = linux + ROWS;\n")
+    text = render(found, "cpu", {**CONFIG, "linux": 4}, PROBLEM, DERIVED)
+    assert text.startswith("#undef linux\n#define ")
+    assert "#define linux 4\n" in text
+
+
 @pytest.mark.parametrize(
     ("source", "defined"),
     [

@@ -39,13 +39,14 @@ _C = frozenset(
         "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum",
         "extern", "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return",
         "short", "signed", "sizeof", "static", "struct", "switch", "typedef", "union", "unsigned", "void",
-        "volatile", "while",
+        "volatile", "while", "asm", "typeof", "_Alignas", "_Alignof", "_Atomic", "_BitInt", "_Bool", "_Complex",
+        "_Generic", "_Imaginary", "_Noreturn", "_Static_assert", "_Thread_local",
     ]
 )  # fmt: skip
 _CPP_ALONE = frozenset(
     [
-        "alignas", "alignof", "asm", "bool", "catch", "char16_t", "char32_t", "class", "concept", "constexpr",
-        "const_cast", "decltype", "delete", "dynamic_cast", "explicit", "export", "false", "friend", "mutable",
+        "alignas", "alignof", "bool", "catch", "char8_t", "char16_t", "char32_t", "class", "concept", "consteval",
+        "constexpr", "constinit", "const_cast", "co_await", "co_return", "co_yield", "decltype", "delete", "dynamic_cast", "explicit", "export", "false", "friend", "mutable",
         "namespace", "new", "noexcept", "nullptr", "operator", "private", "protected", "public",
         "reinterpret_cast", "requires", "static_assert", "static_cast", "template", "this", "thread_local",
         "throw", "true", "try", "typeid", "typename", "using", "virtual", "wchar_t",
@@ -53,9 +54,41 @@ _CPP_ALONE = frozenset(
 )  # fmt: skip
 
 
-def is_keyword(name: str, language: Language) -> bool:
-    """Return True for a word that the language keeps for itself, which no macro may replace."""
-    return name in _C or (language != "c" and name in _CPP_ALONE)
+_CPP_OPERATORS = frozenset(
+    ["and", "and_eq", "bitand", "bitor", "compl", "not", "not_eq", "or", "or_eq", "xor", "xor_eq"]
+)
+_PREPROCESSOR = frozenset(["defined", "_Pragma"])
+_UNDEFINED_BY_HEADERS = frozenset(
+    [
+        "assert", "CHAR_BIT", "CHAR_MAX", "CHAR_MIN", "errno", "INT_MAX", "INT_MIN", "LLONG_MAX", "LLONG_MIN",
+        "LONG_MAX", "LONG_MIN", "NULL", "offsetof", "SCHAR_MAX", "SCHAR_MIN", "SHRT_MAX", "SHRT_MIN", "UCHAR_MAX",
+        "UINT_MAX", "ULLONG_MAX", "ULONG_MAX", "USHRT_MAX",
+        *(f"{kind}_{limit}" for kind in ("FLT", "DBL", "LDBL") for limit in ("DIG", "EPSILON", "MAX", "MIN")),
+    ]
+)  # fmt: skip
+"""Macros that a header of C removes first and defines again, without a warning."""
+
+PREDEFINED = frozenset(["i386", "linux", "unix"])
+"""Macros without underscores that compilers define for their platform."""
+
+_CUDA_VARIABLES = frozenset(["blockDim", "blockIdx", "gridDim", "threadIdx", "warpSize"])
+
+
+def reserved_for(name: str, language: Language) -> str | None:
+    """Return what a word is to the language, e.g. ``a keyword of C++``; None if a macro may have this name."""
+    if name in _C or (language != "c" and name in _CPP_ALONE):
+        return f"a keyword of {LANGUAGES[language]}"
+    if language != "c" and name in _CPP_OPERATORS:
+        return f"an operator of {LANGUAGES[language]}"
+    if name in _PREPROCESSOR:
+        return f"a word of the preprocessor of {LANGUAGES[language]}"
+    if language == "cuda" and name in _CUDA_VARIABLES:
+        return "a variable of CUDA"
+    if name in _UNDEFINED_BY_HEADERS:
+        return "a macro of the C library, whose header would replace it without a warning"
+    if name.startswith("__"):
+        return "reserved for compilers, as are all names that begin with `__`"
+    return None
 
 
 def language_of(kind: DeviceKind, file: str, where: str) -> Language:
