@@ -273,3 +273,58 @@ def test_sources_of_the_guides_can_be_imported(tmp_path: Path) -> None:
     place, found = write_imported(guides / "my_transpose" / "transpose.c", tmp_path / "t", entry=None, reference=None)
     assert {each.name for each in found.tunables} == {"TILE_ROWS", "ROWS_INNERMOST"}
     assert find(str(place)).family.name == "t"
+
+
+@pytest.mark.parametrize(
+    ("source", "shapes", "fields"),
+    [
+        pytest.param(
+            "void f(const float *in, float *out, int n, int radius) { for (int i = radius; i < n - radius; i++) {\n"
+            "  float s = 0; for (int r = -radius; r <= radius; r++) s += in[i + r]; out[i] = s; } }",
+            {"in": ("N",), "out": ("N",)},
+            {"N": 1024, "RADIUS": 1},
+            id="inside",
+        ),
+        pytest.param(
+            "#define R 4\nvoid f(const float *in, float *out, int n) { for (int i = 0; i < n; i++) {\n"
+            "  float s = 0; for (int r = -R; r <= R; r++) s += in[i + r + R]; out[i] = s; } }",
+            {"in": ("N + 2 * R",), "out": ("N",)},
+            {"R": 4, "N": 1024},
+            id="border",
+        ),
+        pytest.param(
+            "#define HALO 2\nvoid f(const float *in, const float *w, float *out, int rows, int cols, int steps) {\n"
+            "  for (int y = 0; y < rows; y++) for (int x = 0; x < cols; x++) { float s = 0;\n"
+            "    for (int v = -HALO; v <= HALO; v++) for (int u = -(HALO); u <= HALO; u++)\n"
+            "      s += w[(v + HALO) * (2 * HALO + 1) + u + HALO]\n"
+            "         * in[(y + v + HALO) * (cols + 2 * HALO) + x + u + HALO];\n"
+            "    out[y * cols + x] = s; } }",
+            {
+                "in": ("ROWS + 2 * HALO", "COLS + 2 * HALO"),
+                "w": ("2 * HALO + 1", "2 * HALO + 1"),
+                "out": ("ROWS", "COLS"),
+            },
+            {"HALO": 2, "ROWS": 1024, "COLS": 1024, "STEPS": 1},
+            id="weights",
+        ),
+        pytest.param(
+            "#define HALO 2\nvoid f(const float *in, float *out) { for (int i = HALO; i < 99; i++) out[i] = in[i - HALO]; }",
+            {"in": ("N + 2 * HALO",), "out": ("N",)},
+            {"N": 65536, "HALO": 2},
+            id="no extent",
+        ),
+    ],
+)
+def test_radius_is_a_field_and_no_extent(
+    source: str, shapes: dict[str, tuple[str, ...]], fields: dict[str, int]
+) -> None:
+    draft = drafted(read_source(source, "c"), None)
+    assert {each.name: each.shape for each in draft.arguments if each.role != "scalar"} == shapes
+    assert {each.name: each.default for each in draft.fields} == fields
+    assert not draft.tunables
+
+
+def test_padding_of_shared_memory_stays_a_tunable() -> None:
+    text = "#define PAD 1\nvoid f(const float *in, float *out, int n) { float t[8][8 + PAD]; out[n] = in[n]; }"
+    draft = drafted(read_source(text, "c"), None)
+    assert [each.name for each in draft.tunables] == ["PAD"]

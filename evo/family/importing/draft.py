@@ -35,6 +35,10 @@ _DTYPES = {
 _FIELD = re.compile(
     r"[NMKHWBCSDL]|N[XYZ]|HEIGHT|WIDTH|DEPTH|ROWS|COLS|COLUMNS|SIZE|LEN|LENGTH|COUNT|BATCH|CHANNELS|HEADS|DIM"
 )
+_RADIUS = re.compile(r"(?:\w+_)?(?:RADIUS|HALO|GHOST|BORDER|APRON)(?:_\w+)?")
+_AMOUNT = re.compile(r"PAD|PADDING|DILATION|(?:N_|NUM_)?(?:STEPS|ITERATIONS|ITERS)")
+"""Matches names of numbers that are no extents of an argument, as are radii."""
+
 _THREADS = re.compile(r"(?:N_?|NUM_?)?THREADS(?:_PER_BLOCK)?|BLOCK(?:_?SIZE|_?DIM)?|TPB|BLOCK_?[XY]|TILE(?:_?[XY])?")
 _TUNABLE = re.compile(r"TILE|BLOCK|THREADS|WARPS|UNROLL|ITEMS|VEC|STAGES|STEP|CHUNK|SPLIT|PREFETCH")
 _BOUNDS = r"__launch_bounds__\s*\([^)]*\)"
@@ -122,11 +126,13 @@ def drafted(source: Source, entry: str | None) -> Draft:
     function = _chosen(source, entry)
     code = _code(source, function)
     used = [macro for macro in source.macros if re.search(rf"\b{macro.name}\b", code)]
-    fields = _fields(function, used)
+    radii = _radii(function, used, code)
+    fields = _fields(function, used, radii)
     names = [each.name for each in fields]
+    extents = [each.name for each in fields if not each.flag]
     tunables = tuple(_tunable(macro, source.language) for macro in used if macro.name not in names)
     tunables += tuple(_undefined(function, source, {*names, *(each.name for each in source.macros)}))
-    arguments = tuple(_argument(each, function, fields) for each in function.parameters)
+    arguments = tuple(_argument(each, function, fields, radii) for each in function.parameters)
     block = _block(function, tunables) if source.language == "cuda" else ()
     atomics = [each for each in arguments if each.init and each.dtype.startswith("float")]
     return Draft(
@@ -138,7 +144,7 @@ def drafted(source: Source, entry: str | None) -> Draft:
         macros=(*(each.name for each in fields if not each.argument), *(each.name for each in tunables)),
         openmp=source.language != "cuda" and "#pragma omp" in source.plain,
         deterministic=not (atomics and "atomic" in function.body),
-        grid=_grid(names, block, tunables) if block else (),
+        grid=_grid(extents, block, tunables) if block else (),
         block=block,
     )
 
@@ -168,20 +174,47 @@ def _chosen(source: Source, entry: str | None) -> Function:
     raise InvalidInput("--entry", unknown(str(entry), names, "functions of the source"))
 
 
-def _fields(function: Function, macros: Sequence[Macro]) -> tuple[DraftField, ...]:
-    """Return the problem fields: macros and whole-number parameters with names like extents."""
-    fields = [DraftField(name=each.name, default=each.value) for each in macros if _FIELD.fullmatch(each.name)]
+def _radii(function: Function, macros: Sequence[Macro], code: str) -> dict[str, str]:
+    """Return the widths of neighbourhoods by their names in the source, each with its problem field.
+
+    A width is recognized by its name, or by a loop that begins at its negative.
+    """
+    named = [each.name for each in macros]
+    named += [each.name for each in function.parameters if _is_whole(each, function)]
+    return {
+        name: name if any(each.name == name for each in macros) else name.upper()
+        for name in named
+        if _RADIUS.fullmatch(name.upper())
+        or (not _FIELD.fullmatch(name.upper()) and re.search(rf"\bfor\s*\([^;]*=\s*-\s*\(?\s*{name}\b", code))
+    }
+
+
+def _is_whole(parameter: Parameter, function: Function) -> bool:
+    return not parameter.pointer and _dtype(parameter, function) in ("int32", "int64", "uint32", "uint64")
+
+
+def _fields(function: Function, macros: Sequence[Macro], radii: Mapping[str, str]) -> tuple[DraftField, ...]:
+    """Return the problem fields: macros and whole-number parameters with names like extents or radii."""
+    fields = [
+        DraftField(name=each.name, default=each.value, flag=each.name in radii)
+        for each in macros
+        if _FIELD.fullmatch(each.name) or each.name in radii
+    ]
     taken = {each.name for each in macros}
     for each in function.parameters:
         name = each.name.upper()
-        if not each.pointer and _dtype(each, function) in ("int32", "int64", "uint32", "uint64") and name not in taken:
-            fields.append(DraftField(name=name, default=1024, argument=each.name, decide="its usual value"))
+        if _is_whole(each, function) and name not in taken:
+            flag = each.name in radii or _AMOUNT.fullmatch(name) is not None
+            default = 1 if flag else 1024
+            fields.append(
+                DraftField(name=name, default=default, argument=each.name, decide="its usual value", flag=flag)
+            )
     undefined = dict.fromkeys(re.findall(r"\b[A-Z][A-Z0-9_]*\b", function.body))
     for name in undefined:
         if _FIELD.fullmatch(name) and name not in taken | {each.name for each in fields}:
             fields.append(DraftField(name=name, default=1024, decide="the source does not define it: its usual value"))
-    if not fields:
-        fields.append(DraftField(name="N", default=65536, decide="the source shows no extents: name its problem"))
+    if all(each.flag for each in fields):
+        fields.insert(0, DraftField(name="N", default=65536, decide="the source shows no extents: name its problem"))
     return tuple(fields)
 
 
@@ -211,8 +244,10 @@ def _undefined(function: Function, source: Source, taken: set[str]) -> Iterator[
             yield DraftTunable(name=name, values=values, default=values[-2], decide=decide)
 
 
-def _argument(parameter: Parameter, function: Function, fields: Sequence[DraftField]) -> DraftArgument:
-    dtype, names = _dtype(parameter, function), [each.name for each in fields]
+def _argument(
+    parameter: Parameter, function: Function, fields: Sequence[DraftField], radii: Mapping[str, str]
+) -> DraftArgument:
+    dtype, names = _dtype(parameter, function), [each.name for each in fields if not each.flag]
     if not parameter.pointer:
         passed = next((each.name for each in fields if each.argument == parameter.name), None)
         decide = "" if passed else "its value"
@@ -220,6 +255,8 @@ def _argument(parameter: Parameter, function: Function, fields: Sequence[DraftFi
     shape = tuple(names)
     if {"M", "N", "K"} <= set(names):
         shape = PRODUCT.get(parameter.name.lower(), shape)
+    for radius, field_name in radii.items():
+        shape = _widened(shape, parameter, function, radius, field_name)
     role, init, decide = _role(parameter, function, dtype)
     return DraftArgument(
         name=parameter.name,
@@ -229,6 +266,30 @@ def _argument(parameter: Parameter, function: Function, fields: Sequence[DraftFi
         init=init,
         decide=decide,
     )
+
+
+def _widened(
+    shape: tuple[str, ...], parameter: Parameter, function: Function, radius: str, name: str
+) -> tuple[str, ...]:
+    """Return the shape of an argument whose elements are addressed with a radius; else the shape unchanged.
+
+    An argument that is addressed by offsets from minus to plus the radius alone holds one element for each of them;
+    others have a border of that width.
+
+    Args:
+        name: problem field of the radius.
+    """
+    indices = [
+        function.body[found.end() : _closing(function.body, found.end()) - 1]
+        for found in re.finditer(rf"\b{re.escape(parameter.name)}\s*\[", function.body)
+    ]
+    words = {word for index in indices for word in re.findall(r"[A-Za-z_]\w*", index)}
+    if radius not in words:
+        return shape
+    offsets = re.findall(rf"\b(\w+)\s*=\s*-\s*\(?\s*{radius}\b", function.body)
+    if words - {radius} <= set(offsets):
+        return (f"2 * {name} + 1",) * max(1, len(words - {radius}))
+    return tuple(f"{extent} + 2 * {name}" for extent in shape)
 
 
 def _role(parameter: Parameter, function: Function, dtype: str) -> tuple[str, bool, str]:

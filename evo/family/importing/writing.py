@@ -35,7 +35,8 @@ def _document(draft: Draft, name: str, file: str) -> Iterator[str]:
         yield from _argument(argument)
     yield from ("", "[[cases]]", 'name = "nominal"', 'inputs = "random"')
     yield from ("", f"{MARK}a case of another shape finds kernels that are right for one shape alone, e.g.")
-    changed = next((each.name for each in draft.fields if each.type == "int"), draft.fields[0].name)
+    extents = [each.name for each in draft.fields if each.type == "int" and not each.flag]
+    changed = extents[0] if extents else draft.fields[0].name
     yield from ("# [[cases]]", '# name = "tail"', '# inputs = "random"')
     yield from (f'# problem = {{ {changed} = "{changed} // 2 + 3" }}', "# hidden = true")
     yield from ("", f"[{draft.kind}]", f'source = "{file}"', f'entry = "{draft.entry}"')
