@@ -4,7 +4,6 @@ import gzip
 import hashlib
 import importlib.util
 import re
-import shlex
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from evo.family.scope import WORD
 from evo.space.recording import Recording, parse_recording, recording_name
 from evo.text.document import read_toml, toml_text
 from evo.text.encoding import not_utf8
+from evo.text.shell import quoted
 from evo.text.suggestion import unknown
 from templates.reference_source import require_inputs
 
@@ -123,7 +123,7 @@ def find(name_or_path: str) -> Package:
         return _at(shipped[name_or_path])
     reason = unknown(name_or_path, [*builtins, *installed], "families")
     if Path(name_or_path).exists():
-        reason += f"; for the one in this directory write {shlex.quote(f'./{name_or_path}')}"
+        reason += f"; for the one in this directory write {quoted(f'./{name_or_path}')}"
     raise NotFound(reason)
 
 
@@ -365,7 +365,7 @@ def _read_recording(path: Path) -> bytes:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             content = file.read(MAX_RECORDING_BYTES + 1)
     except EOFError:
-        remedy = f"copy it again, or save what is left of it: gzip -dc {shlex.quote(str(path))} > recording.json"
+        remedy = f"copy it again, or save what is left of it: gzip -dc {quoted(str(path))} > recording.json"
         raise InvalidInput(str(path), f"is cut off: {remedy}") from None
     except (OSError, zlib.error) as error:
         raise InvalidInput(str(path), f"cannot be read: {getattr(error, 'strerror', None) or error}") from error

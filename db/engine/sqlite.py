@@ -1,6 +1,5 @@
 """SQLite engine: one file, served by one process."""
 
-import shlex
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from db.engine.signals import Topic
 from db.engine.unavailable import StoreUnavailable
 from db.models.columns import UnreadableValue
 from evo.errors import EvoError
+from evo.text.shell import joined
 
 LARGEST_LOG = 64 << 20
 """Bytes to which the write-ahead log is truncated after a checkpoint."""
@@ -117,7 +117,7 @@ class SQLite:
         give_up = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('PRAGMA wal_checkpoint(TRUNCATE)')"
         remedies = "restore a backup"
         if "-wal" in found:
-            command = shlex.join(["python3", "-c", give_up, str(self.path)])
+            command = joined(["python3", "-c", give_up, str(self.path)])
             remedies += f", or discard what cannot be read and keep everything before it: {command}"
         raise StoreUnavailable(f"database {self.path} is damaged: {found}. Nothing was changed. Way out: {remedies}")
 

@@ -1,8 +1,32 @@
 """Commands that can be pasted into a shell."""
 
 import shlex
+from collections.abc import Iterable
+
+from evo.text.visible import one_line
 
 
 def command(*words: object) -> str:
     """Return ``kernel-evo`` with these words, quoted for a shell."""
-    return shlex.join(["kernel-evo", *map(str, words)])
+    return joined(["kernel-evo", *map(str, words)])
+
+
+def joined(words: Iterable[str]) -> str:
+    """Return words as a command, each quoted for a shell."""
+    return " ".join(map(quoted, words))
+
+
+def quoted(word: str) -> str:
+    """Return a word quoted for a shell.
+
+    A word that a terminal would not show as it is, such as a path with a line break or with bytes that are not UTF-8,
+    is written as ``$'a\\377.db'``, which bash, zsh and ksh read.
+    """
+    if one_line(word) == word:
+        return shlex.quote(word)
+    return f"$'{''.join(map(_escaped, word.encode('utf-8', 'surrogateescape')))}'"
+
+
+def _escaped(byte: int) -> str:
+    """Return a byte as text within ``$'…'``. Three octal digits end by themselves; hexadecimal ones may go on."""
+    return chr(byte) if 0x20 <= byte < 0x7F and byte not in b"'\\" else f"\\{byte:03o}"

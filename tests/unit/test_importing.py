@@ -308,7 +308,8 @@ def test_sources_of_the_guides_can_be_imported(tmp_path: Path) -> None:
             id="weights",
         ),
         pytest.param(
-            "#define HALO 2\nvoid f(const float *in, float *out) { for (int i = HALO; i < 99; i++) out[i] = in[i - HALO]; }",
+            "#define HALO 2\nvoid f(const float *in, float *out) {\n"
+            "  for (int i = HALO; i < 99; i++) out[i] = in[i - HALO]; }",
             {"in": ("N + 2 * HALO",), "out": ("N",)},
             {"N": 65536, "HALO": 2},
             id="no extent",

@@ -1,6 +1,9 @@
 """Suggested commands can be pasted into a shell."""
 
+import os
 import shlex
+import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +13,8 @@ from evo.cli.service.locations import ServiceRef
 from evo.device.requirements import Requirements
 from evo.messages.condition import hindrance
 from evo.messages.view import SlotView, WorkerView
-from evo.text.shell import command
+from evo.text.shell import command, quoted
+from evo.text.visible import one_line
 from tests.unit.views import DEVICE, NOW
 
 NAMES = ["plain", "a b", "it's", 'a"b', "$HOME", "a;b", "a&b", "run?1", "100%", "ü", "(x)", "#1", "a*b"]
@@ -25,6 +29,18 @@ def test_words_are_quoted_for_a_shell(name: str) -> None:
         "--config",
         f"A={name}",
     ]
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+@pytest.mark.parametrize(
+    "name",
+    [b"a\xff.db", b"a\nb.db", b"a\tb", b"\x1b[31m1", b"it's\n\\", "a\u202eb".encode(), "é\u200b7".encode(), b"\x011"],
+)
+def test_names_that_a_terminal_does_not_show_are_quoted_for_a_shell(name: bytes) -> None:
+    text = quoted(os.fsdecode(name))
+    assert one_line(text) == text
+    assert text.isascii()
+    assert subprocess.run(["bash", "-c", f"printf %s {text}"], capture_output=True, check=True).stdout == name
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,7 +1,6 @@
 """``champion show|export|rollback|restore|called`` and ``export``: promoted configs, and champions as packages."""
 
 import re
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +10,7 @@ import typer
 from evo.cli.arguments.options import Db, Json, Token, Url, examples
 from evo.cli.service.locations import ServiceRef
 from evo.errors import Conflict, InvalidInput, NotFound
+from evo.text.shell import joined
 from evo.text.suggestion import unknown
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def export(
         out.print(f"Left out, since no binary of them was kept: trial {', '.join(map(str, ranked.bare))}")
     if ranked is not None and len(ranked.others) < top - 1:
         out.print(f"Its search has only {len(ranked.others)} other kernels that can be exported.")
-    out.print(styled("\nTry it:  ", (shlex.join(("python", str(folder / start))), "bold")))
+    out.print(styled("\nTry it:  ", (joined(("python", str(folder / start))), "bold")))
 
 
 def rollback(

@@ -1,12 +1,12 @@
 """Locations of the service and of files on this machine."""
 
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
 from evo.errors import EvoError, InvalidInput, NotFound
 from evo.text.limits import refuse_foreign_url
 from evo.text.masking import masked
+from evo.text.shell import quoted
 
 SQLITE = b"SQLite format 3\0"
 """First bytes of every SQLite file; an empty file may become a database."""
@@ -24,8 +24,8 @@ class ServiceRef:
     def options(self) -> str:
         """Quoted options that reach the same service, with a leading space and without a password."""
         if self.url is not None:
-            return f" --url {shlex.quote(masked(self.url))}"
-        return "" if self.database is None else f" --db {shlex.quote(str(self.database))}"
+            return f" --url {quoted(masked(self.url))}"
+        return "" if self.database is None else f" --db {quoted(str(self.database))}"
 
 
 def data_folder() -> Path:

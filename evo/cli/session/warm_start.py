@@ -3,13 +3,13 @@
 import difflib
 import gzip
 import math
-import shlex
 import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evo.errors import InvalidInput
 from evo.space.recording import fastest, parse_recording
+from evo.text.shell import quoted
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -42,7 +42,7 @@ def _from_file(path: Path) -> dict[str, Any]:
         if content.startswith(SQLITE):
             from sqlalchemy import URL
 
-            studies = shlex.quote(URL.create("sqlite", database=str(path)).render_as_string())
+            studies = quoted(URL.create("sqlite", database=str(path)).render_as_string())
             raise InvalidInput(OPTION, f"{path} is a database: for an Optuna study in it write --warm-start {studies}")
         text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8-sig", errors="replace")
     except (OSError, EOFError, zlib.error) as error:

@@ -46,7 +46,8 @@ _C = frozenset(
 _CPP_ALONE = frozenset(
     [
         "alignas", "alignof", "bool", "catch", "char8_t", "char16_t", "char32_t", "class", "concept", "consteval",
-        "constexpr", "constinit", "const_cast", "co_await", "co_return", "co_yield", "decltype", "delete", "dynamic_cast", "explicit", "export", "false", "friend", "mutable",
+        "constexpr", "constinit", "const_cast", "co_await", "co_return", "co_yield", "decltype",
+        "delete", "dynamic_cast", "explicit", "export", "false", "friend", "mutable",
         "namespace", "new", "noexcept", "nullptr", "operator", "private", "protected", "public",
         "reinterpret_cast", "requires", "static_assert", "static_cast", "template", "this", "thread_local",
         "throw", "true", "try", "typeid", "typename", "using", "virtual", "wchar_t",
@@ -76,19 +77,16 @@ _CUDA_VARIABLES = frozenset(["blockDim", "blockIdx", "gridDim", "threadIdx", "wa
 
 def reserved_for(name: str, language: Language) -> str | None:
     """Return what a word is to the language, e.g. ``a keyword of C++``; None if a macro may have this name."""
-    if name in _C or (language != "c" and name in _CPP_ALONE):
-        return f"a keyword of {LANGUAGES[language]}"
-    if language != "c" and name in _CPP_OPERATORS:
-        return f"an operator of {LANGUAGES[language]}"
-    if name in _PREPROCESSOR:
-        return f"a word of the preprocessor of {LANGUAGES[language]}"
-    if language == "cuda" and name in _CUDA_VARIABLES:
-        return "a variable of CUDA"
-    if name in _UNDEFINED_BY_HEADERS:
-        return "a macro of the C library, whose header would replace it without a warning"
-    if name.startswith("__"):
-        return "reserved for compilers, as are all names that begin with `__`"
-    return None
+    cpp, called = language != "c", LANGUAGES[language]
+    meanings = {
+        f"a keyword of {called}": name in _C or (cpp and name in _CPP_ALONE),
+        f"an operator of {called}": cpp and name in _CPP_OPERATORS,
+        f"a word of the preprocessor of {called}": name in _PREPROCESSOR,
+        "a variable of CUDA": language == "cuda" and name in _CUDA_VARIABLES,
+        "a macro of the C library, whose header would replace it without a warning": name in _UNDEFINED_BY_HEADERS,
+        "reserved for compilers, as are all names that begin with `__`": name.startswith("__"),
+    }
+    return next((meaning for meaning, applies in meanings.items() if applies), None)
 
 
 def language_of(kind: DeviceKind, file: str, where: str) -> Language:

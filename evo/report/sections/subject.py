@@ -1,7 +1,6 @@
 """Report sections on the search's terms, its environment, and the command that repeats it."""
 
 import json
-import shlex
 from collections.abc import Iterator
 
 from evo.errors import InvalidInput
@@ -9,6 +8,7 @@ from evo.messages.view import BestView
 from evo.promotion.policy import Policy, policy_from
 from evo.report.document import Block, Code, Listed, Text
 from evo.report.material import Material
+from evo.text.shell import joined
 from evo.text.wording import count_text, duration_text, settings_text, spaced_text, time_text, value_text
 
 LEFT_OUT = (
@@ -122,7 +122,7 @@ def command_text(material: Material) -> str:
         words += [word for goal in search.objective.goals for word in ("--objective", goal)]
     words += [] if search.objective.target is None else ["--target", search.objective.target]
     words += ["--policy", search.policy.name if _named(search.policy) else "policy.json"]
-    return shlex.join(words)
+    return joined(words)
 
 
 def _named(policy: Policy) -> bool:

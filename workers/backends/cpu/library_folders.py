@@ -6,13 +6,14 @@ folder itself and of its files still apply.
 """
 
 import os
-import shlex
 import stat
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from evo.text.shell import quoted
 
 SEARCHED = "LD_LIBRARY_PATH"
 _DYNAMIC = 6
@@ -67,7 +68,7 @@ def remedy(library: Path, error: str) -> str:
     if "cannot open shared object file" not in error:
         return ""
     if os.geteuid() == 0 and (closed := _closed(library)):
-        named = " ".join(shlex.quote(str(path)) for path in closed)
+        named = " ".join(quoted(str(path)) for path in closed)
         return f"; kernels of a worker of root run as another user, who may not read it: chmod -R o+rX {named}"
     return f'; add its folder to the flags, e.g. flags = ["-Wl,-rpath,/opt/lib"], or to {SEARCHED} of the worker'
 
