@@ -68,9 +68,15 @@ def largest(dtype: str) -> float:
 
 
 def decoded(codes: Array, dtype: str) -> Array:
-    """Return the numbers in float32; arrays of dtypes that NumPy has are returned unchanged."""
+    """Return the numbers in float32; arrays of dtypes that NumPy has are returned unchanged.
+
+    Args:
+        codes: an array of NumPy or CuPy; the result is of the same library.
+    """
     if dtype not in FORMATS:
         return codes
+    if not _is_numpys(codes):
+        return _lookup(_numbers(dtype), codes)
     table, flat = _numbers(dtype), np.ascontiguousarray(codes).reshape(-1)
     numbers = np.empty(flat.size, np.float32)
     in_pieces(lambda piece: np.take(table, flat[piece], out=numbers[piece]), flat.size)
@@ -81,10 +87,12 @@ def encoded(values: Array, dtype: str) -> Array:
     """Return the codes of the nearest numbers, ties to even; arrays of dtypes that NumPy has are cast.
 
     Args:
-        values: numbers, converted to float32 first.
+        values: numbers, an array of NumPy or CuPy, converted to float32 first; the result is of the same library.
     """
     if stored(dtype) == values.dtype and dtype not in FORMATS:
         return values
+    if not _is_numpys(values):
+        return _encoded(values, dtype)
     flat, codes = np.ascontiguousarray(values).reshape(-1), np.empty(values.size, stored(dtype))
 
     def encode(piece: slice) -> None:
@@ -101,8 +109,17 @@ def _encoded(values: Array, dtype: str) -> Array:
     if FORMATS[dtype].bits > 8:
         return _nearest(values, dtype)
     bits = values.view(np.uint32)
-    codes: Array = _codes(dtype)[bits >> _BELOW | ((bits & ((1 << _BELOW) - 1)) != 0)]
-    return codes
+    return _lookup(_codes(dtype), bits >> _BELOW | ((bits & ((1 << _BELOW) - 1)) != 0))
+
+
+def _is_numpys(values: object) -> bool:
+    return isinstance(values, np.ndarray)
+
+
+def _lookup(table: Array, places: Array) -> Array:
+    """Return the table's entries at these places, an array of NumPy or CuPy."""
+    found: Array = np.asarray(table, like=places)[places]
+    return found
 
 
 @cache
@@ -128,7 +145,8 @@ def _rounded(magnitudes: Array, form: Format) -> Array:
     if form.bias != _FLOAT32_BIAS:  # otherwise subnormal numbers would have float32's layout
         small = codes < 1 << form.mantissa_bits
         codes[small] = np.rint(np.ldexp(magnitudes[small], form.bias - 1 + form.mantissa_bits))
-    return np.asarray(np.minimum(codes, form.largest))
+    limited: Array = np.minimum(codes, form.largest)
+    return limited
 
 
 @cache

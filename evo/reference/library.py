@@ -1,8 +1,8 @@
 """Chooses the library of a ``reference.py``: NumPy, or CuPy if that saves minutes."""
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Event
 from typing import Any
 
 import numpy as np
@@ -10,18 +10,25 @@ import numpy as np
 LARGE_FLOPS = 5e10
 """Number of operations that take several seconds on CPU cores."""
 
+_WITHOUT_GPU = threading.Event()
+_ONE_AT_A_TIME = threading.Lock()
 
-_ON_HOST = Event()
+
+class GpuNeededError(RuntimeError):
+    """The computation is for a GPU, which this process must leave alone for now."""
 
 
 @contextmanager
-def host_only() -> Iterator[None]:
-    """Use only the CPU in the block, in all threads, because another process is measuring on the GPU."""
-    _ON_HOST.set()
+def without_gpu() -> Iterator[None]:
+    """Refuse computations for a GPU in the block, in all threads, because another process may be measuring on it.
+
+    On the CPU they would take minutes; this process computes them when the GPU is its own.
+    """
+    _WITHOUT_GPU.set()
     try:
         yield
     finally:
-        _ON_HOST.clear()
+        _WITHOUT_GPU.clear()
 
 
 def array_library(flops: float, *, large: float = LARGE_FLOPS) -> Any:
@@ -32,8 +39,11 @@ def array_library(flops: float, *, large: float = LARGE_FLOPS) -> Any:
     Args:
         flops: floating-point operations of the whole computation.
         large: number of operations from which a GPU is used; use fewer if memory, not arithmetic, limits the speed.
+
+    Raises:
+        GpuNeededError: the work is large, there is a GPU, and `without_gpu` holds.
     """
-    if _ON_HOST.is_set() or flops < large:
+    if flops < large:
         return np
     try:
         import cupy
@@ -41,4 +51,27 @@ def array_library(flops: float, *, large: float = LARGE_FLOPS) -> Any:
         cupy.cuda.runtime.getDeviceCount()
     except Exception:  # noqa: BLE001 - no CuPy, no driver, no GPU: the cores do it
         return np
+    if _WITHOUT_GPU.is_set():
+        raise GpuNeededError("a reference is computed on the GPU, which another process may be using")
     return cupy
+
+
+@contextmanager
+def computing(flops: float, *, large: float = LARGE_FLOPS) -> Iterator[Any]:
+    """Provide what `array_library` returns, for one thread at a time if it is CuPy.
+
+    Several threads compute references at once; together they would need too much of the GPU's memory. What CuPy has
+    allocated is free again after the block.
+
+    Raises:
+        GpuNeededError: see `array_library`.
+    """
+    library = array_library(flops, large=large)
+    if library is np:
+        yield np
+        return
+    with _ONE_AT_A_TIME:
+        try:
+            yield library
+        finally:
+            library.get_default_memory_pool().free_all_blocks()

@@ -1,19 +1,26 @@
 """Random rows and row-wise computations for a family's ``reference.py``."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evo.reference.library import computing
 from evo.reference.pieces import normals, on_all_cores
 
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 Computation: TypeAlias = Callable[[Mapping[str, Any], Arrays], dict[str, NDArray[Any]]]
 
 BLOCK_ELEMENTS = 1 << 18
-"""Bytes of the widest input per block, small enough that temporaries stay in a core's cache."""
+"""Elements of the widest input per block, so few that temporaries stay in a core's cache."""
+
+GPU_BLOCK_ELEMENTS = 1 << 25
+"""Elements of the widest input per block on a GPU, so few that a dozen float64 temporaries fit into its memory."""
+
+LARGE_ELEMENTS = 1 << 25
+"""Elements of all matrices from which a GPU is used if there is one: the cores of a host take a second or more."""
 
 
 def normal_rows(rng: np.random.Generator, shape: tuple[int, int], mean: float, deviation: float) -> NDArray[np.float32]:
@@ -84,22 +91,51 @@ def by_rows(compute: Computation) -> Computation:
 
     @wraps(compute)
     def computed(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, NDArray[Any]]:
-        matrices = {name: values for name, values in inputs.items() if values.ndim > 1}
-        rows = len(next(iter(matrices.values())))
-        step = max(1, BLOCK_ELEMENTS * rows // max(1, *(each.size for each in matrices.values())))
+        elements = sum(values.size for values in inputs.values() if values.ndim > 1)
+        with computing(elements, large=LARGE_ELEMENTS) as library:
+            if library is np:
+                return _in_blocks(compute, problem, inputs, BLOCK_ELEMENTS, on_all_cores)
+            return _in_blocks(_on_gpu(library, compute), problem, inputs, GPU_BLOCK_ELEMENTS, map)
 
-        def block(start: int) -> dict[str, NDArray[Any]]:
-            return compute(problem, {**inputs, **{name: each[start : start + step] for name, each in matrices.items()}})
+    return computed
 
-        first = block(0)
-        results = {name: np.empty((rows, *part.shape[1:]), part.dtype) for name, part in first.items()}
 
-        def place(start: int, parts: dict[str, NDArray[Any]] | None = None) -> None:
-            for name, part in (parts or block(start)).items():
-                results[name][start : start + step] = part
+def _in_blocks(
+    compute: Computation,
+    problem: Mapping[str, Any],
+    inputs: Arrays,
+    elements: int,
+    each_of: Callable[..., Iterable[Any]],
+) -> dict[str, NDArray[Any]]:
+    """Compute blocks of rows, with about this many elements of the widest matrix each.
 
-        place(0, first)
-        on_all_cores(place, range(step, rows, step))
-        return results
+    Args:
+        each_of: applies a function to the start of each block but the first.
+    """
+    matrices = {name: values for name, values in inputs.items() if values.ndim > 1}
+    rows = len(next(iter(matrices.values())))
+    step = max(1, elements * rows // max(1, *(each.size for each in matrices.values())))
+
+    def block(start: int) -> dict[str, NDArray[Any]]:
+        return compute(problem, {**inputs, **{name: each[start : start + step] for name, each in matrices.items()}})
+
+    first = block(0)
+    results = {name: np.empty((rows, *part.shape[1:]), part.dtype) for name, part in first.items()}
+
+    def place(start: int, parts: dict[str, NDArray[Any]] | None = None) -> None:
+        for name, part in (parts or block(start)).items():
+            results[name][start : start + step] = part
+
+    place(0, first)
+    list(each_of(place, range(step, rows, step)))
+    return results
+
+
+def _on_gpu(library: Any, compute: Computation) -> Computation:
+    """Return the same computation of CuPy's arrays: NumPy's functions compute with them where they are."""
+
+    def computed(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, NDArray[Any]]:
+        results = compute(problem, {name: library.asarray(values) for name, values in inputs.items()})
+        return {name: library.asnumpy(values) for name, values in results.items()}
 
     return computed

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from evo.reference.encoding import decoded, encoded, stored
-from evo.reference.library import array_library
+from evo.reference.library import LARGE_FLOPS, computing
 from evo.reference.pieces import normals
 from evo.reference.rivals import rivals
 
@@ -186,12 +186,13 @@ def _as_one(problem: Mapping[str, Any], product: Any) -> Any:
 
 def _product(problem: Mapping[str, Any], inputs: Arrays, dtype: Any) -> Array:
     flops = 2.0 * problem.get("batch", 1) * problem["M"] * problem["N"] * problem["K"]
-    library = np if problem["dtype"] == "float32" else array_library(flops)  # 16 bits are searched on GPUs only
-    read = {name: decoded(array, problem["dtype"]) for name, array in _matrices(problem, inputs).items()}
-    numbers = {name: library.asarray(array).astype(dtype) for name, array in read.items()}
-    result: Array = _epilogue(library, problem, numbers["a"] @ numbers["b"], numbers)
-    result = _as_one(problem, result)
-    return result if library is np else result.get()  # type: ignore[attr-defined]
+    large = math.inf if problem["dtype"] == "float32" else LARGE_FLOPS  # 16 bits are searched on GPUs only
+    with computing(flops, large=large) as library:
+        codes = {name: library.asarray(array) for name, array in _matrices(problem, inputs).items()}
+        numbers = {name: decoded(array, problem["dtype"]).astype(dtype) for name, array in codes.items()}
+        result: Array = _epilogue(library, problem, numbers["a"] @ numbers["b"], numbers)
+        result = _as_one(problem, result)
+        return result if library is np else result.get()  # type: ignore[attr-defined]
 
 
 def _epilogue(library: Any, problem: Mapping[str, Any], product: Any, terms: Mapping[str, Any]) -> Any:

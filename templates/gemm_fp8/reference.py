@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from evo.reference.encoding import decoded, encoded, stored
-from evo.reference.library import array_library
+from evo.reference.library import computing
 from evo.reference.pieces import normals
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -148,17 +148,17 @@ def _naive(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
 
 
 def _product(problem: Mapping[str, Any], inputs: Arrays, dtype: Any) -> Array:
-    library = array_library(2.0 * problem["M"] * problem["N"] * problem["K"])
-    a, b = (library.asarray(decoded(inputs[name], E4M3)).astype(dtype) for name in "ab")
-    a_scale, b_scale = (library.asarray(inputs[f"{name}_scale"]).astype(dtype) for name in "ab")
-    product = a @ b.T * a_scale[:, None] * b_scale
-    epilogue = problem["epilogue"]
-    if epilogue != "none":
-        product += library.asarray(decoded(inputs["bias"], problem["out"])).astype(dtype)
-    if epilogue == "bias_relu":
-        product = library.maximum(product, 0)
-    if epilogue == "bias_gelu":
-        special = import_module("scipy.special" if library is np else "cupyx.scipy.special")
-        product *= (1 + special.erf(product * product.dtype.type(math.sqrt(0.5)))) * product.dtype.type(0.5)
-    result: Array = product if library is np else product.get()
-    return result
+    with computing(2.0 * problem["M"] * problem["N"] * problem["K"]) as library:
+        a, b = (decoded(library.asarray(inputs[name]), E4M3).astype(dtype) for name in "ab")
+        a_scale, b_scale = (library.asarray(inputs[f"{name}_scale"]).astype(dtype) for name in "ab")
+        product = a @ b.T * a_scale[:, None] * b_scale
+        epilogue = problem["epilogue"]
+        if epilogue != "none":
+            product += decoded(library.asarray(inputs["bias"]), problem["out"]).astype(dtype)
+        if epilogue == "bias_relu":
+            product = library.maximum(product, 0)
+        if epilogue == "bias_gelu":
+            special = import_module("scipy.special" if library is np else "cupyx.scipy.special")
+            product *= (1 + special.erf(product * product.dtype.type(math.sqrt(0.5)))) * product.dtype.type(0.5)
+        result: Array = product if library is np else product.get()
+        return result

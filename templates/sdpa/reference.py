@@ -1,5 +1,6 @@
 """Attention: reference, accuracy of float32, and baselines. Runs only in a disposable child process."""
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,7 @@ import numpy as np
 
 from evo.reference.encoding import decoded, encoded, rounded_to
 from evo.reference.heads import draw_heads
-from evo.reference.library import array_library
+from evo.reference.library import LARGE_FLOPS, computing
 from evo.reference.rivals import rivals
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -205,7 +206,7 @@ def _naive(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
 
 
 def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: Any = None) -> dict[str, Array]:
-    """Compute head by head, on all cores or on a GPU.
+    """Compute on all cores or on a GPU.
 
     Args:
         rounded: what scores and weights are kept in.
@@ -214,12 +215,19 @@ def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: 
         results = _attention(_padded(problem), _padded_inputs(problem, inputs), dtype, rounded)
         rows = {name: _packed_rows(array, inputs["cu_seqlens"]) for name, array in results.items()}
         return rows | {"out": np.ascontiguousarray(rows["out"].swapaxes(1, 2))}
+    flops = 4.0 * problem["B"] * problem["H"] * problem["S"] * _keys(problem) * problem["D"]
+    large = math.inf if problem["dtype"] == "float32" else LARGE_FLOPS  # 16 bits are searched on GPUs only
+    with computing(flops, large=large) as library:
+        return _head_by_head(library, problem, inputs, dtype, rounded)
+
+
+def _head_by_head(
+    library: Any, problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: Any
+) -> dict[str, Array]:
     heads = _heads(problem, inputs)
     out = np.empty(heads["q"].shape, dtype)
     lse = np.empty(heads["q"].shape[:3], dtype)
-    flops = 4.0 * problem["B"] * problem["H"] * problem["S"] * _keys(problem) * problem["D"]
     group = problem["H"] // _kv_heads(problem)
-    library = np if problem["dtype"] == "float32" else array_library(flops)
     unseen = _hidden_keys(problem, inputs)
     hidden = None if unseen is None else library.asarray(unseen)
     cap = out.dtype.type(problem.get("softcap", 0.0))
@@ -231,8 +239,8 @@ def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: 
     def compute(head: tuple[int, ...]) -> None:
         shared = (head[0], head[1] // group)
         places = {"q": head, "k": shared, "v": shared}
-        numbers = (decoded(heads[name][place], problem["dtype"]) for name, place in places.items())
-        q, k, v = (library.asarray(each).astype(dtype) for each in numbers)
+        codes = (library.asarray(heads[name][place]) for name, place in places.items())
+        q, k, v = (decoded(each, problem["dtype"]).astype(dtype) for each in codes)
         scores = kept(q @ k.T * out.dtype.type(problem["D"] ** -0.5))
         if cap:
             scores = kept(library.tanh(scores / cap) * cap)

@@ -1,5 +1,6 @@
 """Attention of few queries: reference, attainable accuracy, and baselines. Runs only in a disposable child process."""
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,7 @@ import numpy as np
 
 from evo.reference.encoding import decoded, encoded, rounded_to
 from evo.reference.heads import draw_heads
-from evo.reference.library import array_library
+from evo.reference.library import computing
 from evo.reference.rivals import rivals
 from evo.reference.torch_baselines import tensor_of
 
@@ -238,23 +239,29 @@ def _seen(problem: Mapping[str, Any], inputs: Arrays, rows: int) -> Array:
 
 
 def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: Any = None) -> Array:
-    """Compute head by head of the cache, on all cores or on a GPU.
+    """Compute on all cores or on a GPU.
 
     Args:
         rounded: what scores and weights are kept in.
     """
+    flops = 4.0 * problem["B"] * problem["H"] * problem["Q"] * problem["S"] * problem["D"]
+    large = math.inf if problem["dtype"] == "float32" else LARGE_FLOPS  # float32: on CPUs only
+    with computing(flops, large=large) as library:
+        return _head_by_head(library, problem, inputs, dtype, rounded)
+
+
+def _head_by_head(library: Any, problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: Any) -> Array:
+    """Compute head by head of the cache."""
     queries, (keys, values) = _grouped(problem, inputs["q"]), _cache(problem, inputs)
     out = np.empty(queries.shape, dtype)
-    flops = 4.0 * problem["B"] * problem["H"] * problem["Q"] * problem["S"] * problem["D"]
-    library = np if problem["dtype"] == "float32" else array_library(flops, large=LARGE_FLOPS)  # float32: on CPUs only
     hidden = library.asarray(~_seen(problem, inputs, queries.shape[2]))
 
     def kept(values: Array) -> Array:
         return values if rounded is None else rounded_to(values, rounded)
 
     def compute(head: tuple[int, ...]) -> None:
-        numbers = (decoded(each[head], problem["dtype"]) for each in (queries, keys, values))
-        q, k, v = (library.asarray(each).astype(dtype) for each in numbers)
+        codes = (library.asarray(each[head]) for each in (queries, keys, values))
+        q, k, v = (decoded(each, problem["dtype"]).astype(dtype) for each in codes)
         scores = kept(q @ k.T * out.dtype.type(problem["D"] ** -0.5))
         scores[hidden[head[0], 0] if _ragged(problem) else hidden] = -np.inf
         weights = kept(library.exp(scores - scores.max(axis=-1, keepdims=True)))

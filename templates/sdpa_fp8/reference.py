@@ -11,7 +11,7 @@ import numpy as np
 
 from evo.reference.encoding import decoded, encoded
 from evo.reference.heads import draw_heads
-from evo.reference.library import array_library
+from evo.reference.library import computing
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]
@@ -165,13 +165,17 @@ def _naive(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
 
 
 def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: Any = None) -> Array:
-    """Compute head by head, on all cores or on a GPU.
+    """Compute on all cores or on a GPU.
 
     Args:
         rounded: what becomes of 256 times the weights before they meet v; their sum is that of the unrounded ones.
     """
+    with computing(4.0 * problem["B"] * problem["H"] * problem["S"] ** 2 * problem["D"]) as library:
+        return _head_by_head(library, problem, inputs, dtype, rounded)
+
+
+def _head_by_head(library: Any, problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: Any) -> Array:
     out = np.empty(inputs["q"].shape, dtype)
-    library = array_library(4.0 * problem["B"] * problem["H"] * problem["S"] ** 2 * problem["D"])
     later = _later_keys(problem)
     hidden = None if later is None else library.asarray(later)
 

@@ -1,41 +1,86 @@
 """Library that a reference computes with."""
 
 import sys
-from types import ModuleType, SimpleNamespace
+import threading
+from types import ModuleType
 
 import numpy as np
 import pytest
 
-from evo.reference.library import LARGE_FLOPS, array_library, host_only
+from evo.reference import rows
+from evo.reference.encoding import decoded, encoded
+from evo.reference.library import LARGE_FLOPS, GpuNeededError, array_library, computing, without_gpu
+from tests.cupy_stand_in import OnGpu, cupy
 
 
-def cupy(devices: int | Exception) -> ModuleType:
-    def count() -> int:
-        if isinstance(devices, Exception):
-            raise devices
-        return devices
-
-    module = ModuleType("cupy")
-    module.cuda = SimpleNamespace(runtime=SimpleNamespace(getDeviceCount=count))  # type: ignore[attr-defined]
+@pytest.fixture
+def there(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.setitem(sys.modules, "cupy", module := cupy(1))
     return module
 
 
-def test_large_work_uses_the_gpu_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    there = cupy(1)
-    monkeypatch.setitem(sys.modules, "cupy", there)
+def test_large_work_uses_the_gpu_if_there_is_one(there: ModuleType) -> None:
     assert array_library(LARGE_FLOPS) is there
     assert array_library(1e9, large=1e9) is there
     assert array_library(LARGE_FLOPS - 1) is np
 
 
-def test_gpu_is_left_alone_while_another_process_measures_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "cupy", there := cupy(1))
-    with host_only():
-        assert array_library(LARGE_FLOPS) is np
+def test_gpu_is_left_alone_while_another_process_measures_on_it(there: ModuleType) -> None:
+    with without_gpu():
+        assert array_library(LARGE_FLOPS - 1) is np
+        with pytest.raises(GpuNeededError, match="which another process may be using"):
+            array_library(LARGE_FLOPS)
     assert array_library(LARGE_FLOPS) is there
 
 
 @pytest.mark.parametrize("obstacle", [None, cupy(RuntimeError("no driver"))])
 def test_cores_are_used_without_a_gpu(monkeypatch: pytest.MonkeyPatch, obstacle: ModuleType | None) -> None:
     monkeypatch.setitem(sys.modules, "cupy", obstacle)
-    assert array_library(LARGE_FLOPS) is np
+    with without_gpu():
+        assert array_library(LARGE_FLOPS) is np
+
+
+def test_one_thread_at_a_time_computes_on_the_gpu_and_frees_its_memory(there: ModuleType) -> None:
+    at_work, most = 0, 0
+
+    def compute() -> None:
+        nonlocal at_work, most
+        with computing(LARGE_FLOPS) as library:
+            assert library is there
+            at_work += 1
+            most = max(most, at_work)
+            threading.Event().wait(0.01)
+            at_work -= 1
+
+    threads = [threading.Thread(target=compute) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert most == 1
+    assert there.get_default_memory_pool().freed == 4
+
+
+@pytest.mark.parametrize("elements", [1 << 30, 7 * 40])
+def test_rows_are_the_same_on_the_gpu(there: ModuleType, monkeypatch: pytest.MonkeyPatch, elements: int) -> None:
+    monkeypatch.setattr(rows, "GPU_BLOCK_ELEMENTS", elements)
+    used: list[type] = []
+
+    @rows.by_rows
+    def scaled(problem: object, inputs: rows.Arrays) -> dict[str, np.ndarray]:
+        used.append(type(inputs["x"]))
+        x = decoded(inputs["x"], "bfloat16").astype(np.float64)
+        return {"out": x * inputs["weight"], "total": x.sum(axis=-1), "codes": encoded(x, "bfloat16")}
+
+    rng = np.random.default_rng(0)
+    inputs = {"x": encoded(rng.standard_normal((50, 40), np.float32), "bfloat16"), "weight": rng.random(40)}
+    on_host = scaled({}, inputs)
+    assert set(used) == {np.ndarray}
+    used.clear()
+    monkeypatch.setattr(rows, "LARGE_ELEMENTS", 2000)
+    on_gpu = scaled({}, inputs)
+    assert set(used) == {OnGpu}
+    assert len(used) == (1 if elements > 2000 else 8)
+    for name, values in on_host.items():
+        np.testing.assert_array_equal(on_gpu[name], values)
+        assert on_gpu[name].dtype == values.dtype

@@ -171,7 +171,7 @@ def rows_with_a_large_element(tmp_path_factory: pytest.TempPathFactory) -> list[
             )
             for number, name in enumerate(("normal", "negative"))
         ]
-        found = family.mixtures(plans, family.goldens(plans))
+        found = family.mixtures(plans, family.goldens(plans, family.drawn(plans)))
         assert len(found) == 5
         drawn.extend(found)
     return drawn

@@ -94,7 +94,8 @@ def test_references_that_would_fill_the_cache_are_not_cached(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit_bytes: int, cached: int
 ) -> None:
     monkeypatch.setattr("workers.measure.family.reference.LIMIT_BYTES", limit_bytes)
-    reference(tmp_path).goldens([replace(plan(), seeds=((1, 2), (1, 3)))])
+    family, plans = reference(tmp_path), [replace(plan(), seeds=((1, 2), (1, 3)))]
+    family.goldens(plans, family.drawn(plans))
     assert sum(path.is_file() for path in (tmp_path / "cache").rglob("*")) == cached
 
 
@@ -317,9 +318,11 @@ def test_zeros_in_every_case_are_refused(tmp_path: Path) -> None:
         return WHOLE.replace(drawn, f"({drawn} * (distribution not in {distributions}))").replace("+ 0.25", "")
 
     plans = [plan(), replace(plan(), name="edge", distribution="edge")]
-    reference(tmp_path, drawn_as_zeros("edge"), "edge").goldens(plans)
+    family = reference(tmp_path, drawn_as_zeros("edge"), "edge")
+    family.goldens(plans, family.drawn(plans))
+    zeros = reference(tmp_path, drawn_as_zeros("edge", "normal"), "all")
     with pytest.raises(FamilyError, match=r"reference\(\): every expected output of every case is zero"):
-        reference(tmp_path, drawn_as_zeros("edge", "normal"), "all").goldens(plans)
+        zeros.goldens(plans, zeros.drawn(plans))
 
 
 @pytest.mark.parametrize("timer", ["signal.alarm(5)", "signal.setitimer(signal.ITIMER_PROF, 5.0)"])
@@ -403,7 +406,7 @@ def mixed_cases(tmp_path: Path, answer: str = "2.0 * x", **changes: bool) -> lis
     text = text.replace("(np.float64) + 0.25", "(np.float64)) + 0.001")
     large = replace(plan(), name="large", distribution="large", seeds=((1, 3),))
     plans, family = (replace(plan(), **changes), large), reference(tmp_path, text)
-    return [each.case for each in family.mixtures(plans, family.goldens(plans))]
+    return [each.case for each in family.mixtures(plans, family.goldens(plans, family.drawn(plans)))]
 
 
 def test_inputs_of_all_cases_are_mixed(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from importlib import import_module
@@ -20,7 +20,7 @@ from evo.promotion.goal import needs_energy
 from evo.promotion.policy import Policy
 from evo.promotion.rules.precision import clear, hopeless, precise
 from evo.reference.encoding import is_floating
-from evo.reference.library import host_only
+from evo.reference.library import GpuNeededError, without_gpu
 from evo.trial.objective import Objective
 from evo.trial.outcome import CaseError
 from evo.trial.results import OverwriteCheck, Repetition
@@ -115,33 +115,66 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """Inputs and expected outputs for an `Open` request, which need no device."""
+    """Inputs and expected outputs for an `Open` request.
+
+    Attributes:
+        drawn: inputs of each case and seed.
+        golden: None where a reference needs the GPU and has not had it yet.
+    """
 
     terms: Open
     reference: Reference
-    golden: Mapping[str, tuple[ExpectedOutput, ...]]
+    drawn: Sequence[Arrays]
+    golden: Mapping[str, tuple[ExpectedOutput, ...]] | None
+
+    @classmethod
+    def ahead(cls, request: Prepare) -> "Prepared | None":
+        """Do what needs no GPU, because another process may be measuring on it; None if nothing could be done.
+
+        Raises:
+            FamilyError: reference.py does not keep its contract.
+        """
+        with without_gpu(), suppress(GpuNeededError), _importing(request.terms.modules):
+            prepared = cls._begun(request.terms)
+            try:
+                return prepared.complete()
+            except GpuNeededError:
+                return prepared
+        return None
 
     @classmethod
     def of(cls, terms: Open) -> "Prepared":
-        """Compute the references.
+        """Do everything, on the GPU where that is faster.
 
         Raises:
             FamilyError: reference.py does not keep its contract.
         """
-        with ThreadPoolExecutor(1) as pool:
-            pool.submit(import_all, terms.modules)
-            reference = Reference(Path(terms.reference), terms.family_digest, Cache(Path(terms.folder)))
-            return cls(terms=terms, reference=reference, golden=reference.goldens(terms.cases))
+        with _importing(terms.modules):
+            return cls._begun(terms).complete()
 
     @classmethod
-    def ahead(cls, request: Prepare) -> "Prepared":
-        """Compute the references on the cores, because another process may be measuring on the device.
+    def _begun(cls, terms: Open) -> "Prepared":
+        reference = Reference(Path(terms.reference), terms.family_digest, Cache(Path(terms.folder)))
+        return cls(terms=terms, reference=reference, drawn=reference.drawn(terms.cases), golden=None)
+
+    def complete(self) -> "Prepared":
+        """Return the same with the references that are missing.
 
         Raises:
             FamilyError: reference.py does not keep its contract.
+            GpuNeededError: see `Reference.goldens`.
         """
-        with host_only():
-            return cls.of(request.terms)
+        if self.golden is not None:
+            return self
+        return replace(self, golden=self.reference.goldens(self.terms.cases, self.drawn))
+
+
+@contextmanager
+def _importing(modules: Sequence[str]) -> Iterator[None]:
+    """Import modules in another thread meanwhile."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(import_all, modules)
+        yield
 
 
 @dataclass(kw_only=True)
@@ -167,7 +200,9 @@ class Bench:
         Raises:
             FamilyError: reference.py does not keep its contract.
         """
+        prepared = prepared.complete()
         terms, reference, golden = prepared.terms, prepared.reference, prepared.golden
+        assert golden is not None
         chosen = driver(terms.device.kind)
         mixtures = reference.mixtures(terms.cases, golden) if session.places else ()
         confinement.limit(terms.memory_limit_bytes, address_space=chosen.limits_address_space)

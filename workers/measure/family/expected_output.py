@@ -53,7 +53,10 @@ class ExpectedOutput:
     @cached_property
     def norms(self) -> Mapping[str, float]:
         """Euclidean norm of each output's reference."""
-        return {name: float(np.linalg.norm(values.astype(np.float64))) for name, values in self.reference.items()}
+        return {
+            name: float(np.linalg.norm(values.astype(np.float64, copy=False)))
+            for name, values in self.reference.items()
+        }
 
     def inputs_of(self, arguments: Sequence[Argument]) -> Arrays:
         """Return the inputs that a kernel with these arguments takes; implementations may omit some."""

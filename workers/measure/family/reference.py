@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from evo.export.loader.float_control import preserved
 from evo.family import DRAWN, JUDGED, Operand
 from evo.reference.encoding import is_floating
+from evo.reference.library import GpuNeededError
 from workers.backends.distance import distance
 from workers.build.cache import LIMIT_BYTES, Cache, cache_key
 from workers.measure.family.contract import array_of, check_input, check_names, check_reference, check_yardstick
@@ -109,12 +110,23 @@ class Reference:
 
         return named
 
-    def goldens(self, plans: Sequence[CasePlan]) -> dict[str, tuple[ExpectedOutput, ...]]:
-        """Return one golden per case and seed, computed in parallel as far as cores and memory allow."""
-        asked = [(plan, seed) for plan in plans for seed in plan.seeds]
-        self._most_kept_bytes = LIMIT_BYTES // (_CACHE_SHARE * len(asked))
+    def drawn(self, plans: Sequence[CasePlan]) -> list[Arrays]:
+        """Return the inputs of each case and seed, drawn in parallel."""
+        asked = _asked(plans)
         with ThreadPoolExecutor(min(len(asked), os.cpu_count() or 1)) as pool:
-            drawn = list(pool.map(self.draw, *zip(*asked, strict=True)))
+            return list(pool.map(self.draw, *zip(*asked, strict=True)))
+
+    def goldens(self, plans: Sequence[CasePlan], drawn: Sequence[Arrays]) -> dict[str, tuple[ExpectedOutput, ...]]:
+        """Return one golden per case and seed, computed in parallel as far as cores and memory allow.
+
+        Args:
+            drawn: inputs of each case and seed.
+
+        Raises:
+            GpuNeededError: a reference is computed on a GPU, and `without_gpu` holds.
+        """
+        asked = _asked(plans)
+        self._most_kept_bytes = LIMIT_BYTES // (_CACHE_SHARE * len(asked))
         with _pool_for(drawn) as pool:
             made = list(pool.map(self.golden, *zip(*asked, strict=True), drawn))
         self._refuse_zeros(plans, made)
@@ -324,13 +336,17 @@ class Reference:
         try:
             with preserved(), recorded():
                 yield
-        except FamilyError:
+        except (FamilyError, GpuNeededError):
             raise
         except (Exception, SystemExit) as error:
             frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(self.path)]
             line = f" (line {frames[-1].lineno})" if frames else ""
             remedy = _import_advice(error, self.path)
             raise FamilyError(f"{self.path.name}, {doing}{line}: {type(error).__name__}: {error}{remedy}") from error
+
+
+def _asked(plans: Sequence[CasePlan]) -> list[tuple[CasePlan, tuple[int, ...]]]:
+    return [(plan, seed) for plan in plans for seed in plan.seeds]
 
 
 def _timers() -> frozenset[int]:

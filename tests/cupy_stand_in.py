@@ -1,0 +1,81 @@
+"""A stand-in for CuPy that computes with NumPy, but whose arrays do not mix with NumPy's."""
+
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+
+class OnGpu(NDArrayOperatorsMixin):
+    """An array that is no array of NumPy, but computes with NumPy's functions, as CuPy's arrays do."""
+
+    def __init__(self, values: Any) -> None:
+        self.values = np.array(values)
+
+    def __array_ufunc__(self, function: Any, method: str, *given: Any, out: Any = (), **named: Any) -> Any:
+        assert all(isinstance(each, OnGpu | np.generic | int | float | bool) for each in given), "mixed libraries"
+        into = {"out": tuple(_bare(each) for each in out)} if out else {}
+        return _wrapped(getattr(function, method)(*map(_bare, given), **into, **named))
+
+    def __array_function__(self, function: Any, types: Any, given: Any, named: dict[str, Any]) -> Any:
+        named.pop("like", None)
+        return _wrapped(function(*map(_bare, given), **named))
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def get(self) -> np.ndarray:
+        return self.values
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self.values, name)
+        if not callable(attribute):
+            return _wrapped(attribute)
+        return lambda *given, **named: _wrapped(attribute(*map(_bare, given), **named))
+
+    def __getitem__(self, place: Any) -> Any:
+        return _wrapped(self.values[_bare(place)])
+
+    def __setitem__(self, place: Any, values: Any) -> None:
+        self.values[_bare(place)] = _bare(values)
+
+
+def _bare(value: Any) -> Any:
+    return value.values if isinstance(value, OnGpu) else value
+
+
+def _wrapped(value: Any) -> Any:
+    return OnGpu(value) if isinstance(value, np.ndarray) else value
+
+
+class Pool:
+    def __init__(self) -> None:
+        self.freed = 0
+
+    def free_all_blocks(self) -> None:
+        self.freed += 1
+
+
+def cupy(devices: int | Exception) -> ModuleType:
+    """Return a module that computes with NumPy, and has what we use of CuPy."""
+
+    def count() -> int:
+        if isinstance(devices, Exception):
+            raise devices
+        return devices
+
+    def asnumpy(values: OnGpu) -> np.ndarray:
+        assert isinstance(values, OnGpu)
+        return values.values
+
+    pool = Pool()
+    module = ModuleType("cupy")
+    vars(module).update(
+        cuda=SimpleNamespace(runtime=SimpleNamespace(getDeviceCount=count)),
+        get_default_memory_pool=lambda: pool,
+        asarray=OnGpu,
+        asnumpy=asnumpy,
+        __getattr__=lambda name: getattr(np, name),
+    )
+    return module

@@ -1,0 +1,72 @@
+"""What a runner prepares while another process may be measuring on the GPU."""
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cupy_stand_in import cupy
+from tests.unit.test_reference import plan
+from workers.measure.bench import Prepared
+
+LARGE = """
+import numpy as np
+from evo.reference.library import computing
+
+def inputs(problem, distribution, rng):
+    {drawn}
+    return {{"x": rng.standard_normal(problem["N"]).astype(np.float32)}}
+
+def reference(problem, inputs):
+    with computing({flops}) as library:
+        x = library.asarray(inputs["x"]).astype(np.float64)
+        return {{"y": library.asnumpy(2.0 * x)}}
+
+def yardstick(problem, inputs):
+    return {{"y": (2.0 * inputs["x"] + 0.25).astype(np.float32)}}
+"""
+
+
+def request(folder: Path, flops: float, drawn: str = "") -> Any:
+    path = folder / "reference.py"
+    path.write_text(LARGE.format(flops=flops, drawn=drawn))
+    terms = SimpleNamespace(
+        reference=str(path), family_digest=f"{flops}{drawn}", folder=str(folder / "cache"), cases=(plan(),), modules=()
+    )
+    return SimpleNamespace(terms=terms)
+
+
+@pytest.fixture(autouse=True)
+def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", cupy(1))
+
+
+def test_reference_for_the_gpu_waits_until_the_process_has_it(tmp_path: Path) -> None:
+    prepared = Prepared.ahead(request(tmp_path, 1e12))
+    assert prepared is not None
+    assert prepared.golden is None
+    complete = prepared.complete()
+    assert complete.golden is not None
+    golden = complete.golden["nominal"][0]
+    assert golden.inputs is prepared.drawn[0]
+    np.testing.assert_array_equal(golden.reference["y"], 2.0 * golden.inputs["x"].astype(np.float64))
+    assert complete.complete() is complete
+
+
+def test_nothing_is_prepared_if_inputs_need_the_gpu(tmp_path: Path) -> None:
+    asked = request(tmp_path, 1e12, "from evo.reference.library import array_library; array_library(1e12)")
+    assert Prepared.ahead(asked) is None
+    assert Prepared.of(asked.terms).golden is not None
+
+
+def test_everything_is_computed_ahead_without_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    asked = request(tmp_path, 1e12)
+    source = Path(asked.terms.reference)
+    source.write_text(source.read_text().replace("library.asnumpy", ""))
+    prepared = Prepared.ahead(asked)
+    assert prepared is not None
+    assert prepared.golden is not None
