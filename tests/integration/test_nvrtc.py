@@ -313,6 +313,9 @@ STARTS = (
     ("sdpa", "B=4,H=16,S=2048,D=64,causal=true", {}),
     ("sdpa", "B=2,H=8,S=512,D=64", {}),
     ("sdpa", "B=2,H=8,S=256,D=64", {}),
+    ("sdpa", "B=2,H=16,S=1024,D=192", {}),
+    ("sdpa", "B=1,H=16,KV=8,S=2048,D=256,causal=true,dtype=bfloat16", {}),
+    ("sdpa", "B=1,H=32,S=2048,D=96,causal=true,dtype=bfloat16", {}),
     ("gemm", "M=4096,N=4096,K=4096", {}),
     ("gemm", "M=4096,N=4096,K=4096", {"CLUSTER": 2, "STAGES": 3, "CTAS_PER_SM": 1}),
     *(("gemm", f"M={m},N={n},K=4096", {}) for m in (16, 64) for n in (4096, 14336)),
@@ -328,27 +331,39 @@ STARTS = (
     ("sdpa_fp8", "B=4,H=16,S=2048,D=64,v_layout=columns,causal=true", {}),
 )
 
+STARTED = [
+    *((family, text, change, "sm_90") for family, text, change in STARTS),
+    ("sdpa", "B=1,H=16,KV=8,S=2048,D=256,causal=true,dtype=bfloat16", {}, "sm_80"),
+    ("sdpa", "B=2,H=16,S=1024,D=192", {}, "sm_89"),
+]
+"""Problems whose starts are compiled, and for which architecture."""
+
 
 def test_every_initial_config_of_a_family_compiles() -> None:
     begun = [
         start for package in builtin() for each in package.family.implementations.values() for start in each.starts
     ]
-    compiled = {str(each) for name, text, changes in STARTS if not changes for each in begin(find(name).family, text)}
+    compiled = {
+        str(each)
+        for name, text, changes, architecture in STARTED
+        if not changes
+        for each in begin(find(name).family, text, architecture)
+    }
     assert len(begun) == len(compiled)
 
 
-def begin(family: Family, text: str) -> list[Config]:
-    return family.begin(family.problem(text, "cuda"), known("sm_90"))
+def begin(family: Family, text: str, architecture: str = "sm_90") -> list[Config]:
+    return family.begin(family.problem(text, "cuda"), known(architecture))
 
 
-@pytest.mark.parametrize(("family", "text", "change"), STARTS)
+@pytest.mark.parametrize(("family", "text", "change", "architecture"), STARTED)
 def test_initial_configs_neither_spill_nor_serialise_warpgroup_products(
-    compiler: NvrtcCompiler, family: str, text: str, change: Config
+    compiler: NvrtcCompiler, family: str, text: str, change: Config, architecture: str
 ) -> None:
-    package, device = find(family), known("sm_90")
+    package, device = find(family), known(architecture)
     problem = package.family.problem(text, "cuda")
     tunables = package.family.implementation("cuda").tunables
-    for start in begin(package.family, text):
+    for start in begin(package.family, text, architecture):
         config = {each.name: each.values[each.default_index] for each in tunables} | start | change
         assert not package.family.violations(config, problem, device, Objective())
         candidate = package.family.candidate(config, problem, device, Objective())
