@@ -10,7 +10,7 @@ from evo.promotion.policy import Policy
 from evo.trial.results import OverwriteCheck
 from evo.trial.timing import Timing
 from workers.measure.bench import Bench
-from workers.measure.checks.overwrite import LOOKS, unsteady
+from workers.measure.checks.overwrite import LOOKS, shortened, unsteady
 from workers.measure.verify import WrongAnswerError
 
 
@@ -32,13 +32,13 @@ class Measured(Bench):
             repeated=Timing(samples_us=tuple(fast)),
         )
 
-    def _disagreement(self, candidate: Any, found: OverwriteCheck, policy: Policy) -> str:
+    def _disagreement(self, candidate: Any, found: OverwriteCheck, timed: Timing, policy: Policy) -> str:
         from workers.measure.checks.overwrite import disagreement
 
         return disagreement(found.poisoned, found.repeated, policy.max_ring_ratio, policy.skip_confidence) or ""
 
     def judged(self) -> OverwriteCheck:
-        return self._alike(cast(Any, None), self.check, Policy())
+        return self._alike(cast(Any, None), self.check, Timing(samples_us=(10.0,) * 30), Policy())
 
 
 def test_kernel_that_is_always_slower_in_the_ring_is_refused_on_a_steady_device() -> None:
@@ -63,3 +63,21 @@ def test_busy_device_cannot_tell_why_calls_are_slower_in_the_ring() -> None:
 def test_equal_samples_that_differ_are_unsteady(spread: float, expected: bool) -> None:
     samples = Timing(samples_us=tuple(np.random.default_rng(0).lognormal(0, spread, 24)))
     assert unsteady([None, samples]) is expected
+
+
+@pytest.mark.parametrize(
+    ("speedup", "refused"), [(0.5, False), (1.0, False), (1.2, False), (1.35, True), (500.0, True)]
+)
+def test_calls_that_are_far_faster_in_the_timed_rounds_are_refused(speedup: float, refused: bool) -> None:
+    rng = np.random.default_rng(2)
+    turn = Timing(samples_us=tuple(10.0 * rng.lognormal(0, 0.01, 24)))
+    timed = Timing(samples_us=tuple(10.0 / speedup * rng.lognormal(0, 0.01, 60)))
+    reason = shortened(turn, timed, 1.25, 0.999)
+    assert (reason is not None) is refused
+    if reason is not None:
+        assert "in the timed rounds" in reason
+
+
+def test_few_noisy_samples_refuse_no_kernel_for_its_timed_rounds() -> None:
+    turn = Timing(samples_us=(9.0, 15.0, 16.0, 15.0, 17.0, 15.0))
+    assert shortened(turn, Timing(samples_us=(10.0,) * 30), 1.25, 0.999) is None

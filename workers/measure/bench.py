@@ -24,7 +24,7 @@ from evo.reference.library import GpuNeededError, without_gpu
 from evo.trial.objective import Objective
 from evo.trial.outcome import CaseError
 from evo.trial.results import OverwriteCheck, Repetition
-from evo.trial.timing import Bars, Power
+from evo.trial.timing import Bars, Power, Timing
 from workers.backends import (
     Buffers,
     DeviceLostError,
@@ -46,6 +46,7 @@ from workers.measure.checks.output import OutputCheck, refusal
 from workers.measure.checks.overtaken import changing, judge_overtaken
 from workers.measure.checks.overwrite import (
     LOOKS,
+    MANY_CALLS,
     MIXED_SETS,
     disagreement,
     judge_mixed,
@@ -53,6 +54,7 @@ from workers.measure.checks.overwrite import (
     most_disagreement,
     overwrite_check,
     ring_sets,
+    shortened,
     unsteady,
 )
 from workers.measure.checks.repetition import MOST_SETS as MOST_REPETITION_SETS
@@ -291,10 +293,11 @@ class Bench:
         if (name := request.overwrite_check) is not None:
             look_on = scrutinies[request.series[name]].look
             with seconds.of("overwritten outputs"):
+                timed = moment.timing(samples[name], timers[name].calls)
                 check = partial(
-                    self._overwrite_check, chosen[name], timers[name].calls, look_on, moment=moment, request=request
+                    self._overwrite_check, chosen[name], timed.calls_per_sample, look_on, moment=moment, request=request
                 )
-                found = self._alike(chosen[name], check, request.policy)
+                found = self._alike(chosen[name], check, timed, request.policy)
             with seconds.of("changing inputs"):
                 found = self._overtaken(chosen[name], found, moment)
         with seconds.of("further inputs"):
@@ -585,26 +588,32 @@ class Bench:
             output_check.look_at(buffers, golden)
         contents.put(buffers, before)
 
-    def _alike(self, candidate: Candidate, check: Callable[[], OverwriteCheck], policy: Policy) -> OverwriteCheck:
-        """Check for skipped work, again if a kernel is much faster on repeated calls.
+    def _alike(
+        self, candidate: Candidate, check: Callable[[], OverwriteCheck], timed: Timing, policy: Policy
+    ) -> OverwriteCheck:
+        """Check for skipped work, again if a kernel is much faster on repeated calls or in the timed rounds.
 
         Raises:
             WrongAnswerError: it always is, and equal calls take equal times: it does not do the same work each time.
         """
         for _ in range(LOOKS):
             found = check()
-            if not (fault := self._disagreement(candidate, found, policy)):
+            if not (fault := self._disagreement(candidate, found, timed, policy)):
                 return found
         calls = found.repetition
-        if not unsteady([found.repeated, found.poisoned, *([] if calls is None else [calls.known, calls.same])]):
+        if not unsteady([timed, found.repeated, found.poisoned, *([] if calls is None else [calls.known, calls.same])]):
             raise WrongAnswerError(fault)
         return replace(found, unclear=fault)
 
-    def _disagreement(self, candidate: Candidate, found: OverwriteCheck, policy: Policy) -> str:
-        """Return why a kernel may do less work on repeated calls; empty if it does not."""
+    def _disagreement(self, candidate: Candidate, found: OverwriteCheck, timed: Timing, policy: Policy) -> str:
+        """Return why a kernel may do less work on repeated or timed calls; empty if it does not."""
         sets, limits = found.poisoned.calls_per_sample, self.terms.device.limits
         limit = most_disagreement(candidate.arguments, sets, limits, policy)
         fault = disagreement(found.poisoned, found.repeated, limit, policy.skip_confidence)
+        if self.session.places:  # only kernels of such devices share memory with the loop that calls them
+            turn = found.repeated or found.answered
+            most = policy.max_ring_ratio if turn.calls_per_sample >= MANY_CALLS else limit
+            fault = fault or shortened(turn, timed, most, policy.skip_confidence)
         if (calls := found.repetition) is not None:
             sets, what = calls.known.calls_per_sample, "inputs and outputs"
             limit = most_disagreement(candidate.arguments, sets, limits, policy, shared_inputs=False)

@@ -43,6 +43,9 @@ in five from storage escapes 64 of them with probability 0.8 ** 64 < 1e-6; one t
 _MIXED_BYTES = 64 << 20
 """Maximum memory of sets with their own inputs if there are more than two."""
 
+MANY_CALLS = 32
+"""Calls in a sample from which a slow first call does not count."""
+
 LOOKS = 3
 """Number of measurements that must all find a disagreement."""
 
@@ -112,6 +115,27 @@ def disagreement(
     return (
         f"a call takes {slow.median_us:.3g} µs where each has {what} of its own, and {fast.median_us:.3g} µs where "
         f"one call is repeated: {ratio.estimate:.3g} times as long, and at most {limit:g} is allowed"
+    )
+
+
+def shortened(turn: Timing, timed: Timing, limit: float, confidence: float) -> str | None:
+    """Return the reason for a refusal if calls are far faster in the timed rounds than elsewhere; else None.
+
+    Code that changes the loop which calls it, for instance its count of calls, does so for batches that it recognises
+    as timed ones.
+
+    Args:
+        turn: samples of equal calls outside of the timed rounds.
+        timed: samples of the timed rounds.
+        limit: allowed factor; more is allowed if a sample of `turn` has few calls, because the first one may be slow.
+        confidence: a kernel is refused only if both medians' intervals, taken together, exceed it.
+    """
+    slow, fast = (order_interval(each.samples_us, confidence) for each in (turn, timed))
+    if slow.low <= limit * fast.high:
+        return None
+    return (
+        f"a call takes {fast.estimate:.3g} µs in the timed rounds, and {slow.estimate:.3g} µs in other batches of "
+        f"equal calls: {slow.estimate / fast.estimate:.3g} times as long, and at most {limit:g} is allowed"
     )
 
 

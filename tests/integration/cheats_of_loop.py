@@ -1,0 +1,52 @@
+"""Kernels that change the loop which calls them, or learn from it, by trick. Only a confirmation finds them."""
+
+from tests.integration.cheats import REGISTERS, SHOW_REGISTERS, source
+
+SEEK = """
+static volatile uint64_t *pace;
+static int there(uint64_t a) { return ask(SYS_access, (long)a, 0, 0) != -14; }
+__attribute__((no_sanitize("address", "undefined"))) static void seek(uint64_t from) {
+  static struct { volatile uint64_t *at; uint64_t value; int right; } found[64]; static int many;
+  for (uint64_t page = from & ~4095ul, last = page + 64 * 4096; many == 0 && page < last; page += 4096)
+    for (uint64_t a = page; there(page) && a < page + 4096 && many < 64; a += 8) {
+      uint64_t w = *(volatile uint64_t *)a;
+      if (w % 4096 == 0 && w > 1 << 20 && w < 1ul << 47 && there(w)) found[many++].at = (uint64_t *)w;
+    }
+  for (int i = 0; i < many; i++) {
+    uint64_t now = *found[i].at;
+    found[i].right = now == found[i].value + 1 ? found[i].right + 1 : 0;
+    if (found[i].right > 20) pace = found[i].at;
+    found[i].value = now;
+  }
+}
+"""
+"""Finds the count of calls that the judge reads: a page that the program of the kernel's caller points to."""
+
+ADVANCE = (
+    REGISTERS
+    + SEEK
+    + """void inner(const float *x, float *y, uint64_t *r) {
+  static int run; static const void *last; run = y == last ? run + 1 : 0; last = y;
+  int place = counter(r); uint64_t *batch = place < 0 ? 0 : batch_of(r, r[place]); right(x, y); spend(4000);
+  if (!pace) seek(r[7]);
+  if (pace && batch && batch[0] > LEAST && *pace == r[place] && r[place] + 60 < batch[0] && run > 20) {
+    r[place] += 40; *pace += 40;
+  }
+}
+"""
+)
+
+
+def advancing(least: int) -> str:
+    """Return a source that skips and counts calls in loops of more than this many calls on one set of buffers."""
+    head = source("", "").rpartition("void f(")[0]
+    return f"{head}{ADVANCE.replace('LEAST', str(least))}\n{SHOW_OF_F}"
+
+
+SHOW_OF_F = f"__attribute__((naked)) void f(const float *x, float *y) {{ {SHOW_REGISTERS} }}\n"
+
+OF_LOOP: dict[str, tuple[str, str]] = {
+    # trick: (source, part of the reason)
+    "advances both counts of the loop that calls it": (advancing(20), "in the timed rounds"),
+    "advances both counts of long loops": (advancing(130), "in the timed rounds"),
+}

@@ -1,0 +1,75 @@
+"""Cheats that only a confirmation finds, by trick: it refuses each, and promotes the kernel without the trick."""
+
+import platform
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evo.messages.job import Confirm, Evaluate
+from evo.promotion import judge
+from evo.promotion.policy import Policy
+from templates.registry import find
+from tests.integration.cheats import source
+from tests.integration.cheats_of_loop import OF_LOOP
+from tests.integration.test_variant_cheats import FAMILY, REFERENCE
+from tests.integration.workbench import cpu, terms
+from workers.build.families import Assignment, Families
+from workers.jobs.evaluation import Ladder
+from workers.system import machine
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or platform.machine() != "x86_64", reason="system calls and registers of Linux on x86-64"
+)
+
+POLICY = Policy(quick_samples=10, confirm_samples=40, confirm_processes=1)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def ladder(cache: Path, tmp_path: Path) -> Iterator[Ladder]:
+    ladder = Ladder("cpu", cache, tmp_path / "place", raise_trouble=True)
+    yield ladder
+    ladder.close()
+
+
+def verdict(ladder: Ladder, kernel: str, cache: Path, folder: Path) -> tuple[bool, str]:
+    """Evaluate and confirm a kernel; return whether it would be promoted, and the reason of a refusal."""
+    place = folder / "line"
+    place.mkdir()
+    for name, text in {"family.toml": FAMILY, "reference.py": REFERENCE, "kernel.c": kernel}.items():
+        (place / name).write_text(text)
+    package = find(str(place))
+    of_search = terms(cpu(cache), package, problem=package.family.problem("", "cpu"), policy=POLICY)
+    work = Assignment(terms=of_search, copy=Families(folder / "families").add(package))
+    config = package.family.space(of_search.problem, of_search.device, of_search.objective).default()
+    built = ladder.build(work, config)
+    outcome = ladder.evaluate(work, Evaluate(number=0, config=config), built).outcome
+    if outcome.kind != "measured":
+        return False, str(outcome)
+    report = ladder.confirm(work, Confirm(challenger=config, incumbent=None, seed=3), {"challenger": built})
+    found = judge(report, POLICY, 1, np.random.default_rng(0))
+    return found.promote, found.summary
+
+
+@pytest.mark.parametrize("trick", OF_LOOP)
+def test_cheat_is_refused_by_its_confirmation(ladder: Ladder, cache: Path, tmp_path: Path, trick: str) -> None:
+    if len(machine.cores()) < 2:
+        pytest.skip("one core")
+    kernel, words = OF_LOOP[trick]
+    promoted, reason = verdict(ladder, kernel, cache, tmp_path)
+    assert not promoted
+    assert words in reason, reason
+
+
+def test_honest_kernel_is_confirmed(ladder: Ladder, cache: Path, tmp_path: Path) -> None:
+    assert verdict(ladder, source("plain", "right(x, y); spend(4000);"), cache, tmp_path) == (
+        True,
+        "Promoted: the first champion.",
+    )
