@@ -49,9 +49,9 @@ def compile_cached(compiler: Compiler, cache: Cache, unit: Unit, *, timeout_s: f
         or assembler_reads(unit.source.encode())
     ):
         return result
-    if new_since(begun, [name for name in result.reads if _within(name, unit) is None]):
-        return result
     portable = _portable(result.reads, unit)
+    if new_since(begun, [name for place, name in portable if not place]):
+        return result
     key = _key(question, portable, unit)
     if key is not None:
         vacant = vacancies(result.reads, _sources(result.reads, unit), result.searched)
@@ -100,16 +100,16 @@ def _places(portable: Sequence[Sequence[str]], unit: Unit) -> list[str]:
 
 def _portable(names: Sequence[str], unit: Unit) -> list[tuple[str, str]]:
     """Return each file as (index of its folder in the unit, name below it); the index is empty for other files."""
-    return sorted({_within(name, unit) or ("", os.path.normpath(name)) for name in names})
+    roots = [
+        (str(index), f"{root}{os.sep}")
+        for index, folder in enumerate(unit.folders)
+        for root in sorted({str(folder), os.path.realpath(folder)})
+    ]
+    return sorted({_within(os.path.normpath(name), roots) for name in names})
 
 
-def _within(name: str, unit: Unit) -> tuple[str, str] | None:
-    path = os.path.normpath(name)
-    for index, folder in enumerate(unit.folders):
-        for root in {str(folder), os.path.realpath(folder)}:
-            if path.startswith(f"{root}{os.sep}"):
-                return str(index), path[len(root) + 1 :]
-    return None
+def _within(path: str, roots: Sequence[tuple[str, str]]) -> tuple[str, str]:
+    return next(((index, path[len(root) :]) for index, root in roots if path.startswith(root)), ("", path))
 
 
 def _pack(artefact: Artefact) -> bytes:

@@ -7,8 +7,8 @@ the absence of files in the folders before. ccache names this as a case its dire
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 
 _ASKED = re.compile(r"""__has_include(?:_next)?\s*\(\s*(?:"([^"\n]+)"|<([^>\n]+)>)""")
 _LISTED = re.compile(r'^ignoring nonexistent directory "(.+)"$')
@@ -27,10 +27,12 @@ def vacancies(reads: Iterable[str], sources: Iterable[str], folders: Sequence[st
         folders: absolute paths of the searched folders, in any order.
     """
     read = {os.path.normpath(path) for path in reads}
-    names = {name for path in read for folder in folders if (name := _below(path, folder)) is not None}
+    roots = {folder: {folder, os.path.realpath(folder)} for folder in folders}
+    names = {name for path in read for folder in folders if (name := _below(path, roots[folder])) is not None}
     names |= {quoted or angled for text in sources for quoted, angled in _ASKED.findall(text)}
+    exists = cache(os.path.lexists)
     candidates = (os.path.normpath(f"{folder}/{name}") for folder in folders for name in names)
-    return sorted({missing for path in candidates if (missing := _missing(path)) is not None})
+    return sorted({missing for path in candidates if (missing := _missing(path, exists)) is not None})
 
 
 def all_vacant(paths: Iterable[str]) -> bool:
@@ -52,18 +54,23 @@ def search_list(said: str) -> Iterator[str]:
             yield os.path.normpath(line[1:])
 
 
-def _below(path: str, folder: str) -> str | None:
-    """Return the file's name relative to the folder; None if it is outside."""
-    for root in {folder, os.path.realpath(folder)}:
+def _below(path: str, roots: Iterable[str]) -> str | None:
+    """Return the file's name relative to a folder, given by all its paths; None if it is outside."""
+    for root in roots:
         if path.startswith(f"{root}{os.sep}"):
             return path[len(root) + 1 :]
     return None
 
 
-def _missing(path: str) -> str | None:
-    if os.path.lexists(path):
-        return None
-    parent = Path(path)
-    while not os.path.lexists(parent.parent):
-        parent = parent.parent
-    return str(parent)
+def _missing(path: str, exists: Callable[[str], bool]) -> str | None:
+    """Return the topmost missing folder of a path, else the path; None if it exists."""
+    folder = _above(path)
+    if exists(folder):
+        return None if exists(path) else path
+    while not exists(above := _above(folder)):
+        folder = above
+    return folder
+
+
+def _above(path: str) -> str:
+    return path.rpartition(os.sep)[0] or os.sep
