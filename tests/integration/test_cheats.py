@@ -194,3 +194,30 @@ def test_in_place_answer_kept_between_calls_in_a_row_is_refused(session: Session
         refused = pytest.raises(WrongAnswerError, match="after its inputs had changed")
         with nullcontext() if name == "honest" else refused:
             judge_overtaken(*given, call_us=call_us, rng=np.random.default_rng(1), budget_s=1.0)
+
+
+LEARNS = """
+  static const void *after[4096][2]; static int known; static const void *before, *guess; static float right_, made;
+  int place = 0; while (place < known && after[place][0] != x) place++;
+  if (place == known) after[known++][0] = x;
+  right_ += guess == x; made += guess != 0;
+  for (int i = 0; before && i < known; i++) if (after[i][0] == before) after[i][1] = x;
+  guess = after[place][1]; before = x; y[0] = right_; y[1] = made;
+"""
+"""Remembers which buffers followed, as a kernel may that loads the next ones early, and counts right guesses."""
+
+
+def test_kernel_cannot_learn_the_next_buffers_of_cold_calls(session: Session, tmp_path: Path) -> None:
+    kernel = session.load(built(source("learns", LEARNS), tmp_path), "f", ARGUMENTS, None)
+    sets = session.allocate_sets(ARGUMENTS, GOLDENS[0].inputs, 32)
+    shares: dict[bool, float] = {}
+    for once in (True, False):  # in turn, then as they are timed
+        timer, before = session.timer(kernel, sets, once=once), np.zeros(2)
+        for sample in range(30):
+            timer.sample()
+            now = sets[timer.last].read("y")[:2].astype(np.float64)
+            before = now if sample == 9 else before
+        right, made = now - before
+        shares[once] = right / made
+    assert shares[True] > 0.9
+    assert shares[False] < 0.3

@@ -2,11 +2,12 @@
 
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from workers.backends.cpu.batch import Batch, contradicted, contradicts, worth_repeating
-from workers.backends.cpu.device import MINIMUM_SAMPLE_S, KernelTimer, calibrated
-from workers.backends.cpu.kernel_process import KernelProcess, Table
+from workers.backends.cpu.device import MINIMUM_SAMPLE_S, KernelTimer, SetOrders, calibrated
+from workers.backends.cpu.kernel_process import MOST_ORDERS, KernelProcess, Table
 
 IDLE = [Batch(calls=1000, claimed_ns=2_000, wall_ns=17_000, cpu_ns=12_000) for _ in range(9)]
 
@@ -26,7 +27,8 @@ class Process:
     def bind(self, sets: object, *, new: bool) -> Table:
         return Table(sets=1, width=1, floats=0, spans=(), words=b"")
 
-    def run(self, table: Table, calls: int, *, first: int, behind: bool) -> Batch:
+    def run(self, table: Table, calls: int, *, first: int, behind: bool, order: bytes) -> Batch:
+        self.first, self.order = first, order
         us = 10.0 * calls
         cpu_ns = round(1e3 * (us * self._factor + self._request_us))
         return Batch(calls=calls, claimed_ns=round(1e3 * us), wall_ns=cpu_ns + 20_000, cpu_ns=cpu_ns)
@@ -42,7 +44,7 @@ class Process:
 
 
 def timed(process: Process, samples: int = 40) -> KernelTimer:
-    timer = KernelTimer(cast(KernelProcess, process), cast(Any, [object()]))
+    timer = KernelTimer(cast(KernelProcess, process), cast(Any, [object()]), rng=np.random.default_rng(0))
     for _ in range(samples):
         assert timer.sample() == pytest.approx(10.0)
     return timer
@@ -69,3 +71,43 @@ def test_wrong_clock_is_refused_where_requests_are_dear(factor: float) -> None:
 def test_fastest_of_several_calibrations_counts() -> None:
     takes = iter([1e-5, 1e-5, 1e-5, 5e-3, 5e-4, 5e-3])
     assert calibrated(lambda calls: next(takes)) == 50
+
+
+@pytest.mark.parametrize("sets", [2, 3, 7, 64])
+@pytest.mark.parametrize("calls", [1, 5, 200])
+def test_orders_of_sets_are_random_and_leave_each_set_unused_for_half_a_turn(sets: int, calls: int) -> None:
+    orders = SetOrders(sets, np.random.default_rng(3))
+    used = np.concatenate([orders.next(calls) for _ in range(2000 // calls)])[: 2000 // sets * sets]
+    assert {len(turn) for turn in map(set, used.reshape(-1, sets).tolist())} == {sets}
+    before: dict[int, int] = {}
+    for place, number in enumerate(used.tolist()):
+        assert place - before.get(number, -sets) > sets // 2 or sets < 3
+        before[number] = place
+    if sets > 3:
+        followers = set(zip(used.tolist(), used[1:].tolist(), strict=False))
+        assert len(followers) > sets
+
+
+def test_order_of_very_many_calls_is_bounded() -> None:
+    assert len(SetOrders(7, np.random.default_rng(0)).next(10 * MOST_ORDERS)) == MOST_ORDERS
+
+
+def test_last_set_of_a_sample_is_the_last_of_its_order() -> None:
+    process = Process(10.0)
+    timer = KernelTimer(
+        cast(KernelProcess, process), cast(Any, [object() for _ in range(7)]), rng=np.random.default_rng(0)
+    )
+    for _ in range(20):
+        timer.sample()
+        order = np.frombuffer(process.order, np.uint32)
+        assert process.first == order[0]
+        assert timer.last == order[(timer.calls - 1) % len(order)]
+
+
+def test_calls_on_each_set_once_have_no_order() -> None:
+    process = Process(10.0)
+    sets = cast(Any, [object() for _ in range(7)])
+    timer = KernelTimer(cast(KernelProcess, process), sets, rng=np.random.default_rng(0), once=True)
+    process.note_turn = lambda batch: None  # type: ignore[attr-defined]
+    timer.sample()
+    assert (process.first, process.order, timer.last) == (0, b"", 6)

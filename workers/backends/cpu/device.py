@@ -25,7 +25,7 @@ from evo.trial.objective import Objective
 from workers.backends import Buffers, CallMode, Change, LaunchError, Overlap, Timer
 from workers.backends.cpu.compiler import CCompiler, NoCompilerError, find_compiler
 from workers.backends.cpu.imports import NO_KERNEL_MAY, forbidden_imports
-from workers.backends.cpu.kernel_process import KernelProcess, ending
+from workers.backends.cpu.kernel_process import MOST_ORDERS, KernelProcess, ending
 from workers.backends.cpu.memory import HostBuffers, host_sets
 from workers.backends.cpu.powercap import PowercapMeter
 from workers.backends.cpu.sanitizer import CSanitizer
@@ -97,14 +97,21 @@ class CallTimer:
 
 
 class KernelTimer:
-    """Times calls that a kernel process makes, on each set of buffers in turn.
+    """Times calls that a kernel process makes on sets of buffers.
+
+    Several sets are called in an order that is drawn for each sample, so that a kernel cannot learn which one is next
+    and load it while it is timed for another.
 
     Args:
-        once: a sample calls each set exactly once, even if that is very short.
+        once: a sample calls each set exactly once, in turn, even if that is very short.
+        rng: draws the orders; they must not be predictable.
     """
 
-    def __init__(self, process: KernelProcess, sets: Sequence[HostBuffers], *, once: bool = False) -> None:
-        self._process, self._sets, self._made = process, sets, 0
+    def __init__(
+        self, process: KernelProcess, sets: Sequence[HostBuffers], *, rng: np.random.Generator, once: bool = False
+    ) -> None:
+        self._process, self._sets, self._last = process, sets, 0
+        self._orders = SetOrders(len(sets), rng) if len(sets) > 1 and not once else None
         self._table, self._once = process.bind(sets, new=True), once
         self._restore_ns = _most_restore_ns(sets) if self._table.restored else 0.0
         if once:
@@ -129,15 +136,37 @@ class KernelTimer:
 
     @property
     def last(self) -> int:
-        return (self._made - 1) % len(self._sets)
+        return self._last
 
     def _take(self, calls: int) -> float:
-        behind = len(self._sets) > 1 and not self._once
-        self._batch = self._process.run(self._table, calls, first=self._made % len(self._sets), behind=behind)
-        self._table = replace(self._table, spans=())
-        self._made += calls
+        drawn = self._orders is not None
+        order = np.arange(len(self._sets), dtype=np.uint32) if self._orders is None else self._orders.next(calls)
+        self._batch = self._process.run(
+            self._table, calls, first=int(order[0]), behind=drawn, order=order.tobytes() if drawn else b""
+        )
+        self._table, self._last = replace(self._table, spans=()), int(order[(calls - 1) % len(order)])
         restored_ns = min(self._batch.restored_ns, self._restore_ns * calls)
         return max(self._batch.claimed_ns - restored_ns, 1) * 1e-9
+
+
+class SetOrders:
+    """Random orders in which calls use sets of buffers: all sets, then all in another order, and so on.
+
+    Each half of the sets is shuffled separately, so that at least half of all sets are used between two calls on the
+    same one, and caches that hold less keep none.
+    """
+
+    def __init__(self, sets: int, rng: np.random.Generator) -> None:
+        self._halves, self._rng = np.array_split(np.arange(sets, dtype=np.uint32), 2), rng
+        self._due = np.empty(0, np.uint32)
+
+    def next(self, calls: int) -> NDArray[np.uint32]:
+        """Return the sets of the next calls, shape (n,), at most `MOST_ORDERS`; further calls begin again."""
+        wanted = min(calls, MOST_ORDERS)
+        while len(self._due) < wanted:
+            self._due = np.concatenate([self._due, *map(self._rng.permutation, self._halves)])
+        order, self._due = self._due[:wanted], self._due[wanted:]
+        return order
 
 
 def _most_restore_ns(sets: Sequence[HostBuffers]) -> float:
@@ -190,6 +219,7 @@ class CpuSession:
         self._children = descendants.children()
         self.cold_bytes = int(device.limits.get("l3_bytes", device.limits.get("l2_bytes", 1 << 20)))
         self._memory_bytes = 0
+        self._orders = np.random.default_rng()  # unlike other draws not from the search's seed, which may be known
 
     def limit_memory(self, most_bytes: int) -> None:
         self._memory_bytes = min(most_bytes, psutil.virtual_memory().available // 2)
@@ -250,7 +280,8 @@ class CpuSession:
         )
 
     def timer(self, kernel: Any, sets: Sequence[Buffers], *, once: bool = False) -> Timer:
-        return KernelTimer(cast(KernelProcess, kernel), cast(Sequence[HostBuffers], sets), once=once)
+        held = cast(Sequence[HostBuffers], sets)
+        return KernelTimer(cast(KernelProcess, kernel), held, rng=self._orders, once=once)
 
     def _process(self, library: Path, entry: str, cores: Sequence[int], *, timed: bool) -> KernelProcess:
         return KernelProcess(
@@ -275,7 +306,7 @@ class CpuSession:
         self._processes.add(process)
         buffer = Argument(name="x", role="input", dtype="float32", shape=(1,))
         arguments = [replace(buffer, name=f"x{number}") for number in range(_TYPICAL_ARGUMENTS)]
-        return KernelTimer(process, [HostBuffers(arguments, {})])
+        return KernelTimer(process, [HostBuffers(arguments, {})], rng=self._orders)
 
     def settle(self) -> None:
         known = self._kernel_pids()

@@ -45,6 +45,7 @@ enum { ROUNDING = 1, X87 = 2, HANDLERS = 4, TIMERS = 8, MASKS = 16, DIRECTION = 
 enum { FAILED = -1, FAULT = -2 };                                        /* statuses below zero; 0: done */
 enum { MOST_KEYS = 64 }; /* of threads that libraries make and never give back */
 enum { STACKED = 24, FLOATS = 8, PAGE = 4096, APRON = 1 << 20 };
+enum { MOST_ORDERS = 1 << 14 }; /* calls whose sets the judge orders at once */
 
 struct request {
     uint32_t kind, bytes; /* of the payload */
@@ -62,6 +63,7 @@ static void (*function)(void), (*called)(void); /* called: the kernel, or what s
 static uint64_t *table, sets, width, floats;
 static const struct write { uint64_t to, from, bytes, pattern; } *writes; /* before each call; of each set: */
 static uint64_t restored, filled;                                        /* restored ones, then filled ones */
+static uint32_t order[MOST_ORDERS]; /* of sets, where the judge does not call them in turn */
 static uint64_t stale = UINT64_MAX; /* set whose arguments the latest call changed, and nothing has restored since */
 static struct sigaction expected[NSIG];
 static char fault_stack[1 << 16];
@@ -463,7 +465,7 @@ static int halted(void) { return __atomic_load_n(&pace->halt, __ATOMIC_RELAXED) 
 struct meeting { int missing, over; };
 
 struct batch {
-    uint64_t calls, first, start, stop, restored_ns;
+    uint64_t calls, first, orders, start, stop, restored_ns; /* orders: length of the order of sets; 0: they have turns */
     int behind;
     struct meeting *meeting; /* of two threads that call at the same time, each on half of the sets; else NULL */
     Modes after;
@@ -487,6 +489,12 @@ static void write_all(const struct write *each, uint64_t count) {
 static void restore(uint64_t set) { write_all(writes + set * (restored + filled), restored); }
 static void fill(uint64_t set) { write_all(writes + set * (restored + filled) + restored, filled); }
 
+static uint64_t set_after(const struct batch *batch, uint64_t set, uint64_t *place) {
+    if (!batch->orders) return set + 1 == sets ? 0 : set + 1;
+    if (++*place == batch->orders) *place = 0;
+    return order[*place];
+}
+
 static void invoke(const uint64_t *at) {
     double reals[FLOATS];
     if (width <= WORDS && !floats) { ((Few *)called)(IN_REGISTERS(WORD)); return; }
@@ -502,7 +510,7 @@ static void invoke(const uint64_t *at) {
 /* Restores just before each call, or, where calls must find cold memory, behind the call on the next set. */
 static void make_restored_calls(struct batch *batch) {
     const int behind = batch->behind && sets > 1;
-    uint64_t set = batch->first, since = batch->start;
+    uint64_t set = batch->first, since = batch->start, place = 0;
     if (behind && stale == UINT64_MAX)
         for (uint64_t each = 0; each < sets; each++) restore(each);
     for (uint64_t call = 0; call < batch->calls && !halted(); made(), call++) {
@@ -514,7 +522,7 @@ static void make_restored_calls(struct batch *batch) {
         since = now_ns();
         if (behind && stale != UINT64_MAX && stale != set) restore(stale);
         stale = behind ? set : UINT64_MAX;
-        if (++set == sets) set = 0;
+        set = set_after(batch, set, &place);
     }
     batch->restored_ns += now_ns() - since;
 }
@@ -540,7 +548,7 @@ static void meet(struct batch *batch) {
 
 static void *make_calls(void *given) {
     struct batch *batch = given;
-    uint64_t set = batch->first;
+    uint64_t set = batch->first, place = 0;
     set_modes(usual);
     if (batch->meeting) {
         meet(batch);
@@ -555,7 +563,7 @@ static void *make_calls(void *given) {
         for (uint64_t call = 0; call < batch->calls && !halted(); made(), call++) {
             fill(set);
             invoke(table + set * STRIDE);
-            if (++set == sets) set = 0;
+            set = set_after(batch, set, &place);
         }
     }
     batch->stop = now_ns();
@@ -579,6 +587,9 @@ static void place_on(pthread_attr_t *attributes, uint64_t core_and_one) {
 
 static void run(const struct request *request) {
     struct batch batch = {.calls = request->count, .first = request->first, .behind = (request->flags & BEHIND) != 0};
+    if (request->bytes > sizeof order) _exit(1);
+    receive(order, request->bytes);
+    batch.orders = request->bytes / sizeof *order;
 #ifdef M_PERTURB
     static uint64_t perturbed;
     if ((request->flags & PERTURB) != perturbed) mallopt(M_PERTURB, (perturbed = request->flags & PERTURB) ? 0xa5 : 0);

@@ -77,6 +77,9 @@ _NEARLY_ALL = 0.9
 LEAST_TURN_NS = 500_000
 """Total duration from which calls on several sets are compared with the system's time accounting."""
 
+MOST_ORDERS = 1 << 14
+"""Maximum length of an order of sets (`kernel_process.c`)."""
+
 _CHECKED_BATCHES, _IDLE_CALLS = 9, 1000
 
 
@@ -232,10 +235,13 @@ class KernelProcess:
         mode: CallMode = CallMode(),
         meanwhile: Callable[[], None] | None = None,
         behind: bool = False,
+        order: bytes = b"",
     ) -> Batch:
         """Call the kernel `calls` times, on each set in turn.
 
         Args:
+            order: indices of sets, 4 bytes each and at most `MOST_ORDERS`, of which calls use the next one, over and
+                over; it begins with `first`. Empty: the sets have turns.
             behind: restore a set's arguments after the call on the next set, which leaves their memory cold; False:
                 just before the call.
             meanwhile: function called in this process during the calls.
@@ -245,7 +251,8 @@ class KernelProcess:
             DeviceLostError: the process ended.
         """
         self._send_table(table)
-        return self._batch(calls, first, _flags(mode) | _BEHIND * behind, mode.stack_bytes, meanwhile)
+        flags = _flags(mode) | _BEHIND * behind
+        return self._batch(calls, first, flags, mode.stack_bytes, meanwhile=meanwhile, order=order)
 
     def call(self, table: Table, mode: CallMode) -> None:
         """Call the kernel once on the first set; state that it changed is recorded for `fault`.
@@ -426,9 +433,11 @@ class KernelProcess:
         first: int = 0,
         flags: int = _EXAMINE,
         stack_bytes: int = 0,
+        *,
         meanwhile: Callable[[], None] | None = None,
+        order: bytes = b"",
     ) -> Batch:
-        request = _REQUEST.pack(_RUN, 0, calls, first, flags, stack_bytes)
+        request = _REQUEST.pack(_RUN, len(order), calls, first, flags, stack_bytes) + order
         self.pace.begin()  # no other request is under way
         waiting_before = self._waiting_ns()
         cpu_before, began = self._cpu_ns(), time.perf_counter_ns()
