@@ -190,6 +190,18 @@ HEAD_SIZES = (
     ("D=80", {"PRODUCTS": "wgmma", "PANEL": 16, "STORE": "direct"}),
     ("D=72", {"PRODUCTS": "wgmma", "COPY": "tma", "PRODUCER_WARPS": 1, "PANEL": 16, "STORE": "staged"}),
     ("D=192", {"PRODUCTS": "wgmma", "COPY": "tma", "PRODUCER_WARPS": 1, "BLOCK_N": 32, "Q_IN_REGISTERS": False}),
+    (
+        "D=256,causal=true,KV=1",
+        {
+            "PRODUCTS": "wgmma",
+            "COPY": "tma",
+            "BLOCK_M": 128,
+            "WARPS_M": 8,
+            "PRODUCER_WARPS": 4,
+            "PRODUCER_REGISTERS": 24,
+        }
+        | {"BLOCK_N": 32, "PV_BEHIND": True, "IN_TURNS": True, "Q_IN_REGISTERS": False, "STORE": "stmatrix"},
+    ),
     ("D=88", {"LAYOUT": "pad", "STORE": "direct"}),
     ("D=72", {"STORE": "stmatrix", "Q_IN_REGISTERS": False}),
     ("D=96", {"COPY": "tma", "PRODUCER_WARPS": 1, "PANEL": 32}),
@@ -278,6 +290,7 @@ PRODUCT = {"BLOCK_M": 32, "BLOCK_N": 32, "BLOCK_K": 32, "WARPS_M": 2, "WARPS_N":
 PRODUCT |= {"STAGES": 2, "FRAGMENTS_AHEAD": False}
 WARPGROUP = {"PRODUCTS": "wgmma", "STAGES": 3, "WARPS_M": 4, "BLOCK_K": 64}
 BOXES = {"COPY": "tma", "BLOCK_M": 64, "BLOCK_N": 64, "CLUSTER": 2, "CTAS_PER_SM": 1}
+FEW_ROWS = {"COPY": "tma", "BLOCK_M": 64, "BLOCK_N": 64, "GROUP_M": 1}
 BYTES = {"PRODUCTS": "wgmma", "STAGES": 3, "WARPS_M": 8, "BLOCK_M": 128, "BLOCK_K": 128}
 PRODUCTS = (
     ("gemm", "M=75,N=72,K=200,dtype=bfloat16,epilogue=bias_gelu", {"BLOCK_K": 64, "WARPS_K": 2, "SPLIT_K": 2}),
@@ -322,6 +335,16 @@ PRODUCTS = (
         {"STORE": "direct", "CTAS_PER_SM": 1, "SCHEDULE": "stream_k"},
     ),
     ("gemm", "M=150,N=264,K=320,batch=2,a_stride=336", {**WARPGROUP, **BOXES}),
+    (
+        "gemm",
+        "M=5,N=136,K=328,b_layout=nk,dtype=bfloat16",
+        {**WARPGROUP, **FEW_ROWS, "SPLIT_K": 2, "MERGE": "cluster"},
+    ),
+    (
+        "gemm",
+        "M=32,N=136,K=328,b_layout=nk,epilogue=bias",
+        {**WARPGROUP, **FEW_ROWS, "CTAS_PER_SM": 1, "SCHEDULE": "stream_k"},
+    ),
     ("gemm_fp8", "M=75,N=72,K=208,scaling=row,out=float16", {"SCHEDULE": "stream_k", "CTAS_PER_SM": 2, "PROMOTE": 2}),
     ("gemm_fp8", "M=150,N=136,K=464,scaling=row,epilogue=bias,out=float16", {**BYTES, "BLOCK_N": 64, "PROMOTE": 2}),
     (
@@ -651,8 +674,8 @@ def test_rows_of_odd_length_are_correct(family: str, text: str, change: Config) 
     one_in(3, PRODUCTS, of=itemgetter(0)),
     ids=[
         *("split", "one row", "residual", "tanh", "warpgroups", "boxes", "cluster"),
-        *("odd", "odd rows of c", "odd cluster", "odd boxes", "batch", "odd batch", "batch of boxes"),
-        *("stream", "bytes", "boxes of bytes"),
+        *("odd", "odd rows of c", "odd cluster", "odd boxes", "batch", "odd batch", "batch of boxes", "few rows"),
+        *("few rows in shares", "stream", "bytes", "boxes of bytes"),
     ],
 )
 def test_product_is_correct_and_independent_of_the_last_block(family: str, text: str, change: Config) -> None:
