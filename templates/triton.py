@@ -6,6 +6,7 @@ from typing import Any
 
 from evo.errors import InvalidInput
 from evo.family import Implementation
+from evo.family.launch.descriptor import DescriptorFormula
 from evo.family.problem import Problem
 from evo.family.source.triton import OPTIONS, Kernel, Parameter, kernels_of, sliced
 from evo.text.suggestion import unknown
@@ -14,6 +15,9 @@ from templates.errors import RenderError
 
 BUILD = "# kernel-evo build: "
 """Start of the last line of a generated source, which holds the compile settings as JSON."""
+
+DESCRIBED = "kernel_evo_described"
+"""Name under which a generated source keeps a kernel that takes tensor descriptors."""
 
 DIVISIBLE = 16
 """Alignment in bytes from which Triton treats an address as a multiple of 16."""
@@ -50,7 +54,8 @@ def rendered(text: str, implementation: Implementation, problem: Problem, variab
     except InvalidInput as error:
         raise RenderError(str(error)) from error
     build = _build(kernel, implementation, problem, variables)
-    return f"{source.rstrip()}\n\n{BUILD}{json.dumps(build)}\n"
+    made = _making_descriptors(kernel, implementation, problem, variables)
+    return f"{source.rstrip()}\n{made}\n{BUILD}{json.dumps(build)}\n"
 
 
 def check(text: str, implementation: Implementation, declared: Sequence[str]) -> None:
@@ -65,7 +70,7 @@ def check(text: str, implementation: Implementation, declared: Sequence[str]) ->
     except InvalidInput as error:
         raise RenderError(str(error)) from error
     _passed(kernel, implementation, implementation.arguments, declared)
-    known = [each.name for each in kernel.parameters]
+    known = [*(each.name for each in kernel.parameters), *_names_of_descriptors(implementation)]
     for name in (each.name for each in implementation.tunables):
         if name not in {*known, *OPTIONS} | implementation.reach({*known, *OPTIONS}):
             raise RenderError(
@@ -76,9 +81,51 @@ def check(text: str, implementation: Implementation, declared: Sequence[str]) ->
 def names_of(text: str, implementation: Implementation) -> frozenset[str]:
     """Return the names that affect how the kernel is compiled."""
     try:
-        return frozenset({each.name for each in _kernel(text, implementation).parameters} | set(OPTIONS))
+        parameters = {each.name for each in _kernel(text, implementation).parameters}
+        return frozenset(parameters | _names_of_descriptors(implementation) | set(OPTIONS))
     except InvalidInput as error:
         raise RenderError(str(error)) from error
+
+
+def _described(implementation: Implementation) -> dict[str, DescriptorFormula]:
+    """Return the arguments that the kernel takes as tensor descriptors."""
+    geometry = implementation.geometry
+    return {} if geometry is None else {each.of: each for each in geometry.descriptors}
+
+
+def _names_of_descriptors(implementation: Implementation) -> set[str]:
+    formulas = _described(implementation).values()
+    return {name for each in formulas for expression in each.expressions for name in expression.names}
+
+
+def _making_descriptors(
+    kernel: Kernel, implementation: Implementation, problem: Problem, variables: Mapping[str, Value]
+) -> str:
+    """Return a kernel of the same name that makes the descriptors, and calls the user's; empty if there are none.
+
+    The launch passes addresses, on every architecture: Triton turns descriptors into addresses where there is no
+    tensor memory accelerator, and else writes them into scratch memory at the start of each program.
+    """
+    described = _described(implementation)
+    call = [each for each in implementation.arguments if each.present(problem)]
+    if not any(each.name in described for each in call):
+        return ""
+    given = {each.name: each.name for each in kernel.parameters}
+    for parameter, argument in zip(_passed(kernel, implementation, call, variables), call, strict=True):
+        if argument.name not in described:
+            continue
+        try:
+            made = described[argument.name].resolve({**problem, **variables}, argument)
+        except InvalidInput as error:
+            raise RenderError(str(error)) from error
+        extents = ", ".join(str(list(each)) for each in (made.shape, made.strides, made.block))
+        given[parameter.name] = f"triton.language.make_tensor_descriptor({parameter.name}, {extents})"
+    taken = [each.name for each in _passed(kernel, implementation, call, variables)]
+    parameters = [name if name in taken else f"{name}: triton.language.constexpr" for name in given]
+    return (
+        f"\n{DESCRIBED} = {kernel.name}\n\n\n@triton.jit\ndef {kernel.name}({', '.join(parameters)}):\n"
+        f"    {DESCRIBED}({', '.join(given.values())})\n\n"
+    )
 
 
 def _kernel(text: str, implementation: Implementation) -> Kernel:
@@ -133,6 +180,11 @@ def _passed(
             "a parameter with the name of a field, tunable or derived value is a constant"
         )
     for parameter, argument in zip(passed, call, strict=True):
+        if parameter.described and argument.name not in _described(implementation):
+            remedy = f'add [[triton.launch.descriptors]] with of = "{argument.name}" and its block, e.g. ["BLOCK", "D"]'
+            raise RenderError(
+                f"{implementation.file}: {kernel.name} takes {parameter.name} as a tensor descriptor: {remedy}"
+            )
         if parameter.pointer and argument.role == "scalar":
             raise RenderError(
                 f"{implementation.file}: {kernel.name} uses {parameter.name} as an address, and family.toml passes "

@@ -55,24 +55,37 @@ import sys
 import cupy as cp
 from kernel import Kernel
 kernel = Kernel()
-x, y = (cp.random.standard_normal(1 << 22, dtype=cp.float32) for _ in range(2))
-assert cp.array_equal(kernel(x=x, y=y)["out"], x + y)
+{used}
 assert "triton" not in sys.modules
 """
+ADDED = """x, y = (cp.random.standard_normal(1 << 22, dtype=cp.float32) for _ in range(2))
+assert cp.array_equal(kernel(x=x, y=y)["out"], x + y)"""
+MULTIPLIED = """a, b = (cp.random.standard_normal((2048, 2048), dtype=cp.float32).astype(cp.float16) for _ in range(2))
+exact = a.astype(cp.float32) @ b.astype(cp.float32)
+for _ in range(3):
+    assert cp.abs(kernel(a=a, b=b)["c"].astype(cp.float32) - exact).max() < 0.25"""
+TILES: Config = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "num_warps": 8, "num_stages": 3}
 
 
-def test_export_runs_without_triton(gpu: Device, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "config", "used"),
+    [
+        ("vector_add", {"BLOCK": 1024, "num_warps": 4}, ADDED),
+        ("matmul_host_descriptors", TILES, MULTIPLIED),
+        ("matmul_device_descriptors", TILES, MULTIPLIED),
+    ],
+)
+def test_export_runs_without_triton(gpu: Device, tmp_path: Path, name: str, config: Config, used: str) -> None:
     pytest.importorskip("cupy")
-    config: Config = {"BLOCK": 1024, "num_warps": 4}
-    package = find(str(KERNELS / "vector_add"))
+    package = find(str(KERNELS / name))
     problem = package.family.problem("", "cuda")
     built = Workshop(CudaCompiler(), tmp_path / "build").built(package, gpu, config)
     assert built.refusal is None, built.refusal
     assert built.source is not None
     assert built.binary is not None
     bundle = Bundle(
-        champion=replace(CHAMPION, family="vector_add", problem=problem, config=config),
-        search=view(family="vector_add", problem=problem, device=gpu),
+        champion=replace(CHAMPION, family=name, problem=problem, config=config),
+        search=view(family=name, problem=problem, device=gpu),
         family=package.family,
         source=built.source.encode(),
         library=built.binary,
@@ -80,9 +93,9 @@ def test_export_runs_without_triton(gpu: Device, tmp_path: Path) -> None:
     )
     folder = tmp_path / "export"
     folder.mkdir()
-    for name, content in bundle.files().items():
-        (folder / name).write_bytes(content)
-    subprocess.run([sys.executable, "-c", EXPORTED], check=True, cwd=folder, timeout=300)
+    for file, content in bundle.files().items():
+        (folder / file).write_bytes(content)
+    subprocess.run([sys.executable, "-c", EXPORTED.format(used=used)], check=True, cwd=folder, timeout=300)
 
 
 @pytest.mark.parametrize(
@@ -103,6 +116,9 @@ def test_export_runs_without_triton(gpu: Device, tmp_path: Path) -> None:
         ),
         ("matmul", {"< K - depth": "< K - depth + 1"}),
         ("matmul", {"mask = (rows[:, None] < M)": "mask = (rows[:, None] <= M)"}),
+        ("matmul_host_descriptors", {"b_desc.load([depth, col])": "b_desc.load([depth, col + 8])"}),
+        ("matmul_host_descriptors", {"c_desc.store([row, col]": "c_desc.store([row, col - col % 256]"}),
+        ("matmul_device_descriptors", {"shape=[M, K], strides=[K, 1]": "shape=[M, K - 8], strides=[K, 1]"}),
         ("attention", {'tl.where(keys[None, :] < S, tl.dot(q, k) * scale, -float("inf"))': "tl.dot(q, k) * scale"}),
         ("attention", {"mask=rows[:, None] < S)": "mask=rows[:, None] < S - 1)"}),
         ("attention", {"sums * kept[:, None]": "sums"}),

@@ -75,3 +75,23 @@ def test_error_of_a_kernel_names_its_line(workshop: Workshop, tmp_path: Path) ->
     assert isinstance(refusal, CompileFailed)
     assert "there is not defined" in refusal.log
     assert "kernel.py:8:" in refusal.log
+
+
+@pytest.mark.parametrize("name", ["matmul_host_descriptors", "matmul_device_descriptors"])
+def test_scratch_memory_for_descriptors_is_passed_by_the_launch(workshop: Workshop, name: str) -> None:
+    built = workshop.built(find(str(KERNELS / name)), known("sm_90"))
+    assert built.refusal is None, built.refusal
+    kernel = next(iter(built.kernels.values()))
+    assert kernel.launch is not None
+    sizes = {each.name: each.shape[0] for each in kernel.arguments if each.role == "workspace"}
+    assert sizes["triton_global_scratch"] == 3 * 128 * kernel.launch.grid[0], "a tensor map of 128 bytes each"
+    assert built.ptx is not None
+    assert b"cp.async.bulk.tensor" in built.ptx
+
+
+def test_descriptors_of_the_host_cost_no_more_than_those_of_the_device(compiler: CudaCompiler, tmp_path: Path) -> None:
+    built = [
+        Workshop(compiler, tmp_path / where).built(find(str(KERNELS / f"matmul_{where}_descriptors")), known("sm_90"))
+        for where in ("host", "device")
+    ]
+    assert built[0].resources == built[1].resources

@@ -96,3 +96,57 @@ def test_imported_family_fits_its_kernel(tmp_path: Path) -> None:
     package = find(str(place))
     check(package, "cuda")
     assert package.family.implementations["cuda"].language == "triton"
+
+
+DESCRIBED = """
+import triton
+import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+{hook}
+
+@triton.autotune(configs=[triton.Config({{"BM": 64, "BK": 32}}, num_warps=4, pre_hook=sized),
+                          triton.Config({{"BM": 128, "BK": 32}}, num_warps=8, pre_hook=sized)], key=["M"])
+@triton.jit
+def copy(a_desc, c_desc, M, K, BM: tl.constexpr, BK: tl.constexpr):
+    row = tl.program_id(0) * BM
+    for col in range(0, K, BK):
+        c_desc.store([row, col], a_desc.load([row, col]))
+
+def run(a, c):
+    M, K = a.shape
+    block = [1, 1]
+    described = {made}
+    copy[lambda meta: (triton.cdiv(M, meta["BM"]),)](described, TensorDescriptor.from_tensor(c, block), M, K)
+"""
+HOOK = (
+    'def sized(nargs):\n    for name in ("a_desc",):\n        nargs["a_desc"].block_shape = [nargs["BM"], nargs["BK"]]'
+)
+MADE = "TensorDescriptor(a, a.shape, a.stride(), {block})"
+
+
+@pytest.mark.parametrize(
+    ("hook", "made", "block"),
+    [
+        (HOOK, MADE.format(block="block"), ("BM", "BK")),
+        ("sized = None", MADE.format(block="[BM, 32]"), ("BM", "32")),
+        ("sized = None", "TensorDescriptor(a, a.shape, a.stride(), block_shape=[BM, BK])", ("BM", "BK")),
+        ("sized = None", "TensorDescriptor.from_tensor(a, [64, 2 * BK])", ("64", "2 * BK")),
+        ("sized = None", MADE.format(block="[rows(a), 32]"), ()),
+    ],
+)
+def test_blocks_of_descriptors_come_from_the_hook_or_the_launch(hook: str, made: str, block: tuple[str, ...]) -> None:
+    found = drafted_from_triton(DESCRIBED.format(hook=hook, made=made), "kernel.py", None)
+    assert found.descriptors == {"a": block, "c": ()}
+    assert [(each.name, each.role, each.alignment) for each in found.arguments] == [
+        ("a", "input", 16),
+        ("c", "output", 16),
+    ]
+
+
+def test_imported_family_declares_its_descriptors(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(DESCRIBED.format(hook=HOOK.replace('"a_desc"]', '"c_desc"]'), made="None"))
+    folder, _ = write_imported(tmp_path / "own.py", tmp_path / "family", entry=None, reference=None)
+    text = (folder / "family.toml").read_text()
+    assert 'of = "c"\nblock = ["BM", "BK"]\n' in text
+    assert 'of = "a"\nblock = ["1"]  # decide: the extents of a block, one for each axis' in text

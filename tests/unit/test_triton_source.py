@@ -143,6 +143,81 @@ def test_family_that_does_not_fit_its_kernel_is_refused(
         check(package_with(tmp_path, "vector_add", file, old, new), "cuda")
 
 
+def test_descriptors_are_made_by_a_kernel_around_the_written_one(tmp_path: Path) -> None:
+    _, source = candidate_of(package_with(tmp_path, "matmul_host_descriptors"))
+    assert "kernel_evo_described = matmul\n" in source
+    assert "def matmul(a_desc, b_desc, c_desc, M: triton.language.constexpr" in source
+    made = "triton.language.make_tensor_descriptor(b_desc, [2048, 2048], [2048, 1], [64, 128])"
+    assert made in source, "shape, strides and block are constants"
+    assert json.loads(source.rstrip().rpartition(BUILD)[2])["signature"]["b_desc"] == "*fp16"
+    _, plain = candidate_of(package_with(tmp_path, "matmul_device_descriptors"))
+    assert "kernel_evo_described" not in plain
+
+
+def test_descriptors_may_view_an_argument_in_another_shape(tmp_path: Path) -> None:
+    shaped = 'of = "a"\nshape = ["2 * M", "K // 2"]\n'
+    _, source = candidate_of(
+        package_with(tmp_path, "matmul_host_descriptors", "family.toml", 'of = "a"\n', shaped),
+    )
+    assert "make_tensor_descriptor(a_desc, [4096, 1024], [1024, 1], [128, 64])" in source
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ('of = "c"', 'of = "d"', "descriptors.2..of: there is no `d`"),
+        ('of = "c"', 'of = "b"', "`b` has a descriptor already"),
+        ('block = ["BLOCK_K", "BLOCK_N"]', 'block = ["BLOCK_K"]', "as many as the argument, which has 2 axes"),
+        ('block = ["BLOCK_K", "BLOCK_N"]', 'block = ["BLOCK_K", "max_threads"]', "there is no `max_threads`"),
+        ('dtype = "float16"\nalignment = 16\nrel', 'dtype = "float16"\nrel', "give that argument `alignment = 16`"),
+    ],
+)
+def test_descriptors_that_cannot_be_made_are_refused(tmp_path: Path, old: str, new: str, reason: str) -> None:
+    with pytest.raises(EvoError, match=reason):
+        package_with(tmp_path, "matmul_host_descriptors", "family.toml", old, new)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (
+            "default = 2048",
+            "default = 2044",
+            "a row of `a` has 4088 bytes here, but a descriptor needs a multiple of 16",
+        ),
+        ('of = "a"\n', 'of = "a"\nshape = ["M", "K + 8"]\n', "is no view of `a`"),
+    ],
+)
+def test_problems_that_descriptors_cannot_describe_are_named(tmp_path: Path, old: str, new: str, reason: str) -> None:
+    package = package_with(tmp_path, "matmul_host_descriptors", "family.toml", old, new)
+    with pytest.raises(RenderError, match=reason):
+        candidate_of(package)
+
+
+def test_kernel_that_takes_undeclared_descriptors_is_refused(tmp_path: Path) -> None:
+    declared = '[[triton.launch.descriptors]]\nof = "c"\nblock = ["BLOCK_M", "BLOCK_N"]\n'
+    package = package_with(tmp_path, "matmul_host_descriptors", "family.toml", declared, "")
+    remedy = r'takes c_desc as a tensor descriptor: add \[\[triton.launch.descriptors\]\] with of = "c" and its block'
+    with pytest.raises(RenderError, match=remedy):
+        check(package, "cuda")
+
+
+def test_parameters_used_as_descriptors_are_recognised() -> None:
+    source = """import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(a, b, c, d_ptr, e, n):
+    e = tl.make_tensor_descriptor(e, [n], [1], [16])
+    x = a.load([0]) + tl.load_tensor_descriptor(b, [0]) + e.load([0]) + tl.load(d_ptr)
+    c.atomic_add([0], x + a.gather(n, 0))
+"""
+    (kernel,) = kernels_of(source, "kernel.py")
+    assert [each.name for each in kernel.parameters if each.described] == ["a", "b", "c"]
+    assert [each.name for each in kernel.parameters if each.pointer] == ["a", "b", "c", "d_ptr", "e"]
+
+
 def test_cuda_and_triton_together_are_refused(tmp_path: Path) -> None:
     with pytest.raises(EvoError, match="keep one of them"):
         package_with(tmp_path, "vector_add", "family.toml", "[triton]", "[cuda]\n\n[triton]")

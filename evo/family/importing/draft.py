@@ -99,6 +99,8 @@ class Draft:
         grid, block: launch of a CUDA kernel; empty for others. Triton chooses the block.
         derived: derived values by name.
         starts: configs to try first.
+        descriptors: arguments that a Triton kernel takes as tensor descriptors, with the extents of their blocks; empty
+            extents: the source does not say them.
         notes: further points that a person must decide.
     """
 
@@ -114,6 +116,7 @@ class Draft:
     block: tuple[str, ...] = ()
     derived: Mapping[str, str] = field(default_factory=dict)
     starts: tuple[Mapping[str, Value], ...] = ()
+    descriptors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 

@@ -5,8 +5,9 @@
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 from evo.errors import InvalidInput
 from evo.family.importing.configs import OPTIONS, Configs, read_configs
@@ -23,6 +24,7 @@ _TUNABLE = re.compile(r"BLOCK|TILE|GROUP|SPLIT|UNROLL|CHUNK|NUM_STAGES|STEPS?\b"
 _FLAG = re.compile(r"^(is|has|use|even|causal|with)_?|_?(output|causal|specialize|bias|mask)$", re.IGNORECASE)
 _FLOAT = re.compile(r"eps|scale|alpha|beta|slope|temperature|^p$", re.IGNORECASE)
 _STRIDE = re.compile(r"stride", re.IGNORECASE)
+_DESCRIPTORS = ("TensorDescriptor", "from_tensor")
 _BLOCKS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
 
 
@@ -57,17 +59,23 @@ def drafted_from_triton(text: str, file: str, entry: str | None) -> Draft:
     used = accesses(kernel, kernels)
     names = [each.name for each in tunables]
     grid, decided = _grid(kernel, tree, [*extents, *names, *derived])
+    passed = tuple(_argument(each, used.get(each.name, set()), tuning, extents) for each in pointers)
     return Draft(
         kind="triton",
         entry=kernel.name,
         fields=fields,
-        arguments=tuple(_argument(each, used.get(each.name, set()), tuning, extents) for each in pointers),
+        arguments=passed,
         tunables=tunables,
         macros=(),
         grid=grid,
         block=(),
         derived=derived,
         starts=_starts(tuning.configs, tunables),
+        descriptors={
+            argument.name: _block(parameter.name, kernel, tree, {*names, *extents, *derived})
+            for parameter, argument in zip(pointers, passed, strict=True)
+            if parameter.described
+        },
         notes=(*tuning.notes, *(() if decided else ("the grid: no launch in the file says it",))),
     )
 
@@ -262,6 +270,50 @@ def _argument(parameter: Parameter, used: set[str], tuning: _Tuning, extents: Se
         decide=decide,
         alignment=16,
         dtype_decide="its dtype: Triton's source does not say it",
+    )
+
+
+def _block(name: str, kernel: Kernel, tree: ast.Module, known: Collection[str]) -> tuple[str, ...]:
+    """Return the block of a tensor descriptor that the file makes for a parameter; empty if the file does not say it.
+
+    A ``pre_hook`` of the configs may set it, ``nargs["a"].block_shape = [BLOCK_M, BLOCK_K]``; else the launch passes a
+    ``TensorDescriptor``.
+    """
+    hooked = (
+        each.value
+        for each in ast.walk(tree)
+        if isinstance(each, ast.Assign)
+        and any(re.fullmatch(rf"\w+\['{name}'\]\.block_shape", ast.unparse(target)) for target in each.targets)
+    )
+    for found in (*hooked, *_described_blocks(name, kernel, tree)):
+        if not isinstance(found, ast.List | ast.Tuple):
+            continue
+        extents = [_expression(each, "nargs") for each in found.elts]
+        named = {word for each in extents for word in re.findall(r"[A-Za-z_]\w*", each or "?")}
+        if extents and all(extents) and named <= set(known):
+            return tuple(each for each in extents if each)
+    return ()
+
+
+def _described_blocks(name: str, kernel: Kernel, tree: ast.Module) -> Iterator[ast.expr]:
+    """Yield the blocks of the descriptors that launches in the file pass for a parameter."""
+    for call in _launches(kernel.name, tree):
+        given = dict(zip((each.name for each in kernel.parameters), call.args, strict=False))
+        given |= {each.arg: each.value for each in call.keywords if each.arg}
+        value = given.get(name)
+        made = [value, *(each.value for each in ast.walk(tree) if _assigns(each, value))]
+        for each in made:
+            if isinstance(each, ast.Call) and ast.unparse(each.func).rpartition(".")[2] in _DESCRIPTORS:
+                by_name = {keyword.arg: keyword.value for keyword in each.keywords}
+                yield from (by_name[key] for key in ("block_shape",) if key in by_name)
+                yield from each.args[-1:]
+
+
+def _assigns(node: ast.AST, name: ast.expr | None) -> TypeGuard[ast.Assign]:
+    return (
+        isinstance(node, ast.Assign)
+        and isinstance(name, ast.Name)
+        and any(isinstance(target, ast.Name) and target.id == name.id for target in node.targets)
     )
 
 

@@ -61,10 +61,18 @@ def _document(draft: Draft, name: str, file: str) -> Iterator[str]:
     if draft.kind == "triton":
         yield from ("", "[triton.launch]")
         yield f"grid = [{', '.join(_quoted(each) for each in draft.grid)}]"
+    yield from _descriptors(draft)
     if draft.block:
         yield from ("", "[cuda.launch]")
         yield f"grid = [{', '.join(_quoted(each) for each in draft.grid)}]  {MARK}blocks"
         yield f"block = [{', '.join(_quoted(each) for each in draft.block)}]  {MARK}threads of a block"
+
+
+def _descriptors(draft: Draft) -> Iterator[str]:
+    for argument, block in draft.descriptors.items():
+        extents = ", ".join(_quoted(each) for each in block or ("1",))
+        yield from ("", "[[triton.launch.descriptors]]", f'of = "{argument}"')
+        yield f"block = [{extents}]" + _decide("" if block else "the extents of a block, one for each axis")
 
 
 def _field(each: DraftField) -> Iterator[str]:

@@ -3,10 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from evo.device import kind_of
 from evo.errors import InvalidInput
 from evo.family.argument import Argument, Operand
+from evo.family.launch.descriptor import DescriptorFormula, read_descriptors
 from evo.family.launch.entry import read_entry
 from evo.family.launch.tensor_map import MapFormula, TensorMap, read_maps
+from evo.family.scope import TERMS
 from evo.family.table import Table
 from evo.space.expression import Expression, Scope
 from evo.text.suggestion import unknown
@@ -46,6 +49,7 @@ class Geometry:
         items: number of work items, if blocks share them.
         effort: arithmetic as a multiple of the stated arithmetic.
         computing: threads of a block that compute, if the others only copy.
+        descriptors: arguments that a Triton kernel takes as tensor descriptors.
         entry, arguments, further: as in `Launch`.
     """
 
@@ -56,6 +60,7 @@ class Geometry:
     effort: Expression | None = None
     computing: Expression | None = None
     maps: tuple[MapFormula, ...] = ()
+    descriptors: tuple[DescriptorFormula, ...] = ()
     entry: str = ""
     arguments: tuple[str, ...] = ()
     further: tuple["Geometry", ...] = ()
@@ -104,7 +109,7 @@ def read_launch(
         triton: Triton chooses block and shared memory; the number of threads here is its usual choice.
     """
     if triton:
-        return _read_grid(table.table("launch"), scope, derived)
+        return _read_grid(table.table("launch"), call, scope, derived)
     if not has_launches(table):
         return _read_geometry(table.table("launch"), call, scope, derived)
     first, *further = (_read_step(each, call, scope, derived) for each in table.tables("launch"))
@@ -148,8 +153,9 @@ def _read_geometry(table: Table, call: Sequence[Argument], scope: Scope, derived
     return geometry.inline(derived)
 
 
-def _read_grid(table: Table, scope: Scope, derived: Mapping[str, Expression]) -> Geometry:
-    """Read the launch of a Triton kernel: its grid, and what estimates need."""
+def _read_grid(table: Table, call: Sequence[Argument], scope: Scope, derived: Mapping[str, Expression]) -> Geometry:
+    """Read the launch of a Triton kernel: its grid, its descriptors, and what estimates need."""
+    compiled = set(scope) - {*kind_of("cuda").limits, *TERMS}
     threads = "32 * num_warps" if "num_warps" in scope else str(32 * _TRITON_WARPS)
     geometry = Geometry(
         grid=tuple(table.expressions("grid")),
@@ -157,6 +163,7 @@ def _read_grid(table: Table, scope: Scope, derived: Mapping[str, Expression]) ->
         shared_memory=Expression.parse("0", table.field("shared_memory")),
         items=_stated(table, "items"),
         effort=_stated(table, "effort"),
+        descriptors=read_descriptors(table.tables("descriptors"), call, compiled),
     )
     table.done()
     if not 1 <= len(geometry.grid) <= 3:

@@ -15,6 +15,11 @@ from evo.text.suggestion import unknown
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 """Compile options of Triton that a tunable or derived value of the same name sets."""
 
+_BY_DESCRIPTOR: Mapping[str, str] = {"load_tensor_descriptor": "load", "store_tensor_descriptor": "store"}
+"""Functions whose first argument is a tensor descriptor, and what they do with memory."""
+
+_ACCESSES = {**_BY_DESCRIPTOR, "gather": "load", "scatter": "store"}
+
 _JIT = ("jit", "autotune", "heuristics")
 _MODULES = ("triton",)
 _CONSTANT_CALLS = ("constexpr", "float", "int", "bool")
@@ -35,12 +40,14 @@ class Parameter:
     Attributes:
         constant: annotated with ``tl.constexpr``.
         pointer: it is dereferenced, or named like a pointer.
+        described: it is used as a tensor descriptor that the caller makes.
         default: literal default value; None if there is none.
     """
 
     name: str
     constant: bool
     pointer: bool
+    described: bool = False
     default: int | float | bool | str | None = None
 
 
@@ -86,7 +93,7 @@ def _kernel(node: ast.FunctionDef) -> Kernel | None:
     defaults: dict[str, ast.expr] = dict(
         zip([each.arg for each in reversed(arguments)], reversed(node.args.defaults), strict=False)
     )
-    pointers = _pointers(node)
+    pointers, described = _pointers(node), _described(node)
     return Kernel(
         name=node.name,
         parameters=tuple(
@@ -94,6 +101,7 @@ def _kernel(node: ast.FunctionDef) -> Kernel | None:
                 name=each.arg,
                 constant=_is_constant(each.annotation),
                 pointer=each.arg in pointers,
+                described=each.arg in described,
                 default=_literal(defaults.get(each.arg)),
             )
             for each in arguments
@@ -125,6 +133,26 @@ def _pointers(node: ast.FunctionDef) -> set[str]:
     return named | {name for name in names if name in addressed(node)}
 
 
+def _described(node: ast.FunctionDef) -> set[str]:
+    """Return the parameters whose methods load or store, and which the kernel does not make descriptors of itself."""
+    names = {each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
+    found = set[str]()
+    for call in (each for each in ast.walk(node) if isinstance(each, ast.Call)):
+        match call:
+            case ast.Call(args=[ast.Name(id=name), *_]) if _called(call) in _BY_DESCRIPTOR:
+                found.add(name)
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=access)) if _access(access):
+                found.add(name)
+    return (found & names) - _assigned(node).keys()
+
+
+def _access(name: str) -> str | None:
+    """Return the access that a function of memory makes: ``load``, ``store``, ``atomic_add`` …; None for others."""
+    if name in ("load", "store") or name.startswith("atomic_"):
+        return name
+    return _ACCESSES.get(name)
+
+
 def addressed(node: ast.FunctionDef) -> dict[str, set[str]]:
     """Return the names that memory accesses use as addresses, with the accesses: ``load``, ``store``, ``atomic_add`` …
 
@@ -133,8 +161,8 @@ def addressed(node: ast.FunctionDef) -> dict[str, set[str]]:
     made = _assigned(node)
     found: dict[str, set[str]] = {}
     for call in (each for each in ast.walk(node) if isinstance(each, ast.Call)):
-        access, address = _called(call), _address(call)
-        if address is not None and (access in ("load", "store") or access.startswith("atomic_")):
+        access, address = _access(_called(call)), _address(call)
+        if address is not None and access is not None:
             for name in _bases(address, made, set()):
                 found.setdefault(name, set()).add(access)
     return found

@@ -1,0 +1,110 @@
+"""Tensor descriptors that a Triton kernel takes in place of addresses: their blocks, declared with expressions."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from evo.errors import InvalidInput
+from evo.family.argument import IDENTIFIER, Argument
+from evo.family.table import Table
+from evo.reference.encoding import stored
+from evo.space.expression import Expression, Scope
+from evo.text.suggestion import unknown
+from evo.trial import Value
+
+MOST_AXES = 5
+ALIGNMENT = 16
+"""Bytes of which the address of a described argument and the length of its rows must be multiples."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Descriptor:
+    """A tensor descriptor for one problem and config.
+
+    Attributes:
+        shape: extents of a contiguous view of the whole argument, outermost axis first.
+        block: extents that one load or store moves, in elements.
+    """
+
+    shape: tuple[int, ...]
+    block: tuple[int, ...]
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Distances between neighbours along each axis, in elements."""
+        return tuple(prod(self.shape[axis + 1 :]) for axis in range(len(self.shape)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DescriptorFormula:
+    """A tensor descriptor as a family declares it, over problem fields, tunables and derived values.
+
+    Attributes:
+        of: name of the argument.
+        shape: empty: the argument's own.
+    """
+
+    of: str
+    shape: tuple[Expression, ...]
+    block: tuple[Expression, ...]
+
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        return (*self.shape, *self.block)
+
+    def resolve(self, scope: Mapping[str, Value], argument: Argument) -> Descriptor:
+        """Return the descriptor of an argument.
+
+        Raises:
+            InvalidInput: the shape is no view of the argument, or its rows cannot be described; names the expression.
+        """
+        operand = argument.resolve(scope)
+        shape = tuple(each.whole(scope) for each in self.shape) or operand.shape
+        found = Descriptor(shape=shape, block=tuple(each.whole(scope) for each in self.block))
+        field = (self.shape or self.block)[-1].field
+        if prod(shape) != prod(operand.shape):
+            raise InvalidInput(field, f"{shape} is no view of `{self.of}`, {operand.shape}")
+        row = shape[-1] * stored(operand.dtype).itemsize
+        if len(shape) > 1 and row % ALIGNMENT:
+            reason = f"a row of `{self.of}` has {row} bytes here, but a descriptor needs a multiple of {ALIGNMENT}"
+            raise InvalidInput(field, f"{reason}: exclude such problems by [[triton.requires]]")
+        return found
+
+
+def read_descriptors(tables: Sequence[Table], call: Sequence[Argument], scope: Scope) -> tuple[DescriptorFormula, ...]:
+    """Read the ``[[triton.launch.descriptors]]`` of a document.
+
+    Args:
+        scope: names of problem fields, tunables and derived values.
+    """
+    found = tuple(_read(table, call, scope) for table in tables)
+    names = [each.of for each in found]
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            raise InvalidInput(tables[index].field("of"), f"`{name}` has a descriptor already: leave one out")
+    return found
+
+
+def _read(table: Table, call: Sequence[Argument], scope: Scope) -> DescriptorFormula:
+    made = DescriptorFormula(
+        of=table.text("of", pattern=IDENTIFIER, what="the name of an argument"),
+        shape=tuple(table.expressions("shape")) if "shape" in table else (),
+        block=tuple(table.expressions("block")),
+    )
+    table.done()
+    buffers = {each.name: each for each in call if each.role != "scalar"}
+    if made.of not in buffers:
+        raise InvalidInput(table.field("of"), unknown(made.of, list(buffers), "arguments with memory"))
+    argument = buffers[made.of]
+    if argument.alignment % ALIGNMENT:
+        reason = f"`{made.of}` may lie at any address, and a descriptor needs a multiple of {ALIGNMENT}"
+        raise InvalidInput(table.field("of"), f"{reason}: give that argument `alignment = {ALIGNMENT}`")
+    axes = len(made.shape or argument.shape)
+    if not 1 <= axes <= MOST_AXES or len(made.block) != axes:
+        what = "shape" if made.shape else f"the argument, which has {axes} axes"
+        raise InvalidInput(
+            table.field("block"), f"give one to {MOST_AXES} expressions, as many as {what}; or also give `shape`"
+        )
+    for expression in made.expressions:
+        expression.check_names(scope)
+    return made
