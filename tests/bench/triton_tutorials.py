@@ -5,14 +5,18 @@
 FOLDER holds files of ``python/tutorials`` of Triton's repository, as they are: 01-vector-add.py, 02-fused-softmax.py,
 03-matrix-multiplication.py, 05-layer-norm.py, 06-fused-attention.py. Each is imported by ``kernel-evo import``; what
 the import leaves to a person (shapes, dtypes, tolerances, the reference) is below. The tutorial's own call is a
-baseline of the search, so it is timed in the same process, interleaved, by the same protocol; where the tutorial has
-no ``@triton.autotune``, the baseline is the launch that it chooses by its own rule.
+baseline of the search, so it is timed in the same process, interleaved, by the same protocol. What
+``@triton.autotune`` chooses is asked once before the search, in a process of its own: it compiles and times dozens of
+configs, which takes longer than a worker waits for a baseline. Where the tutorial has no ``@triton.autotune``, the
+baseline is the launch that it chooses by its own rule.
 
 Needs a GPU, PyTorch and Triton; with ``--compile-only`` Triton alone.
 """
 
 import argparse
+import json
 import math
+import subprocess
 import sys
 import tempfile
 import tomllib
@@ -28,13 +32,22 @@ from evo.text.document import toml_text
 from templates.registry import find
 from tests.bench.searching import BenchError, Effort, Match, search
 
+CHOOSING_S = 900.0
+"""Time limit of ``@triton.autotune``."""
+
 LOADER = '''
 import ast
+import json
 from pathlib import Path
+
+CHOICES = Path(__file__).with_name("choices.json")
 
 
 def tutorial():
-    """Return the definitions of the file; statements that only call something are left out, as are those that fail."""
+    """Return the definitions of the file, whose autotuners are limited to their choices once these are known.
+
+    Statements that only call something are left out, as are those that fail.
+    """
     path, names = Path(__file__).with_name(FILE), {"__name__": "tutorial"}
     names["__file__"] = str(path)
     for node in ast.parse(path.read_text()).body:
@@ -44,7 +57,25 @@ def tutorial():
             exec(compile(ast.Module(body=[node], type_ignores=[]), str(path), "exec"), names)
         except Exception:
             pass
+    for name, choice in (json.loads(CHOICES.read_text()) if CHOICES.exists() else {}).items():
+        names[name].configs = [each for each in names[name].configs if described(each) == choice]
+        if len(names[name].configs) != 1:
+            raise ValueError(f"{name} has {len(names[name].configs)} configs like its choice {choice}")
     return names
+
+
+def described(config):
+    """Return a config of @triton.autotune as JSON holds it."""
+    return {name: each for name, each in config.all_kwargs().items() if isinstance(each, bool | int | float | str)}
+
+
+def choose(problem):
+    """Let the autotuners of the file choose for a problem, and store their choices."""
+    names, given = tutorial(), inputs(problem, "normal", np.random.default_rng(0))
+    call(problem, on_gpu(given), names)()
+    found = {name: getattr(each, "best_config", None) for name, each in names.items()}
+    choices = {name: described(each) for name, each in found.items() if each is not None}
+    CHOICES.write_text(json.dumps(choices))
 
 
 def on_gpu(inputs):
@@ -270,6 +301,7 @@ def call(problem, tensors, names):
     import triton
     from triton.tools.tensor_descriptor import TensorDescriptor
 
+    triton.set_allocator(lambda size, alignment, stream: torch.empty(size, dtype=torch.int8, device="cuda"))
     q, k, v = (tensors[name] for name in "qkv")
     z, h, n, d = q.shape
     o, m = torch.empty_like(q), torch.empty((z, h, n), device=q.device, dtype=torch.float32)
@@ -315,9 +347,33 @@ def _fits(config: Mapping[str, Any], tunables: Mapping[str, list[Any]]) -> bool:
 def compare(name: str, files: Path, folder: Path, seconds: float) -> tuple[str, float | None]:
     """Search one tutorial; return a line of the table, and the speed-up over the tutorial's own choice."""
     place = family_of(TUTORIALS[name], files, folder / name)
+    choose(place)
     effort = Effort(trials=100_000, minutes=seconds / 60, sample=0, rounds=0, seed=0, device="cuda")
     found = search(Match(family=str(place), problem="", minutes=seconds / 60), effort, folder / "searches")
     return _line(name, found)
+
+
+def choose(place: Path) -> None:
+    """Let the tutorial choose its config for the family's problem, and store it beside the reference.
+
+    Raises:
+        BenchError: it fails or takes too long; with the last line of what it printed.
+    """
+    problem = json.dumps(dict(find(str(place)).family.problem("", "cuda")))
+    code = "import json, sys; import reference; reference.choose(json.loads(sys.argv[1]))"
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", code, problem],
+            cwd=place,
+            capture_output=True,
+            text=True,
+            timeout=CHOOSING_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise BenchError(f"its own choice took longer than {CHOOSING_S:g} s") from None
+    if done.returncode:
+        raise BenchError(f"its own choice failed: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
 
 
 def _line(name: str, found: SearchView) -> tuple[str, float | None]:
