@@ -4,7 +4,7 @@ import re
 import shlex
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -21,11 +21,14 @@ from evo.cli.session.request import read_policy
 from evo.family import Family
 from evo.family.problem import split_assignments, split_shapes
 from evo.promotion import judgement, rules
+from evo.promotion.goal import Goal
 from evo.promotion.policy import DECLARED, Policy, policy_from
 from evo.promotion.rules.base import MARKED
 from evo.promotion.verdict import Rule
 from evo.strategy import Context
+from evo.trial import Value
 from evo.trial.history import History
+from evo.trial.objective import Objective
 from evo.trial.results import ConfirmReport
 from evo.trial.timing import Timing
 from evo.variants import proposers
@@ -85,11 +88,23 @@ def test_documented_command_is_accepted(document: str, arguments: list[str]) -> 
     if "problem" in given and (family := documented_family(given["family"])) is not None:
         for problem in split_shapes(given["problem"]):
             family.problem(problem)
+        check_objectives(given.get("objective") or (), family, family.problem(split_shapes(given["problem"])[0]))
         for kind, implementation in family.implementations.items():
             values = {each.name: each for each in implementation.tunables}
             for tunable, value in split_assignments(given.get("config") or "", "config").items():
                 assert tunable in values, f"{tunable} on {kind}"
                 values[tunable].parse(value, tunable)
+
+
+def check_objectives(objectives: Sequence[str], family: Family, problem: Mapping[str, Value]) -> None:
+    """Check that metrics use figures that a search on some device has."""
+    for each in objectives:
+        _, _, metric = each.partition(":")
+        if metric:
+            tunables = {name for kind in family.implementations.values() for name in (t.name for t in kind.tunables)}
+            goal = Goal.of(Objective(metric=metric.strip()), problem, flops=1.0, moved=1.0)
+            assert goal is not None
+            goal.check(tunables, compiled=True)
 
 
 def documented_family(name: str | None) -> Family | None:
