@@ -216,11 +216,14 @@ def may_see_places(request: Request) -> bool:
 
 
 async def _on_validation_error(request: Request, error: Exception) -> Response:
-    found = cast(RequestValidationError, error).errors()
+    invalid = cast(RequestValidationError, error)
+    found = invalid.errors()
     if any(each["loc"][:1] == ("path",) for each in found) and not request.url.path.startswith("/api/"):
         return answer(request, 404, f"nothing is at {request.url.path}")
-    wrong = wrong_fields(found)
+    wrong = wrong_fields(found, invalid.body)
     first = wrong[0]
+    if first["field"] == "body" and isinstance(invalid.body, bytes) and invalid.body:  # not parsed: no JSON by its type
+        first["reason"] = "is not sent as JSON: add the header `Content-Type: application/json`"
     return answer(request, 422, f"{first['field']}: {first['reason']}", field=first["field"], errors=wrong)
 
 
@@ -249,6 +252,7 @@ def _methods(request: Request) -> list[str]:
     for route in request.app.routes:
         if route.matches(request.scope)[0] is not Match.NONE:
             found |= getattr(route, "methods", None) or {"GET"}
+    found = found or {"GET"}  # within a folder of static files
     return sorted(found | ({"HEAD"} if "GET" in found else set()))
 
 
@@ -257,9 +261,34 @@ async def _on_bug(request: Request, error: Exception) -> Response:
     return answer(request, 500, "this is a bug of kernel-evo, not yours; the service's log has the details")
 
 
-def wrong_fields(errors: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Return the first `MOST_NAMED` invalid fields, each with the reason."""
-    return [_wrong_field(each) for each in _relevant(errors)[:MOST_NAMED]]
+def _sent(error: Mapping[str, Any], body: object) -> tuple[int | str, ...]:
+    """Return an error's place by the keys that the client sent, without pydantic's names of the types that it tried."""
+    place: tuple[int | str, ...] = error["loc"]
+    if place[:1] != ("body",):
+        return place
+    kept: list[int | str] = []
+    inner: Any = body
+    for part in place[1:]:
+        held = isinstance(inner, list) and isinstance(part, int) and part < len(inner)
+        if held or (isinstance(inner, dict) and part in inner):
+            inner = inner[part]
+            kept.append(part)
+    return ("body", *kept, *(place[-1:] if error["type"] in ("missing", "missing_argument") else ()))
+
+
+def wrong_fields(errors: Iterable[Mapping[str, Any]], body: object = None) -> list[dict[str, str]]:
+    """Return the first `MOST_NAMED` invalid fields, each with the reason.
+
+    A field that may have one of several types has all of their reasons.
+
+    Args:
+        body: the parsed body of a request, for errors of one.
+    """
+    reasons: dict[str, list[str]] = {}
+    for error in _relevant(errors):
+        wrong = _wrong_field({**error, "loc": _sent(error, body)})
+        reasons.setdefault(wrong["field"], []).append(wrong["reason"])
+    return [_named(field, "; or ".join(dict.fromkeys(each))) for field, each in list(reasons.items())[:MOST_NAMED]]
 
 
 def _relevant(errors: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

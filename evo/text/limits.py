@@ -36,6 +36,17 @@ _OTHERWISE = {
     "string_too_short": "has {length} characters, which are too few: give {min_length:,} or more",
     "string_too_long": "has more than {max_length:,} characters",
     "too_long": "has more than {max_length:,} entries",
+    "bool_type": "must be true or false",
+    "string_type": "must be a text, in quotes",
+    "list_type": "must be a list",
+    "tuple_type": "must be a list",
+    **dict.fromkeys(
+        ("dict_type", "model_type", "model_attributes_type", "dataclass_type", "dataclass_exact_type"),
+        "must be an object, of fields and values in braces",
+    ),
+    **dict.fromkeys(
+        ("extra_forbidden", "unexpected_keyword_argument"), "is no field here: check its spelling, or leave it out"
+    ),
 }
 _EMPTY = {"string_too_short": "is empty"}
 _SHOWN = 40

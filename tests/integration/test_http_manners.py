@@ -1,6 +1,7 @@
 """HTTP: HEAD, conditional requests, strict JSON, and limits on stored values of strangers."""
 
 import json
+import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,8 @@ from api.auth.permission import rules
 from tests.integration.local import Local, local
 
 SOME_SEARCH = {"family_digest": "0" * 64}
+CURL = "application/x-www-form-urlencoded"
+"""Content type that ``curl -d`` sends."""
 
 
 @pytest.fixture
@@ -133,6 +136,36 @@ def test_json_is_parsed_strictly(rest: Local, body: str, field: str, words: str)
     answer = rest.http.post("/searches", content=body, headers={"content-type": "application/json"})
     assert (answer.status_code, answer.json()["field"]) == (422, field)
     assert words in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "reason"),
+    [
+        ('{"family": "sdpa", "policy": 7}', "policy", "must be an object"),
+        ('{"family": "sdpa", "budget": []}', "budget", "must be an object"),
+        ('{"family": "sdpa", "problem": {"S": [1]}}', "problem.S", "must be true or false; or .*a text, in quotes"),
+        ('{"family": "sdpa", "title": 3}', "title", "is no field here"),
+        ('{"family": ["sdpa"]}', "family", "must be a text, in quotes"),
+        ("[]", "body", "must be an object"),
+        ("null", "body", "must be an object"),
+    ],
+)
+def test_wrong_types_are_named_by_the_keys_that_were_sent(rest: Local, body: str, field: str, reason: str) -> None:
+    answer = rest.http.post("/searches", content=body, headers={"content-type": "application/json"})
+    assert (answer.status_code, answer.json()["field"]) == (422, field)
+    assert re.search(reason, answer.json()["detail"])
+
+
+@pytest.mark.parametrize("declared", [{}, {"content-type": "text/plain"}, {"content-type": CURL}])
+def test_json_without_its_content_type_is_answered_with_the_header(rest: Local, declared: dict[str, str]) -> None:
+    answer = rest.http.post("/searches", content='{"family": "sdpa"}', headers=declared)
+    assert answer.status_code == 422
+    assert "add the header `Content-Type: application/json`" in answer.json()["detail"]
+
+
+def test_refused_method_of_a_static_file_names_the_methods(rest: Local) -> None:
+    answer = rest.http.delete(f"{root(rest)}/static/app.js")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD")
 
 
 def test_answer_size_is_independent_of_the_number_and_length_of_faults(rest: Local) -> None:
