@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 from db.engine.location import Location
 from db.engine.signals import Topic
 from db.engine.sqlite import refuse_foreign
-from db.engine.unavailable import StoreUnavailable
+from db.engine.unavailable import OTHER_TABLES, StoreUnavailable
 from evo.errors import EvoError, InvalidInput
 
 log = structlog.get_logger("database")
@@ -221,6 +221,8 @@ _REMEDIES = {
     "25006": "it takes no writes: it is a standby, or default_transaction_read_only is on (some hosts set that when "
     "the disk is full): use the primary server, or turn that off",
     "3F": "no schema of the user's search_path exists: create it, or change the search_path",
+    "42P01": OTHER_TABLES,
+    "42703": OTHER_TABLES,
     "42501": "this database user lacks a permission: make it the owner of the database",
 }
 """Advice by the first characters of the SQLSTATE error code."""

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from db.engine.damage import damage
 from db.engine.location import Location
 from db.engine.signals import Topic
-from db.engine.unavailable import StoreUnavailable
+from db.engine.unavailable import OTHER_TABLES, StoreUnavailable
 from db.models.columns import UnreadableValue
 from evo.errors import EvoError
 from evo.text.shell import joined
@@ -35,6 +35,7 @@ class SQLite:
 
     def __init__(self, location: Location) -> None:
         self.path = cast(Path, location.file)
+        self._opened: tuple[int, int] | None = None
 
     def engine(self) -> Engine:
         """Return a connection pool; the folder of the file is created if it is missing.
@@ -58,8 +59,31 @@ class SQLite:
             query_cache_size=500,
         )
         event.listen(engine, "connect", _configure)
-        event.listen(engine, "begin", _begin)
+        event.listen(engine, "begin", self._begin)
         return engine
+
+    def _begin(self, connection: Connection) -> None:
+        mode = connection.get_execution_options().get("begin", "DEFERRED")
+        if mode != "DEFERRED":
+            self._refuse_replaced()
+        connection.exec_driver_sql(f"BEGIN {mode}")
+
+    def _refuse_replaced(self) -> None:
+        """Check that the path still names the opened file: writes to a removed file would be acknowledged and lost.
+
+        Raises:
+            StoreUnavailable: the file was removed or replaced.
+        """
+        try:
+            state = self.path.stat()
+            found = (state.st_dev, state.st_ino)
+        except OSError:
+            found = None
+        self._opened = self._opened or found
+        if found != self._opened:
+            public = "its file was removed or replaced"
+            remedy = "end the service, put the file back where it was, or restore a backup, and start it again"
+            raise StoreUnavailable(f"database {self.path}: {public} while it was in use: {remedy}", public=public)
 
     def before_upgrade(self, connection: Connection) -> None:
         connection.exec_driver_sql("PRAGMA user_version = 1")  # fails early if the file is read-only
@@ -150,10 +174,6 @@ def _configure(connection: sqlite3.Connection, _: Any) -> None:
         connection.execute(f"PRAGMA {pragma}")
 
 
-def _begin(connection: Connection) -> None:
-    connection.exec_driver_sql(f"BEGIN {connection.get_execution_options().get('begin', 'DEFERRED')}")
-
-
 _OF_ONE_VALUE = ("malformed json", "could not decode to utf-8")
 """Faults of one stored value; the rest of the file is sound."""
 
@@ -163,6 +183,9 @@ _REMEDIES = {
     "unable to open": "it cannot be opened or created: check that its folder is writable, or use another --db",
     "not a database": "it is not a kernel-evo database: move the file away, or use another --db",
     "malformed": "it is damaged: restore a backup, or use another --db",
+    "no such table": OTHER_TABLES,
+    "no such column": OTHER_TABLES,
+    "has no column named": OTHER_TABLES,
     "full": "the disk is full: free some space and start again; nothing that was acknowledged is lost",
     "disk i/o": "the disk refuses to read or write it: check the disk, or use another --db",
 }

@@ -2,6 +2,12 @@
 
 from evo.errors import EvoError
 
+OTHER_TABLES = (
+    "its tables are not those of this version: another version has upgraded it, or a restore is under way: wait for "
+    "its end, or end this service and start the version that upgraded it"
+)
+"""Advice where a table or column is missing."""
+
 
 class StoreUnavailable(EvoError, OSError):
     """The database cannot be read or written now; the message names it and says what to do.

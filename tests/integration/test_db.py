@@ -319,6 +319,33 @@ def test_locked_database_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         other.close()
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+def test_nothing_is_written_to_a_file_that_was_removed_or_replaced(tmp_path: Path, replaced: bool) -> None:
+    path = tmp_path / "evo.db"
+    with closing(Database.open(path)) as database:
+        with database.write() as session:
+            session.execute(text("SELECT 1"))
+        path.rename(tmp_path / "before.db")
+        if replaced:
+            path.write_bytes((tmp_path / "before.db").read_bytes())
+        lost = pytest.raises(StoreUnavailable, match="removed or replaced while it was in use: end the service")
+        with lost, database.write() as session:
+            session.add(WorkerRow(id="lost"))
+        path.unlink(missing_ok=True)
+        (tmp_path / "before.db").rename(path)
+        with database.write() as session:
+            session.execute(text("SELECT 1"))
+
+
+@pytest.mark.parametrize("change", ["DROP TABLE tokens", "ALTER TABLE workers RENAME COLUMN id TO other"])
+def test_tables_of_another_version_are_no_bug(file: Database, change: str) -> None:
+    with file.write() as session:
+        session.execute(text(change))
+    table = Base.metadata.tables[change.split()[2]]
+    with pytest.raises(StoreUnavailable, match="its tables are not those of this version"), file.read() as session:
+        session.execute(select(table)).all()
+
+
 def test_folder_in_place_of_a_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="--db"):
         Database.open(tmp_path)

@@ -4,13 +4,14 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from db.engine.location import Location
 from db.engine.session import Database
 from db.engine.unavailable import StoreUnavailable
 from tests.integration.local import local
-from tests.postgresql import Server
+from tests.postgresql import Server, parameters
 from tests.tiers import one_in
 
 
@@ -101,3 +102,16 @@ def test_work_is_offered_after_the_listener_was_cut_off(postgresql: Server, tmp_
         rest.submit(budget={"trials": 6})
         rest.play()
         assert rest.http.get("searches/1").json()["state"] == "finished"
+
+
+@pytest.mark.parametrize("change", ["DROP TABLE tokens CASCADE", "ALTER TABLE searches RENAME COLUMN notes TO other"])
+def test_tables_of_another_version_are_no_bug(postgresql: Server, location: Location, change: str) -> None:
+    with local(location) as rest:
+        rest.prepare()
+        with psycopg.connect(**parameters(location), autocommit=True) as connection:
+            connection.execute(change)
+        answers = [rest.http.get("tokens"), rest.http.get("searches")]
+        failed = [each for each in answers if each.status_code != 200]
+        assert failed
+        assert {each.status_code for each in failed} == {503}
+        assert all("its tables are not those of this version" in each.json()["detail"] for each in failed)
