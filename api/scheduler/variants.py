@@ -112,22 +112,43 @@ class VariantDesk:
             row = terms_of(session, request, self.catalogue, self.connected_since())
             add_predicted(session, row, request, self.catalogue)
             row.policy, row.baselines = base.policy, base.baselines
-            baselines = base.baselines
         most = body.trials if body.trials is not None else base.budget.trials
         row.budget = replace(base.budget, trials=next_rung(0, most=most), stagnation=None)
+        while (number := self._added(row, base_id, made, body, most=most, now=now)) is None:
+            pass  # others were submitted meanwhile: their files are compared, too
+        return number
+
+    def _added(
+        self,
+        row: SearchRow,
+        base_id: int,
+        made: _Composed,
+        body: VariantBody,
+        *,
+        most: int | None,
+        now: datetime,
+    ) -> int | None:
+        """Store a variant and its search; return its number, or None if other variants came while files were compared.
+
+        Files are read before the database is locked for writing, because they may be large.
+        """
+        with self.database.read() as session:
+            compared = Variants(session).next_number(base_id)
+            self._refuse_again(session, base_id, made)
         with self.database.write() as session:
             variants = Variants(session)
             variants.lock(base_id)
-            self._refuse_again(session, base_id, made)
-            _refuse_name(session, base_id, made.note.name)
             number = variants.next_number(base_id)
+            if number != compared:
+                return None
+            _refuse_name(session, base_id, made.note.name)
             row.created_at, row.notes = now, f"variant {number} of search {base_id}: {made.note.name}"
             session.add(row)
             session.flush()
             session.add(_variant(made, base_id=base_id, number=number, tuning_id=row.id, most=most, now=now))
             if body.proposal is not None:
                 Proposals(session).numbered(base_id, body.proposal).variant = number
-            if baselines is None:
+            if row.baselines is None:
                 Leases(session).queue(row.id, Baseline(), now=now)
             Events(session).search_changed(row.id)
             Events(session).search_changed(base_id)

@@ -3,16 +3,20 @@
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier, get_ident
 from typing import Any
 
 import httpx
 import pytest
 from pydantic import ValidationError
+from sqlalchemy.orm import Session
 
+from api.families.files import files_of
+from api.scheduler import variants as variants_module
 from api.scheduler.variants import VariantDesk
 from api.schemas import SearchRequest, VariantBody
 from api.views import variant_view, variant_views
-from db.models import ProposalRow
+from db.models import FamilyRow, ProposalRow
 from db.repositories.archive import Archive, latest_families
 from db.repositories.artefacts import Artefacts
 from db.repositories.retention import remove_search
@@ -171,6 +175,21 @@ def test_slower_variant_ends_after_its_first_rung(lab: Lab) -> None:
     assert (done.finished, done.reason, done.state) == (FIRST, "outperformed", "finished")
 
 
+def test_stagnating_search_gives_a_slower_variant_of_a_new_niche_more_trials(lab: Lab) -> None:
+    search = lab.search(budget={"trials": 14})
+    lab.play()
+    trials = {}
+    for name, mechanisms in (("early", ("mma",)), ("same", ("scalar",)), ("again", ("scalar",)), ("late", ("wgmma",))):
+        view = lab.submit(search, document={"name": name}, trials=FIRST + 1)
+        while leases := lab.stage.claim():
+            measured = Measured(timing=timing(200.0 + view.number), mechanisms=mechanisms)
+            lab.stage.hand_in(leases[0], measured if isinstance(leases[0].job, Evaluate) else None)
+        trials[name] = lab.view(search, view.number).finished
+    assert trials["early"] == FIRST, "the search's best trial was not long ago"
+    assert trials["again"] == FIRST, "another variant of its niche is better"
+    assert trials["late"] == FIRST + 1
+
+
 def test_copy_of_an_earlier_variant_ends_after_its_first_trials(lab: Lab) -> None:
     search = lab.search(budget={"trials": 12})
     lab.play()
@@ -254,6 +273,56 @@ def test_same_files_and_same_names_are_refused(lab: Lab) -> None:
     for document in ({}, {"name": "other"}, {"idea": "the same again", "author": "ben"}):
         with pytest.raises(Conflict, match="variant 2 of search 1 has the same files"):
             lab.submit(search, document=document, files=SOURCE)
+
+
+def test_files_of_variants_are_compared_while_others_may_write(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    search = lab.search(budget={"trials": 2})
+    lab.play()
+    first = lab.submit(search, document={"name": "first"}, files=SOURCE)
+    wrote = []
+
+    def write(session: Session, artefacts: Artefacts, family: FamilyRow) -> dict[str, bytes]:
+        with ThreadPoolExecutor(1) as pool:
+            wrote.append(pool.submit(noted).result(timeout=20))
+        return files_of(session, artefacts, family)
+
+    def noted() -> bool:
+        with lab.stage.database.write() as session:
+            Archive(session).search(search).notes = f"written {len(wrote)} times"
+        return True
+
+    monkeypatch.setattr(variants_module, "files_of", write)
+    with pytest.raises(Conflict, match=f"variant {first.number} of search {search} has the same files"):
+        lab.submit(search, document={"name": "second"}, files=SOURCE)
+    assert len(wrote) >= 2
+
+
+def test_equal_files_submitted_at_once_are_stored_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    search = lab.search(budget={"trials": 2})
+    lab.play()
+    together = Barrier(2, timeout=20)
+    compare = VariantDesk._refuse_again
+    met: set[int] = set()
+
+    def at_once(desk: VariantDesk, *arguments: Any) -> None:
+        compare(desk, *arguments)
+        if get_ident() not in met:
+            met.add(get_ident())
+            together.wait()
+
+    monkeypatch.setattr(VariantDesk, "_refuse_again", at_once)
+
+    def submit(name: str) -> bool:
+        body = VariantBody.model_validate({"document": {"name": name}, "files": SOURCE})
+        try:
+            lab.desk.submit(search, body)
+        except Conflict as error:
+            assert "has the same files" in str(error)
+            return False
+        return True
+
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(submit, ("one", "two"))) == [False, True]
 
 
 def test_variants_submitted_at_once_have_names_and_numbers_of_their_own(lab: Lab) -> None:
