@@ -57,6 +57,11 @@ OF_MACHINE: dict[str, tuple[str, str]] = {
         "if (n % 2 == 0) y[7] = one;",
         "THREADS",
     ),
+    "a race in every fourth call": (
+        "static volatile float one; static __thread int n; int now = ++n % 4 == 0; if (now) one = x[7];"
+        f"{_RIGHT} if (now) y[7] = 3.0f * one + 1.0f;",
+        "THREADS",
+    ),
     "leaks keys of threads": (f"{_RIGHT} pthread_key_t key; pthread_key_create(&key, 0);", "keys"),
     "a part finished by the end of its thread": (
         "static pthread_key_t key; static int made; if (!made) { made = 1; pthread_key_create(&key, late); }"

@@ -168,7 +168,11 @@ KNOWN = (
 BY_COMMAND = "leaves a part unwritten"
 """The trick that is submitted by the command. A second submission of the same files would be refused as such."""
 
-RACES = ("a race on a single element", "a race on a single element in every second call")
+RACES = (
+    "a race on a single element",
+    "a race on a single element in every second call",
+    "a race in every fourth call",
+)
 """On a busy machine one process may miss a short race; the default policy has five. A missed one would be champion, and
 slower cheats would not challenge it.
 """

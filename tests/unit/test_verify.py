@@ -119,7 +119,7 @@ def test_author_of_a_variant_is_not_advised_to_change_the_contract() -> None:
 @pytest.mark.parametrize("fixed", [False, True])
 def test_refused_calls_from_two_threads_suggest_a_declaration_only_if_it_can_be_made(*, fixed: bool) -> None:
     class Trespassing(FakeSession):
-        def call_together(self, kernel: Kernel, sets: Sequence[Buffers], calls: int) -> None:
+        def call_together(self, kernel: Kernel, sets: Sequence[Buffers], calls: int, *, jitter: int = 0) -> float:
             raise TrespassError("wrote outside")
 
     buffers, golden = doubled()

@@ -261,10 +261,13 @@ class Session(Protocol):
         """
         ...
 
-    def call_together(self, kernel: Any, sets: Sequence[Buffers], calls: int) -> None:
+    def call_together(self, kernel: Any, sets: Sequence[Buffers], calls: int, *, jitter: int = 0) -> float:
         """Run the kernel `calls` times on the first half of the sets in turn, while another thread runs it on the rest.
 
-        The other thread runs it at least once on each of them. Requires `places`.
+        The other thread runs it at least once on each of them. Requires `places`. Returns the µs that a call took.
+
+        Args:
+            jitter: seed of random waits between the calls of the other thread; 0: both call in step.
         """
         ...
 

@@ -254,11 +254,11 @@ class CpuSession:
         process.call(process.bind([held], new=False), mode)
         self._at_return = (held, held.output_prints()) if _threads_of(process.pid) > 1 else None
 
-    def call_together(self, kernel: Any, sets: Sequence[Buffers], calls: int) -> None:
+    def call_together(self, kernel: Any, sets: Sequence[Buffers], calls: int, *, jitter: int = 0) -> float:
         process = cast(KernelProcess, kernel)
         table = process.bind(cast(Sequence[HostBuffers], sets), new=False)
         others = [core for core in self._all_cores if core not in process.cores]
-        process.run_together(table, calls, others[0] if process.cores and others else None)
+        return process.run_together(table, calls, others[0] if process.cores and others else None, jitter)
 
     def call_while(self, kernel: Any, buffers: Buffers, calls: int, change: Change) -> Overlap | None:
         process = cast(KernelProcess, kernel)

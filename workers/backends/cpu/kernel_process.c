@@ -462,10 +462,11 @@ static struct pace { uint64_t made, apart[15], halt; } unshared, *pace = &unshar
 static void made(void) { __atomic_store_n(&pace->made, __atomic_load_n(&pace->made, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED); }
 static int halted(void) { return __atomic_load_n(&pace->halt, __ATOMIC_RELAXED) != 0; }
 
-struct meeting { int missing, over; };
+struct meeting { int missing, over; unsigned patience; }; /* patience: looks before a thread lets others run */
 
 struct batch {
     uint64_t calls, first, orders, start, stop, restored_ns; /* orders: length of the order of sets; 0: they have turns */
+    uint64_t jitter; /* state of random waits between calls that others overlap; 0: none */
     int behind;
     struct meeting *meeting; /* of two threads that call at the same time, each on half of the sets; else NULL */
     Modes after;
@@ -527,20 +528,29 @@ static void make_restored_calls(struct batch *batch) {
     batch->restored_ns += now_ns() - since;
 }
 
+/* Waits for up to as long as a call takes: two threads that only begin together call in step, and some instants of their
+ * calls never meet. Random numbers by xorshift (Marsaglia, 2003). */
+static void wait_at_random(struct batch *batch, uint64_t most_ns) {
+    batch->jitter ^= batch->jitter << 13, batch->jitter ^= batch->jitter >> 7, batch->jitter ^= batch->jitter << 17;
+    for (const uint64_t until = now_ns() + batch->jitter % (most_ns + 1); now_ns() < until;) {}
+}
+
 /* Calls on the sets from the first one on, half of all; a batch without a number of calls makes one on each, and goes on
  * until the other batch has made all of its own. */
 static void meet(struct batch *batch) {
     struct meeting *meeting = batch->meeting;
     __atomic_sub_fetch(&meeting->missing, 1, __ATOMIC_ACQ_REL);
     for (unsigned turn = 0; __atomic_load_n(&meeting->missing, __ATOMIC_ACQUIRE) > 0; turn++)
-        if (turn > 1000) sched_yield();
+        if (turn > meeting->patience) sched_yield();
     batch->start = now_ns();
     const uint64_t own = sets / 2;
     for (uint64_t call = 0; batch->calls ? call < batch->calls : !__atomic_load_n(&meeting->over, __ATOMIC_ACQUIRE) || call < own; call++) {
         const uint64_t set = batch->first + call % own;
         restore(set);
         fill(set);
+        const uint64_t begun = now_ns();
         invoke(table + set * STRIDE);
+        if (batch->jitter) wait_at_random(batch, now_ns() - begun);
     }
     batch->stop = now_ns();
     if (batch->calls) __atomic_store_n(&meeting->over, 1, __ATOMIC_RELEASE);
@@ -597,10 +607,11 @@ static void run(const struct request *request) {
     called = function;
     if (request->flags & GUARDED) guard();
     if (request->flags & TOGETHER) {
-        struct meeting meeting = {.missing = 2};
+        /* with a core of its own, a thread that lets others run may not be back before the other one has made its calls */
+        struct meeting meeting = {.missing = 2, .patience = request->first ? 1u << 20 : 1000};
         pthread_t thread;
         pthread_attr_t attributes;
-        struct batch other = {.first = sets / 2, .meeting = &meeting};
+        struct batch other = {.first = sets / 2, .meeting = &meeting, .jitter = request->stack_bytes};
         batch.first = 0, batch.meeting = &meeting;
         pthread_attr_init(&attributes);
         place_on(&attributes, request->first);

@@ -270,17 +270,22 @@ class KernelProcess:
         self._require_made(1)
         self._changed = self._changed or _changes_text(changes, signal_number)
 
-    def run_together(self, table: Table, calls: int, core: int | None) -> None:
+    def run_together(self, table: Table, calls: int, core: int | None, jitter: int) -> float:
         """Call the kernel `calls` times on the first half of the sets in turn, while another thread does on the others.
+
+        Returns the µs that a call took.
 
         Args:
             core: core of the other thread; None: those of the process.
+            jitter: seed of random waits between the calls of the other thread; 0: it does not wait.
 
         Raises:
             TrespassError, DeviceLostError: as `run` does.
         """
         self._send_table(table)
-        self.note(self._batch(calls, 0 if core is None else core + 1, _EXAMINE | _TOGETHER))
+        batch = self._batch(calls, 0 if core is None else core + 1, _EXAMINE | _TOGETHER, jitter)
+        self.note(batch)
+        return max(batch.claimed_ns, 1) * 1e-3 / calls
 
     def note(self, batch: Batch) -> None:
         """Record the state that a call changed, for `fault`."""

@@ -2,9 +2,11 @@
 
 A kernel that keeps intermediate data in static memory is correct as long as a single thread calls it. If it keeps
 little there, or in few calls, most answers of two threads are right as well. Each call of a short kernel therefore has
-outputs of its own, and all of them are judged.
+outputs of its own, and all of them are judged. In half of the turns one thread waits at random between its calls, so
+that any two instants of their calls may meet.
 """
 
+import math
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -14,16 +16,16 @@ from workers.measure.family.expected_output import ExpectedOutput
 from workers.measure.verify import WrongAnswerError, judge
 
 _LEAST_TURNS, _MOST_TURNS, _CALLS = 2, 24, 4
-_SETS, _MOST_BYTES, _SHORT_TURN_S = 64, 1 << 22, 0.002
-"""Number of judged calls of each thread in a turn, limited by the memory that their sets hold, if a turn of `_CALLS`
-calls is short.
+_SETS, _MOST_BYTES, _SHORT_US = 64, 1 << 22, 500.0
+"""Number of judged calls of each thread in a turn if a call is short, limited by the memory that their sets hold."""
+
+_TURNS_OF_MANY = 10
+"""Turns with so many calls: judging them takes most of the time."""
+
+_BUDGET_S, _BUDGET_OF_VERY_SHORT_S, _VERY_SHORT_US = 0.06, 0.2, 50.0
+"""Seconds after which no further turn begins, except for the first `_LEAST_TURNS`. On a busy machine, turns of very
+short calls take most of their time to get two cores, so they have more.
 """
-
-_LAST_TURN_OF_MANY = 10
-"""Turns after which no more of so many calls are made: judging them takes most of the time."""
-
-_BUDGET_S = 0.06
-"""Seconds after which no further turn begins, except for the first `_LEAST_TURNS`."""
 
 _REMEDY = (
     ". A kernel that keeps intermediate data in static memory is wrong if two threads call it. Use local or allocated "
@@ -55,23 +57,22 @@ def judge_two_threads(
         DeviceLostError: its process ended.
     """
     remedy = _REMEDY + ("" if fixed else _DECLARE)
-    began_s, both, calls = time.monotonic(), [[each] for each in sets], _CALLS
-    last_s = began_s
+    began_s, both, calls, call_us = time.monotonic(), [[each] for each in sets], _CALLS, math.inf
     where = f"case {goldens[0].case}, called by two threads at once"
     for turn in range(_MOST_TURNS):
-        now_s = time.monotonic()
-        many = turn >= _LAST_TURN_OF_MANY and len(both[0]) > 1
-        if many or (turn >= _LEAST_TURNS and now_s - began_s > _BUDGET_S):
-            break
-        if turn == _LEAST_TURNS and now_s - last_s < _SHORT_TURN_S:
+        if turn == _LEAST_TURNS and call_us < _SHORT_US:
             count = max(1, min(_SETS, _MOST_BYTES // max(each.bytes_held for each in sets)))
             both, calls = [each.siblings(count) for each in sets], max(count, _CALLS)
-        last_s = now_s
+        most = _LEAST_TURNS + _TURNS_OF_MANY if len(both[0]) > 1 else _MOST_TURNS
+        budget_s = _BUDGET_OF_VERY_SHORT_S if call_us < _VERY_SHORT_US else _BUDGET_S
+        if turn >= _LEAST_TURNS and (turn >= most or time.monotonic() - began_s > budget_s):
+            break
         for each in (*both[0], *both[1]):
             each.poison()
         order = both if turn % 2 else both[::-1]
         try:
-            session.call_together(kernel, [*order[0], *order[1]], calls)
+            jitter = turn if turn % 4 > 1 else 0
+            call_us = min(call_us, session.call_together(kernel, [*order[0], *order[1]], calls, jitter=jitter))
         except TrespassError as error:
             raise WrongAnswerError(f"{where}: {error}{remedy}") from None
         except DeviceLostError as error:
