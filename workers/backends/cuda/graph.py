@@ -2,6 +2,7 @@
 
 import math
 import sys
+from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import cycle, islice
 from typing import Any
@@ -16,6 +17,9 @@ SHORT_US, SHORT_CALLS = 5.0, 200
 
 class GraphTimer:
     """Times zero-argument calls that enqueue work on one stream: all calls of a sample are one CUDA graph.
+
+    Results that the calls allocate rotate like their inputs: a graph has as many of them as there are different calls.
+    A library would otherwise write every result to the same memory, which stays in the L2 cache.
 
     Args:
         cuda: CuPy's ``cuda``.
@@ -35,7 +39,7 @@ class GraphTimer:
         self._cuda, self._stream, self._keep = cuda, stream, keep
         self._events = cuda.Event(), cuda.Event()
         self._turn, self.last = cycle(calls), len(calls) - 1
-        self.calls = len(calls)
+        self.calls = self._sets = len(calls)
         self._capture()
         if once:
             return
@@ -72,13 +76,12 @@ class GraphTimer:
         due = list(islice(self._turn, self.calls))
         with cuda_errors():
             if "torch" in sys.modules and sys.modules["torch"].cuda.is_initialized():
-                self._replay = _torch_graph(self._stream, due)
+                self._replay = _torch_graph(self._stream, due, self._sets)
                 return
             with self._stream:
                 self._stream.begin_capture()
                 try:
-                    for call in due:
-                        call()
+                    _call(due, self._sets)
                 finally:
                     graph = self._stream.end_capture()
         self._replay = lambda: graph.launch(self._stream)
@@ -130,14 +133,20 @@ class RestoredTimer:
             return float(self._cuda.get_elapsed_time(*self._events)) * 1e3 / self.calls
 
 
-def _torch_graph(stream: Any, calls: Sequence[Callable[[], object]]) -> Callable[[], None]:
+def _call(calls: Sequence[Callable[[], object]], sets: int) -> None:
+    """Make all calls; the results of the latest `sets` calls, the present one included, have memory of their own."""
+    held: deque[object] = deque(maxlen=sets - 1)
+    for call in calls:
+        held.append(call())
+
+
+def _torch_graph(stream: Any, calls: Sequence[Callable[[], object]], sets: int) -> Callable[[], None]:
     import torch
 
     outside = torch.cuda.ExternalStream(stream.ptr)  # type: ignore[no-untyped-call,unused-ignore]
     graph = torch.cuda.CUDAGraph()
     with stream, torch.cuda.graph(graph, stream=outside, capture_error_mode="thread_local"):
-        for call in calls:
-            call()
+        _call(calls, sets)
 
     def replay() -> None:
         with torch.cuda.stream(outside):

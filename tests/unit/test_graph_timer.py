@@ -1,0 +1,58 @@
+"""Results of calls that a CUDA graph captures, with stand-ins for CUDA."""
+
+import sys
+import weakref
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+
+from workers.backends.cuda.graph import GraphTimer
+
+
+class Stream(nullcontext[None]):
+    """A stream that captures nothing."""
+
+    def begin_capture(self) -> None: ...
+
+    def end_capture(self) -> Any:
+        return self
+
+    def launch(self, stream: Any) -> None: ...
+
+
+class Event:
+    def record(self, stream: Any) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+
+class Cuda:
+    """Every sample takes a millisecond."""
+
+    Event = Event
+
+    def get_elapsed_time(self, begin: Event, end: Event) -> float:
+        return 1.0
+
+
+class Result:
+    """Memory that a call allocates."""
+
+
+@pytest.mark.parametrize("sets", [1, 2, 5])
+def test_results_rotate_over_as_many_buffers_as_there_are_sets(sets: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before each call the results of the others are still alive, and no more than those."""
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    made: list[weakref.ref[Result]] = []
+    alive: list[int] = []
+
+    def call() -> Result:
+        alive.append(sum(each() is not None for each in made))
+        made.append(weakref.ref(result := Result()))
+        return result
+
+    timer = GraphTimer(Cuda(), Stream(), [call] * sets)
+    captured = alive[-timer.calls :]
+    assert len(captured) >= sets
+    assert captured == [min(number, sets - 1) for number in range(timer.calls)]
