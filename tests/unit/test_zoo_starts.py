@@ -1,0 +1,27 @@
+"""Calls of the zoo begin with configs of their family's author."""
+
+import pytest
+
+from evo.device.estimate.target import known
+from evo.search.suite import Call
+from evo.trial import Config
+from evo.trial.objective import Objective
+from templates.registry import find
+from templates.suites import find as suite
+
+CALLS = suite("zoo").calls
+
+
+def starts(call: Call, architecture: str) -> list[Config]:
+    """Return the starts of a call that are valid on an architecture, completed by declared defaults."""
+    family, device = find(call.family).family, known(architecture)
+    problem = family.problem(call.text, "cuda")
+    tunables = family.implementation("cuda").tunables
+    declared = {each.name: each.values[each.default_index] for each in tunables}
+    whole = [{**declared, **start} for start in family.begin(problem, device)]
+    return [config for config in whole if not family.violations(config, problem, device, Objective())]
+
+
+@pytest.mark.parametrize("call", CALLS, ids=[each.name for each in CALLS])
+def test_every_call_of_the_zoo_has_a_start_on_sm_90(call: Call) -> None:
+    assert starts(call, "sm_90")
