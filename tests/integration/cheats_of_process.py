@@ -29,7 +29,14 @@ CALLS = {
     "kill": "-1, 0, 0",
     "setuid": "0, 0, 0",
     "getrusage": "0, (long)kept, 0",
+    "arch_prctl": "0x1001, (long)kept, 0",
+    "pkey_alloc": "0, 0, 0",
+    "rseq": "0, 32, 1",
+    "set_tid_address": "(long)kept, 0, 0",
 }
+
+_WRITTEN = "volatile char *c = (char *)p; char was = c[0]; c[0] = 0; c[0] = was; ask(SYS_mprotect, p, 4096, 5);"
+_CODE = "changes machine code"
 
 OF_PROCESS: dict[str, tuple[str, str]] = {
     # trick: (body of f, part of the reason)
@@ -112,6 +119,20 @@ OF_PROCESS: dict[str, tuple[str, str]] = {
         "right(x, y); mmap((void *)((long)y & -4096), 4096, PROT_READ | PROT_WRITE,"
         "MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);",
         "maps other memory in the place|never written",
+    ),
+    "changes its own code, and restores access and contents": (
+        f"right(x, y); if (!calls++) {{ long p = (long)&right & ~4095l; ask(SYS_mprotect, p, 4096, 7); {_WRITTEN} }}",
+        _CODE,
+    ),
+    "changes the code of its caller, and restores access and contents": (
+        "right(x, y); if (!calls++) { long p = (long)__builtin_return_address(0) & ~4095l;"
+        f"ask(SYS_mprotect, p, 4096, 7); {_WRITTEN.replace('c[0] = 0; ', '')} }}",
+        _CODE,
+    ),
+    "runs code that it wrote into its data": (
+        "static unsigned char code[4096] __attribute__((aligned(4096))) = {1}; right(x, y);"
+        "if (!calls++) { code[0] = 0xc3; ask(SYS_mprotect, (long)code, 4096, 5); ((void (*)(void))code)(); }",
+        _CODE,
     ),
     "unmaps its input": (
         "right(x, y); munmap((void *)((long)x & -4096), 4096);",

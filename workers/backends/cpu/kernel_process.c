@@ -103,6 +103,7 @@ static void receive(void *into, size_t bytes) {
 #define SYS_landlock_restrict_self 446
 #endif
 enum { READ_FILE = 1 << 2, READ_DIR = 1 << 3 };
+enum { SET_GS = 0x1001, SET_FS = 0x1002, SET_CPUID = 0x1012 };
 enum { ADVICE_COLD = 20, ADVICE_PAGEOUT = 21, ADVICE_COLLAPSE = 25, ADVICE_SOFT_OFFLINE = 101, NAME_MEMORY = 0x53564d41 }; /* newer than some headers */
 #if defined(__x86_64__)
 #define ARCHITECTURE AUDIT_ARCH_X86_64
@@ -177,18 +178,19 @@ static int landlock(void) {
     X(accept) X(accept4) X(listen) X(membarrier) X(seccomp) X(vmsplice) X(fchmod) X(fchmodat) X(fchown) X(fchownat) X(setxattr) X(lsetxattr) X(fsetxattr)         \
     X(utimensat) X(umask) X(chdir) X(fchdir) X(chroot) X(sync) X(syncfs) X(flock) X(personality) X(sched_setattr)     \
     X(ioprio_set) X(set_mempolicy) X(setuid) X(setgid) X(setreuid) X(setregid) X(setresuid) X(setresgid)              \
-    X(setgroups) X(capset) X(setsid) X(setpgid) X(settimeofday) X(clock_settime) X(adjtimex) X(clock_adjtime)
+    X(setgroups) X(capset) X(setsid) X(setpgid) X(settimeofday) X(clock_settime) X(adjtimex) X(clock_adjtime)       \
+    X(set_tid_address)
 #ifdef SYS_chmod
 #define BY_PATH(X) X(getpgrp) X(fork) X(vfork) X(chmod) X(chown) X(lchown) X(utime) X(utimes) X(futimesat)
 #else
 #define BY_PATH(X)
 #endif
 #ifdef SYS_process_madvise
-#define BY_DESCRIPTOR(X) X(process_madvise) X(pidfd_getfd) X(pidfd_open) X(pidfd_send_signal) X(userfaultfd) X(io_uring_setup)
+#define RECENT(X) X(pkey_alloc) X(pkey_free) X(pkey_mprotect) X(process_madvise) X(pidfd_getfd) X(pidfd_open) X(pidfd_send_signal) X(userfaultfd) X(io_uring_setup)
 #else
-#define BY_DESCRIPTOR(X)
+#define RECENT(X)
 #endif
-#define NEEDLESS(X) AMONG_ALL(X) BY_PATH(X) BY_DESCRIPTOR(X)
+#define NEEDLESS(X) AMONG_ALL(X) BY_PATH(X) RECENT(X)
 
 /* Libraries of threads ask for the cores; where there is but one thread, a kernel would only learn where it runs. */
 static int filter(int threads) {
@@ -215,6 +217,13 @@ static int filter(int threads) {
         ENDS_OPTION(ADVICE_PAGEOUT), ENDS_OPTION(ADVICE_COLLAPSE), ENDS_OPTION(ADVICE_SOFT_OFFLINE), NUMBER,
         JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_recvmsg, 0, 4), LOW(2), /* as this process does, not to look ahead */
         JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0), END, NUMBER,
+#ifdef SYS_arch_prctl /* bases of segments, and faults of cpuid; a request for more registers is no change */
+        JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_arch_prctl, 0, 8), LOW(0),
+        ENDS_OPTION(SET_GS), ENDS_OPTION(SET_FS), ENDS_OPTION(SET_CPUID), NUMBER,
+#endif
+#ifdef SYS_rseq /* threads register their restartable sequences, and give none up */
+        JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_rseq, 0, 4), LOW(2), JUMP(BPF_JMP | BPF_JSET | BPF_K, 1, 0, 1), END, NUMBER,
+#endif
         JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_prctl, 0, 13), LOW(0), /* it must not outlive its judge: */
         JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_SET_PDEATHSIG, 0, 1), REFUSE,
         /* names of threads and memory, and questions; the others change the process or the processor */
@@ -293,6 +302,12 @@ static void ended_by_call(int number, siginfo_t *info, void *context) {
 #endif
         {SYS_clone, "clone"}, {SYS_prctl, "prctl"}, {SYS_kill, "kill"}, {SYS_tgkill, "tgkill"}, {SYS_madvise, "madvise"},
         {SYS_recvmsg, "recvmsg"},
+#ifdef SYS_arch_prctl
+        {SYS_arch_prctl, "arch_prctl"},
+#endif
+#ifdef SYS_rseq
+        {SYS_rseq, "rseq"},
+#endif
     };
     const uint64_t values[6] = {(uint64_t)number};
     const char *name = "one that no kernel needs";

@@ -35,7 +35,7 @@ from workers.backends.cpu.batch import (
     worth_repeating,
 )
 from workers.backends.cpu.imports import NO_KERNEL_MAY
-from workers.backends.cpu.kernel_state import Fence, KernelState, state_of
+from workers.backends.cpu.kernel_state import Fence, KernelState, state_of, writes_code
 from workers.backends.cpu.library_folders import Passage, passage, remedy
 from workers.backends.cpu.memory import GuardedArray, HostBuffers, scalar
 from workers.backends.cpu.pace import SharedPace
@@ -146,6 +146,7 @@ class KernelProcess:
         self._killed = False
         self._said: deque[bytes] = deque(maxlen=4)
         self._loaded = False
+        self._timed_before = -1
         self._start()
 
     def load(self) -> None:
@@ -321,6 +322,7 @@ class KernelProcess:
             or state.opened(self._fences())
             or leak(self.ledger)
             or self._exhausted()
+            or self._rewritten()
         )
         self._changed = None
         contradiction = contradicted(self.ledger, self.idle, self.threads)
@@ -638,6 +640,13 @@ class KernelProcess:
             f"keeps {held[0]:,} bytes after its calls, nearly all that it may allocate. Free memory that a call "
             "allocates, and join threads that it starts"
         )
+
+    def _rewritten(self) -> str | None:
+        """Describe a change of machine code, looked for after the first call and again after calls were timed."""
+        seen, self._timed_before = self._timed_before, len(self.ledger) + len(self.turns)
+        if seen == self._timed_before or not writes_code(self.pid):
+            return None
+        return "changes machine code in the memory of its process"
 
     def _listen(self) -> None:
         with contextlib.suppress(BlockingIOError):

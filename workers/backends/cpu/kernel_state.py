@@ -4,8 +4,12 @@ import contextlib
 import os
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
+
+import numpy as np
+
+from workers.backends.cpu.segment import PAGE_BYTES
 
 _READ_BYTES = 1 << 16
 _HANDLED = ("SigBlk", "SigIgn", "SigCgt")
@@ -16,6 +20,9 @@ _STATUS = re.compile(
 
 _FILES = ("personality", "timerslack_ns", "oom_score_adj", "coredump_filter")
 """Further files that describe a process."""
+
+_HELD, _OF_FILE = np.uint64(0b11 << 62), np.uint64(1 << 61)
+"""Bits of a page in ``pagemap``: in memory or swapped out; of a file (https://docs.kernel.org/admin-guide/mm/pagemap.html)."""
 
 _OF_THREADS = 0b11 << 31
 """Signals 32 and 33, which the C library handles from the first thread on."""
@@ -117,6 +124,38 @@ def state_of(pid: int) -> KernelState:
         closed=closed,
         foreign=foreign,
     )
+
+
+def writes_code(pid: int) -> bool:
+    """Return True if machine code in the files that a process runs was changed in its memory; False if unknown.
+
+    A changed page is no longer one of its file, also after its access and contents were restored.
+    """
+    try:
+        pages = os.open(f"/proc/{pid}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return any(_has_own_page(pages, span) for span in _code(pid))
+    except OSError:
+        return False
+    finally:
+        os.close(pages)
+
+
+def _code(pid: int) -> Iterator[range]:
+    """Yield the page numbers of executable mappings of files."""
+    for line in _text(f"/proc/{pid}/maps").splitlines():
+        span, access, _, _, inode, *_ = line.split(maxsplit=5)
+        if access[2] == "x" and inode != "0":
+            start, stop = (int(each, 16) for each in span.split("-"))
+            yield range(start // PAGE_BYTES, stop // PAGE_BYTES)
+
+
+def _has_own_page(pages: int, span: range) -> bool:
+    """Return True if a page is in memory or swapped out, but not as a page of a file."""
+    words = np.frombuffer(os.pread(pages, 8 * len(span), 8 * span.start), np.uint64)
+    return bool(np.any((words & _HELD != 0) & (words & _OF_FILE == 0)))
 
 
 def _priorities(tasks: str) -> str:
