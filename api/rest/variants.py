@@ -161,7 +161,7 @@ def add_proposal(search_id: Id, body: ProposalBody, service: ServiceDep) -> Prop
     with service.database.write() as session:
         Archive(session).search(search_id)
         row = ProposalRow(search_id=search_id, asked_at=now, **body.model_dump())
-        return proposal_view(Proposals(session).add(row))
+        return proposal_view(Proposals(session).add(row), now)
 
 
 @proposal_router.put("/{number}/answer")
@@ -174,13 +174,14 @@ def answer_proposal(search_id: Id, number: Ordinal, body: AnswerBody, service: S
         given = body.model_dump(include={"answer", "tokens_in", "tokens_out", "usd"})
         Proposals(session).answer(row, **given, now=now)
         row.insight, row.error = body.insight, body.error
-        return proposal_view(row)
+        return proposal_view(row, now)
 
 
 @proposal_router.get("")
 @allow("viewer")
 def list_proposals(search_id: Id, service: ServiceDep) -> tuple[ProposalView, ...]:
     """Return every proposal of a search, with prompts, answers, tokens and costs."""
+    now = service.conductor.clock()
     with service.database.read() as session:
         Archive(session).search(search_id)
-        return tuple(map(proposal_view, Proposals(session).of(search_id)))
+        return tuple(proposal_view(row, now) for row in Proposals(session).of(search_id))

@@ -1,6 +1,7 @@
 """Views of variants, from their rows and the searches that tune them."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 from sqlalchemy.orm import Session
 
@@ -122,7 +123,7 @@ def _failures(session: Session, search_id: int, counts: dict[str, int]) -> Seque
     return failures
 
 
-def proposal_view(row: ProposalRow) -> ProposalView:
+def proposal_view(row: ProposalRow, now: datetime) -> ProposalView:
     return ProposalView(
         number=row.number,
         operator=row.operator,
@@ -135,6 +136,7 @@ def proposal_view(row: ProposalRow) -> ProposalView:
         usd=row.usd,
         asked_at=row.asked_at,
         answered_at=row.answered_at,
+        asked_s=max(0.0, (now - row.asked_at).total_seconds()),
         repairs=row.repairs,
         insight=row.insight or "",
         error=row.error,

@@ -13,6 +13,7 @@ from api.auth.permission import rules
 from api.http.paging import to_cursor
 from db.engine.location import Location
 from db.models import AnswerRow
+from db.repositories.retention import collect_log
 from evo.text.limits import LARGEST_ID
 from tests.integration.local import Local, local
 from tests.integration.stage import DIGEST, answer
@@ -244,10 +245,15 @@ def test_keys_of_different_callers_are_independent_and_no_secret_is_stored(rest:
         assert not any(b"secret" in (row.body or b"") for row in session.scalars(select(AnswerRow)))
 
 
-def test_keys_expire_after_a_day(rest: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_expire_after_a_day_but_not_by_a_jump_of_the_clock(rest: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     body, key = {"family_digest": "ab" * 32}, {"Idempotency-Key": "k"}
     rest.http.post("/searches", json=body, headers=key)
-    monkeypatch.setattr("db.repositories.answers.KEPT", -1 * timedelta(seconds=1))
+    clock = rest.service.conductor.clock
+    monkeypatch.setattr(rest.service.conductor, "clock", lambda: clock() + timedelta(hours=25))
+    assert rest.http.post("/searches", json=body, headers=key).json()["id"] == 1
+    with rest.service.database.write() as session:
+        collect_log(session, clock() + timedelta(hours=25))
+    monkeypatch.setattr(rest.service.conductor, "clock", clock)
     assert rest.http.post("/searches", json=body, headers=key).json()["id"] == 2
 
 

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -258,6 +258,17 @@ def test_orphaned_request_is_abandoned_and_its_cost_stays() -> None:
         assert evolved(replace(chat, timeout_s=0.5), memory, proposals=1) == "proposals"
     assert [each.state for each in memory.kept] == ["abandoned", "submitted"]
     assert memory.kept[0].usd == 0.5
+
+
+@pytest.mark.parametrize(("asked_s", "state"), [(1.0, "asked"), (1e6, "abandoned")])
+def test_age_of_a_request_is_by_the_clock_of_the_service(asked_s: float, state: str) -> None:
+    memory = Memory()
+    memory.add_proposal(1, operator="initialise", information="task", model="m", prompt="", usd=0.5)
+    at = datetime.now(UTC) + (timedelta(days=1) if state == "abandoned" else timedelta(days=-1))
+    memory.kept[0] = replace(memory.kept[0], asked_at=at, asked_s=asked_s)
+    with model(GOOD) as (chat, _):
+        evolved(replace(chat, timeout_s=100.0), memory, proposals=1)
+    assert memory.kept[0].state == state
 
 
 def test_share_of_the_limit_ends_a_run() -> None:

@@ -18,6 +18,7 @@ class ProposalView:
         repairs: the proposal whose failure this one repairs; None for a new idea.
         answer: None while the model has not answered, and if the program was killed before.
         usd: cost; while there is no answer, the most that the request can cost.
+        asked_s: seconds since `asked_at` by the service's clock, which may differ from the reader's.
         insight: what the model says it learned.
         error: why it gave no variant.
         variant: number of the variant that was submitted.
@@ -34,6 +35,7 @@ class ProposalView:
     usd: float
     asked_at: datetime
     answered_at: datetime | None
+    asked_s: float | None = None
     repairs: int | None = None
     insight: str = ""
     error: str | None = None

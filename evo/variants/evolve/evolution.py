@@ -93,7 +93,7 @@ class Evolution:
         """
         now = datetime.now(UTC)
         for proposal in self.client.proposals(self.search_id):
-            if proposal.state == "asked" and (now - proposal.asked_at).total_seconds() > self.chat.longest_s:
+            if proposal.state == "asked" and _age_s(proposal, now) > self.chat.longest_s:
                 self._note(proposal.number, answer="", usd=proposal.usd, error=ABANDONED)
             if proposal.answer and proposal.error is None and proposal.variant is None:
                 self._try(proposal, proposal.answer, self._parents(proposal))
@@ -258,3 +258,8 @@ class Evolution:
         known = [each for each in self.client.variants(self.search_id) if each.number == 0 or each.number in made_from]
         ideas = ideas_in(earlier)
         return parents_of(operator_of(ideas, known), known, ideas)
+
+
+def _age_s(proposal: ProposalView, now: datetime) -> float:
+    """Return the age of a request by the service's clock; by this machine's if an older service does not give it."""
+    return (now - proposal.asked_at).total_seconds() if proposal.asked_s is None else proposal.asked_s

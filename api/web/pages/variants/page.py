@@ -68,11 +68,12 @@ def variant_page(
 
 
 def _population(search_id: int, service: Service) -> dict[str, Any]:
+    now = service.conductor.clock()
     with service.database.read() as session:
         base = base_of(session, search_id)
         views = variant_views(session, base.id)
-        proposals = tuple(map(proposal_view, Proposals(session).of(base.id)))
-        search = search_view(session, base.id, service.conductor.clock())
+        proposals = tuple(proposal_view(row, now) for row in Proposals(session).of(base.id))
+        search = search_view(session, base.id, now)
     return {
         "search": search,
         "searches": [each.tuning_id for each in views],
