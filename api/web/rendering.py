@@ -14,6 +14,7 @@ from api.auth.csrf import masked
 from api.http.middleware.forwarding import address_of
 from api.web import filters
 from api.web.drawings.plotly import EMPTY_STYLE, MAP_STYLE
+from evo.text.visible import visible
 
 HERE = Path(__file__).parent
 
@@ -38,6 +39,7 @@ def render(request: Request, template: str, *, code: int = 200, plotting: bool =
         "csrf": who.csrf and masked(who.csrf),
     }
     html = environment().get_template(template).render(known | content)
+    html = visible(html.replace("\r\n", "\n"))  # marks of writing direction can misrepresent a line, e.g. of a source
     return HTMLResponse(below(public.prefix, html), code, headers=security(plotting=plotting))
 
 

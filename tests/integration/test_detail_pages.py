@@ -18,6 +18,7 @@ from db.repositories.artefacts import Artefacts
 from evo.export.headers import pack_headers
 from evo.messages.job import Evaluate, Lease
 from evo.promotion import Rule
+from evo.text.visible import visible
 from evo.trial.outcome import CaseError, CompileFailed, Measured, Pruned, WrongAnswer
 from evo.trial.results import ConfirmReport, EvaluateReport, OutputChecks, OverwriteCheck, Profiled
 from evo.trial.timing import Power
@@ -29,6 +30,9 @@ from tests.integration.test_api_pages import HOSTILE, Outline, text_of
 COUNTED = Profiled(tool="Nsight Compute", figures={"l2_hit_rate": 0.5, "registers": 40.0})
 HEAD = "#include <math.h>\n" * 20
 LEFT_OUT = {"tail": "a row has to be even"}
+ACTIVE = "\x1b[31m\u202ered\u2066\x9b"
+"""Characters that a terminal or the order of a line obeys."""
+
 CASE = CaseError(case="nominal", output="y", rel_l2=2e-7, max_abs=None, rel_l2_limit=1e-5, max_abs_limit=1e-5)
 RIGHT = replace(CASE, max_abs=1e-7)
 
@@ -53,8 +57,8 @@ def hand_in_with_files(stage: Stage, lease: Lease) -> None:
     config = lease.job.config if isinstance(lease.job, Evaluate) else getattr(lease.job, "challenger", {})
     report = answer(lease)
     files = {
-        "source": f"{HEAD}enum {{ BLOCK = {config.get('BLOCK')} }};\n".encode(),
-        "compiler.log": f"kernel.c:1: warning: {HOSTILE}\n".encode(),
+        "source": f"{HEAD}enum {{ BLOCK = {config.get('BLOCK')} }}; // {ACTIVE}\n".encode(),
+        "compiler.log": f"kernel.c:1: warning: {HOSTILE}{ACTIVE}\n".encode(),
         "profile.txt": b"l2_hit_rate 0.8\n",
         "binary": b"\x7fELF\0\0",
         "headers": pack_headers({"family/own.h": b"#define OWN 1\n"}),
@@ -122,10 +126,15 @@ def shown(page: httpx.Client, path: str) -> str:
     response = page.get(path)
     assert response.status_code == 200, response.text
     assert "unsafe" not in response.headers["content-security-policy"]
+    assert visible(response.text) == response.text
     outline = Outline(response.text)
     assert all(svg.get("aria-hidden") or svg.get("aria-label") for svg in outline.every("svg"))
     assert all(cell.get("scope") for cell in outline.every("th"))
     return response.text
+
+
+def test_invisible_characters_of_sources_and_logs_are_shown(page: httpx.Client) -> None:
+    assert "\\x1b[31m\\u202ered\\u2066\\x9b" in shown(page, "/searches/1/trials/3")
 
 
 def test_trial_page_shows_all_data(stage: Stage, page: httpx.Client) -> None:
