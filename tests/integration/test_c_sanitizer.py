@@ -204,3 +204,11 @@ def test_cases_with_equal_sources_and_arguments_share_a_build(tmp_path: Path) ->
     found = [sanitizer.examine(each, timeout_s=30.0)[0].findings for each in (made, made, other, faulty)]
     assert [len(each) for each in found] == [0, 0, 0, 1]
     assert len(list(builds.iterdir())) == 3
+
+
+@confined
+def test_sanitized_kernel_sends_no_signals(tmp_path: Path) -> None:
+    headers = "\n#include <errno.h>\n#include <signal.h>\n#include <unistd.h>\n"
+    fault = f"{headers}if (!kill(getpid(), 0) || errno != EPERM) y[8] = 1;"
+    memory, _ = examined(tmp_path, fault)
+    assert (memory.findings, memory.skipped) == ((), None)

@@ -1,11 +1,12 @@
 """Starts a command that can access only named folders, and neither the network nor other processes.
 
 A separate script: ``python -I -S confine.py --read PATH … --list FOLDER … --write FOLDER … -- COMMAND``. In a listed
-folder, only the names are readable. ``--addresses any`` leaves the address space unlimited, of which sanitizers reserve
-terabytes. Without a command it prints the parts that hold. Landlock restricts files, ports
-and signals (https://docs.kernel.org/userspace-api/landlock.html), a seccomp filter refuses sockets and system calls for
-other processes; where Landlock is missing, bubblewrap (``--bubblewrap PATH``) starts the command with a file system of
-these folders alone.
+folder, only the names are readable. ``--kernel yes`` is for commands that are candidates themselves, built with
+sanitizers: they may reserve any addresses, of which sanitizers take terabytes, and send no signals. Without a command
+it prints the parts that hold. Landlock restricts files, ports and signals
+(https://docs.kernel.org/userspace-api/landlock.html), a seccomp filter refuses sockets and system calls for other
+processes; where Landlock is missing, bubblewrap (``--bubblewrap PATH``) starts the command with a file system of these
+folders alone.
 """
 
 import ctypes
@@ -33,11 +34,12 @@ _OWN_PROCESS = "/proc/self"
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
 
 _NUMBERS = {
-    "x86_64": (0xC000003E, (41, 101, 310, 311, 165, 321, 250, 425)),
-    "aarch64": (0xC00000B7, (198, 117, 270, 271, 40, 280, 219, 425)),
+    "x86_64": (0xC000003E, (41, 101, 310, 311, 165, 321, 250, 425), (62, 200, 234, 129, 297, 424)),
+    "aarch64": (0xC00000B7, (198, 117, 270, 271, 40, 280, 219, 425), (129, 130, 131, 138, 240, 424)),
 }
 """Audit architecture, and the numbers of socket, ptrace, process_vm_readv and _writev, mount, bpf, keyctl and
-io_uring_setup.
+io_uring_setup; then those of kill, tkill, tgkill, rt_sigqueueinfo, rt_tgsigqueueinfo and pidfd_send_signal, which
+Landlock confines from Linux 6.12 on.
 """
 
 _X32 = 0x40000000
@@ -54,8 +56,9 @@ def main(arguments: list[str]) -> None:
     given = list(zip(options[::2], options[1::2], strict=True))
     reads, lists, writes = ([path for name, path in given if name == f"--{key}"] for key in ("read", "list", "write"))
     bubblewrap = dict(given).get("--bubblewrap")
-    _limit(addresses=("--addresses", "any") not in given)
-    if held := _confine(reads, lists, writes):
+    kernel = ("--kernel", "yes") in given
+    _limit(addresses=not kernel)
+    if held := _confine(reads, lists, writes, signals=not kernel):
         if not command:
             print(", ".join(held))  # noqa: T201
             return
@@ -85,7 +88,7 @@ def _limit(*, addresses: bool) -> None:
         resource.setrlimit(which, (limit, limit))
 
 
-def _confine(reads: list[str], lists: list[str], writes: list[str]) -> list[str]:
+def _confine(reads: list[str], lists: list[str], writes: list[str], *, signals: bool) -> list[str]:
     """Return the parts that are in force: both, or none, without any change, if one is unavailable."""
     if sys.platform != "linux" or platform.machine() not in _NUMBERS:
         return []
@@ -109,7 +112,7 @@ def _confine(reads: list[str], lists: list[str], writes: list[str]) -> list[str]
     if _libc.syscall(_RESTRICT, ruleset, 0) != 0:
         return []
     os.close(ruleset)
-    return [LANDLOCK, SECCOMP] if _filter() else []
+    return [LANDLOCK, SECCOMP] if _filter(signals=signals) else []
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:
@@ -125,9 +128,10 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
         os.close(place)
 
 
-def _filter() -> bool:
-    """Refuse sockets, tracing, mounting and the calls of other ABIs."""
-    architecture, refused = _NUMBERS[platform.machine()]
+def _filter(*, signals: bool) -> bool:
+    """Refuse sockets, tracing, mounting, the calls of other ABIs, and signals unless they are allowed."""
+    architecture, others, sending = _NUMBERS[platform.machine()]
+    refused = others if signals else (*others, *sending)
     load_word, jump_equal, jump_at_least, end = 0x20, 0x15, 0x35, 0x06
     steps = [(load_word, 0, 0, 4), (jump_equal, 1, 0, architecture), (end, 0, 0, 0x80000000), (load_word, 0, 0, 0)]
     steps.append((jump_at_least, len(refused) + 1, 0, _X32))

@@ -37,21 +37,21 @@ def sandboxed(
     *,
     reads: Iterable[str | Path] = (),
     writes: Iterable[str | Path] = (),
-    any_addresses: bool = False,
+    kernel: bool = False,
 ) -> list[str]:
     """Return a command that runs another one confined. Requires that `sandbox_here` is not empty.
 
     Args:
         reads: files and folders that it may read, in addition to those of the system and of its program.
         writes: folders that it may read and write.
-        any_addresses: leave its address space unlimited.
+        kernel: it is a candidate that was built with sanitizers, see `confine`.
     """
     program = shutil.which(command[0]) or command[0]
     own = [*_SYSTEM, *_PROCESSOR, *_home_of(program), *(_python_folders() if program == sys.executable else ())]
     own += [each for name in _SEARCHED for each in os.environ.get(name, "").split(os.pathsep) if each]
     readable = dict.fromkeys([*own, *map(str, reads)])
     launcher = _launcher(readable, map(str, writes), lists=[_PLACE] if program == sys.executable else ())
-    launcher += ["--addresses", "any"] * any_addresses
+    launcher += ["--kernel", "yes"] * kernel
     return [*launcher, "--", program, *command[1:]]
 
 

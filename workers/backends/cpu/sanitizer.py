@@ -132,7 +132,7 @@ def _started(main: Path, inputs: Path, timeout_s: float, interruption: Interrupt
     command = [str(main), str(inputs)]
     if sandbox_here():
         reads: list[str | Path] = [main.parent, inputs, _OWN_PROCESS, *searched_folders(main)]
-        command = sandboxed(command, reads=reads, any_addresses=True)
+        command = sandboxed(command, reads=reads, kernel=True)
     return run(command, main.parent, timeout_s, {**environment(), **_SETTINGS}, interruption=interruption)
 
 
