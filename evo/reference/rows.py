@@ -16,8 +16,8 @@ Computation: TypeAlias = Callable[[Mapping[str, Any], Arrays], dict[str, NDArray
 BLOCK_ELEMENTS = 1 << 18
 """Elements of the widest input per block, so few that temporaries stay in a core's cache."""
 
-GPU_BLOCK_ELEMENTS = 1 << 25
-"""Elements of the widest input per block on a GPU, so few that a dozen float64 temporaries fit into its memory."""
+GPU_BLOCK_ELEMENTS = 1 << 27
+"""Elements of the widest input per block on a GPU: each float64 temporary takes a GiB of its memory."""
 
 LARGE_ELEMENTS = 1 << 25
 """Elements of all matrices from which a GPU is used if there is one: the cores of a host take a second or more."""
@@ -120,6 +120,8 @@ def _in_blocks(
         return compute(problem, {**inputs, **{name: each[start : start + step] for name, each in matrices.items()}})
 
     first = block(0)
+    if step >= rows:
+        return first
     results = {name: np.empty((rows, *part.shape[1:]), part.dtype) for name, part in first.items()}
 
     def place(start: int, parts: dict[str, NDArray[Any]] | None = None) -> None:
