@@ -1,5 +1,6 @@
 """C sanitizers: findings are reported, and reasons why they could not run."""
 
+import platform
 from dataclasses import replace
 from pathlib import Path
 
@@ -212,3 +213,21 @@ def test_sanitized_kernel_sends_no_signals(tmp_path: Path) -> None:
     fault = f"{headers}if (!kill(getpid(), 0) || errno != EPERM) y[8] = 1;"
     memory, _ = examined(tmp_path, fault)
     assert (memory.findings, memory.skipped) == ((), None)
+
+
+def test_assembler_code_that_needs_the_frame_pointer_is_examined(tmp_path: Path) -> None:
+    register = "x29" if platform.machine() in {"aarch64", "arm64"} else "rbp"
+    fault = f'__asm__ volatile("" ::: "{register}"); y[8] = 1.0f;'
+    memory, _ = examined(tmp_path, fault)
+    assert any("heap-buffer-overflow" in finding for finding in memory.findings), memory
+
+
+@pytest.mark.parametrize(("call_us", "found"), [(14.0, True), (5e4, False), (None, False)])
+def test_kernel_that_does_not_end_under_a_sanitizer_is_a_finding_if_its_calls_are_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call_us: float | None, *, found: bool
+) -> None:
+    monkeypatch.setattr("workers.backends.cpu.sanitizer._AMPLE_S", 1.0)
+    made = replace(subject(tmp_path, "for (volatile int i = 0; i < 1;) {}"), call_us=call_us)
+    memory, _ = CSanitizer(CCompiler(find_compiler())).examine(made, timeout_s=4.0)
+    assert bool(memory.findings) is found
+    assert (memory.skipped is None) is found

@@ -21,6 +21,7 @@ class Subject:
         threads: number of threads that the kernel may use.
         device_uuid: UUID of the device on which it was timed.
         interruption: interruption of the job that examines it.
+        call_us: time of a call on the device; None if it is unknown.
         builds: folder in which a tool keeps programs for further cases of the same kernel; None: there are none.
     """
 
@@ -30,6 +31,7 @@ class Subject:
     threads: int
     device_uuid: str
     interruption: Interruption = field(default_factory=Interruption)
+    call_us: float | None = None
     builds: Path | None = None
 
 

@@ -145,7 +145,7 @@ class Confirmation:
             else:
                 self._say(None, "sanitizing")
                 with self._watch.step(0, "sanitizers"):
-                    report = replace(report, sanitizers=self._sanitized(child, sanitizer))
+                    report = replace(report, sanitizers=self._sanitized(child, sanitizer, report))
             if profiler is None or not _clean(report):
                 return report
             self._say(None, "profiling")
@@ -264,15 +264,16 @@ class Confirmation:
             raise CandidateFault(wrong)
         return compared
 
-    def _sanitized(self, child: Child, sanitizer: Sanitizer) -> tuple[Sanitized, ...]:
+    def _sanitized(self, child: Child, sanitizer: Sanitizer, report: ConfirmReport) -> tuple[Sanitized, ...]:
         """Sanitize the challenger on as many cases as time allows."""
+        call_us = None if report.challenger is None else report.challenger.median_us
         asking, limit_s = Lock(), self._terms.policy.verify_timeout_s
         cases = case_order(self._built["challenger"].kernels, searched=self._work.cases[0].case.name)
         with scratch() as builds:
 
             def examine(case: str, timeout_s: float) -> Sequence[Sanitized]:
                 with self._subject(child, "challenger", case, asking) as subject:
-                    return sanitizer.examine(replace(subject, builds=builds), timeout_s=timeout_s)
+                    return sanitizer.examine(replace(subject, builds=builds, call_us=call_us), timeout_s=timeout_s)
 
             return examine_cases(cases, examine, limit_s=limit_s, at_once=sanitizer.at_once)
 

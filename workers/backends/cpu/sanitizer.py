@@ -28,7 +28,9 @@ from workers.system.sandbox import environment, sandbox_here, sandboxed
 from workers.system.scratch import scratch
 
 MAX_FINDINGS = 10
-_FLAGS = ("-O1", "-g1", "-fno-omit-frame-pointer", "-ffp-contract=fast")
+_FLAGS = (("-O1", "-g1", "-fno-omit-frame-pointer", "-ffp-contract=fast"), ("-O2", "-g1", "-ffp-contract=fast"))
+"""Flags of a build, and of a second one if it fails: assembler code may need the register of frame pointers."""
+
 _UNDEFINED = ("-U__SANITIZE_ADDRESS__", "-U__SANITIZE_THREAD__")
 """Flags that hide the sanitizers from the kernel, which could otherwise behave differently under them."""
 
@@ -40,6 +42,8 @@ _OWN_PROCESS = "/proc/self"
 """Folder in which a sanitizer reads the mappings of its own process."""
 
 _PROOF_S = 30.0
+_SLOWER, _AMPLE_S = 10_000, 10.0
+"""A sanitized call that takes more than this factor longer, and longer than this time, does not end."""
 
 _SETTINGS = {
     "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=0:allocator_may_return_null=1",
@@ -88,6 +92,9 @@ class CSanitizer:
                 message = log.strip().partition("\n")[0] or "the compiler gave no message"
                 return Sanitized(tool=tool.name, skipped=f"the compiler cannot build with it here: {message}")
             status, log = _started(main, subject.inputs, timeout_s, subject.interruption)
+        if status is None and _endless(subject.call_us, timeout_s):
+            never = f"the kernel does not end within {timeout_s:.3g} s, where a call takes {subject.call_us:.3g} µs"
+            return Sanitized(tool=tool.name, findings=(never,))
         if status is None:
             return Sanitized(tool=tool.name, skipped=f"it did not end within {timeout_s:g} s")
         found = tuple(dict.fromkeys(line.strip() for line in _FINDING.findall(log)))[:MAX_FINDINGS]
@@ -103,8 +110,8 @@ class CSanitizer:
         The program is None if it cannot be built.
         """
         source, caller = subject.unit.source, program(subject.kernel.entry, subject.kernel.arguments)
-        flags = tuple(_flags(tool, subject))
-        key = hashlib.sha256("\0".join((source, caller, *flags)).encode()).hexdigest()
+        builds_of = [tuple(_flags(tool, subject, each)) for each in _FLAGS]
+        key = hashlib.sha256("\0".join((source, caller, *builds_of[0])).encode()).hexdigest()
         folder = builds / key
         with self._locks.setdefault(key, threading.Lock()):
             if (folder / "main").exists():
@@ -113,7 +120,11 @@ class CSanitizer:
             suffix = SUFFIXES[subject.unit.language]
             (folder / f"kernel{suffix}").write_text(source, encoding="utf-8")
             (folder / f"main{suffix}").write_text(caller)
-            status, log = self._compiler.run(subject.unit, flags, folder, timeout_s, interruption=subject.interruption)
+            for flags in builds_of:
+                stop = subject.interruption
+                status, log = self._compiler.run(subject.unit, flags, folder, timeout_s, interruption=stop)
+                if status == 0:
+                    break
         return (folder / "main" if status == 0 else None), log
 
     @cached_property
@@ -136,10 +147,15 @@ def _started(main: Path, inputs: Path, timeout_s: float, interruption: Interrupt
     return run(command, main.parent, timeout_s, {**environment(), **_SETTINGS}, interruption=interruption)
 
 
-def _flags(tool: Tool, subject: Subject) -> Iterator[str]:
+def _endless(call_us: float | None, timeout_s: float) -> bool:
+    """Return True if a sanitized call would have ended, however busy the machine is."""
+    return call_us is not None and timeout_s >= _AMPLE_S and _SLOWER * call_us * 1e-6 < timeout_s
+
+
+def _flags(tool: Tool, subject: Subject, chosen: Sequence[str]) -> Iterator[str]:
     unit = subject.unit
     suffix, standard = SUFFIXES[unit.language], "-std=gnu++17" if unit.language == "c++" else "-std=gnu11"
-    yield from (*_FLAGS, standard, native_flag(platform.machine()))
+    yield from (*chosen, standard, native_flag(platform.machine()))
     yield from (f"-fsanitize={tool.name}", "-fno-sanitize-recover=all", *_UNDEFINED)
     own, behind = without_libraries(searched_flags(unit), unit.language, platform.system())
     yield from (*own, f"kernel{suffix}", f"main{suffix}", "-o", "main", *behind)
