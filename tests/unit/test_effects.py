@@ -253,3 +253,10 @@ def test_check_runs_once_and_is_reported_with_the_baselines(tmp_path: Path) -> N
     assert isinstance(report, BaselineReport)
     assert ["DEPTH" in each for each in report.warnings] == [True]
     assert len(compiler.units) == compiled > 0
+
+
+def test_file_that_the_kernel_cannot_see_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    (tmp_path / "closed").mkdir(mode=0o700)
+    found = warnings(tmp_path, Preprocessor(), f'int a = UNROLL + TILE; int b = access("{tmp_path}/closed/x", 0);')
+    assert any(f"The kernel names {tmp_path}/closed/x and cannot see it" in each for each in found)

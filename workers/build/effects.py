@@ -1,5 +1,7 @@
 """Finds tunables without effect: compiles configs that differ in one tunable and compares their kernels.
 
+The same warnings name files that a kernel cannot see (`workers.build.closed_files`).
+
 A tunable without effect makes the space larger and the search longer, and is often a typing error. Only the binary
 shows every kind: a name that the source lacks, one that a header redefines, one that is assigned and never used.
 """
@@ -15,6 +17,7 @@ from itertools import zip_longest
 
 import numpy as np
 
+from evo.device import kind_of
 from evo.errors import EvoError
 from evo.family.implementation import Implementation
 from evo.family.problem import problem_key
@@ -30,6 +33,7 @@ from workers.build.advice import REDEFINED
 from workers.build.build import call_arguments
 from workers.build.cache import Cache
 from workers.build.cached import compile_cached
+from workers.build.closed_files import closed_files
 from workers.build.families import Assignment
 from workers.build.rendering import RENDERER
 
@@ -121,14 +125,15 @@ class Effects:
         self._finding = threading.Lock()
 
     def warnings(self, work: Assignment) -> tuple[str, ...]:
-        """Return a sentence for each tunable without effect on the searched problem; computed once.
+        """Return a sentence for each tunable without effect, and for each file that the kernel cannot see; computed
+        once per searched problem.
 
         The check never delays a search: configs that do not compile or take too long are left to the trials.
         """
         terms = work.terms
         key = f"{terms.family.digest} {problem_key(terms.problem)} {terms.device!r} {terms.objective!r}"
         with self._finding:
-            return self._found.get(key, lambda: self._examine(work))
+            return self._found.get(key, lambda: (*_closed_files(work), *self._examine(work)))
 
     def _examine(self, work: Assignment) -> tuple[str, ...]:
         terms, family = work.terms, work.copy.family
@@ -218,6 +223,16 @@ def _remedy(name: str, package: Package, implementation: Implementation, log: st
         hint = f", did you mean `{meant[0]}`? Use" if meant else ": use"
         return f"{file} does not contain it{hint} it there, or remove it from {table}"
     return f"Make {file} depend on its value, or remove it from {table}; if other configs need it, keep it"
+
+
+def _closed_files(work: Assignment) -> tuple[str, ...]:
+    """Return a sentence for each file that a kernel of the host names and cannot see."""
+    kind, package = work.terms.device.kind, work.copy.package
+    if not kind_of(kind).on_host:
+        return ()
+    implementation = package.family.implementation(kind)
+    source = package.files.get(implementation.file, b"").decode("utf-8", errors="replace")
+    return tuple(closed_files(source, implementation.flags))
 
 
 def _now_s() -> float:

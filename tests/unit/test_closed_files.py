@@ -1,0 +1,58 @@
+"""Files that a kernel asks for in a folder that other users may not enter."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from workers.build.closed_files import closed_files
+
+
+@pytest.fixture
+def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of mode 0700, in a process that takes itself for root's."""
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    with tempfile.TemporaryDirectory() as made:
+        if any(not above.stat().st_mode & 1 for above in Path(made).parents):
+            pytest.skip("other users may not enter the folder for temporary files")
+        yield Path(made)
+
+
+@pytest.mark.parametrize(
+    ("source", "flags"),
+    [
+        ('int f(void) { return access("%s/a b/table.bin", 4); }', []),
+        ('char n[] = "%s/a b/table.bin"; int f(void) { return access(n, 0); }', ["-O3"]),
+        ("int f(void) { return access(TABLE, F_OK); }", ['-DTABLE="%s/a b/table.bin"']),
+    ],
+)
+def test_file_in_a_closed_folder_is_named_with_the_remedy(folder: Path, source: str, flags: list[str]) -> None:
+    source, flags = source.replace("%s", str(folder)), [each.replace("%s", str(folder)) for each in flags]
+    (found,) = closed_files(source, flags)
+    assert f"The kernel names {folder}/a b/t" in found
+    assert f"chmod o+x {folder}, or" in found
+    folder.chmod(0o711)
+    assert list(closed_files(source, flags)) == []
+    (folder / "a b").mkdir(mode=0o700)
+    (found,) = closed_files(source, flags)
+    assert f"chmod o+x '{folder}/a b', or" in found
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'access("/missing/table.bin", 4)',
+        'access("table.bin", 4)',
+        'access(n, 4); char a[] = "/"; char b[] = "// no path"; char c[] = "/\\n"; int d = a / b;',
+        'access(n, 4)\n#include "%s/a.h"\n',
+        'char n[] = "%s/table.bin"; // a text alone',
+    ],
+)
+def test_other_texts_are_no_closed_files(folder: Path, source: str) -> None:
+    assert list(closed_files(source.replace("%s", str(folder)))) == []
+
+
+def test_kernels_of_ordinary_users_see_what_their_user_sees(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert list(closed_files(f'access("{folder}/table.bin", 4)')) == []
