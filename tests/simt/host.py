@@ -2,6 +2,7 @@
 
 import atexit
 import ctypes
+import platform
 import re
 import shutil
 import subprocess
@@ -26,6 +27,7 @@ from templates.registry import Package
 from templates.render import render
 from workers.backends.cpu.memory import HostBuffers
 from workers.build import Launch
+from workers.build.cache import Cache, cache_key
 from workers.build.kernel import Argument
 
 HERE = Path(__file__).parent
@@ -57,6 +59,10 @@ FLAGS = ("-std=c++17", "-O1", *(f"-fno-{each}" for each in SLOW_PASSES.split()),
 """As in `ptx.cuh`, without _FORTIFY_SOURCE, which the precompiled headers would hold."""
 
 STANDARD = re.compile(r"^#include <[\w.]+>$", re.MULTILINE)
+
+
+BUILT = Cache(HERE.parents[1] / "build" / "tests" / "host", limit_bytes=256 << 20)
+"""Libraries of earlier runs in this clone. A build takes most of the time of a test."""
 
 
 def compiler() -> str | None:
@@ -144,11 +150,24 @@ def build(package: Package, config: Config, problem: Problem, device: Device) ->
 @cache
 def _library(text: str) -> ctypes.CDLL:
     """Compile and load a source. Its files are not needed once the library is loaded."""
+    key = cache_key(_tools(), text)
     with tempfile.TemporaryDirectory(prefix="kernel-evo-host-") as folder:
         source, made = Path(folder) / "kernel.cpp", Path(folder) / "kernel.so"
-        source.write_text(text, encoding="utf-8")
-        _compile(f"-I{HERE / 'include'}", "-include", _standard_headers(), "-shared", "-o", made, source)
+        if (kept := BUILT.get(key)) is not None:
+            made.write_bytes(kept)
+        else:
+            source.write_text(text, encoding="utf-8")
+            _compile(f"-I{HERE / 'include'}", "-include", _standard_headers(), "-shared", "-o", made, source)
+            BUILT.put(key, made.read_bytes())
         return ctypes.CDLL(str(made))
+
+
+@cache
+def _tools() -> str:
+    """Return what a library depends on beside its source: the compiler, its flags, and the files of this folder."""
+    version = subprocess.run(["g++", "--version"], capture_output=True, text=True, timeout=60, check=True).stdout
+    files = sorted(path for path in HERE.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    return "\n".join([version, platform.machine(), *FLAGS, *(path.read_text(encoding="utf-8") for path in files)])
 
 
 @cache
