@@ -24,6 +24,7 @@ from evo.trial.objective import Objective
 from evo.trial.outcome import CompileFailed
 from templates.registry import builtin, find
 from templates.render import render
+from tests.builds import compiled
 from tests.tiers import one_in
 from workers.backends.cuda.compilers import nvrtc_library
 from workers.backends.cuda.compilers.nvrtc import NoNvrtcError, NvrtcCompiler, default_flags, failures, figures
@@ -120,9 +121,7 @@ def test_sampled_configs_compile_and_could_launch(
 ) -> None:
     device, entry = known(architecture), find(family).family.implementation("cuda").entry
     for number, (config, candidate, source) in enumerate(samples(family, text, device, SAMPLE)):
-        made = compiler.compile(
-            Unit(source=source, architecture=candidate.target(architecture), entry=entry), timeout_s=60
-        )
+        made = compiled(compiler, Unit(source=source, architecture=candidate.target(architecture), entry=entry))
         assert isinstance(made, Artefact), f"{config}: {made}"
         assert "warning" not in made.log, f"{config}: {made.log}"
         assert candidate.launch is not None
@@ -175,7 +174,7 @@ CUDA_FAMILIES = [each.family for each in builtin() if "cuda" in each.family.impl
 def test_families_for_older_gpus_compile_for_them(compiler: NvrtcCompiler, family: str) -> None:
     entry = find(family).family.implementation("cuda").entry
     for config, _, source in samples(family, "", OLDER, 8):
-        made = compiler.compile(Unit(source=source, architecture="sm_75", entry=entry), timeout_s=60)
+        made = compiled(compiler, Unit(source=source, architecture="sm_75", entry=entry))
         assert isinstance(made, Artefact), f"{config}: {made}"
 
 
@@ -353,13 +352,13 @@ def test_every_initial_config_of_a_family_compiles() -> None:
         for each in package.family.implementations.values()
         for start in each.starts
     }
-    compiled = {
+    expected = {
         (name, str(each))
         for name, text, changes, architecture in STARTED
         if not changes
         for each in begin(find(name).family, text, architecture)
     }
-    assert begun == compiled
+    assert begun == expected
 
 
 def begin(family: Family, text: str, architecture: str = "sm_90") -> list[Config]:
@@ -379,8 +378,7 @@ def test_initial_configs_neither_spill_nor_serialise_warpgroup_products(
         candidate = package.family.candidate(config, problem, device, Objective())
         source = render(package, "cuda", config, problem, candidate.derived)
         entry = package.family.implementation("cuda").entry
-        unit = Unit(source=source, architecture=candidate.target(device.architecture), entry=entry)
-        made = compiler.compile(unit, timeout_s=60)
+        made = compiled(compiler, Unit(source=source, architecture=candidate.target(device.architecture), entry=entry))
         assert isinstance(made, Artefact), made
         assert "wgmma" not in made.log, "a remark of ptxas: the products are serialised"
         assert "warning" not in made.log

@@ -13,6 +13,7 @@ from evo.trial import Config
 from evo.trial.objective import Objective
 from templates.registry import find
 from templates.render import render
+from tests import builds
 from workers.backends.cuda.compilers.nvrtc import NoNvrtcError, NvrtcCompiler
 from workers.build import Artefact, Unit
 
@@ -60,7 +61,7 @@ def compiled(family: str, text: str, architecture: str, change: Config, folder: 
         architecture=candidate.target(device.architecture),
         entry=implementation.entry,
     )
-    made = compiler.compile(unit, timeout_s=60)
+    made = builds.compiled(compiler, unit)
     assert isinstance(made, Artefact), made
     binary = folder / "kernel.cubin"
     binary.write_bytes(made.binary)

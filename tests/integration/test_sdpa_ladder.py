@@ -9,6 +9,7 @@ from evo.trial.objective import Objective
 from templates.registry import find
 from templates.render import render
 from tests.bench.steps import Step, steps
+from tests.builds import compiled
 from workers.backends.cuda.compilers.nvrtc import NoNvrtcError, NvrtcCompiler
 from workers.build import Artefact, Launch, Unit
 
@@ -52,7 +53,7 @@ def test_step_compiles_without_warnings_or_spills(compiler: NvrtcCompiler, step:
     problem = PACKAGE.family.problem("B=2,H=8,S=512,D=64", "cuda")
     candidate = PACKAGE.family.candidate(step.config, problem, device, Objective())
     source = render(PACKAGE, "cuda", step.config, problem, candidate.derived)
-    made = compiler.compile(Unit(source=source, architecture="sm_89", entry="sdpa_ladder_forward"), timeout_s=60)
+    made = compiled(compiler, Unit(source=source, architecture="sm_89", entry="sdpa_ladder_forward"))
     assert isinstance(made, Artefact), made
     assert "warning" not in made.log
     assert candidate.launch is not None

@@ -23,6 +23,7 @@ from evo.trial import Config, Value
 from evo.trial.objective import Objective
 from templates.registry import INCLUDE, Package, find
 from templates.render import render, used_names
+from tests.builds import compiled
 from tests.tiers import one_in
 from workers.backends.cpu.compiler import CCompiler, find_compiler
 from workers.backends.cpu.memory import HostBuffers
@@ -156,7 +157,7 @@ def reference(name: str) -> ModuleType:
 
 
 def library(source: str, folder: Path, entry: str) -> Any:
-    artefact = compiler().compile(Unit(source=source, architecture="native", entry=entry), timeout_s=60)
+    artefact = compiled(compiler(), Unit(source=source, architecture="native", entry=entry))
     assert isinstance(artefact, Artefact), artefact.log
     assert not artefact.log
     path = folder / f"{artefact.digest[:16]}.so"

@@ -25,6 +25,7 @@ from evo.trial import Config
 from evo.trial.objective import Objective
 from templates.registry import Package
 from templates.render import render
+from tests.builds import LIMIT_BYTES, ROOT
 from workers.backends.cpu.memory import HostBuffers
 from workers.build import Launch
 from workers.build.cache import Cache, cache_key
@@ -61,7 +62,7 @@ FLAGS = ("-std=c++17", "-O1", *(f"-fno-{each}" for each in SLOW_PASSES.split()),
 STANDARD = re.compile(r"^#include <[\w.]+>$", re.MULTILINE)
 
 
-BUILT = Cache(HERE.parents[1] / "build" / "tests" / "host", limit_bytes=256 << 20)
+BUILT = Cache(ROOT / "build" / "tests" / "host", limit_bytes=LIMIT_BYTES)
 """Libraries of earlier runs in this clone. A build takes most of the time of a test."""
 
 

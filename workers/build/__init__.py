@@ -69,7 +69,6 @@ class Unit:
         folders: header folders, searched before those of the flags. Their contents do not change while the process
             runs, and the binary does not depend on their paths.
         root: the family's folder.
-        further: other functions that a call starts.
         compiler: which compiler of the language; empty: the usual one.
         untrusted: True for unreviewed proposed code, which is compiled in a sandbox if the machine has one.
     """

@@ -1,0 +1,27 @@
+"""Binaries of earlier runs in this clone, for tests that need a binary and not its compilation."""
+
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+from evo.trial.outcome import CompileFailed
+from workers.build import Artefact, Compiler, Unit
+from workers.build.cache import Cache, cache_key
+from workers.build.cached import compile_cached
+
+ROOT = Path(__file__).parents[1]
+LIMIT_BYTES = 256 << 20
+KERNELS = Cache(ROOT / "build" / "tests" / "kernels", limit_bytes=LIMIT_BYTES)
+
+
+def compiled(compiler: Compiler, unit: Unit) -> Artefact | CompileFailed:
+    """Return a binary, compiled at most once for the same source, headers, flags, compiler and code of the workers."""
+    here = SimpleNamespace(version=f"{compiler.version}; {_workers()}", compile=compiler.compile)
+    return compile_cached(cast(Compiler, here), KERNELS, unit, timeout_s=60)
+
+
+@cache
+def _workers() -> str:
+    """Return a digest of the code that calls compilers and reads what they print."""
+    return cache_key(*(path.read_text(encoding="utf-8") for path in sorted((ROOT / "workers").rglob("*.py"))))
