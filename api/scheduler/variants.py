@@ -145,7 +145,7 @@ class VariantDesk:
             row.created_at, row.notes = now, f"variant {number} of search {base_id}: {made.note.name}"
             session.add(row)
             session.flush()
-            session.add(_variant(made, base_id=base_id, number=number, tuning_id=row.id, most=most, now=now))
+            variants.add(_variant(made, base_id=base_id, number=number, tuning_id=row.id, most=most, now=now))
             if body.proposal is not None:
                 Proposals(session).numbered(base_id, body.proposal).variant = number
             if row.baselines is None:

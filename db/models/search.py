@@ -113,6 +113,7 @@ class SearchRow(Base):
     priority: Mapped[int] = mapped_column(default=0, server_default=text("0"))
     notes: Mapped[str] = mapped_column(default="", server_default=text("''"))
     archived_at: Mapped[datetime | None]
+    last_variant: Mapped[int | None]
     warm_start: Mapped[WarmStartView | None] = mapped_column(Document(WarmStartView))
     webhook: Mapped[Webhook | None] = mapped_column(Document(Webhook))
     requirements: Mapped[Requirements | None] = mapped_column(Document(Requirements))

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ColumnElement, func, select, update
 from sqlalchemy.orm import Session
 
 from db.models import ProposalRow, SearchRow, TrialRow, VariantRow
@@ -52,9 +52,16 @@ class Variants:
         return row
 
     def next_number(self, search_id: int) -> int:
-        """Return the number of the next variant. Lock the search first: two submissions may come at once."""
-        last = select(func.max(VariantRow.number)).where(VariantRow.search_id == search_id)
-        return (self.session.scalar(last) or FAMILY) + 1
+        """Return the number of the next variant. Lock the search first: two submissions may come at once.
+
+        Numbers of deleted variants are not given again: parents, proposals and addresses of pages name them.
+        """
+        return (self.session.scalar(select(SearchRow.last_variant).where(SearchRow.id == search_id)) or FAMILY) + 1
+
+    def add(self, row: VariantRow) -> None:
+        """Store a new variant under the number that `next_number` returned."""
+        self.session.add(row)
+        self.session.execute(update(SearchRow).where(SearchRow.id == row.search_id).values(last_variant=row.number))
 
     def lock(self, search_id: int) -> None:
         """Make other transactions that number variants of this search wait."""

@@ -390,6 +390,16 @@ def test_search_with_variants_can_be_deleted(lab: Lab) -> None:
     assert lab.stage.view(view.tuning_id).state == "finished"
 
 
+def test_numbers_of_deleted_variants_are_not_given_again(lab: Lab) -> None:
+    search = lab.search(budget={"trials": 2})
+    first = lab.submit(search)
+    lab.stage.conductor.orders.command(first.tuning_id, "cancel")
+    with lab.stage.database.write() as session:
+        remove_search(session, first.tuning_id)
+    second = lab.submit(search, document={"name": "second"})
+    assert (first.number, second.number) == (1, 2)
+
+
 def test_pages_show_lineage_cost_and_differences_as_text(lab: Lab, tmp_path: Path) -> None:
     hostile = "<script>alert(1)</script>"
     search = lab.search(budget={"trials": 2})
