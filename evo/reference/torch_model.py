@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -166,7 +166,7 @@ class TorchModel:
         """
         import torch
 
-        with _LOCK, torch.random.fork_rng(devices=[]), torch.no_grad():
+        with _LOCK, torch.random.fork_rng(devices=[]), torch.no_grad(), placed_on("cpu"):
             torch.manual_seed(int(rng.integers(1 << 62)))
             module = self._module(problem)
             values = module.get_inputs()
@@ -206,14 +206,14 @@ class TorchModel:
         import torch
 
         module = self._module(problem)
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
+        with torch.random.fork_rng(devices=[]), torch.no_grad(), placed_on("cpu"):
             model = module.Model(*module.get_init_inputs())
             state = self._state(model)
             for name, key in self.parameters.items():
                 state[key].copy_(self._tensor(name, inputs))
             values = [None] * len(self.given)
             if None in self.given:
-                with torch.device("meta"):
+                with torch.device("meta"), placed_on("meta"):
                     values = list(module.get_inputs())
         return model, [
             value if name is None else self._tensor(name, inputs)
@@ -238,7 +238,7 @@ class TorchModel:
                 values = [each.double() if _floating(each) else each for each in values]
             model = model.to(device)
             values = [each.to(device).clone() if isinstance(each, torch.Tensor) else each for each in values]
-            with _dtype(torch.float64 if double else torch.float32), _exact_float32():
+            with _dtype(torch.float64 if double else torch.float32), _exact_float32(), placed_on(device):
                 made = model(*values)
             found = made if isinstance(made, tuple | list) else [made]
             tensors = {name: each.detach().cpu() for name, each in zip(self.outputs, found, strict=True)}
@@ -276,6 +276,32 @@ class TorchModel:
             "torch": lambda inputs: prepare(inputs, compiling=False),
             "torch-compile": lambda inputs: prepare(inputs, compiling=True),
         }
+
+
+def placed_on(device: str) -> AbstractContextManager[Any]:
+    """Return a context in which tensors that code places on a GPU are placed on this device instead.
+
+    Files in KernelBench's format may draw their inputs with ``device="cuda"``, and are read on machines without a GPU.
+    """
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    def placed(value: object) -> object:
+        name = value.type if isinstance(value, torch.device) else value
+        return device if isinstance(name, str) and name.partition(":")[0] == "cuda" else value
+
+    class Placing(TorchFunctionMode):  # type: ignore[misc, unused-ignore]
+        def __torch_function__(
+            self, function: Any, types: object, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+        ) -> Any:
+            given = {name: placed(value) if name == "device" else value for name, value in (kwargs or {}).items()}
+            if function is torch.Tensor.cuda:
+                return args[0].to(device)
+            if function is torch.Tensor.to:
+                args = (args[0], *map(placed, args[1:]))
+            return function(*args, **given)
+
+    return Placing()
 
 
 def array_of(tensor: Any) -> NDArray[Any]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from evo.errors import EvoError, InvalidInput
 from evo.family.importing.kernelbench.shapes import Fitted, Shapes, Values, fitted, values_of
-from evo.reference.torch_model import DISTRIBUTIONS, TorchModel, constants_of, loaded
+from evo.reference.torch_model import DISTRIBUTIONS, TorchModel, constants_of, loaded, placed_on
 
 SAMPLE = 1 << 18
 """Approximate number of elements of the smaller problem on which accuracy is measured."""
@@ -159,7 +159,7 @@ class _File:
         from torch.utils.flop_counter import FlopCounterMode
 
         module = self.module(values)
-        with torch.device("meta"), torch.no_grad():
+        with torch.device("meta"), placed_on("meta"), torch.no_grad():
             inputs = list(module.get_inputs())
             model = module.Model(*module.get_init_inputs())
             with FlopCounterMode(display=False) as counter:
