@@ -322,6 +322,7 @@ STARTS = (
     ("sdpa", "B=1,H=28,KV=4,S=1000,D=128,causal=true,layout=bshd,dtype=bfloat16", {}),
     *(("gemm", f"M={m},N={n},K=4096", {}) for m in (16, 64) for n in (4096, 14336)),
     ("gemm", "M=32,N=4096,K=14336,b_layout=nk,dtype=bfloat16", {}),
+    *(("gemm", f"M={m},N=4096,K=4096,b_layout=nk,dtype=bfloat16", {}) for m in (128, 512)),
     ("gemm_fp8", "M=4096,N=4096,K=4096", {}),
     *(("softmax", f"rows=16384,cols={cols},dtype=float16", {}) for cols in (64, 128, 1024, 4096, 50257, 128256)),
     *(("rmsnorm", f"rows=8192,cols={cols},dtype=bfloat16", {}) for cols in (768, 5120, 16384)),
