@@ -291,6 +291,10 @@ class Session(Protocol):
         """
         ...
 
+    def batch_timer(self, kernel: Any, sets: Sequence[Buffers], calls: int) -> Timer:
+        """Return a timer as `timer` does, with this number of calls in a sample. Requires `places`."""
+        ...
+
     def callable_timer(self, calls: Sequence[Callable[[], object]]) -> Timer:
         """Return a timer of a baseline: zero-argument calls, one for each buffer set, made in turn."""
         ...

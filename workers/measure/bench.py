@@ -46,14 +46,15 @@ from workers.measure.checks.output import OutputCheck, refusal
 from workers.measure.checks.overtaken import changing, judge_overtaken
 from workers.measure.checks.overwrite import (
     LOOKS,
-    MANY_CALLS,
     MIXED_SETS,
+    SHORT_ROUNDS,
     disagreement,
     judge_mixed,
     mixed_sets,
     most_disagreement,
     overwrite_check,
     ring_sets,
+    short_batch,
     shortened,
     unsteady,
 )
@@ -611,14 +612,21 @@ class Bench:
         limit = most_disagreement(candidate.arguments, sets, limits, policy)
         fault = disagreement(found.poisoned, found.repeated, limit, policy.skip_confidence)
         if self.session.places:  # only kernels of such devices share memory with the loop that calls them
-            turn = found.repeated or found.answered
-            most = policy.max_ring_ratio if turn.calls_per_sample >= MANY_CALLS else limit
-            fault = fault or shortened(turn, timed, most, policy.skip_confidence)
+            again = self._in_short_batches(candidate, timed)
+            fault = fault or shortened(again, timed, policy.max_ring_ratio, policy.skip_confidence)
         if (calls := found.repetition) is not None:
             sets, what = calls.known.calls_per_sample, "inputs and outputs"
             limit = most_disagreement(candidate.arguments, sets, limits, policy, shared_inputs=False)
             fault = fault or disagreement(calls.known, calls.same, limit, policy.skip_confidence, what=what)
         return fault or ""
+
+    def _in_short_batches(self, candidate: Candidate, timed: Timing) -> Timing:
+        """Time calls as in the timed rounds, but in batches of another number of calls."""
+        mode = self.terms.objective.cache
+        sets = self._sets(mode, candidate.arguments)
+        timer = self.session.batch_timer(candidate.kernel, sets, short_batch(timed))
+        samples = interleave({"short": timer}, SHORT_ROUNDS, rng=np.random.default_rng(0), warm=mode == "hot")
+        return replace(timed, samples_us=tuple(samples["short"]), calls_per_sample=timer.calls)
 
     def _judge_again(self, candidate: Candidate) -> None:
         """Judge the candidate on unseen inputs at the addresses of the timed inputs."""

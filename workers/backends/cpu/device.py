@@ -105,10 +105,17 @@ class KernelTimer:
     Args:
         once: a sample calls each set exactly once, in turn, even if that is very short.
         rng: draws the orders; they must not be predictable.
+        calls: number of calls in a sample; 0: as many as fill one.
     """
 
     def __init__(
-        self, process: KernelProcess, sets: Sequence[HostBuffers], *, rng: np.random.Generator, once: bool = False
+        self,
+        process: KernelProcess,
+        sets: Sequence[HostBuffers],
+        *,
+        rng: np.random.Generator,
+        once: bool = False,
+        calls: int = 0,
     ) -> None:
         self._process, self._sets, self._last = process, sets, 0
         self._orders = SetOrders(len(sets), rng) if len(sets) > 1 and not once else None
@@ -117,7 +124,7 @@ class KernelTimer:
         if once:
             self.calls = len(sets)
             return
-        self.calls = calibrated(self._take)
+        self.calls = calls or calibrated(self._take)
 
     def sample(self) -> float:
         taken_s = self._take(self.calls)
@@ -282,6 +289,10 @@ class CpuSession:
     def timer(self, kernel: Any, sets: Sequence[Buffers], *, once: bool = False) -> Timer:
         held = cast(Sequence[HostBuffers], sets)
         return KernelTimer(cast(KernelProcess, kernel), held, rng=self._orders, once=once)
+
+    def batch_timer(self, kernel: Any, sets: Sequence[Buffers], calls: int) -> Timer:
+        held = cast(Sequence[HostBuffers], sets)
+        return KernelTimer(cast(KernelProcess, kernel), held, rng=self._orders, calls=calls)
 
     def _process(self, library: Path, entry: str, cores: Sequence[int], *, timed: bool) -> KernelProcess:
         return KernelProcess(

@@ -6,6 +6,7 @@ on each set of a ring of buffer sets. Before each sample, outside the timed span
 with the answer or with poison. Kernel, launches, memory and earlier accesses are equal; only the contents differ.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -43,8 +44,8 @@ in five from storage escapes 64 of them with probability 0.8 ** 64 < 1e-6; one t
 _MIXED_BYTES = 64 << 20
 """Maximum memory of sets with their own inputs if there are more than two."""
 
-MANY_CALLS = 32
-"""Calls in a sample from which a slow first call does not count."""
+SHORT_ROUNDS, _SHORT_BATCH_US = 12, 100.0
+"""Rounds with shorter batches than the timed ones, and duration of such a batch, far above that of a first call."""
 
 LOOKS = 3
 """Number of measurements that must all find a disagreement."""
@@ -118,6 +119,11 @@ def disagreement(
     )
 
 
+def short_batch(timed: Timing) -> int:
+    """Return a number of calls by which a batch differs from those of the timed rounds."""
+    return max(1, min(math.ceil(_SHORT_BATCH_US / timed.median_us), timed.calls_per_sample // 2))
+
+
 def shortened(turn: Timing, timed: Timing, limit: float, confidence: float) -> str | None:
     """Return the reason for a refusal if calls are far faster in the timed rounds than elsewhere; else None.
 
@@ -125,16 +131,16 @@ def shortened(turn: Timing, timed: Timing, limit: float, confidence: float) -> s
     as timed ones.
 
     Args:
-        turn: samples of equal calls outside of the timed rounds.
+        turn: samples of equal calls in batches of another length, taken as in the timed rounds.
         timed: samples of the timed rounds.
-        limit: allowed factor; more is allowed if a sample of `turn` has few calls, because the first one may be slow.
+        limit: allowed factor.
         confidence: a kernel is refused only if both medians' intervals, taken together, exceed it.
     """
     slow, fast = (order_interval(each.samples_us, confidence) for each in (turn, timed))
     if slow.low <= limit * fast.high:
         return None
     return (
-        f"a call takes {fast.estimate:.3g} µs in the timed rounds, and {slow.estimate:.3g} µs in other batches of "
+        f"a call takes {fast.estimate:.3g} µs in the timed rounds, and {slow.estimate:.3g} µs in shorter batches of "
         f"equal calls: {slow.estimate / fast.estimate:.3g} times as long, and at most {limit:g} is allowed"
     )
 
