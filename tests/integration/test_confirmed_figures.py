@@ -3,15 +3,19 @@
 import csv
 import io
 import re
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
+from sqlalchemy import select
 
 from api.views.summaries import search_summaries
 from api.web.pages.search_report.material import read
+from db.models import TrialRow
 from db.repositories.archive import Archive
 from evo.cli.console.display import LineScreen, best_text
 from evo.cli.console.search_result import print_report
@@ -181,6 +185,23 @@ def test_earlier_databases_are_migrated_with_confirmed_figures(stage: Stage, tmp
     stage.open()
     again = stage.view(view.id)
     assert again.best == view.best and again.unconfirmed == view.unconfirmed
+
+
+@pytest.mark.parametrize("damaged", ["{", "[]", '{"challenger": {}}', '{"challenger": {}, "rules": [1]}', "\\x00"])
+def test_verdict_that_cannot_be_read_does_not_prevent_the_upgrade(stage: Stage, tmp_path: Path, damaged: str) -> None:
+    view = confirmed_search(stage)
+    stage.database.close()
+    migrate(tmp_path / "evo.db", "0015")
+    with closing(sqlite3.connect(tmp_path / "evo.db")) as connection:
+        connection.execute("UPDATE jobs SET verdict = ?", (damaged,))
+        connection.commit()
+    stage.open()
+    with stage.database.read() as session:
+        figures = session.execute(
+            select(TrialRow.time_us, TrialRow.quick_us).where(TrialRow.search_id == view.id)
+        ).all()
+    assert all(quick_us is None for _, quick_us in figures)
+    assert any(time_us is not None for time_us, _ in figures)
 
 
 def test_search_states_its_gain(stage: Stage) -> None:

@@ -5,12 +5,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
+import structlog
 from alembic import op
 
 revision: str = "0016"
 down_revision: str | None = "0015"
 branch_labels: Sequence[str] | None = None
 depends_on: Sequence[str] | None = None
+
+log = structlog.get_logger("migrations")
 
 INVALIDATING = ("correct", "answers", "work", "sanitizers")
 CONFIRMED = sa.text("quick_us IS NOT NULL")
@@ -37,14 +40,23 @@ def downgrade() -> None:
 
 
 def _take_over() -> None:
-    """Set the figures of the last confirmation on the confirmed trials and on those with the same binary."""
-    jobs = sa.table("jobs", *map(sa.column, ("id", "kind", "trial_id")), sa.column("verdict", sa.JSON()))
+    """Set the figures of the last confirmation on the confirmed trials and on those with the same binary.
+
+    A trial whose verdict cannot be read keeps its quick figures, so that it does not prevent the upgrade.
+    """
+    jobs = sa.table("jobs", *map(sa.column, ("id", "kind", "trial_id", "verdict")))
     columns = ("id", "search_id", "binary_digest", "time_us", "quick_us")
     trials = sa.table("trials", *map(sa.column, columns), sa.column("confirmed", sa.JSON()))
     connection = op.get_bind()
     confirmations = sa.select(jobs.c.trial_id, jobs.c.verdict).where(jobs.c.kind == "confirm")
     for trial_id, verdict in connection.execute(confirmations.order_by(jobs.c.id)).all():
-        found = _confirmation(json.loads(verdict) if isinstance(verdict, str) else verdict)
+        try:
+            found = _confirmation(json.loads(verdict) if isinstance(verdict, str) else verdict)
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            log.warning(
+                "a verdict cannot be read: its trial keeps the quick figures", trial=trial_id, reason=str(error)
+            )
+            continue
         row = connection.execute(sa.select(trials).where(trials.c.id == trial_id)).first()
         if found is None or row is None:
             continue
