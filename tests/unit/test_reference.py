@@ -198,13 +198,21 @@ def test_references_are_recomputed_when_their_imports_change(tmp_path: Path, mon
         ),
         (
             WHOLE.replace('return {"y": 2', "return None\n    return {'y': 2"),
-            r"reference\(\): returns NoneType, not a dict",
+            r"reference\(\): returns NoneType, not a dict of arrays by name: write e\.g\. `return \{\"out\": array\}`",
         ),
         (
             WHOLE.replace('return {"y": 2', "return {'y': 'two'}\n    return {'y': 2"),
             r"reference\(\): `y` holds str96: give real numbers",
         ),
         (WHOLE.split("def yardstick", maxsplit=1)[0], "has no function `yardstick`"),
+        (
+            WHOLE.replace("def inputs(problem, distribution, rng)", "def inputs(problem, rng)"),
+            r"inputs\(\): too many positional arguments: .* write `def inputs\(problem, distribution, rng\):`",
+        ),
+        (
+            WHOLE.replace("def reference(problem, inputs)", "def reference(problem, inputs, config)"),
+            r"reference\(\): missing a required argument: 'config': .* write `def reference\(problem, inputs\):`",
+        ),
     ],
 )
 def test_broken_family_is_named_with_the_line(tmp_path: Path, text: str, message: str) -> None:

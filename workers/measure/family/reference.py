@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib.util
+import inspect
 import io
 import json
 import math
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -76,6 +78,14 @@ def _pool_for(drawn: Sequence[Arrays]) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max(1, min(affordable, len(drawn), os.cpu_count() or 1)))
 
 
+_PARAMETERS = {
+    "inputs": "problem, distribution, rng",
+    "reference": "problem, inputs",
+    "yardstick": "problem, inputs",
+}
+"""Parameters of the functions that return arrays by name."""
+
+
 class Reference:
     """The family's reference.py.
 
@@ -101,6 +111,7 @@ class Reference:
         if function is None:
             return None
 
+        @wraps(function)
         def named(*arguments: object) -> Any:
             before = _timers()
             with self._blame(f"{name}()"), excused():
@@ -284,10 +295,19 @@ class Reference:
         return found.max_abs
 
     def _arrays(self, function: str, *arguments: object) -> Arrays:
-        made = self._required(function)(*arguments)
+        called = self._required(function)
+        try:
+            inspect.signature(called).bind(*arguments)
+        except TypeError as error:
+            remedy = f"it is called with {_PARAMETERS[function]}, so write `def {function}({_PARAMETERS[function]}):`"
+            raise FamilyError(f"{self._maker(function)}: {error}: {remedy}") from None
+        except ValueError:  # a function of C without a signature
+            pass
+        made = called(*arguments)
         if not isinstance(made, Mapping):
             kind = type(made).__name__
-            raise FamilyError(f"{self.path.name}, {function}(): returns {kind}, not a dict of arrays by name")
+            remedy = 'write e.g. `return {"out": array}`, with the names of family.toml'
+            raise FamilyError(f"{self._maker(function)}: returns {kind}, not a dict of arrays by name: {remedy}")
         return made
 
     def _maker(self, function: str) -> str:
