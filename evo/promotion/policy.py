@@ -67,6 +67,8 @@ class Policy:
         max_repeat_ratio: largest time of a call on new inputs, relative to one on inputs that were timed before.
         few_elements, max_repeat_ratio_of_few: the same where all inputs together have at most this many elements, whose
             branches a processor learns.
+        noisy_repeat_factor: factor over these two limits above which the ratio refuses a kernel although equal samples
+            are unsteady; below it, other programs may be the cause.
         suspect_speedup: a trial at least this many times as fast as the fastest baseline is marked for review.
         session_drift: relative slowdown of a machine since a champion's confirmation up to which trials may challenge
             it, where no trial of the search measured the champion.
@@ -134,6 +136,7 @@ class Policy:
     max_repeat_ratio: float = 1.5
     few_elements: int = 16_384
     max_repeat_ratio_of_few: float = 4.0
+    noisy_repeat_factor: float = 2.0
     suspect_speedup: float = 10.0
     session_drift: float = 0.1
     challengers: int = 3
@@ -254,6 +257,7 @@ _LEAST = {
     "max_ring_ratio_of_caches": 1.0,
     "max_repeat_ratio": 1.0,
     "max_repeat_ratio_of_few": 1.0,
+    "noisy_repeat_factor": 1.0,
     "suspect_speedup": 1.0,
     "max_rework": 1.0,
     "max_rework_bound": 1.0,

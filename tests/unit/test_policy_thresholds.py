@@ -29,16 +29,16 @@ from workers.measure.checks.overwrite import most_disagreement
 PROCEDURES = {"policy", "statistics"}
 """The policy itself, and numerical procedures: their constants say how exactly a figure is computed."""
 
-OTHER_CONSTANTS = {"FIRST_RESULTS_S", "SHORT_MINUTES"}
-"""They decide when work is handed out, and nothing about a champion."""
+OTHER_CONSTANTS = {"FIRST_RESULTS_S", "SHORT_MINUTES", "STEP", "LAST"}
+"""They decide when work is handed out, how often rounds are counted and in which order rules are listed, and nothing
+about a champion."""
 
 
 def deciding() -> Iterator[ModuleType]:
     """Return all modules between a report and a champion."""
-    for each in pkgutil.iter_modules(promotion.__path__):
-        if each.name in PROCEDURES:
-            continue
-        yield import_module(f"{promotion.__name__}.{each.name}")
+    for each in pkgutil.walk_packages(promotion.__path__, f"{promotion.__name__}."):
+        if each.name.rpartition(".")[2] not in PROCEDURES:
+            yield import_module(each.name)
     for deciding in (queued, challenge, settle, bar, Challengers):
         module = inspect.getmodule(deciding)
         assert module is not None

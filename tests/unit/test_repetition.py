@@ -121,6 +121,16 @@ def test_policy_limits_the_time_on_new_inputs() -> None:
     assert not verdict_on(seen, few_elements=1 << 20, max_repeat_ratio_of_few=2.5)[0]
 
 
+def test_policy_states_which_ratio_outweighs_unsteady_samples() -> None:
+    new, known = Timing(samples_us=(2.2, 2.8) * 12), Timing(samples_us=(1.0,) * 24)
+    seen = Repetition(new=new, known=known, elements=1 << 20)
+    assert new.unsteady
+    open_verdict = judged(seen)
+    assert (open_verdict.promote, open_verdict.refuted) == (False, None)
+    passed, text = verdict_on(seen, noisy_repeat_factor=1.2)
+    assert not passed and text.startswith("A call on new inputs takes")
+
+
 def test_new_and_known_inputs_are_written_from_arrays_that_were_not_read_just_before() -> None:
     written = list[int]()
 

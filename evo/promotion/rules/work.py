@@ -7,9 +7,6 @@ from evo.promotion.verdict import Rule, change_text
 from evo.trial.results import OverwriteCheck
 from evo.trial.timing import Timing
 
-_BEYOND_NOISE = 2.0
-"""Factor over the limit from which other programs cannot explain that new inputs take so long."""
-
 _QUIET = "Search again while fewer other programs run on the machine."
 
 
@@ -100,7 +97,7 @@ def _input_rule(words: str, slow: Timing, fast: Timing, limit: float, policy: Po
     ratio = order_interval(rounds_ratio(slow.samples_us, fast.samples_us), policy.confidence)
     passed = ratio.estimate <= limit
     noisy = slow.unsteady or fast.unsteady
-    proved = ratio.low > limit * (_BEYOND_NOISE if noisy else 1.0)
+    proved = ratio.low > limit * (policy.noisy_repeat_factor if noisy else 1.0)
     text = (
         f"A call {words.format(f'{ratio.estimate:.3g} times as long')} "
         f"({policy.confidence:.0%}: {ratio.low:.3g} to {ratio.high:.3g}; at most {limit:g} is allowed)."
