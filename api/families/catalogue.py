@@ -7,7 +7,7 @@ from typing import Any
 from db.models import FamilyRow, SearchRow
 from evo.device.estimate.target import aimed_at
 from evo.family import Family
-from evo.latest import Latest
+from evo.lru_cache import LruCache
 from evo.promotion.goal import Goal
 from evo.space import Space
 
@@ -20,7 +20,7 @@ class Catalogue:
     """Cache of families and spaces. Safe to share between threads."""
 
     def __init__(self) -> None:
-        self._families: Latest[str, Family] = Latest(KEPT_FAMILIES)
+        self._families: LruCache[str, Family] = LruCache(KEPT_FAMILIES)
         self._spaces: dict[tuple[str, ...], Space] = {}
         self._lock = threading.Lock()
 

@@ -21,7 +21,7 @@ from evo.device import kind_of
 from evo.errors import EvoError
 from evo.family.implementation import Implementation
 from evo.family.problem import problem_key
-from evo.latest import Latest
+from evo.lru_cache import LruCache
 from evo.space import Space
 from evo.text.wording import count_text
 from evo.trial import Config
@@ -121,7 +121,7 @@ class Effects:
     def __init__(self, compiler: Callable[[], Compiler], cache: Cache) -> None:
         self._compiler = compiler
         self._cache = cache
-        self._found: Latest[str, tuple[str, ...]] = Latest(_KEPT)
+        self._found: LruCache[str, tuple[str, ...]] = LruCache(_KEPT)
         self._finding = threading.Lock()
 
     def warnings(self, work: Assignment) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from evo.client import ServiceError, ServiceUnreachable
 from evo.device import DeviceKind
 from evo.errors import EvoError, NotFound
 from evo.family import CaseProblem, Family
-from evo.latest import Latest
+from evo.lru_cache import LruCache
 from evo.messages.job import FamilyRef, SearchTerms
 from templates.bundle import SCHEME, digest_of, family_of, unpack
 from templates.registry import INCLUDE, REFERENCE, Package, find, is_path
@@ -127,7 +127,7 @@ class Families:
         self._folder = folder
         self._fetch = fetch
         self._finding = threading.Lock()
-        self._copies: Latest[str, Copy] = Latest(KEPT, self._remove)
+        self._copies: LruCache[str, Copy] = LruCache(KEPT, self._remove)
 
     def get(self, ref: FamilyRef) -> Copy:
         """Return the family with exactly this digest.

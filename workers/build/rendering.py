@@ -15,7 +15,7 @@ from typing import Any
 from evo.device import DeviceKind
 from evo.family import Family
 from evo.family.problem import Problem
-from evo.latest import Latest
+from evo.lru_cache import LruCache
 from evo.trial import Config, Value
 from templates.errors import RenderError
 from templates.registry import SPEC, Package
@@ -28,7 +28,7 @@ LONGEST_S = 10.0
 """Seconds that a template may take for one config; one of the largest takes 0.1."""
 
 _MEMORY_BYTES = 2 << 30
-_packages: Latest[str, Package] = Latest(4)
+_packages: LruCache[str, Package] = LruCache(4)
 
 
 class Renderer:

@@ -11,7 +11,7 @@ import structlog
 
 from evo.client import AccessDenied, Client, ForeignService, ServiceError, ServiceUnreachable, TooLarge
 from evo.errors import InvalidInput
-from evo.latest import Latest
+from evo.lru_cache import LruCache
 from evo.messages.job import Answer, Delivery
 from evo.trial.results import ConfirmReport, EvaluateReport
 from workers.delivery.report import failure
@@ -57,7 +57,7 @@ class Outbox:
         self._spool = Spool(folder)
         self._waiting: dict[tuple[int, str], Parcel] = {parcel.key: parcel for parcel in self._spool.left()}
         self._tries: Counter[tuple[int, str]] = Counter()
-        self._refusals: Latest[tuple[int, str], list[str]] = Latest(MOST_FOLLOWED)
+        self._refusals: LruCache[tuple[int, str], list[str]] = LruCache(MOST_FOLLOWED)
         self._stored: set[str] = set()
         self._lock = threading.Lock()
         self._delivering = threading.Lock()

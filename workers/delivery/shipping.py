@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from evo.export.headers import NAME as HEADERS
 from evo.export.headers import pack_headers
-from evo.latest import Latest
+from evo.lru_cache import LruCache
 from evo.messages.job import Lease
 from evo.text.storable import storable
 from evo.trial.outcome import Measured
@@ -31,7 +31,7 @@ class Shipping:
     """Packs parcels; tracks the best times of each search to decide which binaries to store."""
 
     def __init__(self) -> None:
-        self._best_us: Latest[str, list[float]] = Latest(_SEARCHES)
+        self._best_us: LruCache[str, list[float]] = LruCache(_SEARCHES)
 
     def pack(self, lease: Lease, report: Report, built: Preparation) -> Parcel:
         """Pack a report with source and compiler log; add binary and headers of fast trials and challengers."""

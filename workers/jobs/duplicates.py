@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from evo.client import Client
 from evo.errors import EvoError
-from evo.latest import Latest
+from evo.lru_cache import LruCache
 from evo.messages.job import Evaluate, Lease, SearchTerms
 from evo.trial.results import EvaluateReport
 
@@ -23,7 +23,7 @@ class Duplicates:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._searches: Latest[str, _Search] = Latest(SEARCHES)
+        self._searches: LruCache[str, _Search] = LruCache(SEARCHES)
 
     def expect(self, lease: Lease) -> None:
         """Record that this process measures a trial."""

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from evo.latest import Latest
+from evo.lru_cache import LruCache
 from evo.trial.outcome import CompileFailed
 from workers.build import Unit
 from workers.build.toolkit import include_folders
@@ -29,7 +29,7 @@ class CompileProcesses:
         self._module = module
         self._reads = reads
         self._idle: queue.LifoQueue[LineProcess] = queue.LifoQueue()
-        self._confined: Latest[tuple[str, ...], CompileProcesses] = Latest(_MOST_CONFINED)
+        self._confined: LruCache[tuple[str, ...], CompileProcesses] = LruCache(_MOST_CONFINED)
         self._choosing = threading.Lock()
 
     def of(self, unit: Unit) -> "CompileProcesses":

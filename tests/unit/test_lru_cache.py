@@ -1,11 +1,11 @@
 """Cache of the most recently used keys."""
 
-from evo.latest import Latest
+from evo.lru_cache import LruCache
 
 
 def test_least_recently_used_value_is_dropped_first() -> None:
     dropped: list[str] = []
-    latest: Latest[int, str] = Latest(2, dropped.append)
+    latest: LruCache[int, str] = LruCache(2, dropped.append)
     assert [latest.get(key, lambda key=key: f"v{key}") for key in (1, 2, 1, 3)] == ["v1", "v2", "v1", "v3"]
     assert (dropped, len(latest)) == (["v2"], 2)
     assert latest.get(1, lambda: "new") == "v1"
@@ -14,7 +14,7 @@ def test_least_recently_used_value_is_dropped_first() -> None:
 
 
 def test_failed_value_drops_nothing() -> None:
-    latest: Latest[int, int] = Latest(1, lambda _: 1 // 0)
+    latest: LruCache[int, int] = LruCache(1, lambda _: 1 // 0)
     latest.get(1, lambda: 1)
     try:
         latest.get(2, lambda: 1 // 0)

@@ -1,4 +1,4 @@
-"""A small cache that evicts the least recently used value."""
+"""Cache that evicts the least recently used value."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -8,8 +8,8 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Latest(Generic[K, V]):
-    """Cache with least-recently-used eviction, for processes that run for months. Not thread-safe.
+class LruCache(Generic[K, V]):
+    """Bounded cache with least-recently-used eviction. Not thread-safe.
 
     Args:
         most: number of values kept.
