@@ -19,7 +19,7 @@ from db.repositories.archive import Archive
 from db.repositories.fleet import Fleet
 from db.repositories.readable import readable_items
 from evo.messages.event import SearchEvent, TrialEvent, WorkerEvent
-from evo.trial.explain import detail_text, first_lines
+from evo.trial.explain import detail_text, headline
 from evo.trial.outcome import Measured
 
 BATCH = 500
@@ -105,7 +105,7 @@ def _trial(row: TrialRow) -> str:
         origin=row.proposal.origin,
         parents=row.proposal.parents,
         outcome=row.outcome_kind or "",
-        reason="" if outcome is None else first_lines(detail_text(outcome), 1).partition("\n")[0],
+        reason="" if outcome is None else headline(detail_text(outcome)),
         time_us=row.time_us,
         iqr_us=outcome.timing.iqr_us if isinstance(outcome, Measured) else None,
         suspect=row.suspect,

@@ -15,7 +15,7 @@ from evo.messages.view import TrialView
 from evo.promotion.statistics import CONFIDENCE, order_interval
 from evo.space import Tunable
 from evo.text.wording import value_text
-from evo.trial.explain import detail_text, first_lines
+from evo.trial.explain import detail_text, headline
 from evo.trial.outcome import Estimated, Measured
 from evo.trial.timing import Timing
 
@@ -91,7 +91,7 @@ def _before(trial: TrialView) -> list[object]:
 def _after(trial: TrialView) -> list[object]:
     outcome = trial.outcome
     resources = outcome.resources if isinstance(outcome, Measured | Estimated) else {}
-    reason = "" if outcome is None or isinstance(outcome, Measured) else first_lines(detail_text(outcome), 1)
+    reason = "" if outcome is None or isinstance(outcome, Measured) else headline(detail_text(outcome))
     return [
         *(resources.get(name) for name in FIGURES),
         _cell(trial.origin),
@@ -100,7 +100,7 @@ def _after(trial: TrialView) -> list[object]:
         trial.overhead_ms,
         trial.delivery_ms,
         *(None if at is None else at.isoformat() for at in (trial.asked_at, trial.finished_at)),
-        _cell(reason.partition("\n")[0]),
+        _cell(reason),
     ]
 
 

@@ -25,7 +25,7 @@ from evo.search.lifecycle import TERMINAL, Command, transition
 from evo.search.search import StopReason
 from evo.text.wording import outcome_text
 from evo.trial import Trial
-from evo.trial.explain import detail_text, first_lines
+from evo.trial.explain import detail_text, headline
 from evo.trial.outcome import Estimated, Measured, ReferenceFailed
 
 log = structlog.get_logger("conductor")
@@ -291,5 +291,5 @@ def _nothing_measured(ended: list[Trial]) -> str:
     outcomes = [trial.outcome for trial in ended if trial.outcome is not None]
     kinds = Counter(outcome_text(outcome.kind) for outcome in outcomes)
     counted = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
-    first = first_lines(detail_text(outcomes[0]), 1).partition("\n")[0]
+    first = headline(detail_text(outcomes[0]))
     return f"not one of {len(ended)} trials could be measured: {counted}. The first: {first}"

@@ -35,6 +35,7 @@ def brief_view(session: Session, base: SearchRow, family: Family, source_of: Sou
     tried = tuple(_tried(session, view, source_of(view.number)) for view in timed)
     cases = [each.case for each in family.case_problems(base.problem, device.kind) if each.problem is not None]
     sources = [text for each in tried for text in each.source.files.values()]
+    compiled = {mechanism for view in timed for mechanism in view.mechanisms}
     baselines = {name: each.median_us for name, each in sorted(base.timed_baselines.items())}
     return BriefView(
         search_id=base.id,
@@ -55,7 +56,7 @@ def brief_view(session: Session, base: SearchRow, family: Family, source_of: Sou
         baselines=baselines,
         tried=tried,
         failed=tuple(_tried(session, view, source_of(view.number)) for view in failed[:SHOWN_FAILURES]),
-        unexplored=unexplored(sources, cuda=kind_of(device.kind).sources == "cuda"),
+        unexplored=unexplored(sources, compiled, cuda=kind_of(device.kind).sources == "cuda"),
     )
 
 

@@ -14,7 +14,7 @@ from evo.promotion.rules.comparison import noise_between, relative_gain
 from evo.promotion.rules.sequential import sequential_state, shrunk
 from evo.promotion.statistics import Interval, order_interval, ratio_interval
 from evo.promotion.verdict import Rule, Verdict, Words, change_text
-from evo.trial.explain import detail_text, first_lines
+from evo.trial.explain import detail_text, headline
 from evo.trial.results import ConfirmReport
 from evo.trial.timing import Timing
 
@@ -188,7 +188,7 @@ def _not_measured(report: ConfirmReport) -> Verdict:
     reason, detail = "no samples came back", ""
     if report.failure is not None:
         reason = report.failure.kind.replace("_", " ")
-        detail = first_lines(detail_text(report.failure), 1)
+        detail = headline(detail_text(report.failure))
     remedy = "; roll it back if it fails again" if which == "incumbent" else ""
     text = f"The {which} could not be measured in a fresh process ({reason}){remedy}. {detail}".rstrip()
     rule = Rule(name="measured", passed=False, figure=0.0, threshold=1.0, text=text)

@@ -1,7 +1,7 @@
 """Mechanisms of a device that sources use, and those that no source of a search uses yet."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 CUDA: Mapping[str, str] = {
     "vector loads of 8 or 16 bytes": r"\b(?:float4|float2|int4|uint4|int2|uint2|half2|__nv_bfloat162)\b|\.v[24]\b",
@@ -26,13 +26,31 @@ C: Mapping[str, str] = {
 }
 
 
+BINARY: Mapping[str, str] = {
+    "vector access": "vector loads of 8 or 16 bytes",
+    "shared memory": "shared memory",
+    "shuffle": "exchange between the lanes of a warp",
+    "async": "asynchronous copies to shared memory (cp.async)",
+    "tma": "bulk copies by the tensor memory accelerator",
+    "mma": "tensor cores (mma, wmma)",
+    "wgmma": "warpgroup tensor cores (wgmma)",
+    "threads": "several threads",
+    "FMA": "fused multiply and add",
+}
+"""The mechanism of a source that each mechanism of a binary (`workers.build.mechanisms`) implies."""
+
+
 def mechanisms(sources: Sequence[str], *, cuda: bool) -> tuple[str, ...]:
     """Return the mechanisms that any of the sources uses, by their text."""
     text = "\n".join(sources)
     return tuple(name for name, pattern in (CUDA if cuda else C).items() if re.search(pattern, text))
 
 
-def unexplored(sources: Sequence[str], *, cuda: bool) -> tuple[str, ...]:
-    """Return the mechanisms that none of the sources uses."""
-    used = mechanisms(sources, cuda=cuda)
+def unexplored(sources: Sequence[str], binaries: Collection[str], *, cuda: bool) -> tuple[str, ...]:
+    """Return the mechanisms that none of the sources uses.
+
+    Args:
+        binaries: mechanisms that their binaries use, also those that a compiler chose by itself.
+    """
+    used = {*mechanisms(sources, cuda=cuda), *(BINARY[each] for each in binaries if each in BINARY)}
     return tuple(name for name in (CUDA if cuda else C) if name not in used)

@@ -26,6 +26,9 @@ from evo.trial.outcome import (
 
 LOG_LINES = 12
 
+_PLACE = re.compile(r": (?:In|At) .*:$|^In file included from |^\s+from \S+:\d+(?::\d+)?[:,]$")
+"""Lines with which GCC leads up to an error."""
+
 
 def detail_text(outcome: Outcome) -> str:
     """Return the details of an outcome, without its name."""
@@ -89,6 +92,14 @@ def first_lines(text: str, count: int = LOG_LINES) -> str:
     lines = text.strip().splitlines()
     rest = f"\n… {len(lines) - count} more lines" if len(lines) > count else ""
     return "\n".join(lines[:count]) + rest
+
+
+def headline(text: str) -> str:
+    """Return the line of a text that says what is wrong: the first that does not only name a place in the source, as
+    GCC's ``In function 'f':`` does. Empty for an empty text.
+    """
+    lines = text.strip().splitlines()
+    return next((line for line in lines if not _PLACE.search(line)), "".join(lines[:1]))
 
 
 def worst_cases(cases: Sequence[CaseError]) -> list[CaseError]:

@@ -9,10 +9,11 @@ from evo.family.argument import Operand, Tolerance
 from evo.family.description import describe_operand, signature
 from evo.messages.view import BestView, BriefView, FailureView, TriedView, VariantSource, VariantView
 from evo.report.brief import CHARACTERS_PER_TOKEN, MOST_TOKENS, brief_markdown
-from evo.search.unexplored import unexplored
+from evo.search.unexplored import BINARY, CUDA, C, unexplored
 from evo.trial.explain import error_lines, failure_text
 from evo.trial.outcome import CompileFailed, Measured
 from evo.trial.timing import Timing
+from workers.build.mechanisms import PTX
 
 X = Operand(name="x", role="input", dtype="float16", shape=(8, 4))
 Y = Operand(name="y", role="output", dtype="float32", shape=(8,), tolerance=Tolerance(rel_l2=1e-5, max_abs=0.5))
@@ -121,9 +122,17 @@ def test_operand_is_described_with_its_tolerance() -> None:
 
 
 def test_mechanisms_that_a_source_uses_are_not_listed() -> None:
-    names = unexplored(["__shared__ float4 tile[8];"], cuda=True)
+    names = unexplored(["__shared__ float4 tile[8];"], (), cuda=True)
     assert "shared memory" not in names
     assert "tensor cores (mma, wmma)" in names
+
+
+def test_mechanisms_that_a_compiler_chose_are_not_listed() -> None:
+    source = "for (int i = 0; i < N; i++) out[i] = a * x[i] + y[i];"
+    assert "fused multiply and add" in unexplored([source], ("SIMD 512",), cuda=False)
+    assert "fused multiply and add" not in unexplored([source], ("SIMD 512", "FMA"), cuda=False)
+    assert set(BINARY.values()) <= {*CUDA, *C}
+    assert {*PTX, "FMA", "threads"} == set(BINARY)
 
 
 def test_compiler_output_is_cut_to_errors_without_folders() -> None:

@@ -15,7 +15,7 @@ import pytest
 from evo.errors import InvalidInput
 from evo.messages.view import BestView, FailureView, ProposalView, VariantView
 from evo.variants.evolve.answer import read_idea
-from evo.variants.evolve.chat import ATTEMPTS, Chat, Message, ModelFailed, Prices
+from evo.variants.evolve.chat import ATTEMPTS, Chat, Message, ModelFailed, Prices, Protocol, chat_of
 from evo.variants.evolve.evolution import Evolution, Limits
 from evo.variants.evolve.operators import contradicted, insights, operator_of, parents_of, stagnates
 from tests.unit.test_brief import BRIEF
@@ -370,3 +370,18 @@ def test_key_invalid_in_headers_is_refused_without_repeating_it(key: str) -> Non
     with pytest.raises(InvalidInput, match="key: has characters that no key has") as refused:
         Chat(model="m", base_url="http://127.0.0.1:1", key=key)
     assert key not in str(refused.value)
+
+
+@pytest.mark.parametrize(("provider", "variable"), [("openai", "OPENAI_API_KEY"), ("anthropic", "ANTHROPIC_API_KEY")])
+def test_own_service_of_a_provider_is_not_asked_without_a_key(
+    provider: Protocol, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("KERNEL_EVO_MODEL_KEY", "of another service")
+    with pytest.raises(InvalidInput) as refused:
+        chat_of(provider, "large", None)
+    assert refused.value.field == variable
+    assert "name another service with --base-url" in refused.value.reason
+    assert chat_of(provider, "large", "http://127.0.0.1:1/v1").key == "of another service"
+    monkeypatch.setenv(variable, "own")
+    assert chat_of(provider, "large", None).key == "own"

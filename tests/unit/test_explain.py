@@ -3,7 +3,7 @@
 import pytest
 
 from db.queries.mention import FIXED_TEXTS
-from evo.trial.explain import detail_text, first_lines, worst_cases
+from evo.trial.explain import detail_text, first_lines, headline, worst_cases
 from evo.trial.outcome import (
     Abandoned,
     Cancelled,
@@ -49,6 +49,26 @@ def test_every_outcome_has_a_detail(outcome: Outcome, text: str) -> None:
 def test_long_log_is_cut_after_the_relevant_lines() -> None:
     log = "\n".join(f"line {number}" for number in range(20))
     assert first_lines(log, 3) == "line 0\nline 1\nline 2\n… 17 more lines"
+
+
+@pytest.mark.parametrize(
+    ("log", "line"),
+    [
+        ("k.c: In function 'f':\nk.c:3:5: error: 'b' undeclared\n", "k.c:3:5: error: 'b' undeclared"),
+        ("k.cpp: In instantiation of 'void f() [with T = std::a]':\nk.cpp:9:1: required", "k.cpp:9:1: required"),
+        ("k.c: At top level:\nk.c:1: error: no", "k.c:1: error: no"),
+        (
+            "In file included from a.h:3,\n             from b.h:4:9,\n             from c.c:5:\na.h:1: error: x",
+            "a.h:1: error: x",
+        ),
+        ("k.cu(3): error: In the macro: y", "k.cu(3): error: In the macro: y"),
+        ("out of tolerance\nmore", "out of tolerance"),
+        ("k.c: In function 'f':", "k.c: In function 'f':"),
+        ("", ""),
+    ],
+)
+def test_headline_skips_lines_that_only_lead_up_to_an_error(log: str, line: str) -> None:
+    assert headline(log) == line
 
 
 def case(name: str, rel_l2: float | None, limit: float = 1e-5) -> CaseError:

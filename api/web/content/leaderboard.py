@@ -17,7 +17,7 @@ from evo.promotion.statistics import CONFIDENCE, Interval, order_interval
 from evo.space import Tunable
 from evo.text.wording import significant, value_text
 from evo.trial import Config
-from evo.trial.explain import detail_text, first_lines
+from evo.trial.explain import detail_text, headline
 from evo.trial.outcome import Estimated, Measured
 from evo.trial.timing import Timing
 
@@ -251,7 +251,7 @@ def _interval(trial: TrialView, timing: object) -> Interval | None:
 
 
 def _one_line(text: str) -> str:
-    return first_lines(text, 1).partition("\n")[0]
+    return headline(text)
 
 
 def _figures(resources: Mapping[str, float]) -> tuple[str, ...]:

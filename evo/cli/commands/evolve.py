@@ -114,6 +114,8 @@ def evolve(
     """
     from evo.cli.console.output import print_json
     from evo.cli.session.session import ended_by_signals, progress, reached
+    from evo.search.lifecycle import TERMINAL
+    from evo.text.wording import count_text
     from evo.variants.evolve.chat import chat_of
     from evo.variants.evolve.evolution import Evolution, Limits
 
@@ -132,6 +134,8 @@ def evolve(
         terms = {"problem": problem, "policy": policy, "device": device, "budget": {"trials": trials}}
         view = _search(connection, search_id, family=family, **terms)
         out.print(f"Search {view.id}. Continue with: kernel-evo evolve {family} --search {view.id} --model {model} …")
+        if view.state not in TERMINAL:
+            out.print(f"First the family's own implementation is tuned, with {count_text(trials, 'trial')} at most.")
         view = _ended(connection, view)
         evolution = Evolution(
             service=lambda: connection.client,
@@ -214,9 +218,12 @@ def _conclude(
     out: "Console", end: str, variants: "tuple[VariantView, ...]", proposals: "tuple[ProposalView, ...]"
 ) -> None:
     from evo.cli.commands.variants import show_table
+    from evo.text.wording import count_text
 
     out.print()
     show_table(out, variants)
     usable = sum(each.number > 0 and each.usable for each in variants)
     cost = sum(each.usd for each in proposals)
-    out.print(f"\nEnded: {ENDS[end]}. {len(proposals)} proposals, {usable} variants that work, {cost:.4f} USD.")
+    asked = count_text(len(proposals), "proposal")
+    working = f"{count_text(usable, 'variant')} that {'works' if usable == 1 else 'work'}"
+    out.print(f"\nEnded: {ENDS[end]}. {asked}, {working}, {cost:.4f} USD.")

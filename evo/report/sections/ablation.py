@@ -7,7 +7,7 @@ from evo.promotion.ablation import Change
 from evo.report.document import Block, Listed, Picture, Text
 from evo.report.material import Material
 from evo.text.wording import outcome_text, settings_text, time_text, value_text
-from evo.trial.explain import detail_text, first_lines
+from evo.trial.explain import detail_text, headline
 
 HEAD = ("change", "finding", "time with it", "relative to the champion", "interval")
 FINDINGS = {
@@ -85,7 +85,7 @@ def without_figure(view: AblationView) -> str:
         return "makes no difference: it compiles to the same binary"
     if view.ablated.failure is None:
         return "not measured"
-    why = first_lines(detail_text(view.ablated.failure), 1).partition("\n")[0]
+    why = headline(detail_text(view.ablated.failure))
     return f"{outcome_text(view.ablated.failure.kind)}: {why}" if why else outcome_text(view.ablated.failure.kind)
 
 

@@ -171,8 +171,15 @@ class Chat:
 
 
 def chat_of(provider: Protocol, model: str, base_url: str | None, *, most_tokens: int = 8192) -> Chat:
-    """Return the chat with a model. A provider's key is sent only to that provider."""
+    """Return the chat with a model. A provider's key is sent only to that provider.
+
+    Raises:
+        InvalidInput: the provider's own service is to be asked, which needs a key, and there is none.
+    """
     key = os.environ.get(KEY_VARIABLE if base_url is not None else KEYS[provider]) or None
+    if base_url is None and key is None:
+        remedy = "export it, or name another service with --base-url"
+        raise InvalidInput(KEYS[provider], f"is not set, and {BASES[provider]} needs a key: {remedy}")
     return Chat(model=model, protocol=provider, base_url=base_url or BASES[provider], key=key, most_tokens=most_tokens)
 
 

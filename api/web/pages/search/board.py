@@ -21,7 +21,7 @@ from evo.messages.view import ChampionView, SearchView, TrialView
 from evo.report import Front, FrontRow
 from evo.search.lifecycle import TERMINAL
 from evo.text.wording import bound_text, outcome_text
-from evo.trial.explain import detail_text, first_lines
+from evo.trial.explain import detail_text, headline
 
 FAILURES = 4
 WEIGHED = 1_000
@@ -196,8 +196,8 @@ def _attended(session: Session, search: SearchView, connected_since: datetime) -
 
 def _failure(trial: TrialView) -> Failure:
     outcome = trial.outcome
-    kind, reason = ("", "") if outcome is None else (outcome_text(outcome.kind), first_lines(detail_text(outcome), 1))
-    return Failure(number=trial.number, kind=kind, reason=reason.partition("\n")[0])
+    kind, reason = ("", "") if outcome is None else (outcome_text(outcome.kind), headline(detail_text(outcome)))
+    return Failure(number=trial.number, kind=kind, reason=reason)
 
 
 def _levels(search: SearchView) -> dict[tuple[str, str], float]:

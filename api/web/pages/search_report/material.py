@@ -14,7 +14,7 @@ from db.queries.landscape import Landscape
 from db.repositories.archive import Archive
 from evo.messages.view import AblationView, SearchView, TrialView
 from evo.report import Example, Found, Material, Spent
-from evo.trial.explain import detail_text, first_lines
+from evo.trial.explain import detail_text, headline
 
 TRIALS_COMPARED = 6000
 """Trials compared in a report: half of them the fastest, the others an even sample."""
@@ -70,4 +70,4 @@ def _example(session: Session, search_id: int, kind: str) -> Example:
 
 
 def _why(trial: TrialView) -> str:
-    return "" if trial.outcome is None else first_lines(detail_text(trial.outcome), 1).partition("\n")[0]
+    return "" if trial.outcome is None else headline(detail_text(trial.outcome))
