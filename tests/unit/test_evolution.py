@@ -377,11 +377,11 @@ def test_own_service_of_a_provider_is_not_asked_without_a_key(
     provider: Protocol, variable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setenv("KERNEL_EVO_MODEL_KEY", "of another service")
+    monkeypatch.setenv("KERNEL_EVO_MODEL_KEY", "of-another-service")
     with pytest.raises(InvalidInput) as refused:
         chat_of(provider, "large", None)
     assert refused.value.field == variable
     assert "name another service with --base-url" in refused.value.reason
-    assert chat_of(provider, "large", "http://127.0.0.1:1/v1").key == "of another service"
+    assert chat_of(provider, "large", "http://127.0.0.1:1/v1").key == "of-another-service"
     monkeypatch.setenv(variable, "own")
     assert chat_of(provider, "large", None).key == "own"
