@@ -110,17 +110,22 @@ def _imported() -> Iterator[str]:
         file = getattr(module, "__file__", None)
         if not isinstance(file, str) or name.partition(".")[0] in OURS:
             continue
-        if "." not in name or not _INSTALLED.intersection(Path(file).parts):
+        if "." not in name or _INSTALLED.isdisjoint(_parts(file)):
             yield file
 
 
 def _is_outside(path: str, folder: Path) -> bool:
     if path.startswith((*_NOT_FILES, f"{folder}{os.sep}")):
         return False
-    installed = _INSTALLED.intersection(Path(path).parts)
-    if path in _opened and (installed or "__pycache__" in Path(path).parts):  # the modules themselves are listed
+    parts = _parts(path)
+    installed = not _INSTALLED.isdisjoint(parts)
+    if path in _opened and (installed or "__pycache__" in parts):  # the modules themselves are listed
         return False
-    return bool(installed) or not path.startswith(_STANDARD)
+    return installed or not path.startswith(_STANDARD)
+
+
+def _parts(path: str) -> list[str]:
+    return path.split(os.sep)  # noqa: PTH206 - called for each module at each reference
 
 
 def _is_below(module: ModuleType, folder: Path) -> bool:
