@@ -171,15 +171,18 @@ def test_stream_ends_cleanly_when_the_database_becomes_unavailable(
 
 
 def test_database_locked_by_another_program_is_503_with_and_without_a_key(
-    rest: Local, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rest.submit()
-    holder = sqlite3.connect(str(rest.service.database.location), isolation_level=None, check_same_thread=False)
-    holder.execute("BEGIN IMMEDIATE")
-    try:
-        answers = [rest.http.post("/searches/1/pause", headers=each) for each in ({}, {"Idempotency-Key": "k"})]
-    finally:
-        holder.execute("ROLLBACK")
-        holder.close()
-    assert [each.status_code for each in answers] == [503, 503]
-    assert rest.http.post("/searches/1/pause", headers={"Idempotency-Key": "k"}).status_code == 200
+    monkeypatch.setattr("db.engine.sqlite.BUSY_TIMEOUT_S", 0.2)
+    with local(tmp_path / "evo.db") as rest:
+        rest.prepare()
+        rest.submit()
+        holder = sqlite3.connect(str(rest.service.database.location), isolation_level=None, check_same_thread=False)
+        holder.execute("BEGIN IMMEDIATE")
+        try:
+            answers = [rest.http.post("/searches/1/pause", headers=each) for each in ({}, {"Idempotency-Key": "k"})]
+        finally:
+            holder.execute("ROLLBACK")
+            holder.close()
+        assert [each.status_code for each in answers] == [503, 503]
+        assert rest.http.post("/searches/1/pause", headers={"Idempotency-Key": "k"}).status_code == 200
