@@ -7,15 +7,20 @@ from collections.abc import Collection
 MAX_SHOWN = 100
 """Characters of a wrong name that the sentence repeats."""
 
+_LONG = 1000
+"""Characters of a list of names that is left out if the closest name is stated."""
+
 
 def unknown(name: str, known: Collection[str], what: str) -> str:
-    """Return the message for an unknown name: the closest known one, and the list of all."""
+    """Return the message for an unknown name: the closest known one, and the list of all unless it is very long."""
     name = name[:MAX_SHOWN]
     near = difflib.get_close_matches(name.lower(), [entry.lower() for entry in known], n=1, cutoff=0.6)
     longer = [entry for entry in known if _part(name, entry)]
     meant = [entry for entry in known if entry.lower() in near] or (longer if len(longer) == 1 else [])
     hint = f", did you mean `{meant[0]}`?" if meant else "."
     listed = ", ".join(sorted(known)) or "none"
+    if meant and len(listed) > _LONG:
+        return f"there is no `{name}`{hint}"
     return f"there is no `{name}`{hint} {what[0].upper()}{what[1:]}: {listed}"
 
 
