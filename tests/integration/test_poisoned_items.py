@@ -177,7 +177,7 @@ def test_unresponsive_receivers_delay_no_other(stage: Stage) -> None:
     delivery = courier(stage, send)
     begun_s = time.monotonic()
     try:
-        for _ in range(3):
+        while told.count("9.9.9.9") < len(working) and time.monotonic() - begun_s < 20:
             delivery.run()
         assert time.monotonic() - begun_s < 20, "a round waits for the receivers"
         assert told.count("9.9.9.9") == len(working)
