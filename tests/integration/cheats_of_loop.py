@@ -47,5 +47,5 @@ SHOW_OF_F = f"__attribute__((naked)) void f(const float *x, float *y) {{ {SHOW_R
 
 OF_LOOP: dict[str, tuple[str, str]] = {
     # trick: (source, part of the reason)
-    "advances both counts of long loops": (advancing(300), "in the timed rounds"),
+    "advances both counts of long loops": (advancing(150), "in the timed rounds"),
 }

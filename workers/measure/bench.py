@@ -612,7 +612,7 @@ class Bench:
         limit = most_disagreement(candidate.arguments, sets, limits, policy)
         fault = disagreement(found.poisoned, found.repeated, limit, policy.skip_confidence)
         if self.session.places:  # only kernels of such devices share memory with the loop that calls them
-            again = self._in_short_batches(candidate, timed)
+            again = self._in_short_batches(candidate, timed, found.repeated or found.answered)
             fault = fault or shortened(again, timed, policy.max_ring_ratio, policy.skip_confidence)
         if (calls := found.repetition) is not None:
             sets, what = calls.known.calls_per_sample, "inputs and outputs"
@@ -620,11 +620,11 @@ class Bench:
             fault = fault or disagreement(calls.known, calls.same, limit, policy.skip_confidence, what=what)
         return fault or ""
 
-    def _in_short_batches(self, candidate: Candidate, timed: Timing) -> Timing:
+    def _in_short_batches(self, candidate: Candidate, timed: Timing, other: Timing) -> Timing:
         """Time calls as in the timed rounds, but in batches of another number of calls."""
         mode = self.terms.objective.cache
         sets = self._sets(mode, candidate.arguments)
-        timer = self.session.batch_timer(candidate.kernel, sets, short_batch(timed))
+        timer = self.session.batch_timer(candidate.kernel, sets, short_batch(timed, other))
         samples = interleave({"short": timer}, SHORT_ROUNDS, rng=np.random.default_rng(0), warm=mode == "hot")
         return replace(timed, samples_us=tuple(samples["short"]), calls_per_sample=timer.calls)
 

@@ -105,7 +105,7 @@ class KernelTimer:
     Args:
         once: a sample calls each set exactly once, in turn, even if that is very short.
         rng: draws the orders; they must not be predictable.
-        calls: number of calls in a sample; 0: as many as fill one.
+        calls: fixed number of calls in a sample, however short it is; 0: as many as fill one.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class KernelTimer:
     ) -> None:
         self._process, self._sets, self._last = process, sets, 0
         self._orders = SetOrders(len(sets), rng) if len(sets) > 1 and not once else None
-        self._table, self._once = process.bind(sets, new=True), once
+        self._table, self._once, self._fixed = process.bind(sets, new=True), once, calls > 0
         self._restore_ns = _most_restore_ns(sets) if self._table.restored else 0.0
         if once:
             self.calls = len(sets)
@@ -130,6 +130,9 @@ class KernelTimer:
         taken_s = self._take(self.calls)
         if self._once:  # a repeated sample would find other outputs
             self._process.note_turn(self._batch)
+            return taken_s / self.calls * 1e6
+        if self._fixed:  # too short for the system's account of time
+            self._process.note(self._batch)
             return taken_s / self.calls * 1e6
         for _ in range(MOST_ATTEMPTS - 1):
             if not self._process.worth_repeating(self._batch):

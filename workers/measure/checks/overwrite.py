@@ -119,9 +119,14 @@ def disagreement(
     )
 
 
-def short_batch(timed: Timing) -> int:
-    """Return a number of calls by which a batch differs from those of the timed rounds."""
-    return max(1, min(math.ceil(_SHORT_BATCH_US / timed.median_us), timed.calls_per_sample // 2))
+def short_batch(timed: Timing, other: Timing) -> int:
+    """Return a number of calls by which a batch differs from those of the timed rounds.
+
+    Args:
+        other: equal calls elsewhere, whose time counts if it is longer.
+    """
+    call_us = max(timed.median_us, other.median_us)
+    return max(1, min(math.ceil(_SHORT_BATCH_US / call_us), timed.calls_per_sample // 2))
 
 
 def shortened(turn: Timing, timed: Timing, limit: float, confidence: float) -> str | None:
