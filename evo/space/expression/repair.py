@@ -5,7 +5,7 @@ import copy
 import functools
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 _TOKEN = re.compile(
@@ -45,8 +45,6 @@ _WORDS: Mapping[str, str] = {
     "NOT": "not",
     "IN": "in",
 }
-_NEGATED_NAME = re.compile(r"([-+*/%=<>])\s*!\s*([A-Za-z_][A-Za-z0-9_]*)")
-"""``a == !b``: Python wants parentheses around ``not b`` there."""
 _REMAINDER = re.compile(
     r"(?<=[\w)\s])(?<!\band )(?<!\bor )(?<!\bnot )\b(?:mod|MOD)\b(?=\s+[\w(])(?!\s+(?:and|or|in|not|if|else)\b)"
 )
@@ -91,7 +89,7 @@ def foreign(text: str) -> dict[str, str]:
 
 def pasted(text: str) -> str:
     """Return an expression as a document contains it: in double quotes, which TOML, JSON and Python read alike."""
-    note = " (true for powers of two)" if f"2 ** {_POWER} % " in text else ""
+    note = f" (2 ** {_POWER} % n is 0 for powers of two)" if f"2 ** {_POWER} % " in text else ""
     return f"`{json.dumps(text, ensure_ascii=False)}`{note}"
 
 
@@ -111,21 +109,41 @@ def word(name: str) -> bool | None:
 
 
 def _spelled(text: str) -> str:
-    """Yield each token in Python's spelling."""
+    """Return the text with each token in Python's spelling."""
     parts: list[str] = []
-    text = _REMAINDER.sub("%", text)
-    text = _NAMESPACE.sub("", _CAST.sub("", _NEGATED_NAME.sub(r"\1 (not \2)", text)))
+    text = _NAMESPACE.sub("", _CAST.sub("", _REMAINDER.sub("%", text)))
     for token in _TOKEN.finditer(text):
         sign, name = token["sign"], token["name"]
-        if sign == "!":
-            parts.append("not")
-        elif sign is not None:
+        if sign is not None:
             parts.append(_SIGNS.get(sign, sign))
         elif name is not None:
             parts.append(_WORDS.get(name, name))
         else:
             parts.append(repr(token["text"][1:-1]) if token["text"] else token["number"])
-    return " ".join(part for part in parts if part)
+    return " ".join(_negations(part for part in parts if part))
+
+
+def _negations(given: Iterable[str]) -> list[str]:
+    """Return the tokens with C's ``! x`` as ``(not x)``: it binds tighter than comparisons and arithmetic."""
+    parts = list(given)
+    for index in reversed(range(len(parts))):
+        if parts[index] == "!":
+            end = _operand_end(parts, index + 1)
+            parts[index:end] = [f"(not {' '.join(parts[index + 1 : end])})"]
+    return parts
+
+
+def _operand_end(parts: Sequence[str], start: int) -> int:
+    """Return the index behind the operand of a sign of C: a name or number, a call or an element, or a group."""
+    end = start
+    while parts[end : end + 1] in (["-"], ["+"], ["~"]):
+        end += 1
+    end += parts[end : end + 1] not in ([], ["("])
+    depth = 0
+    while end < len(parts) and (depth or parts[end] in ("(", "[")):
+        depth += (parts[end] in ("(", "[")) - (parts[end] in (")", "]"))
+        end += 1
+    return end
 
 
 def _ternary(text: str) -> str:
@@ -182,7 +200,7 @@ class _Translator(ast.NodeTransformer):
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
         if isinstance(node.op, ast.Not) and (base := _without_lowest_bit(node.operand)) is not None:
-            return _power_of_two(self.visit(base), ast.Eq())
+            return _zero_or_power_of_two(self.visit(base), ast.Eq())
         self.generic_visit(node)
         if isinstance(node.op, ast.Invert) and _logical(node.operand):
             return ast.UnaryOp(op=ast.Not(), operand=node.operand)
@@ -196,7 +214,7 @@ class _Translator(ast.NodeTransformer):
         if (inverted := _without_root(node)) is not None:
             return self.visit(inverted)
         if base is not None and zero and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq | ast.NotEq):
-            return _power_of_two(self.visit(base), node.ops[0])
+            return _zero_or_power_of_two(self.visit(base), node.ops[0])
         self.generic_visit(node)
         node.ops = [_EQUALITIES.get(type(op), lambda op=op: op)() for op in node.ops]
         node.comparators = [
@@ -330,6 +348,13 @@ def _power_of_two(base: ast.expr, op: ast.cmpop) -> ast.expr:
     power = ast.BinOp(left=ast.Constant(value=2), op=ast.Pow(), right=ast.Constant(value=_POWER))
     remainder = ast.BinOp(left=power, op=ast.Mod(), right=base)
     return ast.Compare(left=remainder, ops=[op], comparators=[ast.Constant(value=0)])
+
+
+def _zero_or_power_of_two(base: ast.expr, op: ast.cmpop) -> ast.expr:
+    """``x & (x - 1) == 0`` is true for zero as well, by which nothing can be divided."""
+    is_zero = ast.Compare(left=base, ops=[op], comparators=[ast.Constant(value=0)])
+    joined = ast.Or() if isinstance(op, ast.Eq) else ast.And()
+    return ast.BoolOp(op=joined, values=[is_zero, _power_of_two(base, op)])
 
 
 def _without_root(node: ast.Compare) -> ast.expr | None:
