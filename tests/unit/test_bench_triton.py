@@ -10,6 +10,7 @@ import pytest
 from tests.bench import triton_tutorials
 from tests.bench.searching import BenchError
 from tests.bench.triton_tutorials import TUTORIALS, Tutorial, choose, family_of
+from workers.measure.family.dependencies import Siblings
 
 TRITON = '''
 """Stands for Triton: an autotuner that times each config by its BLOCK, as slow as it says."""
@@ -104,6 +105,8 @@ def place(tmp_path: Path) -> Path:
 def baseline(place: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], object]:
     monkeypatch.syspath_prepend(str(place))
     monkeypatch.chdir(place)
+    finders = [each for each in sys.meta_path if not isinstance(each, Siblings)]  # those of families of other tests
+    monkeypatch.setattr(sys, "meta_path", finders)
     for name in [each for each in sys.modules if each.partition(".")[0] in ("triton", "reference")]:
         monkeypatch.delitem(sys.modules, name)
     import reference  # type: ignore[import-not-found]
