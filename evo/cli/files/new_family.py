@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from evo.errors import Conflict, InvalidInput
+from evo.family.source.language import reserved_for
 from templates import registry
 
 SOURCE = Path(__file__).with_name("scaffold")
@@ -36,5 +37,11 @@ def write_scaffold(folder: Path) -> list[Path]:
 
 def _write(target: Path, name: str) -> Path:
     text = (SOURCE / target.name).read_text(encoding="utf-8")
-    target.write_text(text.replace("{name}", name).replace("{entry}", name.replace("-", "_")), encoding="utf-8")
+    target.write_text(text.replace("{name}", name).replace("{entry}", _entry(name)), encoding="utf-8")
     return target
+
+
+def _entry(name: str) -> str:
+    """Return a name for the kernel's function that C allows, e.g. ``int_kernel`` for the family int."""
+    entry = name.replace("-", "_")
+    return f"{entry}_kernel" if entry == "main" or reserved_for(entry, "c++") else entry
