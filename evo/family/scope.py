@@ -4,6 +4,8 @@ import keyword
 import re
 from collections.abc import Collection
 
+from jinja2.defaults import DEFAULT_NAMESPACE
+
 from evo.device import Device, DeviceKind, kind_of
 from evo.errors import InvalidInput
 from evo.space.expression import FUNCTIONS
@@ -18,8 +20,9 @@ TERMS = frozenset({"threads", "programmatic"})
 """Names of the objective that expressions may use."""
 
 TEMPLATE_WORDS = frozenset(
-    {"true", "false", "none", "loop", "self", "super", "caller", "varargs", "kwargs", "namespace"}
+    {"true", "false", "none", "loop", "self", "super", "caller", "varargs", "kwargs", *DEFAULT_NAMESPACE}
 )
+"""Words of Jinja: a tunable `range` would replace the function that templates count with."""
 
 
 def check_new_name(name: str, where: str, taken: Collection[str], kinds: Collection[DeviceKind]) -> None:

@@ -250,6 +250,7 @@ WRONG: list[tuple[str, Any, str, str]] = [
     ("cpu.tunables.ROWS", [1, 2], "cpu.tunables.ROWS", "is declared twice"),
     ("cpu.tunables.l1_bytes", [1, 2], "cpu.tunables.l1_bytes", "is a limit of the device"),
     ("cpu.tunables.loop", [1, 2], "cpu.tunables.loop", "means something else"),
+    ("cpu.tunables.range", [1, 2], "cpu.tunables.range", "means something else"),
     ("cpu.derived.TILE", "1", "cpu.derived.TILE", "is declared twice"),
     ("cpu.derived.cores", "1", "cpu.derived.cores", "is a limit of the device"),
     ("cpu.derived.parts", "step // 2", "cpu.derived.parts", "there is no `step`"),
