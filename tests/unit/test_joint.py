@@ -1,6 +1,5 @@
 """Search for the Pareto front of two objectives: proposals, restarts, stopping, pruning."""
 
-import json
 import math
 from dataclasses import replace
 
@@ -11,8 +10,8 @@ from evo.errors import InvalidInput
 from evo.promotion.goal import Goal, needs_energy
 from evo.promotion.policy import Policy
 from evo.search.search import Budget, Logged, Search
-from evo.space import Space, Tunable
-from evo.space.recording import Recording, config_key, parse_recording
+from evo.space import Space
+from evo.space.recording import Recording, config_key
 from evo.strategy import STRATEGIES, Context, build
 from evo.strategy.parts.joint import WEIGHTS, scalarised
 from evo.trial import Proposal
@@ -21,21 +20,9 @@ from evo.trial.history import ELITES, History
 from evo.trial.objective import Objective
 from evo.trial.outcome import CompileFailed, Estimated
 from evo.trial.timing import Bars
-from tests.data import synthetic
 
 SECOND = "tile_m * tile_n * stages"
 """Stands for the memory of a kernel: the recording is fast with large tiles."""
-
-
-@pytest.fixture(scope="module")
-def recording() -> Recording:
-    return parse_recording(json.dumps(synthetic.document()), "synthetic")
-
-
-@pytest.fixture(scope="module")
-def space(recording: Recording) -> Space:
-    tunables = [Tunable(name=name, values=values) for name, values in recording.tunables.items()]
-    return Space(tunables, valid_keys=recording.entries)
 
 
 def second_goal(metric: str = SECOND) -> Goal:

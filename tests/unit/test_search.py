@@ -1,6 +1,5 @@
 """Search: proposing trials, recording outcomes, restarts, stopping, challenges, pruning."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,27 +13,15 @@ from evo.promotion.challenge import Challenge, Incumbent, bar, comparable_us
 from evo.promotion.policy import Policy
 from evo.promotion.statistics import Interval
 from evo.search.search import Budget, Logged, Search
-from evo.space import Space, Tunable
-from evo.space.recording import Recording, parse_recording
+from evo.space import Space
+from evo.space.recording import Recording
 from evo.strategy import STRATEGIES, Context, build
 from evo.strategy.parts.initial_design import FIRST, SHARE
 from evo.trial import Trial
 from evo.trial.history import ELITES
 from evo.trial.outcome import Cancelled, CompileFailed, Measured, Outcome
 from evo.trial.timing import Bars, Timing
-from tests.data import synthetic
 from tests.unit.landscapes import SPACES
-
-
-@pytest.fixture(scope="module")
-def recording() -> Recording:
-    return parse_recording(json.dumps(synthetic.document()), "synthetic")
-
-
-@pytest.fixture(scope="module")
-def space(recording: Recording) -> Space:
-    tunables = [Tunable(name=name, values=values) for name, values in recording.tunables.items()]
-    return Space(tunables, valid_keys=recording.entries)
 
 
 def start(space: Space, name: str = "random", seed: int = 0, policy: Policy | None = None, **budget: Any) -> Search:
