@@ -296,7 +296,10 @@ CHEATS: dict[str, tuple[str, str]] = {
     ),
     "reads the loop that calls it: right in the last call of a batch": (SHOW_REGISTERS, "CHANGED"),
     "advances the count of the loop that calls it": (SHOW_REGISTERS, "changes the loop that calls it"),
-    "shortens the loop that calls it": (SHOW_REGISTERS, "changes the loop that calls it"),
+    "shortens the loop that calls it": (
+        SHOW_REGISTERS,
+        "changes the loop that calls it|by two threads at once: `y` has 1000 of 1000 elements never written",
+    ),
     "asks for its program by the auxiliary vector": (
         'right(x, y); const char *p = (const char *)getauxval(31); if (p && strstr(p, "evo")) y[0] += 0;',
         "the kernel uses getauxval",
