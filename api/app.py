@@ -3,16 +3,17 @@
 import contextlib
 from collections.abc import AsyncIterator
 from importlib.metadata import version
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import structlog
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
+from starlette.types import Receive, Scope, Send
 
 from api import rest
 from api.auth.admission import Admission
 from api.auth.authentication import Gate
-from api.auth.openapi import Application
+from api.auth.permission import rules
 from api.auth.throttle import Rate
 from api.dependencies import Service
 from api.events.feed import Feed
@@ -20,13 +21,10 @@ from api.events.webhooks.delivery import WebhookDelivery
 from api.families.builtin import BuiltinFamilies
 from api.http import errors
 from api.http.middleware.body import BodyLimit
-from api.http.middleware.compression import Compressed
-from api.http.middleware.conditional import Conditional
 from api.http.middleware.forwarding import Forwarding
-from api.http.middleware.head import Head
 from api.http.middleware.idempotency import Idempotency
 from api.http.middleware.origin import OriginCheck
-from api.http.middleware.security_headers import SecurityHeaders
+from api.http.middleware.responses import Compressed, Conditional, Head, SecurityHeaders
 from api.monitoring.logs import RequestLog
 from api.monitoring.metrics import Measured, Metrics
 from api.scheduler.conductor import Conductor
@@ -196,3 +194,25 @@ async def _serving(app: FastAPI, settings: Settings, opened: Opened | None) -> A
         database.close()
         if ownership is not None:
             ownership.release()
+
+
+class Application(FastAPI):
+    """Adds the roles of each route to the document as ``x-roles``. Its middlewares see HTTP requests only."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await super().__call__(scope, receive, send)
+        else:  # the start and end of the service, and web sockets, which no route serves
+            scope["app"] = self
+            await self.router(scope, receive, send)
+
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            paths = super().openapi()["paths"]
+            for method, path, rule in rules(self):
+                operation = paths.get(path, {}).get(method.lower())
+                if operation is not None and rule:
+                    operation["x-roles"] = sorted(rule)
+                elif operation is not None:
+                    operation["security"] = []
+        return super().openapi()

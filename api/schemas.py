@@ -21,8 +21,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError, PydanticKnownError
 
 from api.http.errors import MOST_NAMED
-from api.http.strict_json import ending_at_first_fault
-from api.http.text import refuse_unstorable
+from api.http.strict_json import ending_at_first_fault, refuse_unstorable
 from evo.device import Device
 from evo.device.requirements import Requirements
 from evo.errors import InvalidInput

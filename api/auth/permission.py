@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from api.auth.caller import caller
 from api.auth.csrf import check_csrf
 from api.http.errors import RoleMissing
-from api.http.text import refuse_unstorable
+from api.http.strict_json import refuse_unstorable
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -1,7 +1,14 @@
-"""The host part of a URL or of a `Host` header."""
+"""Hosts that requests name: the host part of a URL or header, and signs of a proxy on another machine.
+
+A service on a loopback address needs no token from callers on its machine until the first token exists. A proxy on the
+same machine also connects from a loopback address, so only its headers show that a caller is on another machine.
+"""
 
 import ipaddress
+import re
 from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
 
 
 def is_loopback(host: str) -> bool:
@@ -18,3 +25,39 @@ def host_name(authority: str) -> str | None:
         return urlsplit(f"//{authority.strip()}").hostname
     except ValueError:
         return None
+
+
+CLIENT_HEADERS = ("x-forwarded-for", "x-real-ip", "x-client-ip", "true-client-ip", "cf-connecting-ip")
+"""Headers in which proxies name the address of the client, or a list of addresses."""
+
+HOST_HEADERS = ("host", "x-forwarded-host")
+"""Headers with the name under which a client addressed the service."""
+
+FORWARDED = re.compile(r"(?:^|[;,])\s*(for|host)\s*=\s*(\"[^\"]*\"|[^;,\s]*)", re.IGNORECASE)
+"""The parameters of `Forwarded` (RFC 7239) that name a client or a host."""
+
+
+def sign_of_outside(headers: Headers) -> str | None:
+    """Return the header, with its value, that shows a request from another machine; None if no header does.
+
+    An address that cannot be parsed counts as one of another machine.
+    """
+    for name in (*HOST_HEADERS, *CLIENT_HEADERS):
+        read = host_name if name in HOST_HEADERS else _address
+        for value in headers.getlist(name):
+            if any(not is_loopback(read(each) or "") for each in value.split(",")):
+                return f"{name}: {value}"
+    for value in headers.getlist("forwarded"):
+        found = FORWARDED.findall(value)
+        if not found or any(not is_loopback(_address(each) or "") for _, each in found):
+            return f"forwarded: {value}"
+    return None
+
+
+def _address(text: str) -> str | None:
+    """Return the address in ``127.0.0.1``, ``127.0.0.1:80``, ``::1`` or ``"[::1]:80"``; None if there is none."""
+    bare = text.strip().strip('"')
+    try:
+        return str(ipaddress.ip_address(bare))
+    except ValueError:
+        return host_name(bare)

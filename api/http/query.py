@@ -1,8 +1,8 @@
-"""Query parameters: unknown and repeated ones are refused."""
+"""Query parameters of requests and pages: unknown and repeated ones are refused."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
-from typing import Any, get_args, get_origin
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Any, TypeVar, get_args, get_origin
 
 from fastapi import Request
 from fastapi.dependencies.models import Dependant
@@ -64,3 +64,26 @@ def _named(dependant: Dependant) -> Iterator[tuple[str, bool]]:
 def _several(annotation: Any) -> bool:
     """Return True for a list type, also as a member of a union."""
     return list in {get_origin(each) for each in (annotation, *get_args(annotation))}
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+PAGES = "parameters of this page"
+_MARK = "__knows_its_parameters__"
+
+
+def declares_parameters(endpoint: F) -> F:
+    """Mark a page that calls `refuse_unknown` itself, because its parameters depend on each other."""
+    setattr(endpoint, _MARK, True)
+    return endpoint
+
+
+def known_parameters(request: Request) -> None:
+    """Refuse query parameters that the page would ignore.
+
+    Raises:
+        InvalidInput: names the first unknown parameter and the known ones.
+    """
+    route = request.scope["route"]
+    if request.method == "GET" and isinstance(route, APIRoute) and not hasattr(route.endpoint, _MARK):
+        refuse_unknown(request.query_params, parameters(route), PAGES)

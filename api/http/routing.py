@@ -13,8 +13,7 @@ from fastapi.security import HTTPBearer
 
 from api.auth.permission import authorise
 from api.http import errors
-from api.http.parameters import known_parameters
-from api.http.query import known_to_route, refuse_repeated
+from api.http.query import known_parameters, known_to_route, refuse_repeated
 from api.http.strict_json import StrictRoute
 from api.monitoring.logs import bind_ids
 from api.monitoring.metrics import note_route

@@ -1,7 +1,8 @@
-"""Reads JSON bodies strictly: no repeated names, bounded depth and size."""
+"""Reads JSON strictly: no repeated names, bounded depth and size, and only values that databases can store."""
 
+import math
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 from fastapi import Request
 from fastapi.routing import APIRoute
@@ -13,6 +14,7 @@ from starlette.responses import Response
 
 from evo.errors import InvalidInput
 from evo.text.document import read_json
+from evo.text.storable import UNSTORABLE
 
 MOST_VALUES = 500_000
 """Values in one body. Each takes a few bytes on the wire and up to a hundred times as much memory."""
@@ -89,3 +91,43 @@ def _inner(node: Any) -> Iterator[Any]:
     """Yield the parts of a schema that may contain schemas."""
     parts = node.values() if isinstance(node, dict) else node
     yield from (part for part in parts if isinstance(part, dict | list | tuple))
+
+
+_Path: TypeAlias = "tuple[_Path, str | int] | None"
+"""Path of a value, linked from the inside out. The text of a path is built for errors only: one text for each of many
+values deep in a document would take far more memory than the document."""
+
+
+def refuse_unstorable(document: Any, where: str = "") -> None:
+    """Check every value and every name in a document.
+
+    Raises:
+        InvalidInput: names the place of the first such value.
+    """
+    waiting: list[tuple[_Path, Any]] = [((None, where) if where else None, document)]
+    while waiting:
+        place, value = waiting.pop()
+        if isinstance(value, str):
+            if UNSTORABLE.search(value):
+                raise InvalidInput(_path(place), "holds a NUL or half of a character, which cannot be stored")
+        elif isinstance(value, float):
+            if not math.isfinite(value):
+                raise InvalidInput(_path(place), "must be a finite number")
+        elif isinstance(value, dict):
+            for name, inner in value.items():
+                waiting.append(((place, name), inner))
+                waiting.append((place, name))
+        elif isinstance(value, list | tuple):
+            waiting.extend(((place, number), inner) for number, inner in enumerate(value))
+
+
+def _path(place: _Path) -> str:
+    """Return the path as text, e.g. ``budget.trials``."""
+    return ".".join(reversed(list(_parts(place)))) or "body"
+
+
+def _parts(place: _Path) -> Iterator[str]:
+    while place is not None:
+        place, part = place
+        shown = part if not isinstance(part, str) or not UNSTORABLE.search(part) else ascii(part)
+        yield f"{shown!s:.100}"

@@ -10,7 +10,7 @@ from api.auth.permission import allow
 from api.dependencies import ServiceDep
 from api.http.paging import SORTED, PageQuery, page_of, parse_cursor
 from api.http.routing import rest_router
-from api.scheduler.results.figure_limits import check_figures
+from api.scheduler.results.validation import check_figures
 from api.schemas import DeviceId, Heartbeat, Incarnation, Reason, WorkerBody, WorkerId
 from api.views import worker_view
 from db.engine.events import Events

@@ -1,12 +1,13 @@
 """Commands of people: submit, pause, resume, stop or cancel a search, ablate its champion."""
 
+import socket
 from collections.abc import Callable
 from datetime import datetime
 
 import structlog
+from sqlalchemy.orm import Session
 
 from api.families.catalogue import Catalogue
-from api.families.provenance import refuse_edited
 from api.scheduler import ablation, lifecycle
 from api.scheduler.active import Clock
 from api.scheduler.leasing.transaction import SearchTransaction
@@ -16,11 +17,14 @@ from api.schemas import SearchRequest
 from db.engine.events import Events
 from db.engine.session import Database
 from db.engine.signals import WORK, announce
-from db.models import Webhook
-from db.repositories.archive import Archive
+from db.models import FamilyRow, SearchRow, Webhook
+from db.repositories.archive import BUNDLE, Archive
+from db.repositories.fleet import Fleet
 from db.repositories.leases import Leases
+from evo.errors import Conflict, EvoError
 from evo.messages.job import Baseline
 from evo.search.lifecycle import Command, transition
+from templates import registry
 
 log = structlog.get_logger("conductor")
 
@@ -107,3 +111,38 @@ class Commands:
         announce(transaction.session, WORK)
         log.info("command for a search", search=transaction.active.id, command=command)
         lifecycle.follow(transaction, self._clock())
+
+
+def refuse_edited(session: Session, search: SearchRow, connected_since: datetime) -> None:
+    """Refuse to use a search whose family changed, if no connected worker can have the old version.
+
+    Its jobs would otherwise wait for ever. Workers on this machine read the same files as the service; a worker on
+    another machine may still have the old version.
+
+    Raises:
+        Conflict: all workers for the search are on this machine, where the family has changed or is gone.
+    """
+    family = search.family
+    if (family.location or "").startswith(BUNDLE) or _hosts(session, search, connected_since) != {socket.gethostname()}:
+        return
+    if _digest_here(family) != family.digest:
+        raise Conflict(
+            f"family {family.name} has changed since search {search.id}, so its champion cannot be built again as it "
+            "was on this machine, where its workers are: search again, then ablate that"
+        )
+
+
+def _hosts(session: Session, search: SearchRow, connected_since: datetime) -> set[str]:
+    """Return the hosts of the connected workers that have the search's device."""
+    devices = Fleet(session).devices(connected_since)
+    wanted = (search.device.kind, search.device.model)
+    fitting = {each.worker_id for each in devices if (each.kind, each.model) == wanted}
+    return {worker.host for worker in Fleet(session).some(fitting)}
+
+
+def _digest_here(family: FamilyRow) -> str | None:
+    """Return the digest of the family's current files; None if they cannot be read."""
+    try:
+        return registry.find(family.location or family.name).digest
+    except EvoError:
+        return None

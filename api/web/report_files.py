@@ -13,10 +13,8 @@ from api.auth.permission import allow
 from api.dependencies import ServiceDep
 from api.http.routing import rest_router
 from api.schemas import Id
-from api.web.pages.evidence.report import champion_report
-from api.web.pages.evidence.sheet import evidence_sheet
-from api.web.pages.search_report.material import read
-from api.web.pages.search_report.sheet import report_sheet
+from api.web.pages.evidence.sheet import champion_report, evidence_sheet
+from api.web.pages.search_report.sheet import read, report_sheet
 from api.web.rendering import render
 from evo.report import Terms, parse_goals, search_report, to_markdown
 

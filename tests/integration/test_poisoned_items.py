@@ -16,9 +16,8 @@ from sqlalchemy import text
 
 from api.events.stream import read_batch
 from api.events.webhooks import outbound
-from api.events.webhooks.delivery import WebhookDelivery
+from api.events.webhooks.delivery import AT_ONCE, RETRIES_AT_ONCE, UnderWay, WebhookDelivery
 from api.events.webhooks.outbound import Target, post, target_of
-from api.events.webhooks.under_way import AT_ONCE, RETRIES_AT_ONCE, UnderWay
 from api.schemas import SearchRequest
 from api.upkeep import failures
 from db.engine.events import EventPosition

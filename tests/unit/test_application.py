@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.auth.openapi import Application
+from api.app import Application
 
 
 class OverwriteCheck:

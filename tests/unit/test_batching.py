@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from api.scheduler.leasing.batching import MOST, Batcher
+from api.scheduler.leasing.queue import MOST, Batcher
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

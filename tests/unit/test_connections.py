@@ -10,7 +10,7 @@ from uvicorn import Config
 from uvicorn.server import ServerState
 
 from api.events.stream import MOST_STREAMS, Listeners
-from api.http.middleware.connections import HEADERS_S, TimedProtocol
+from api.server import HEADERS_S, TimedProtocol
 
 HEADERS = b"GET / HTTP/1.1\r\nHost: x\r\n"
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from api.web.pages.variants.lineage import listed, niches, validity
+from api.web.pages.variants.page import listed, niches, validity
 from evo.messages.view import VariantView
 from tests.unit.test_evolution import view
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from api.scheduler.results.figure_limits import check_figures
-from api.scheduler.results.validation import check, check_answer
+from api.scheduler.results.validation import check, check_answer, check_figures
 from evo.device import Ceilings, Device
 from evo.device.estimate.target import architectures, known
 from evo.errors import InvalidInput

@@ -2,7 +2,7 @@
 
 import pytest
 
-from api.http.text import refuse_unstorable
+from api.http.strict_json import refuse_unstorable
 from evo.client.transport import to_json
 from evo.text.storable import storable
 from evo.trial.outcome import CompileFailed, Crashed, Measured, WrongAnswer

@@ -14,8 +14,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.auth.forwarded import sign_of_outside
-from api.http.authority import host_name, is_loopback
+from api.http.authority import host_name, is_loopback, sign_of_outside
 from api.http.public_url import PORTS, PREFIX, Proxies, PublicUrl
 
 KEY = "kernel_evo.address"

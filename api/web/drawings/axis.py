@@ -1,8 +1,13 @@
-"""Linear axis of a drawing, with round tick values."""
+"""Axes of drawings: linear and logarithmic positions, round tick values, and how figures are written."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
+
+from evo.text.limits import LONGEST_US, SHORTEST_US
+from evo.text.wording import time_text
+from evo.trial.objective import Objective
 
 CHARACTER = 8.6
 """Largest width of a character in a label, in units of the drawing. Labels are 15 units high in a narrow window."""
@@ -51,3 +56,63 @@ def round_step(least: float) -> float:
     """Return the smallest of 1, 2, 5, 10, 20, 50 … (and 0.1, 0.2 …) that is at least `least`."""
     magnitude = 10.0 ** math.floor(math.log10(least))
     return next(factor * magnitude for factor in (1, 2, 5, 10) if factor * magnitude >= least * (1 - 1e-9))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """The figures of a drawing: how they are written, and the range that can be drawn.
+
+    Attributes:
+        what: names the best figure in summaries, e.g. ``time``.
+    """
+
+    text: Callable[[float], str]
+    what: str
+    least: float
+    most: float
+
+
+def scale_of(objective: Objective, *, estimated: bool) -> Scale:
+    """Return the scale of a search's costs: times, or its metric."""
+    if objective.metric is not None:
+        return Scale(text=objective.metric_text, what=objective.metric, least=1e-300, most=1e300)
+    text = partial(time_text, estimated=estimated)
+    return Scale(text=text, what="estimate" if estimated else "time", least=SHORTEST_US, most=LONGEST_US)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tick:
+    at: float
+    label: str
+
+
+class Logarithmic:
+    """Maps figures to positions on a logarithmic scale with some margin.
+
+    Args:
+        start, end: positions of the least and of the largest figure.
+    """
+
+    def __init__(self, costs: Sequence[float], scale: Scale, start: float, end: float) -> None:
+        self._scale, self._start, self._end = scale, start, end
+        least, most = self._drawable(min(costs)), self._drawable(max(costs))
+        self.low, self.high = math.log10(least * 0.92), math.log10(most * 1.08)
+
+    def _drawable(self, cost: float) -> float:
+        """Clamp an impossible figure to the range that can be drawn."""
+        return min(max(cost, self._scale.least), self._scale.most)
+
+    def at(self, cost: float) -> float:
+        share = (math.log10(self._drawable(cost)) - self.low) / (self.high - self.low)
+        return self._start + (self._end - self._start) * share
+
+    def ticks(self, most: int = 8) -> tuple[Tick, ...]:
+        """Return at most `most` round figures: 1, 2 and 5 of each power of ten, and finer ones in a narrow range."""
+        powers = range(math.floor(self.low), math.ceil(self.high) + 1)
+        for mantissas in ((1,), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8), [index / 10 for index in range(10, 100)]):
+            figures = [mantissa * 10.0**power for power in powers for mantissa in mantissas]
+            inside = [figure for figure in figures if self.low <= math.log10(figure) <= self.high]
+            if len(inside) >= 3:
+                break
+        inside = inside[:: math.ceil(len(inside) / most)]
+        return tuple(Tick(at=self.at(figure), label=self._scale.text(figure)) for figure in inside)

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from api.web.drawings.axis import margin
-from api.web.drawings.scale import Logarithmic, Tick, scale_of
+from api.web.drawings.axis import Logarithmic, Tick, margin, scale_of
 from evo.text.wording import count_text
 from evo.trial.front import front
 from evo.trial.objective import Objective

@@ -3,6 +3,7 @@
 The router of every `page.py` is served.
 """
 
+import os
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
@@ -10,16 +11,18 @@ from pkgutil import iter_modules
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import HTMLResponse
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
 from api.auth.csrf import FIELD
 from api.auth.form_values import typed_of
 from api.http.errors import Refusal
 from api.web.pages.error.page import error_content
 from api.web.pages.plots.gallery import Gallery
-from api.web.pages.start.kept import CHOSEN, cut_address_of
+from api.web.pages.start.terms import CHOSEN, cut_address_of
 from api.web.rendering import HERE, render
-from api.web.static_files import Files
 
 
 def routes() -> list[BaseRoute]:
@@ -53,3 +56,27 @@ def error_page(request: Request, refused: Refusal) -> HTMLResponse:
     """Return the error page for a link or a button."""
     content = error_content(refused, request.url.path, again=_again(request))
     return render(request, "error/error.html", status=refused.status, content=content, code=refused.status)
+
+
+WORKER_POLICY = (
+    "default-src 'none'; script-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""Policy of shared workers: import scripts of the service and follow its events."""
+
+
+class Files(StaticFiles):
+    """Static files with the headers that scripts need."""
+
+    def file_response(
+        self, full_path: "str | os.PathLike[str]", stat_result: os.stat_result, scope: Scope, status_code: int = 200
+    ) -> Response:
+        """Return a file, or 304 if the browser has it.
+
+        A shared worker has the policy of its own script, not that of a page. Browsers revalidate every file (304 if
+        unchanged), because after an upgrade new scripts do not work with cached old ones.
+        """
+        response = super().file_response(full_path, stat_result, scope, status_code)
+        response.headers["Content-Security-Policy"] = WORKER_POLICY
+        response.headers["Cache-Control"] = "no-cache"
+        return response

@@ -11,8 +11,7 @@ from api.auth.permission import allow
 from api.dependencies import Service, ServiceDep
 from api.http.routing import page_router
 from api.schemas import Id
-from api.web.pages.evidence.report import champion_report
-from api.web.pages.evidence.sheet import EvidenceSheet, bundle_of, evidence_sheet
+from api.web.pages.evidence.sheet import EvidenceSheet, bundle_of, champion_report, evidence_sheet
 from api.web.rendering import render
 from evo.errors import NotFound
 from evo.export.evidence import evidence_json

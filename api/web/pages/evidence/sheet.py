@@ -4,12 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from fastapi import Request
 from sqlalchemy.orm import Session
 
 from api.views import champion_view, search_view
 from api.web.content.artefact_list import ArtefactReader, TrialFiles
 from api.web.drawings.axis import Axis
 from api.web.drawings.samples import BOTTOM, RIGHT, TOP, WHOLE, Drawing, Rows, drawing
+from api.web.rendering import render
 from db.repositories.archive import Archive
 from db.repositories.artefacts import Artefacts
 from db.repositories.champions import Champions
@@ -195,3 +197,12 @@ def _span(place: int, name: str, interval: Interval, axis: Axis) -> Span:
 
 def _between(interval: Interval) -> str:
     return f"{time_text(interval.estimate)} ({time_text(interval.low)} to {time_text(interval.high)})"
+
+
+def champion_report(request: Request, sheet: EvidenceSheet) -> bytes:
+    """Return the page, to be stored, sent, or added to an export."""
+    champion, search = sheet.champion, sheet.search
+    page = render(
+        request, "evidence/report.html", sheet=sheet, champion=champion, search=search, verdict=champion.verdict
+    )
+    return bytes(page.body)

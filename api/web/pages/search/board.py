@@ -7,9 +7,8 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from api.views import champion_view, listed_views, search_view, trial_views
-from api.web.drawings.chart import NARROW, WIDTH, Chart, best_so_far
-from api.web.drawings.scale import scale_of
-from api.web.drawings.spark import SPARK_POINTS, Spark, spark_of
+from api.web.drawings.axis import scale_of
+from api.web.drawings.chart import NARROW, SPARK_POINTS, WIDTH, Chart, Spark, best_so_far, spark_of
 from api.web.drawings.trade_off import TradeOff, Weighed, front_of, trade_off
 from db.models import SearchRow
 from db.queries.genealogy import Genealogy

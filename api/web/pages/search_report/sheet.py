@@ -1,12 +1,80 @@
-"""The report of a search as a page: its document with drawings."""
+"""The report of a search as a page: its material from the database, and its document with drawings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
+from sqlalchemy.orm import Session
+
+from api.families.catalogue import Catalogue
+from api.views import ablation_views, trial_view, trial_views
 from api.web.drawings.forest import Forest, forest
 from api.web.drawings.samples import WHOLE, Drawing, drawing
-from api.web.pages.search_report.material import Reading
-from evo.report import Document
+from api.web.pages.plots.importance import FEWEST, TRIALS, evaluate
+from api.web.pages.plots.slices import varied
+from api.web.pages.search.board import Board, board_of
+from db.queries.landscape import Landscape
+from db.repositories.archive import Archive
+from evo.messages.view import AblationView, SearchView, TrialView
+from evo.report import Document, Example, Found, Material, Spent
+from evo.trial.explain import detail_text, headline
+
+TRIALS_COMPARED = 6000
+"""Trials compared in a report: half of them the fastest, the others an even sample."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """Material of a search report, and the drawing of its progress."""
+
+    material: Material
+    board: Board
+
+
+def read(session: Session, catalogue: Catalogue, search_id: int, now: datetime) -> Reading:
+    """Read one search.
+
+    Raises:
+        NotFound: there is no such search.
+    """
+    archive, landscape = Archive(session), Landscape(session, search_id)
+    row, board = archive.search(search_id), board_of(session, search_id, now)
+    best = archive.best(search_id)
+    material = Material(
+        search=board.search,
+        best=None if best is None else trial_view(session, best.id),
+        found=[Found(**vars(each)) for each in landscape.ended(TRIALS_COMPARED)],
+        examples={kind: _example(session, search_id, kind) for kind in board.search.counts},
+        importances=_importances(landscape),
+        spent=[Spent(job=job, count=count, stages=stages) for job, count, stages in landscape.spent()],
+        work=catalogue.family(row.family).work(row.problem),
+        ablations=_ablations(session, board.search),
+        progress=board.charts[0].summary if board.charts else "",
+        front=None if board.trade_off is None else board.trade_off.front,
+    )
+    return Reading(material=material, board=board)
+
+
+def _ablations(session: Session, search: SearchView) -> list[AblationView]:
+    """Return the ablation of the champion in the report."""
+    champion = None if search.champion is None else search.champion.id
+    return [each for each in ablation_views(session, search.id) if each.champion_id == champion]
+
+
+def _importances(landscape: Landscape) -> dict[str, float]:
+    points = landscape.even(TRIALS)
+    return evaluate(points) if len(points) >= FEWEST and len(varied(points)) > 1 else {}
+
+
+def _example(session: Session, search_id: int, kind: str) -> Example:
+    """Return the first trial with this outcome."""
+    (trial,) = trial_views(session, Archive(session).trials(search_id, outcome=kind, limit=1))
+    return Example(number=trial.number, config=trial.config, why=_why(trial))
+
+
+def _why(trial: TrialView) -> str:
+    return "" if trial.outcome is None else headline(detail_text(trial.outcome))
+
 
 FAR_SLOWER = 3.0
 """Series slower than the first by this factor have a separate drawing, because they would compress the rest."""

@@ -12,7 +12,7 @@ from api.auth.permission import allow, public
 from api.dependencies import Service, ServiceDep
 from api.http.middleware.forwarding import address_of
 from api.http.routing import page_router
-from api.web.pages.start.kept import LONGEST_ADDRESS
+from api.web.pages.start.terms import LONGEST_ADDRESS
 from api.web.rendering import render
 from db.repositories.tokens import SESSION, Tokens
 

@@ -14,16 +14,14 @@ from api.auth.csrf import FIELD
 from api.auth.form_values import MOST_FIELDS
 from api.auth.permission import allow
 from api.dependencies import Service, ServiceDep
-from api.http.parameters import PAGES, declares_parameters
-from api.http.query import refuse_unknown
+from api.http.query import PAGES, declares_parameters, refuse_unknown
 from api.http.routing import page_router
 from api.scheduler.submission import Unavailable
 from api.schemas import SearchRequest
 from api.web.pages.start.candidate import Candidate, candidate
 from api.web.pages.start.entry import ENTRIES
 from api.web.pages.start.form import form_of
-from api.web.pages.start.kept import CHOSEN, LONGEST_ADDRESS, address_of, cut_address_of
-from api.web.pages.start.terms import PROBLEM, judged
+from api.web.pages.start.terms import CHOSEN, LONGEST_ADDRESS, PROBLEM, address_of, cut_address_of, judged
 from api.web.rendering import render
 from evo.errors import InvalidInput
 from evo.text.suggestion import unknown

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote, urlencode
 
 from pydantic import ValidationError
 
@@ -101,3 +102,26 @@ def _nearest(field: str) -> str:
     """Return the form field that a fault concerns: ``requirements.toolkit.cuda`` is ``requirements.toolkit``."""
     inside = [name for name in ENTRIES if field.startswith(f"{name}.")]
     return max(inside, key=len, default=field)
+
+
+CHOSEN = "chosen"
+"""Field that selects another family's form. It is not part of a search."""
+
+LONGEST_ADDRESS = 7000
+"""Longest address in characters that proxies accept."""
+
+
+def address_of(typed: Mapping[str, str]) -> str:
+    """Return the address of the form with this input, without defaults."""
+    usual = {name: entry.usual for name, entry in ENTRIES.items()}
+    given = {"family": ""} | {name: text for name, text in typed.items() if text != usual.get(name)}
+    return f"/start?{urlencode(given)}"
+
+
+def cut_address_of(typed: Mapping[str, str]) -> str:
+    """Return the same address, short enough to be a parameter of another address: the longest texts are cut."""
+    kept = dict(typed)
+    while len(quote(address_of(kept))) > LONGEST_ADDRESS:
+        name = max(kept, key=lambda each: len(quote(kept[each])))
+        kept[name] = kept[name][: len(kept[name]) // 2]
+    return address_of(kept)

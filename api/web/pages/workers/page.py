@@ -1,9 +1,13 @@
 """Page of the workers: devices, activity, connection."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal, TypeAlias
 
 from fastapi import Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from sqlalchemy.orm import Session
 
 from api.auth.permission import allow
 from api.dependencies import Service, ServiceDep
@@ -12,11 +16,14 @@ from api.http.routing import page_router
 from api.rest import workers as rest
 from api.schemas import DeviceId, Reason, WorkerId
 from api.views import worker_view
-from api.web.pages.workers.view import MINUTES, workers_of
 from api.web.rendering import render
+from db.models import AttemptRow, WorkerRow
 from db.queries import listing
 from db.queries.listing import WORKER_ORDERS
+from db.repositories.census import Workload
 from db.repositories.fleet import Fleet
+from evo.device import Device
+from evo.messages.view import SlotView, WorkerView
 
 router = page_router("/workers")
 
@@ -106,3 +113,93 @@ def _context(service: Service, cursor: str | None) -> dict[str, Any]:
         rows, following = page_of(found, LISTED, WORKER_ORDERS["seen"].sort_key)
         members = workers_of(session, rows, now, connected_since=service.conductor.connected_since())
     return {"members": members, "now": now, "minutes": MINUTES, "cursor": cursor, "following": following}
+
+
+MINUTES = 5
+LOSSES = timedelta(hours=24)
+
+WorkerStatus: TypeAlias = Literal["working", "idle", "draining", "silent", "left"]
+
+LAST: Mapping[WorkerStatus, int] = {"silent": 1, "left": 2}
+"""Workers shown after all others."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """One live lease, in words."""
+
+    device_uuid: str
+    kind: str
+    search_id: int
+    trial: int | None
+    granted_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """A worker.
+
+    Attributes:
+        per_minute: results per minute over the last `MINUTES`.
+        lost: leases it lost within `LOSSES`.
+    """
+
+    worker: WorkerView
+    status: WorkerStatus
+    tasks: tuple[Task, ...]
+    per_minute: float
+    lost: int
+
+    @property
+    def slots(self) -> Sequence[tuple[Device, SlotView | None]]:
+        """Each device with the activity of its slot."""
+        by_device = {slot.device_uuid: slot for slot in self.worker.slots}
+        return [(device, by_device.get(device.uuid)) for device in self.worker.devices]
+
+
+def workers_of(
+    session: Session, rows: Sequence[WorkerRow], now: datetime, *, connected_since: datetime
+) -> tuple[Member, ...]:
+    """Return the workers by name, those that left last. The order is stable while the page is open."""
+    load = Workload(session)
+    current, finished = load.current(), load.finished(now - timedelta(minutes=MINUTES))
+    lost = load.lost(now - LOSSES)
+    members = []
+    for row in rows:
+        tasks = tuple(_task(attempt) for attempt in current.get(row.id, ()))
+        worker = worker_view(row, row.devices, now)
+        members.append(
+            Member(
+                worker=worker,
+                status=_status(worker, connected_since, busy=bool(tasks)),
+                tasks=tasks,
+                per_minute=finished.get(row.id, 0) / MINUTES,
+                lost=lost.get(row.id, 0),
+            )
+        )
+    return tuple(sorted(members, key=_place))
+
+
+def _place(member: Member) -> tuple[int, str, str]:
+    return LAST.get(member.status, 0), member.worker.name, member.worker.id
+
+
+def _status(worker: WorkerView, connected_since: datetime, *, busy: bool) -> WorkerStatus:
+    if worker.left_at is not None:
+        return "left"
+    if worker.seen_at < connected_since:
+        return "silent"
+    if worker.drain:
+        return "draining"
+    return "working" if busy else "idle"
+
+
+def _task(row: AttemptRow) -> Task:
+    trial = None if row.job.trial is None else row.job.trial.number
+    return Task(
+        device_uuid=row.device_uuid,
+        kind=row.job.kind,
+        search_id=row.job.search_id,
+        trial=trial,
+        granted_at=row.granted_at,
+    )
