@@ -8,8 +8,9 @@ import pytest
 from evo.promotion.policy import Policy
 from evo.promotion.rules.precision import clear, hopeless, precise
 from tests.bench.verdict.draws import rounds_taken
+from tests.unit.policies import STATED
 
-POLICY = Policy()
+POLICY = STATED
 
 
 def series(noise: float, rounds: int = 100, time_us: float = 100.0, seed: int = 0) -> list[float]:

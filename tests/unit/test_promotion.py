@@ -10,8 +10,9 @@ from evo.promotion.policy import Policy
 from evo.trial.outcome import CaseError, WrongAnswer
 from evo.trial.results import ConfirmReport, OutputChecks, OverwriteCheck, Repeat, Sanitized
 from evo.trial.timing import Timing
+from tests.unit.policies import STATED
 
-POLICY = Policy()
+POLICY = STATED
 CLEAN = (Sanitized(tool="address"), Sanitized(tool="thread", skipped="one thread"))
 
 
@@ -51,7 +52,7 @@ def exactly(challenger: float, incumbent: float, **policy: float) -> Verdict:
     """Return a noiseless session, so that only the figures decide."""
     alike = Timing(samples_us=(challenger,) * 20)
     report = ConfirmReport(challenger=alike, challenger_again=alike, incumbent=Timing(samples_us=(incumbent,) * 20))
-    return verdict(report, policy=Policy(**policy))  # type: ignore[arg-type]
+    return verdict(report, policy=replace(POLICY, **policy))  # type: ignore[arg-type]
 
 
 def test_verdict_without_anything_to_compare_gives_the_reason_and_predicts_the_time() -> None:
@@ -139,9 +140,9 @@ def test_correct_answers_bound_the_rate_of_wrong_calls_and_inputs() -> None:
 @pytest.mark.parametrize(("judged", "told"), [(299, True), (298, False)])
 def test_policy_requires_that_wrong_calls_are_rare(judged: int, told: bool) -> None:
     report = replace(confirmation(np.random.default_rng(1), challenger_us=80), answers=OutputChecks(judged=judged))
-    result = verdict(report, policy=Policy(min_calls_per_error=100))
+    result = verdict(report, policy=replace(POLICY, min_calls_per_error=100))
     assert (result.promote, rule(result, "wrong calls").passed) == (told, told)
-    assert promising(report, Policy(min_calls_per_error=100)), "further processes check further calls"
+    assert promising(report, replace(POLICY, min_calls_per_error=100)), "further processes check further calls"
 
 
 def test_incumbent_slowed_in_one_process_is_not_replaced() -> None:
@@ -152,7 +153,7 @@ def test_incumbent_slowed_in_one_process_is_not_replaced() -> None:
         report, repeats=tuple(Repeat(challenger=one, other=two) for one, two in pairs), repeated_against="incumbent"
     )
     before = Timing(samples_us=(100.0,) * 9)
-    result = judge(report, Policy(false_promotion=0.1), 1, np.random.default_rng(0), before=before)
+    result = judge(report, replace(POLICY, false_promotion=0.1), 1, np.random.default_rng(0), before=before)
     assert not rule(result, "incumbent").passed
     assert not result.promote
     assert rule(judge(report, POLICY, 1, rng, before=Timing(samples_us=(150.0,) * 9)), "incumbent").passed
@@ -213,7 +214,7 @@ def test_intervals_must_not_overlap() -> None:
 def test_effect_must_be_large_enough() -> None:
     report = confirmation(np.random.default_rng(4), challenger_us=95)
     assert rule(verdict(report), "effect").passed
-    assert not rule(verdict(report, policy=Policy(minimum_effect=50.0)), "effect").passed
+    assert not rule(verdict(report, policy=replace(POLICY, minimum_effect=50.0)), "effect").passed
 
 
 def test_disagreement_of_means_and_medians_is_reported() -> None:
@@ -235,7 +236,7 @@ def test_p_value_is_corrected_for_the_number_of_challengers() -> None:
     alone, tenth = rule(verdict(report), "significance"), rule(verdict(report, challengers=10), "significance")
     assert tenth.figure == pytest.approx(min(1.0, 10 * alone.figure))
     assert "corrected for 10 challengers" in tenth.text
-    crowded = Policy(significance=2 * alone.figure)
+    crowded = replace(POLICY, significance=2 * alone.figure)
     assert rule(verdict(report, policy=crowded), "significance").passed
     assert not rule(verdict(report, challengers=3, policy=crowded), "significance").passed
 
@@ -345,14 +346,14 @@ def test_sanitizer_findings_forbid_promotion_and_the_policy_decides_about_missin
     clean = confirmation(np.random.default_rng(1), challenger_us=80)
     found = replace(clean, sanitizers=(Sanitized(tool="address", findings=("heap-buffer-overflow kernel.c:3",)),))
     absent = replace(clean, sanitizers=(Sanitized(tool="address", skipped="no such library"),))
-    assert verdict(clean, policy=Policy(require_sanitizers=True)).promote
+    assert verdict(clean, policy=replace(POLICY, require_sanitizers=True)).promote
     refused = verdict(found)
     assert not refused.promote
     assert refused.summary == "Not promoted. Sanitizers found 1 fault, first address: heap-buffer-overflow kernel.c:3."
-    lenient, strict = verdict(absent), verdict(absent, policy=Policy(require_sanitizers=True))
+    lenient, strict = verdict(absent), verdict(absent, policy=replace(POLICY, require_sanitizers=True))
     assert (lenient.promote, strict.promote) == (True, False)
     assert rule(lenient, "sanitizers").text == "No sanitizer ran (address: no such library)."
-    assert not verdict(replace(clean, sanitizers=()), policy=Policy(require_sanitizers=True)).promote
+    assert not verdict(replace(clean, sanitizers=()), policy=replace(POLICY, require_sanitizers=True)).promote
 
 
 def repeated(report: ConfirmReport, *speedups: float, against: str = "incumbent") -> ConfirmReport:
@@ -460,7 +461,7 @@ def test_number_of_processes_follows_the_policy_without_an_incumbent() -> None:
     report = confirmation(np.random.default_rng(8), challenger_us=90, incumbent_us=None, numpy=80)
     assert undecided(repeated(report, 0.9, 0.88, 0.5, against="numpy"), POLICY)
     assert not undecided(repeated(report, 0.9, 0.88, 0.5, 0.7, against="numpy"), POLICY)
-    assert not undecided(confirmation(np.random.default_rng(1), challenger_us=80), Policy(confirm_processes=1))
+    assert not undecided(confirmation(np.random.default_rng(1), challenger_us=80), replace(POLICY, confirm_processes=1))
 
 
 @pytest.mark.parametrize(("rework", "promoted"), [(1.0, True), (1.04, True), (1.08, False), (0.9, True)])
@@ -468,7 +469,7 @@ def test_time_saved_by_skipping_work_is_not_a_gain(rework: float, promoted: bool
     """A challenger that takes 7.4 % less time, but 8 % more if its outputs do not already hold the answer."""
     report = confirmation(np.random.default_rng(1), challenger_us=92.6)
     check = OverwriteCheck(answered=Timing(samples_us=(92.6,) * 24), poisoned=Timing(samples_us=(92.6 * rework,) * 24))
-    result = verdict(replace(report, overwrite_check=check), policy=Policy(max_skipped=0.1))
+    result = verdict(replace(report, overwrite_check=check), policy=replace(POLICY, max_skipped=0.1))
     assert rule(result, "work").passed
     assert rule(result, "rework").passed is result.promote is promoted
     assert rule(result, "rework").figure == pytest.approx(1 - 0.926 * max(1.0, rework), abs=0.005)
@@ -550,7 +551,7 @@ def test_further_processes_against_a_baseline_are_only_reported() -> None:
 
 
 def test_tools_run_only_for_a_winner() -> None:
-    strict = Policy(require_sanitizers=True, require_profile=True)
+    strict = replace(POLICY, require_sanitizers=True, require_profile=True)
     assert promising(replace(confirmation(np.random.default_rng(1), challenger_us=80), sanitizers=()), strict)
     assert not promising(confirmation(np.random.default_rng(2), challenger_us=100), strict)
 

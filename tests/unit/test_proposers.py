@@ -26,7 +26,7 @@ def test_every_proposer_of_the_package_is_discovered() -> None:
 
 @pytest.mark.parametrize("wrong", ["folder", "folder:", "gpt:5"])
 def test_unknown_proposer_is_refused_with_the_kinds(wrong: str) -> None:
-    with pytest.raises(InvalidInput, match=r"--proposer.*anthropic, folder, openai"):
+    with pytest.raises(InvalidInput, match=f"--proposer.*{', '.join(sorted(PROPOSERS))}"):
         build(wrong, context([]))
 
 

@@ -1,25 +1,27 @@
 """Sequential test over processes: looks, levels, decisions, correction of promoted gains."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from evo.promotion.policy import Policy
 from evo.promotion.rules.sequential import Decision, levels, looks, sequential_state, shrunk
+from tests.unit.policies import STATED
 
-POLICY = Policy()
+POLICY = STATED
 
 
 @pytest.mark.parametrize(
     ("policy", "expected"),
     [
         (POLICY, (5, 8, 11, 15)),
-        (Policy(confirm_processes=2, most_processes=4, process_looks=2), (2, 4)),
-        (Policy(confirm_processes=5, most_processes=6), (5, 6)),
-        (Policy(confirm_processes=20), (20,)),
-        (Policy(process_looks=1), (15,)),
-        (Policy(confirm_processes=1), (1,)),
+        (replace(POLICY, confirm_processes=2, most_processes=4, process_looks=2), (2, 4)),
+        (replace(POLICY, confirm_processes=5, most_processes=6), (5, 6)),
+        (replace(POLICY, confirm_processes=20), (20,)),
+        (replace(POLICY, process_looks=1), (15,)),
+        (replace(POLICY, confirm_processes=1), (1,)),
     ],
     ids=["default", "two looks", "more looks than processes", "more than the most", "a single look", "one process"],
 )
