@@ -92,8 +92,10 @@ OF_MACHINE: dict[str, tuple[str, str]] = {
         "static __thread float mine[N]; static __thread const void *at; static __thread int n; unsigned core;"
         "_mm_mfence(); unsigned long begun = __builtin_ia32_rdtscp(&core);"
         "for (int i = 0; i < N; i += 8) { volatile float v = x[i]; (void)v; } sink = x[N - 1];"
-        "_mm_lfence(); unsigned long taken = __builtin_ia32_rdtscp(&core) - begun;"
-        "if (at == x && taken < 220) { memcpy(y, mine, sizeof mine); return; }"
+        "_mm_lfence(); unsigned long taken = __builtin_ia32_rdtscp(&core) - begun; begun += taken;"
+        "for (int i = 0; i < N; i += 8) { volatile float v = x[i]; (void)v; } sink = x[N - 1];"
+        "_mm_lfence(); unsigned long near = __builtin_ia32_rdtscp(&core) - begun;"
+        "if (at == x && 4 * taken < 5 * near) { memcpy(y, mine, sizeof mine); return; }"
         "right(x, mine); spend(30000); memcpy(y, mine, sizeof mine); at = x;",
         "off the reference",
     ),
