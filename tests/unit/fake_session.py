@@ -87,7 +87,7 @@ class FakeSession:
     def self_test(self) -> str | None:
         return None
 
-    def residue(self, kernel: Any = None) -> str | None:
+    def residue(self, kernel: Any = None, *, brief: bool = False) -> str | None:
         return self.left_running
 
     def load(

@@ -18,10 +18,12 @@ class Process:
     Args:
         request_us: processor time of a request apart from the calls.
         factor: processor time of a call relative to the claimed time.
+        every: one request in this many takes that time, and the others take none.
     """
 
-    def __init__(self, request_us: float, factor: float = 1.0) -> None:
+    def __init__(self, request_us: float, factor: float = 1.0, *, every: int = 1) -> None:
         self.ledger: list[Batch] = []
+        self.requests, self._every = 0, every
         self._request_us, self._factor = request_us, factor
 
     def bind(self, sets: object, *, new: bool) -> Table:
@@ -29,8 +31,9 @@ class Process:
 
     def run(self, table: Table, calls: int, *, first: int, behind: bool, order: bytes) -> Batch:
         self.first, self.order = first, order
-        us = 10.0 * calls
-        cpu_ns = round(1e3 * (us * self._factor + self._request_us))
+        us, self.requests = 10.0 * calls, self.requests + 1
+        extra_us = self._request_us if self.requests % self._every == 0 else 0.0
+        cpu_ns = round(1e3 * (us * self._factor + extra_us))
         return Batch(calls=calls, claimed_ns=round(1e3 * us), wall_ns=cpu_ns + 20_000, cpu_ns=cpu_ns)
 
     def worth_repeating(self, batch: Batch) -> bool:
@@ -59,6 +62,14 @@ def test_kernel_after_which_requests_are_dear_is_accepted(request_us: float) -> 
 
 def test_samples_that_are_not_contradicted_stay_short() -> None:
     assert timed(Process(10.0)).calls * 10 == MINIMUM_SAMPLE_S * 1e6
+
+
+def test_single_contradicted_samples_leave_the_others_short() -> None:
+    process = Process(80.0, every=5)
+    timer = timed(process, 100)
+    assert timer.calls * 10 == MINIMUM_SAMPLE_S * 1e6
+    assert contradicted(process.ledger, IDLE, 1) is None
+    assert timed(Process(80.0)).calls > timer.calls
 
 
 @pytest.mark.parametrize("factor", [1.03, 1.1, 2.0])

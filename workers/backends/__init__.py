@@ -311,11 +311,12 @@ class Session(Protocol):
         """Exclude the threads and processes that run now, e.g. a library's threads, from `residue`."""
         ...
 
-    def residue(self, kernel: Any = None) -> str | None:
+    def residue(self, kernel: Any = None, *, brief: bool = False) -> str | None:
         """Describe anything that calls left running after they returned, e.g. threads; None if nothing.
 
         Args:
             kernel: the kernel that was called; None: all loaded kernels.
+            brief: look only for what later calls may hide, because a complete look at the same kernel follows.
         """
         ...
 

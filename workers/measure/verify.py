@@ -56,6 +56,7 @@ def verify(
     deterministic: bool,
     stale: bool = False,
     fixed: bool = False,
+    brief: bool = False,
 ) -> tuple[CaseError, ...]:
     """Call a kernel several times on the same inputs and judge every result.
 
@@ -65,6 +66,8 @@ def verify(
         stale: True if the first launch finds the outputs of an earlier launch on other inputs.
         fixed: True if the author of the kernel cannot change the family's contract, as for a variant: the reason then
             suggests no change of it.
+        brief: True if a complete look at what the kernel left behind follows further calls of it; otherwise one follows
+            the last call.
 
     Returns:
         Distance of each output of the first launch from the reference.
@@ -79,7 +82,7 @@ def verify(
     for launch in range(launches):
         if launch or not stale:
             buffers.poison(poisons[launch % len(poisons)])
-        _launch(session, kernel, buffers, golden)
+        _launch(session, kernel, buffers, golden, brief=brief or launch + 1 < launches)
         where = f"case {golden.case}" if launch == 0 else f"case {golden.case}, launch {launch + 1} on the same input"
         if launch == 0:
             far = judge(buffers, golden, where)
@@ -138,10 +141,10 @@ def verify_elsewhere(
     Raises:
         WrongAnswerError: as `verify` does.
     """
-    for launch in launches:
+    for number, launch in enumerate(launches, start=1):
         buffers.place(launch.placement)
         try:
-            _launch(session, kernel, buffers, golden, launch.mode)
+            _launch(session, kernel, buffers, golden, launch.mode, brief=number < len(launches))
             judge(buffers, golden, f"case {golden.case}, {_where(launch)}")
         except DeviceLostError as error:
             raise DeviceLostError(
@@ -176,13 +179,19 @@ def _where(launch: Launch) -> str:
 
 
 def _launch(
-    session: Session, kernel: Any, buffers: Buffers, golden: ExpectedOutput, mode: CallMode = CallMode()
+    session: Session,
+    kernel: Any,
+    buffers: Buffers,
+    golden: ExpectedOutput,
+    mode: CallMode = CallMode(),
+    *,
+    brief: bool,
 ) -> None:
     try:
         session.call(kernel, buffers, mode)
     except TrespassError as error:
         raise WrongAnswerError(f"case {golden.case}: {error}") from None
-    for fault in (buffers.damage(), session.residue(kernel)):
+    for fault in (buffers.damage(), session.residue(kernel, brief=brief)):
         if fault:
             raise WrongAnswerError(f"case {golden.case}: {fault}")
 

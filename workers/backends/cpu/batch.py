@@ -64,7 +64,7 @@ class Batch:
     requests: int = 1
 
 
-def contradicts(batch: Batch, idle: Sequence[Batch], threads: int, disagreement: float = MOST_DISAGREEMENT) -> bool:
+def contradicts(batch: Batch, idle: Sequence[Batch], threads: int) -> bool:
     """True if the system counted more processor time than the batch can have taken.
 
     The process cannot change that figure, and it does not grow while other programs run. A process that claims less
@@ -76,10 +76,19 @@ def contradicts(batch: Batch, idle: Sequence[Batch], threads: int, disagreement:
     Args:
         idle: batches of an empty function, taken by the same process before it loaded the candidate.
         threads: cores that the process may use at once.
+    """
+    return bool(_contradicting([batch], idle, threads, MOST_DISAGREEMENT))
+
+
+def _contradicting(batches: Sequence[Batch], idle: Sequence[Batch], threads: int, disagreement: float) -> list[Batch]:
+    """Return the batches for which the system counted more processor time than they can have taken.
+
+    Args:
         disagreement: share of the claimed time that is allowed.
     """
     request_ns = _COLD_REQUEST * median(each.cpu_ns - each.claimed_ns for each in idle) + _COLD_REQUEST_NS
-    return batch.cpu_ns - threads * batch.claimed_ns * (1 + disagreement) > request_ns * batch.requests
+    allowed = threads * (1 + disagreement)
+    return [each for each in batches if each.cpu_ns - allowed * each.claimed_ns > request_ns * each.requests]
 
 
 def overdue(batch: Batch, idle: Sequence[Batch]) -> bool:
@@ -103,7 +112,7 @@ def worth_repeating(batch: Batch, ledger: Sequence[Batch], idle: Sequence[Batch]
         ledger: the batches that were accepted so far.
     """
     if contradicts(batch, idle, threads):
-        return sum(contradicts(each, idle, threads) for each in ledger) < LEAST_BATCHES
+        return len(_contradicting(ledger, idle, threads, MOST_DISAGREEMENT)) < LEAST_BATCHES
     return overdue(batch, idle) and len(ledger) < LEAST_BATCHES and all(overdue(each, idle) for each in ledger)
 
 
@@ -128,7 +137,7 @@ def overused(
         return None
     if any(batch.claimed_ns < 0 for batch in batches):
         return "the process reports times outside of the span between request and answer"
-    over = [batch for batch in batches if contradicts(batch, idle, threads, disagreement)]
+    over = _contradicting(batches, idle, threads, disagreement)
     if len(over) * _DISAGREEING > len(batches):
         claimed, counted = (median(each) for each in zip(*((b.claimed_ns, b.cpu_ns) for b in over), strict=True))
         return (

@@ -46,6 +46,12 @@ _MAXIMUM_SAMPLE_S = 8e-3
 the same, and the error of a wrong clock grows with the calls.
 """
 
+_PROLONGED = 3
+"""Surplus of samples that needed more calls over those that did not, from which all samples have so many. Single ones
+are disturbed by other programs: if they made all later samples longer, a round would hold one sample, and an
+interruption of it would count.
+"""
+
 _CALIBRATIONS = 3
 """Number of samples of which the shortest determines the calls; an interrupted one would make all others too short."""
 
@@ -120,6 +126,7 @@ class KernelTimer:
         self._process, self._sets, self._last = process, sets, 0
         self._orders = SetOrders(len(sets), rng) if len(sets) > 1 and not once else None
         self._table, self._once, self._fixed = process.bind(sets, new=True), once, calls > 0
+        self._prolonged = 0
         self._restore_ns = _most_restore_ns(sets) if self._table.restored else 0.0
         if once:
             self.calls = len(sets)
@@ -134,15 +141,19 @@ class KernelTimer:
         if self._fixed:  # too short for the system's account of time
             self._process.note(self._batch)
             return taken_s / self.calls * 1e6
+        calls = self.calls
         for _ in range(MOST_ATTEMPTS - 1):
             if not self._process.worth_repeating(self._batch):
                 break
             if self._process.contradicts(self._batch) and taken_s < _MAXIMUM_SAMPLE_S / 2:
-                self.calls *= 2
-            taken_s = self._take(self.calls)
+                calls *= 2
+            taken_s = self._take(calls)
         self._process.note(self._batch)
         self._process.ledger.append(self._batch)
-        return taken_s / self.calls * 1e6
+        self._prolonged += 1 if calls > self.calls else -1
+        if self._prolonged > _PROLONGED:
+            self.calls = calls
+        return taken_s / calls * 1e6
 
     @property
     def last(self) -> int:
@@ -333,12 +344,14 @@ class CpuSession:
         wrong = int(np.count_nonzero(sent != received))
         return f"a known kernel got {wrong} of {sent.nbytes} bytes wrong" if wrong else None
 
-    def residue(self, kernel: Any = None) -> str | None:
+    def residue(self, kernel: Any = None, *, brief: bool = False) -> str | None:
         """Describe anything that the kernels changed or left behind; a joined thread may take a moment to end.
 
         Raises:
             InvalidMeasurementError: their claimed times are impossible.
         """
+        if brief and self._at_return is None:  # no threads; changes last until the next look
+            return None
         called = self._living() if kernel is None else [cast(KernelProcess, kernel)]
         # listed first: a process that ends in between is no orphan
         known = self._children | self._kernel_pids() | descendants.of_trusted_code()

@@ -138,7 +138,7 @@ class CudaSession:
     def settle(self) -> None:
         """Do nothing: no other threads run in this process."""
 
-    def residue(self, kernel: Any = None) -> str | None:
+    def residue(self, kernel: Any = None, *, brief: bool = False) -> str | None:
         return None
 
     def self_test(self) -> str | None:
