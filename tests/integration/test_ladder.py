@@ -277,6 +277,15 @@ def test_non_elite_is_sampled_less_and_ranks(workshop: Workshop) -> None:
     assert len(outcome.timing.samples_us) == 3
 
 
+def test_further_checks_are_made_once_a_candidate_may_be_an_elite(workshop: Workshop) -> None:
+    for bars in (Bars(), Bars(shorten_us=1e6)):
+        outcome = workshop.report("zero", bars=bars).outcome
+        assert isinstance(outcome, WrongAnswer) and "off the reference" in outcome.reason
+    slow = workshop.report("zero", bars=Bars(shorten_us=1e-6))
+    assert isinstance(slow.outcome, Measured)
+    assert "mixed inputs, two threads" in slow.environment.values()
+
+
 def test_time_below_the_physical_limit_is_impossible(workshop: Workshop) -> None:
     ceilings = Ceilings(flops_per_s={"float32": 1.0}, bytes_per_s=1.0, source="table")
     outcome = workshop.report(device=replace(workshop.device, ceilings=ceilings)).outcome

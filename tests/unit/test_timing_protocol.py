@@ -248,3 +248,13 @@ def test_rounds_end_with_the_round_after_which_there_is_enough() -> None:
     timers = {"a": ScriptedTimer([ROUND_US]), "b": ScriptedTimer([ROUND_US])}
     taken = interleave(timers, 30, rng=RNG(0), warm=False, enough=lambda samples: len(samples["a"]) == 4)
     assert [len(samples) for samples in taken.values()] == [4, 4]
+
+
+@pytest.mark.parametrize(("samples", "before"), [(40, 8), (2, 1), (1, 0)])
+def test_promising_candidate_is_announced_once_after_the_first_fifth(samples: int, before: int) -> None:
+    asked: list[int] = []
+    timer = ScriptedTimer([8.0])
+    take(timer, samples, bars=Bars(shorten_us=9.0), promising=lambda: asked.append(len(timer.asked)))
+    assert asked == [before]
+    slow = take(ScriptedTimer([8.0]), 40, bars=Bars(shorten_us=7.0), promising=lambda: asked.append(-1))
+    assert (asked, len(slow.samples_us)) == ([before], 9)

@@ -233,7 +233,7 @@ class Ladder:
         try:
             with watch.stage("verify_s"):
                 child = self._runners.of(work)
-                verified = _verify(child, terms, "candidate", built)
+                verified = _verify(child, terms, built, deferred=job.bars.shorten_us is not None)
             with watch.stage("measure_s"):
                 sampled = _measure(child, terms, job)
         except CandidateFault as fault:
@@ -263,8 +263,8 @@ class Ladder:
             child.kill()
 
 
-def _verify(child: Child, terms: SearchTerms, name: str, built: Built) -> Verified:
-    request = Verify(candidate=name, kernels=built.kernels)
+def _verify(child: Child, terms: SearchTerms, built: Built, *, deferred: bool) -> Verified:
+    request = Verify(candidate="candidate", kernels=built.kernels, deferred=deferred)
     return ask(child, request, Verified, stage="verify", limit_s=terms.policy.verify_timeout_s)
 
 

@@ -114,6 +114,8 @@ class Candidate:
     arguments: tuple[Argument, ...]
     rights: tuple[Buffers, ...]
     """For each content of the timed buffers, a set with the verified outputs."""
+    deferred: bool = False
+    """True while checks on mixed inputs and by two threads are due."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,15 +237,19 @@ class Bench:
         """
         candidate = self.candidates[request.candidate]
         ranking, moment = self.terms.objective.cache, self._reference_timers.now()
-        taken, calls = self._take(candidate, ranking, request.samples, request.bars)
+        further = partial(self._verify_further, candidate) if candidate.deferred else None
+        taken, calls = self._take(candidate, ranking, request.samples, request.bars, promising=further)
         timing, environment = moment.timing(taken.samples_us, calls), {**self.session.environment(), **self._proofs}
+        if candidate.deferred and len(taken.samples_us) < request.samples:
+            environment["left out, as it is not among the fastest"] = "mixed inputs, two threads"
         if taken.pruned:
             return Sampled(timing=timing, pruned=True, environment=environment)
         if len(taken.samples_us) < request.samples:
             self._judge_again(candidate)
             return Sampled(timing=timing, environment=environment)
-        power = self._power({request.candidate: self._timer(candidate)}, QUICK_SPANS)
-        timing = replace(timing, power=power.get(request.candidate))
+        if self._meter is not None:
+            power = self._power({request.candidate: self._timer(candidate)}, QUICK_SPANS)
+            timing = replace(timing, power=power.get(request.candidate))
         beside, calls = self._take(candidate, "cold" if ranking == "hot" else "hot", request.other_samples)
         other = moment.timing(beside.samples_us, calls)
         self._judge_again(candidate)
@@ -387,48 +393,70 @@ class Bench:
                 deterministic=self.terms.objective.deterministic,
                 stale=content > 0,
                 fixed=self.terms.fixed,
+                brief=self.session.places,
             )
             if timed:
                 rights.append(buffers.sibling())
                 rights[-1].rewrite(buffers)
-        if timed:
-            self._verify_mixtures(kernel, buffers, file.arguments)
+        candidate = Candidate(
+            kernel=kernel, arguments=file.arguments, rights=tuple(rights), deferred=timed and request.deferred
+        )
+        if timed and not request.deferred:
+            self._verify_mixtures(candidate, buffers)
         if self.session.places:
             verify_elsewhere(self.session, kernel, buffers, goldens[-1], proof.launches, fixed=self.terms.fixed)
             self._proofs[f"proof of {plan.name}"] = proof.words
-        if timed and self.session.places and self.terms.reentrant:
-            sets = [buffers, self._contents(file.arguments).source(0)]
-            held = [self._contents(file.arguments).of(buffers), 0]
-            judge_two_threads(
-                self.session,
-                kernel,
-                sets,
-                [rights[each] for each in held],
-                [goldens[each] for each in held],
-                fixed=self.terms.fixed,
-            )
+        if timed and not request.deferred:
+            self._verify_two_threads(candidate, buffers)
         if timed:
-            self.candidates[request.candidate] = Candidate(
-                kernel=kernel, arguments=file.arguments, rights=tuple(rights)
-            )
+            self.candidates[request.candidate] = candidate
 
-    def _verify_mixtures(self, kernel: Any, buffers: Buffers, arguments: tuple[Argument, ...]) -> None:
+    def _verify_further(self, candidate: Candidate) -> None:
+        """Do what `Verify.deferred` left to be done."""
+        (buffers,) = self._sets("hot", candidate.arguments)
+        self._verify_mixtures(candidate, buffers)
+        self._verify_two_threads(candidate, buffers)
+
+    def _verify_two_threads(self, candidate: Candidate, buffers: Buffers) -> None:
+        """Judge calls of two threads at once, on the timed buffers and on others with the first content."""
+        if not (self.session.places and self.terms.reentrant):
+            return
+        contents = self._contents(candidate.arguments)
+        held = [contents.of(buffers), 0]
+        judge_two_threads(
+            self.session,
+            candidate.kernel,
+            [buffers, contents.source(0)],
+            [candidate.rights[each] for each in held],
+            [self._timed_goldens[each] for each in held],
+            fixed=self.terms.fixed,
+        )
+
+    def _verify_mixtures(self, candidate: Candidate, buffers: Buffers) -> None:
         """Judge one call on each mixture of the cases' inputs, at the timed addresses.
 
         The call before is on the nominal inputs, to which the first mixture is close.
         """
-        contents = self._contents(arguments)
+        kernel, arguments, contents = candidate.kernel, candidate.arguments, self._contents(candidate.arguments)
         before, deterministic = contents.of(buffers), self.terms.objective.deterministic
         for golden in (*self._timed_goldens[:1], *self.mixtures) if self.mixtures else ():
             buffers.renew(golden.inputs_of(arguments))
             contents.note(buffers, HELD_BACK)
-            verify(self.session, kernel, buffers, golden, launches=1, deterministic=deterministic)
+            verify(self.session, kernel, buffers, golden, launches=1, deterministic=deterministic, brief=True)
         contents.put(buffers, before)
 
     def _load(self, file: KernelFile, elsewhere: int | None) -> Any:
         return self.session.load(Path(file.path), file.entry, file.arguments, file.launch, elsewhere=elsewhere)
 
-    def _take(self, candidate: Candidate, mode: Mode, samples: int, bars: Bars = Bars()) -> tuple[Taken, int]:
+    def _take(
+        self,
+        candidate: Candidate,
+        mode: Mode,
+        samples: int,
+        bars: Bars = Bars(),
+        *,
+        promising: Callable[[], None] | None = None,
+    ) -> tuple[Taken, int]:
         """Take samples, judge each, and return them with the calls that each averages over."""
         sets = self._sets(mode, candidate.arguments)
         timer = self.session.timer(candidate.kernel, sets)
@@ -439,6 +467,7 @@ class Bench:
             timer,
             samples,
             bars=bars,
+            promising=promising,
             before_last=before_last,
             after=lambda: output_check.look_and_change(sets[timer.last]),
             warm=mode == "hot",

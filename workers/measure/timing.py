@@ -68,6 +68,7 @@ def take(
     samples: int,
     *,
     bars: Bars = Bars(),
+    promising: Callable[[], None] | None = None,
     before_last: Callable[[], None] | None = None,
     after: Callable[[], None] | None = None,
     warm: bool = False,
@@ -77,6 +78,7 @@ def take(
     Args:
         bars: stop if the median of the first fifth is above `Bars.prune_us`; a single slow sample would be noise. Take
             only one more sample, after `before_last`, if even the lower quartile is above `Bars.shorten_us`.
+        promising: called once after the first fifth of the samples, unless the candidate is slow by these.
         before_last: called before the last sample, e.g. to poison the outputs that it must write.
         after: called after each sample, e.g. to judge its outputs.
         warm: take a sample that does not count after it if samples are short, because `after` may have displaced the
@@ -85,12 +87,18 @@ def take(
     early, last = max(1, math.ceil(samples / _EARLY_SHARE)), samples - 1
     taken: list[float] = []
     with undisturbed():
+        if promising is not None and samples == 1:
+            promising()
         while len(taken) <= last:
             if len(taken) == early:
                 if _above(np.median(taken), bars.prune_us):
                     return Taken(samples_us=tuple(taken), pruned=True)
                 if _above(np.percentile(taken, 25), bars.shorten_us):
                     last = early
+                elif promising is not None:
+                    promising()
+                    if warm:
+                        timer.sample()
             if len(taken) == last and before_last is not None:
                 before_last()
             taken.append(timer.sample())

@@ -129,11 +129,14 @@ class Verify:
         candidate: its name in later requests.
         kernels: kernels by case name.
         launches: calls with the first inputs of each case, which must all give the same result.
+        deferred: leave the checks on mixed inputs and by two threads to `Measure`, which makes them once early samples
+            show that the candidate may be among the fastest.
     """
 
     candidate: str
     kernels: Mapping[str, KernelFile]
     launches: int = 3
+    deferred: bool = False
     kind: Literal["verify"] = "verify"
 
 
