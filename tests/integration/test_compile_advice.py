@@ -300,6 +300,13 @@ def test_macro_that_a_header_of_the_family_redefines_is_refused(cc: CCompiler, t
     assert told is not None and "tiles.h:1 gives TILE another value" in told
 
 
+def test_header_of_the_family_that_guards_its_macro_is_found_by_every_step(cc: CCompiler, tmp_path: Path) -> None:
+    (tmp_path / "tiles.h").write_text("#ifndef TILE\n#define TILE 16\n#endif\n")
+    unit = with_macros('#include "tiles.h"\nint f(void) { return TILE; }', {"TILE": "8"}, C)
+    made = cc.compile(replace(unit, folders=(tmp_path,)), timeout_s=120)
+    assert isinstance(made, Artefact) and made.log == ""
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -329,3 +329,53 @@ def test_padding_of_shared_memory_stays_a_tunable() -> None:
     text = "#define PAD 1\nvoid f(const float *in, float *out, int n) { float t[8][8 + PAD]; out[n] = in[n]; }"
     draft = drafted(read_source(text, "c"), None)
     assert [each.name for each in draft.tunables] == ["PAD"]
+
+
+USER_OF_HEADERS = """\
+#include "first.h"
+#  include <angled.h>
+#include "../common/shared.h"
+/* #include "commented.h" */
+#include <math.h>
+#include "absent.h"
+void scale(const float *x, float *y) {
+    for (int i = 0; i < N; i += UNROLL) y[i] = FACTOR * x[i];
+}
+"""
+
+
+def test_headers_of_a_source_are_copied_and_their_macros_can_be_set(tmp_path: Path) -> None:
+    written = {
+        "given/src/scale.c": USER_OF_HEADERS,
+        "given/src/first.h": '#pragma once\n#include "deeper/second.h"\n#define UNROLL 4\n',
+        "given/src/deeper/second.h": '#include "first.h"\n// \xe4\n#define N 4096\n',
+        "given/src/angled.h": "#define FACTOR 2.0f\n",
+        "given/src/commented.h": "#error\n",
+        "given/common/shared.h": '#include "beside.h"\n',
+        "given/common/beside.h": "#define UNUSED 3\n",
+    }
+    for name, text in written.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, "latin-1")
+    place, found = write_imported(tmp_path / "given/src/scale.c", tmp_path / "f", entry=None, reference=None)
+    copied = {each.relative_to(place).as_posix() for each in place.rglob("*") if each.is_file()}
+    headers = {name.removeprefix("given/") for name in written if "commented" not in name}
+    assert copied == {*headers, "family.toml", "reference.py"}
+    assert [each.default for each in found.fields] == [4096]
+    assert [each.default for each in found.tunables] == [4]
+    assert "#ifndef UNROLL\n#define UNROLL 4\n#endif" in (place / "src/first.h").read_text()
+    assert b"// \xe4\n#ifndef N\n" in (place / "src/deeper/second.h").read_bytes()
+    assert "not found next to scale.c: absent.h;" in (place / "family.toml").read_text()
+    assert find(str(place)).family.implementation("cpu").file == "src/scale.c"
+
+
+@pytest.mark.parametrize("outer", [".hidden", "my code"])
+def test_header_that_a_family_cannot_hold_is_named(tmp_path: Path, outer: str) -> None:
+    source = tmp_path / outer / "src" / "scale.c"
+    source.parent.mkdir(parents=True)
+    (tmp_path / "far.h").touch()
+    (source.parent / "near.h").touch()
+    source.write_text('#include "../../far.h"\n#include "near.h"\nvoid f(float *x) { x[0] = N; }\n')
+    place, found = write_imported(source, tmp_path / "f", entry=None, reference=None)
+    assert {each.name for each in place.iterdir()} == {"family.toml", "reference.py", "scale.c", "near.h"}
+    assert str(tmp_path / "far.h") in found.notes[0]

@@ -116,7 +116,7 @@ def _import_kernelbench(file: Path, folder: Path | None) -> None:
 
     place, found = write_kernelbench(file, folder)
     out, shown = console(), str(place) if place.is_absolute() else f"./{place}"
-    for path in sorted(place.iterdir()):
+    for path in sorted(each for each in place.rglob("*") if each.is_file()):
         out.print(f"wrote {path}")
     names = [f"{each.name} ({', '.join(each.shape)})" for each in (*found.inputs, *found.outputs)]
     out.print(f"arguments: {', '.join(names)}", markup=False)
@@ -139,14 +139,19 @@ def _import_source(file: Path, folder: Path | None, *, entry: str | None, refere
 
     place, draft = write_imported(file, folder, entry=entry, reference=reference)
     out, shown = console(), str(place) if place.is_absolute() else f"./{place}"
-    for path in sorted(place.iterdir()):
+    for path in sorted(each for each in place.rglob("*") if each.is_file()):
         out.print(f"wrote {path}")
     out.print(f"{draft.entry}: {', '.join(f'{each.name} ({each.role})' for each in draft.arguments)}")
     out.print(f"problem: {', '.join(each.name for each in draft.fields)}")
-    out.print(f"tunables: {', '.join(each.name for each in draft.tunables) or 'none found: add one'}")
-    out.print(
-        styled(f"\nCheck what is marked `{MARK.strip()}` in {shown}, then:  ", (command("measure", shown), "bold"))
-    )
+    out.print(f"tunables: {', '.join(each.name for each in draft.tunables) or 'none found'}\n")
+    if not draft.tunables:
+        table = f"[{draft.kind}.tunables]"
+        out.print(
+            f"Add a tunable, such as a macro of the source with its values, under {table} in {shown}/family.toml."
+        )
+    if reference is None:
+        out.print(f"Write reference() in {shown}/reference.py: it returns the expected outputs.")
+    out.print(styled(f"Check what is marked `{MARK.strip()}` in {shown}, then:  ", (command("measure", shown), "bold")))
 
 
 def _print_documents(packages: "Iterable[Package]", broken: "Iterable[Broken]") -> None:

@@ -3,8 +3,10 @@
 import ast
 import importlib.util
 import re
-from pathlib import Path
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
 
+from evo.cli.files.headers import Headers, headers_of
 from evo.errors import Conflict, InvalidInput, NotFound
 from evo.family.importing import Draft, drafted, drafted_from_triton, read_source
 from evo.family.importing.writing import Answer, family_toml, reference_py
@@ -39,19 +41,24 @@ def write_imported(file: Path, folder: Path | None, *, entry: str | None, refere
         raise InvalidInput("FILE", f"{file}: {error.msg}") from error
     except OSError as error:
         raise NotFound(f"{file} cannot be read: {error.strerror}") from error
-    draft, source = _drafted(text, file, entry)
+    kind = _SUFFIXES[file.suffix]
+    headers = Headers() if kind == "triton" else headers_of(file, text)
+    draft, texts = _drafted(text, file, entry, headers)
     place = folder or Path(re.sub(r"[^a-z0-9_-]+", "_", file.stem.lower()).strip("_-") or "kernel")
     check_place(place)
     answer = None if reference is None else _answer(reference)
-    files = {
+    source = str(PurePosixPath(headers.folder, _name(file)))
+    files: dict[str, str | bytes] = {
+        **{name: path.read_bytes() for name, path in headers.files.items()},
         **(answer.modules if answer else {}),
-        "family.toml": family_toml(draft, name=place.absolute().name, file=_name(file)),
+        "family.toml": family_toml(draft, name=place.absolute().name, file=source),
         "reference.py": reference_py(draft, answer),
-        _name(file): source,
+        **texts,
     }
-    place.mkdir(parents=True, exist_ok=True)
     for name, written in files.items():
-        (place / name).write_text(written, encoding="utf-8")
+        path = place / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(written if isinstance(written, bytes) else written.encode("utf-8", "surrogateescape"))
     return place, draft
 
 
@@ -71,14 +78,29 @@ def check_place(place: Path) -> None:
         raise Conflict(f"{place} already exists: choose another folder with --folder, or remove it first")
 
 
-def _drafted(text: str, file: Path, entry: str | None) -> tuple[Draft, str]:
-    """Return the draft of a source and the text that its family gets."""
-    kind = _SUFFIXES[file.suffix]
+def _drafted(text: str, file: Path, entry: str | None, headers: Headers) -> tuple[Draft, dict[str, str]]:
+    """Return the draft of a source, and the texts that the family gets of it and of headers with its macros."""
+    kind, name = _SUFFIXES[file.suffix], str(PurePosixPath(headers.folder, _name(file)))
     if kind == "triton":
-        return drafted_from_triton(text, file.name, entry), text
-    source = read_source(text, language_of(kind, file.name, "FILE"))
-    draft = drafted(source, entry)
-    return draft, source.with_guards(set(draft.macros))
+        return drafted_from_triton(text, file.name, entry), {name: text}
+    language = language_of(kind, file.name, "FILE")
+    source = read_source(text, language)
+    read = {
+        each: read_source(path.read_text("utf-8", "surrogateescape"), language) for each, path in headers.files.items()
+    }
+    whole = replace(
+        source,
+        plain="\n".join(each.plain for each in (source, *read.values())),
+        macros=tuple(macro for each in (source, *read.values()) for macro in each.macros),
+    )
+    draft = drafted(whole, entry)
+    if headers.missing:
+        names = ", ".join(headers.missing)
+        note = f"not found next to {file.name}: {names}; if the compiler does not find it, put it into this folder"
+        draft = replace(draft, notes=(*draft.notes, note))
+    guarded = {each: found.with_guards(set(draft.macros)) for each, found in read.items()}
+    changed = {each: written for each, written in guarded.items() if written != read[each].text}
+    return draft, {**changed, name: source.with_guards(set(draft.macros))}
 
 
 def _name(file: Path) -> str:

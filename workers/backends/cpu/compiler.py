@@ -164,7 +164,7 @@ class CCompiler:
         names = set(_MACRO.findall(unit.source))
         if not any(names & _defined(Path(header)) for header in (read or () if names else ())):
             return ""
-        preprocess = [*unit.placed_flags, "-E", "-Wsystem-headers", "-Wno-error", "-o", os.devnull, source]
+        preprocess = [*searched_flags(unit), "-E", "-Wsystem-headers", "-Wno-error", "-o", os.devnull, source]
         _, messages = self.run(unit, preprocess, folder, _ANSWER_S)
         return messages
 
