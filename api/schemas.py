@@ -1,10 +1,8 @@
 """Request bodies and small answers. Larger answers are in `evo.messages.view`, jobs in `evo.messages.job`."""
 
 import re
-from collections.abc import Mapping
 from functools import partial
-from types import UnionType
-from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeAlias, get_type_hints
 
 from pydantic import (
     AfterValidator,
@@ -21,7 +19,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError, PydanticKnownError
 
 from api.http.errors import MOST_NAMED
-from api.http.strict_json import ending_at_first_fault, refuse_unstorable
+from api.http.strict_json import refuse_unstorable, strict
 from evo.device import Device
 from evo.device.requirements import Requirements
 from evo.errors import InvalidInput
@@ -92,31 +90,6 @@ MAX_RESULTS, MAX_CONTENTS = 256, 1024
 """Limit of one request."""
 
 
-def _refuse_truth_values(given: Mapping[str, Any], annotations: Mapping[str, Any]) -> None:
-    """Refuse `true` and `false` for numbers, which pydantic would read as 1 and 0.
-
-    Raises:
-        InvalidInput: names the field.
-    """
-    for name, value in given.items():
-        if isinstance(value, bool) and _is_number(annotations.get(name)):
-            raise InvalidInput(name, f"{str(value).lower()} is not a number: give digits")
-
-
-def _is_number(annotation: Any) -> bool:
-    """True if a field of this type takes numbers and no truth values."""
-    kinds, alternatives = set[Any](), [annotation]
-    while alternatives:
-        each = alternatives.pop()
-        if get_origin(each) is Annotated:
-            alternatives.append(get_args(each)[0])
-        elif get_origin(each) in (Union, UnionType):
-            alternatives += get_args(each)
-        else:
-            kinds.add(each)
-    return bool(kinds & {int, float}) and bool not in kinds
-
-
 def _only_known(kind: type) -> BeforeValidator:
     """Refuse fields that a dataclass does not have; pydantic would ignore them."""
     known = get_type_hints(kind, include_extras=True)
@@ -126,7 +99,6 @@ def _only_known(kind: type) -> BeforeValidator:
             for name in given:
                 if name not in known:
                     raise InvalidInput(name, f"no such field; known: {', '.join(known)}")
-            _refuse_truth_values(given, known)
         return given
 
     return BeforeValidator(check)
@@ -139,7 +111,7 @@ class Body(BaseModel):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return ending_at_first_fault(handler(source), handler)
+        return strict(handler(source), handler)
 
     @model_validator(mode="before")
     @classmethod
@@ -148,8 +120,6 @@ class Body(BaseModel):
             unknown = next(name for name in given if name not in cls.model_fields)
             raise InvalidInput(unknown, f"no such field, among {len(given):,}; known: {', '.join(cls.model_fields)}")
         refuse_unstorable(given)
-        if isinstance(given, dict):
-            _refuse_truth_values(given, {name: field.annotation for name, field in cls.model_fields.items()})
         return given
 
 

@@ -1,13 +1,15 @@
-"""Reads JSON strictly: no repeated names, bounded depth and size, and only values that databases can store."""
+"""Reads JSON strictly: no repeated names, bounded depth and size, no texts for numbers, and only values that databases
+store.
+"""
 
 import math
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from fastapi import Request
 from fastapi.routing import APIRoute
 from pydantic import GetCoreSchemaHandler
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -65,8 +67,11 @@ def _parsed(body: bytes) -> Any:
 _COLLECTIONS = frozenset({"list", "tuple", "set", "frozenset", "dict"})
 
 
-def ending_at_first_fault(schema: CoreSchema, handler: GetCoreSchemaHandler) -> CoreSchema:
-    """Change the schema in place so that validation of each collection ends at its first fault.
+def strict(schema: CoreSchema, handler: GetCoreSchemaHandler) -> CoreSchema:
+    """Change the schema in place so that validation of each collection ends at its first fault, and that numbers and
+    truth values have their JSON types: neither a text nor, for a number, a truth value is accepted.
+
+    A whole number may be written as ``5.0``, which JSON does not distinguish from 5.
 
     Args:
         handler: resolves the schemas that this one refers to; they are changed as well.
@@ -83,8 +88,23 @@ def ending_at_first_fault(schema: CoreSchema, handler: GetCoreSchemaHandler) -> 
                 continue
             if node.get("type") in _COLLECTIONS:
                 node["fail_fast"] = True
+            elif node.get("type") in ("bool", "float"):
+                node["strict"] = True
+            elif node.get("type") == "int":
+                inner = cast(CoreSchema, dict(node))
+                node.clear()
+                node.update(core_schema.no_info_before_validator_function(_number, inner))
+            if node.get("function") == {"type": "no-info", "function": _number}:
+                continue
         waiting.extend(_inner(node))
     return schema
+
+
+def _number(value: Any) -> Any:
+    """Refuse texts and truth values, which pydantic would read as whole numbers."""
+    if isinstance(value, str | bytes | bool):
+        raise PydanticKnownError("int_type")
+    return value
 
 
 def _inner(node: Any) -> Iterator[Any]:

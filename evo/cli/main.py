@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from evo.cli.arguments.naming import typed_name, variable_of
+from evo.cli.arguments.naming import VARIABLES, typed_name, variable_of
 from evo.cli.arguments.usage import complaint, typed, user_text
 from evo.cli.commands import (
     ablation,
@@ -36,7 +36,7 @@ from evo.cli.console.output import console
 from evo.cli.exits import Exit, code_of
 from evo.errors import EvoError, InvalidInput
 from evo.text.masking import masked
-from evo.text.visible import visible
+from evo.text.visible import on_one_line, one_line, visible
 
 OUTPUT_LOST = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EPIPE}
 """System errors of standard output, which come without a file name."""
@@ -109,7 +109,7 @@ def main(arguments: list[str]) -> int:
     except typer.Abort:  # the user did not answer a question
         return Exit.INTERRUPTED
     except TyperException as error:
-        message = _from_environment(complaint(error), arguments)
+        message = _from_environment(complaint(error, arguments), arguments)
         return _refused(message, Exit.WRONG_INPUT, arguments) if message else Exit.WRONG_INPUT
     except Exception as error:  # noqa: BLE001 — the outermost frame: any other error is our bug
         if "--debug" in arguments:
@@ -127,7 +127,8 @@ def _refused(message: str, code: Exit, arguments: list[str]) -> int:
     if "--json" in arguments:
         sys.stderr.write(json.dumps({"error": user_text(message), "code": int(code)}) + "\n")
     else:
-        complain(message)
+        given = (os.environ.get(variable, "") for variable in VARIABLES.values())
+        complain(on_one_line(message, [*arguments, *given]))
     return code
 
 
@@ -181,7 +182,7 @@ def _system_refusal(error: OSError) -> int | None:
         if isinstance(error, BrokenPipeError):  # the reader closed the pipe
             return Exit.UNHEARD
         where = "standard output"
-    complain(f"{where} cannot be read or written: {error.strerror or error}")
+    complain(f"{one_line(str(where))} cannot be read or written: {error.strerror or error}")
     return Exit.UNAVAILABLE
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from evo.device import Device, kind_of
 from evo.device.separation import SANDBOX, SEPARATION, level, missing
 from evo.errors import InvalidInput
+from evo.text.document import literal_text
 
 _VERSION = re.compile(r"\d+(?:\.\d+)*")
 _TERM = re.compile(r"\s*([A-Za-z][A-Za-z0-9_+-]*)\s*>=\s*(\S+)\s*")
@@ -35,7 +36,9 @@ class Requirements:
             raise InvalidInput("requirements.memory_gb", f"{self.memory_gb} is not above 0; leave it out for any")
         for name, version in self.toolkit.items():
             if not _VERSION.fullmatch(version) or len(version) > 40:
-                raise InvalidInput(f"requirements.toolkit.{name}", f"{version!r:.100} is no version such as 12 or 12.4")
+                raise InvalidInput(
+                    f"requirements.toolkit.{name}", f"{literal_text(version)} is no version such as 12 or 12.4"
+                )
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -90,7 +93,7 @@ def parse_toolkit(text: str) -> tuple[str, str]:
         InvalidInput: the text has another form.
     """
     if (found := _TERM.fullmatch(text)) is None:
-        raise InvalidInput("--toolkit", f"{text!r:.100} is not of the form NAME>=VERSION, e.g. cuda>=13")
+        raise InvalidInput("--toolkit", f"{literal_text(text)} is not of the form NAME>=VERSION, e.g. cuda>=13")
     return found[1], found[2]
 
 

@@ -12,6 +12,7 @@ from evo.family.problem import Field
 from evo.family.table import Table
 from evo.reference.encoding import is_floating, stored
 from evo.space.expression import Expression, Scope
+from evo.text.document import literal_text
 from evo.text.suggestion import unknown
 from evo.trial import Value
 
@@ -299,7 +300,7 @@ def _read_initial(table: Table, role: Role) -> Initial | None:
 def _read_alignment(table: Table) -> int:
     alignment = table.whole("alignment", 1)
     if alignment not in _ALIGNMENTS:
-        reason = f"must be a power of two up to {_ALIGNMENTS[-1]}, in bytes, not {alignment!r:.100}"
+        reason = f"must be a power of two up to {_ALIGNMENTS[-1]}, in bytes, not {literal_text(alignment)}"
         raise InvalidInput(table.field("alignment"), f"{reason}; e.g. alignment = 32 for aligned loads of 256 bits")
     return alignment
 

@@ -13,6 +13,7 @@ from evo.family.scope import WORD, check_new_name
 from evo.family.table import Table
 from evo.space import Constraint, EmptySpace
 from evo.space.expression.arithmetic import INTEGER_LIMIT
+from evo.text.document import literal_text
 from evo.text.suggestion import unknown
 from evo.trial import Value
 
@@ -95,16 +96,16 @@ class Field:
                 return self._number(given, where)
             case "text":
                 if not isinstance(given, str) or not TEXT.fullmatch(given.strip()):
-                    raise InvalidInput(where, f"{given!r:.100} is not {self.accepts}")
+                    raise InvalidInput(where, f"{literal_text(given)} is not {self.accepts}")
                 return given.strip()
             case "bool":
                 value = BOOLS.get(given.strip().lower()) if isinstance(given, str) else given
                 if not isinstance(value, bool):
-                    raise InvalidInput(where, f"{given!r:.100} is neither true nor false")
+                    raise InvalidInput(where, f"{literal_text(given)} is neither true nor false")
                 return value
             case "choice":
                 if not isinstance(given, str) or given.strip() not in self.choices:
-                    raise InvalidInput(where, f"{given!r:.100} is not one of {', '.join(self.choices)}")
+                    raise InvalidInput(where, f"{literal_text(given)} is not one of {', '.join(self.choices)}")
                 return given.strip()
 
     @property
@@ -137,7 +138,7 @@ class Field:
             accepted = f"accepted: {self.accepts}"
             raise InvalidInput(where, f"a number of 309 digits or more is out of its limits; {accepted}") from None
         if not math.isfinite(value):
-            raise InvalidInput(where, f"{given!r:.100} is not a number; accepted: {self.accepts}")
+            raise InvalidInput(where, f"{literal_text(given)} is not a number; accepted: {self.accepts}")
         if not self.min <= value <= self.max:
             raise InvalidInput(where, f"{value} is out of its limits; accepted: {self.accepts}")
         return value
@@ -147,7 +148,7 @@ class Field:
             raise InvalidInput(where, f"a number of 20 digits or more is out of its limits; accepted: {self.accepts}")
         value = int(given) if isinstance(given, str) and WHOLE.fullmatch(given.strip()) else given
         if isinstance(value, bool) or not isinstance(value, int):
-            raise InvalidInput(where, f"{given!r:.100} is not a whole number; accepted: {self.accepts}")
+            raise InvalidInput(where, f"{literal_text(given)} is not a whole number; accepted: {self.accepts}")
         if not self.min <= value <= self.max:
             raise InvalidInput(where, f"{value} is out of its limits; accepted: {self.accepts}")
         return value
@@ -302,7 +303,9 @@ def _check_limits(field: Field, table: Table) -> None:
         raise InvalidInput(table.field("choices"), 'is missing: give the texts to choose from, e.g. ["a", "b"]')
     for choice in field.choices:
         if not WORD.fullmatch(choice) or field.choices.count(choice) > 1:
-            raise InvalidInput(table.field("choices"), f"{choice!r:.100}: choices are different words without spaces")
+            raise InvalidInput(
+                table.field("choices"), f"{literal_text(choice)}: choices are different words without spaces"
+            )
 
 
 OTHER_CHOICE = "choose another problem or device"

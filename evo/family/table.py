@@ -8,6 +8,7 @@ from typing import Any
 
 from evo.errors import InvalidInput
 from evo.space.expression import Expression, Scope
+from evo.text.document import literal_text
 from evo.text.limits import refuse_invisible
 from evo.text.suggestion import unknown
 
@@ -33,7 +34,7 @@ class Table:
         self.where = where
         self.path = path
         if not isinstance(content, Mapping) or not all(isinstance(key, str) for key in content):
-            raise InvalidInput(self.field(), f"must be a table (KEY = VALUE pairs), not {content!r:.100}")
+            raise InvalidInput(self.field(), f"must be a table (KEY = VALUE pairs), not {literal_text(content)}")
         if len(content) > MAX_ENTRIES:
             raise InvalidInput(self.field(), f"has {len(content)} entries, of at most {MAX_ENTRIES}")
         self._content = content
@@ -75,9 +76,11 @@ class Table:
             return default
         value = self.raw(key, what or "a text")
         if not isinstance(value, str) or len(value) > MAX_TEXT or not (value.strip() or default is not None):
-            raise InvalidInput(self.field(key), f"must be {what or 'a text'}, not {value!r:.100}{_as_text(key, value)}")
+            raise InvalidInput(
+                self.field(key), f"must be {what or 'a text'}, not {literal_text(value)}{_as_text(key, value)}"
+            )
         if pattern and not pattern.fullmatch(value):
-            raise InvalidInput(self.field(key), f"{value!r:.100} is not {what}")
+            raise InvalidInput(self.field(key), f"{literal_text(value)} is not {what}")
         return value
 
     def line(self, key: str, default: str | None = None, *, what: str = "") -> str:
@@ -93,20 +96,24 @@ class Table:
     def flag(self, key: str, default: bool = False) -> bool:
         value = self._content[key] if key in self else default
         if not isinstance(value, bool):
-            raise InvalidInput(self.field(key), f"must be true or false, not {value!r:.100}{_as_flag(key, value)}")
+            raise InvalidInput(
+                self.field(key), f"must be true or false, not {literal_text(value)}{_as_flag(key, value)}"
+            )
         return value
 
     def whole(self, key: str, default: int) -> int:
         value = self._content[key] if key in self else default
         if isinstance(value, bool) or not isinstance(value, int):
-            raise InvalidInput(self.field(key), f"must be a whole number, not {value!r:.100}{_as_whole(key, value)}")
+            raise InvalidInput(
+                self.field(key), f"must be a whole number, not {literal_text(value)}{_as_whole(key, value)}"
+            )
         return value
 
     def decimal(self, key: str, default: float) -> float:
         """Return a number."""
         value = self._content[key] if key in self else default
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise InvalidInput(self.field(key), f"must be a number, not {value!r:.100}")
+            raise InvalidInput(self.field(key), f"must be a number, not {literal_text(value)}")
         try:
             return float(value)
         except OverflowError:
@@ -117,14 +124,16 @@ class Table:
         for index, value in enumerate(values):
             if not isinstance(value, str) or not value.strip() or len(value) > MAX_TEXT:
                 where = f"{key}[{index}]"
-                raise InvalidInput(self.field(where), f"must be a text, not {value!r:.100}{_as_text(where, value)}")
+                raise InvalidInput(
+                    self.field(where), f"must be a text, not {literal_text(value)}{_as_text(where, value)}"
+                )
         return values
 
     def sequence(self, key: str) -> list[Any]:
         """Return a list; empty when the key is absent."""
         value = self._content[key] if key in self else []
         if not isinstance(value, list | tuple):
-            raise InvalidInput(self.field(key), f"must be a list, not {value!r:.100}{_as_list(key, value)}")
+            raise InvalidInput(self.field(key), f"must be a list, not {literal_text(value)}{_as_list(key, value)}")
         return list(value)
 
     def table(self, key: str) -> "Table":
@@ -160,8 +169,8 @@ class Table:
             raise InvalidInput(self.field(key), f"must be a finite number or an expression in quotes, not {value}")
         text = value if isinstance(value, str) else repr(value) if isinstance(value, bool | int | float) else ""
         if not text.strip():
-            raise InvalidInput(self.field(key), f"must be an expression in quotes, not {value!r:.100}")
-        return Expression.parse(text, self.field(key), scope)
+            raise InvalidInput(self.field(key), f"must be an expression in quotes, not {literal_text(value)}")
+        return Expression.parse(text, self.field(key), scope).check_meaning()
 
     def _below(self, key: str) -> str:
         return f"{self.path}.{key}" if self.path else key

@@ -6,6 +6,7 @@ from typing import Any, get_args, get_type_hints
 
 from evo.device.separation import LEVELS
 from evo.errors import InvalidInput
+from evo.text.document import literal_text
 from evo.text.limits import LARGEST_FIGURE, MOST, figure
 from evo.text.suggestion import unknown
 
@@ -330,7 +331,7 @@ def _check(field: str, value: object) -> None:
     if field not in _TYPES:
         raise InvalidInput(where, unknown(field, [known.name for known in fields(Policy)], "fields"))
     if not _fits(value, _TYPES[field]):
-        raise InvalidInput(where, f"expected {_describe(_TYPES[field])}, not {value!r:.100}")
+        raise InvalidInput(where, f"expected {_describe(_TYPES[field])}, not {literal_text(value)}")
     if field == "min_separation" and value not in LEVELS:
         raise InvalidInput(where, unknown(str(value), LEVELS, "levels"))
     if field == "untrusted" and value not in UNTRUSTED:
@@ -340,20 +341,22 @@ def _check(field: str, value: object) -> None:
         fits = least <= value < 1.0 if field in _FRACTIONS else least <= value <= most
         if not fits:
             upper = " and below 1, as a fraction: 0.02 is 2 %" if field in _FRACTIONS else _upper(most, value)
-            raise InvalidInput(where, f"must be at least {least}{upper}; not {value!r:.100}")
+            raise InvalidInput(where, f"must be at least {least}{upper}; not {literal_text(value)}")
 
 
 def _check_thresholds(value: object) -> None:
     if not isinstance(value, Mapping):
-        raise InvalidInput("policy.thresholds", f"expected a table of numbers by rule, not {value!r:.100}")
+        raise InvalidInput("policy.thresholds", f"expected a table of numbers by rule, not {literal_text(value)}")
     for rule, threshold in value.items():
         where = f"policy.thresholds.{rule}"
         if rule not in DECLARED:
             raise InvalidInput(where, unknown(str(rule), DECLARED, "rules with a threshold of their own"))
         if not _fits(threshold, float):
-            raise InvalidInput(where, f"expected a number, not {threshold!r:.100}")
+            raise InvalidInput(where, f"expected a number, not {literal_text(threshold)}")
         if not 0 <= threshold <= LARGEST_FIGURE:
-            raise InvalidInput(where, f"must be at least 0{_upper(LARGEST_FIGURE, threshold)}; not {threshold!r:.100}")
+            raise InvalidInput(
+                where, f"must be at least 0{_upper(LARGEST_FIGURE, threshold)}; not {literal_text(threshold)}"
+            )
 
 
 def _upper(most: float, value: float) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from evo.errors import InvalidInput
 from evo.family.problem import split_assignments
+from evo.text.document import literal_text
 
 _TIME = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|x|×)")
 _UNITS_US = {"ns": 1e-3, "us": 1.0, "µs": 1.0, "ms": 1e3, "s": 1e6}
@@ -51,7 +52,8 @@ def _goal(name: str, value: str, field: str) -> Goal:
     read = _TIME.fullmatch(value.replace(" ", ""))
     if read is None or float(read[1]) <= 0 or len(read[1]) > 12:
         raise InvalidInput(
-            f"{field}.{name}", f"{value!r:.40} is no target: give a time (800us, 1.2ms) or a speed-up (1.5x)"
+            f"{field}.{name}",
+            f"{literal_text(value, 40)} is no target: give a time (800us, 1.2ms) or a speed-up (1.5x)",
         )
     figure, unit = float(read[1]), read[2]
     return Goal(name=name, factor=figure) if unit in "x×" else Goal(name=name, time_us=figure * _UNITS_US[unit])

@@ -52,8 +52,8 @@ def read_json(text: str | bytes, where: str = "body") -> Any:
             raise InvalidInput(where, f"has an object of {len(pairs):,} names: {MOST_NAMES:,} are allowed in one")
         found = dict(pairs)
         if len(found) < len(pairs):
-            name = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
-            raise InvalidInput(f"{name:.80}" or where, "is given twice in one object: keep one")
+            counts = Counter(name for name, _ in pairs)
+            return _Repeating(found, next(name for name, count in counts.items() if count > 1))
         return found
 
     try:
@@ -66,7 +66,28 @@ def read_json(text: str | bytes, where: str = "body") -> Any:
         raise InvalidInput(where, f"this is not valid JSON: {_reason(error)}") from None
     if deeper_than(document, DEEPEST):
         raise InvalidInput(where, f"is nested deeper than {DEEPEST} levels")
+    if (path := next(_repeated(document), None)) is not None:
+        raise InvalidInput(path or where, "is given twice in one object: keep one")
     return document
+
+
+class _Repeating(dict[str, Any]):
+    """An object whose text gives `name` more than once; the path to it is known once the document is read."""
+
+    def __init__(self, found: Mapping[str, Any], name: str) -> None:
+        super().__init__(found)
+        self.name = name
+
+
+def _repeated(value: Any) -> Iterator[str]:
+    """Yield the paths of repeated names, outermost first, e.g. ``budget.trials`` or ``calls.0.name``."""
+    waiting = [("", value)]
+    while waiting:
+        path, each = waiting.pop()
+        if isinstance(each, _Repeating):
+            yield f"{path}{each.name:.80}"
+        named = each.items() if isinstance(each, dict) else enumerate(each) if isinstance(each, list) else ()
+        waiting.extend((f"{path}{name!s:.80}.", inner) for name, inner in named if isinstance(inner, dict | list))
 
 
 def read_toml(text: str) -> dict[str, Any]:
@@ -111,6 +132,13 @@ def _toml(value: Any) -> str:
         case list() | tuple():
             return "[" + ", ".join(map(_toml, value)) + "]"
     raise InvalidInput("document", f"holds {value!r:.80}, which is no number, text, list or table")
+
+
+def literal_text(value: object, longest: int = 100) -> str:
+    """A value of a JSON or TOML document as the document writes it: ``null``, ``true``, ``'text'``, ``[1, "a"]``."""
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        return f"{value!r:.{longest}}"
+    return f"{json.dumps(value, ensure_ascii=False, default=str):.{longest}}"
 
 
 def deeper_than(document: Any, levels: int) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evo.errors import InvalidInput
+from evo.text.document import literal_text
 from evo.text.visible import one_line
 
 MOST = 10**9
@@ -26,12 +27,14 @@ LARGEST_FIGURE = 1e18
 """Upper limit of any other figure of a device, in base units: operations per second, bytes, …"""
 
 _NOT_WHOLE = {"int_parsing", "int_parsing_size", "int_from_float", "int_type"}
+_OF_TEXTS = {"int_type", "float_type", "bool_type"}
+"""Errors of strict types, which refuse texts such as ``"5"`` in JSON."""
 _NO_NUMBER = {"float_parsing", "float_type", "finite_number"}
 _BOUNDS = {"gt": "above {}", "ge": "{} and more", "lt": "below {}", "le": "{} and less"}
 _OTHERWISE = {
     "missing": "is missing",
-    "literal_error": "{shown!r} is none of {expected}",
-    "bool_parsing": "{shown!r} is neither true nor false",
+    "literal_error": "{quoted} is none of {expected}",
+    "bool_parsing": "{quoted} is neither true nor false",
     "string_pattern_mismatch": "is not of the form {pattern}",
     "string_too_short": "has {length} characters, which are too few: give {min_length:,} or more",
     "string_too_long": "has more than {max_length:,} characters",
@@ -71,20 +74,24 @@ def refused(error: Mapping[str, Any], limits: str = "") -> str | None:
         error: a pydantic error.
         limits: accepted values, as from `accepted`; by default the limit that was exceeded.
     """
-    given = str(error["input"]) if isinstance(error["input"], str | int | float) else type(error["input"]).__name__
+    value = error["input"]
+    given = value if isinstance(value, str) else literal_text(value, _SHOWN + 1)
     shown = given if len(given) <= _SHOWN else f"{given[:_SHOWN]}…"
+    quoted = repr(shown) if isinstance(value, str) else shown
     bounds = error.get("ctx", {})
     missed = "".join(text.format(figure(bounds[name])) for name, text in _BOUNDS.items() if name in bounds)
-    if error["type"] in _NOT_WHOLE:
-        reason = f"{shown!r} is not a whole number"
+    if error["type"] in _OF_TEXTS and isinstance(value, str):
+        reason = f"{quoted} is a text: leave the quotes out"
+    elif error["type"] in _NOT_WHOLE:
+        reason = f"{quoted} is not a whole number"
     elif error["type"] in _NO_NUMBER:
-        reason = f"{shown!r} is not a number"
+        reason = f"{quoted} is not a number"
     elif missed:
         reason = f"{shown} is out of its limits"
     else:
         text = None if given else _EMPTY.get(error["type"])
         text = text or _OTHERWISE.get(error["type"])
-        return None if text is None else text.format(shown=shown, length=len(given), **bounds)
+        return None if text is None else text.format(quoted=quoted, length=len(given), **bounds)
     limits = limits or missed
     return f"{reason}; accepted: {limits}" if limits else reason
 

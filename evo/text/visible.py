@@ -5,6 +5,7 @@ direction can misrepresent a line (CVE-2021-42574, "Trojan Source").
 """
 
 import re
+from collections.abc import Iterable
 
 _ACTIVE = re.compile(
     "["
@@ -17,6 +18,8 @@ _ACTIVE = re.compile(
     "\\ud800-\\udfff\\U000e0000-\\U000e0fff"  # surrogates, tags and supplementary variation selectors: invisible
     "]"
 )
+
+_AROUND_BREAK = re.compile(r".?[\n\t]+.?")
 
 
 def visible(text: str) -> str:
@@ -31,6 +34,14 @@ def visible(text: str) -> str:
 def one_line(text: str) -> str:
     """Return the text with tabs and line breaks escaped as well; for names from untrusted users."""
     return visible(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def on_one_line(text: str, words: Iterable[str]) -> str:
+    """Return a message with the tabs and line breaks that it repeats from these words escaped; its own stay."""
+    for word in words:
+        for part in set(_AROUND_BREAK.findall(word)):
+            text = text.replace(part, one_line(part))
+    return text
 
 
 def visible_json(text: str) -> str:

@@ -68,7 +68,7 @@ def test_collection_needs_an_explicit_limit(run: Callable[..., str]) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--max-cost", "1"], "--cost-per-hour: is needed"),
+        (["--max-cost", "1"], "--max-cost: needs --cost-per-hour as well"),
         (["--max-cost", "inf", "--cost-per-hour", "1"], "out of its limits"),
         (["--warm-start", "nowhere.json"], "--warm-start: nowhere.json cannot be read"),
         (["--priority", "1001"], "--priority: 1001 is out of its limits; accepted: -1,000 … 1,000"),

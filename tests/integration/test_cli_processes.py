@@ -4,6 +4,7 @@ On a recorded space, so that nothing waits for a device; it is large enough to l
 """
 
 import re
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -156,6 +157,7 @@ def test_search_runs_in_the_background(line: CommandLine) -> None:
     started = line.run_apart(*LONG, "--detach")
     assert (started.code, started.err) == (0, "")
     assert "Search 1 runs in the background" in started.out
+    assert f"{line.database.name}.search-1.log" in started.out
     assert "kernel-evo watch 1" in started.out
     service = running_service(line.database)
     assert service is not None
@@ -182,3 +184,27 @@ def test_failed_background_start_is_reported_in_the_foreground(line: CommandLine
     refused = line.run_apart("search", SAXPY, "--problem", "N=0", "--detach")
     assert refused.code == 2
     assert refused.err.startswith("Error: --problem N: 0 is out of its limits")
+
+
+def test_failed_background_start_shows_nothing_of_other_searches(line: CommandLine) -> None:
+    others = [line.database.with_name(f"{line.database.name}.{each}.log") for each in ("search", "search-1", "worker")]
+    for each in others:
+        each.touch()
+    ended = threading.Event()
+
+    def report() -> None:
+        while not ended.wait(0.01):
+            for each in others:
+                with each.open("a") as log:
+                    log.write("progress of another search\n")
+
+    reporting = threading.Thread(target=report)
+    reporting.start()
+    try:
+        refused = line.run_apart("search", SAXPY, "--policy", "absent", "--detach")
+    finally:
+        ended.set()
+        reporting.join()
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err.startswith("Error: --policy: there is no `absent`") and refused.err.count("\n") == 1
+    assert {each.name for each in line.database.parent.glob("*.log")} == {each.name for each in others}

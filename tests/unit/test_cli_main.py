@@ -189,6 +189,17 @@ def test_search_needs_a_family(capsys: pytest.CaptureFixture[str]) -> None:
             "search a.json --objective score",
             "--objective: 'score' is neither `time` nor a direction with a metric; accepted: time, minimise:",
         ),
+        ("trials -1", "SEARCH: -1 begins with `-`, as options do: numbers begin at 1; see `kernel-evo trials --help`"),
+        (
+            "champion export -12 --to x",
+            "CHAMPION: -12 begins with `-`, as options do: numbers begin at 1; see `kernel-evo champion export --help`",
+        ),
+        (
+            "measure -2.5",
+            "FAMILY: -2.5 begins with `-`, as options do: give a name, or a path such as ./-2.5; "
+            "see `kernel-evo measure --help`",
+        ),
+        ("searches -1", "No such option: -1: see `kernel-evo searches --help`"),
         ("searches --limt 3", "No such option: --limt (Possible options: --limit): see `kernel-evo searches --help`"),
         ("serch", "No such command 'serch'. Did you mean 'search'"),
         (

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from evo.errors import InvalidInput
-from evo.text.document import DEEPEST, LONGEST_KEY, MOST_NAMES, read_json, read_toml
+from evo.text.document import DEEPEST, LONGEST_KEY, MOST_NAMES, literal_text, read_json, read_toml
 
 MEBIBYTE = 1 << 20
 QUARTER = MEBIBYTE // 4
@@ -30,7 +30,9 @@ def cost(read: Callable[[], object]) -> tuple[float, int]:
     ("text", "field"),
     [
         ('{"a": 1, "a": 1}', "a"),
-        ('[{"x": {"b": 1, "c": 2, "b": 3}}]', "b"),
+        ('[{"x": {"b": 1, "c": 2, "b": 3}}]', "0.x.b"),
+        ('{"budget": {"trials": 1, "minutes": 2, "trials": 3}}', "budget.trials"),
+        ('{"a": {"b": 1, "b": 2}, "a": {"b": 1}}', "a"),
         ('{"": 1, "": 2}', "body"),
         ('{"\\u0061": 1, "a": 2}', "a"),
     ],
@@ -118,3 +120,17 @@ def test_large_document_of_any_content_is_cheap(filler: str) -> None:
 def test_dots_in_values_and_comments_are_not_key_separators(text: str, value: object) -> None:
     document = read_toml(text)
     assert value is None or document == {"a": value}
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, "null"),
+        (True, "true"),
+        ([None, "a", 1.5], '[null, "a", 1.5]'),
+        ({"a": False}, '{"a": false}'),
+        ("x", "'x'"),
+    ],
+)
+def test_values_are_shown_as_documents_write_them(value: object, shown: str) -> None:
+    assert literal_text(value) == shown

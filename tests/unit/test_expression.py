@@ -442,3 +442,48 @@ def test_value_beside_and_or_or_is_refused_with_its_comparison(text: str, meant:
 )
 def test_names_and_truth_values_may_stand_alone(text: str) -> None:
     Expression.parse(text, "f").check_condition()
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("N / W * W == N", ["N // W * W == N"]),
+        ("W * (N / W) == N", ["W * (N // W) == N"]),
+        ("N - N / W * W == 0", ["N - N // W * W == 0"]),
+        ("T > 0 and (N + T - 1) / T * T <= 99", ["T > 0 and (N + T - 1) // T * T <= 99"]),
+        ("W > 4 == U > 2", ["(W > 4) == (U > 2)", "W > 4 and 4 == U and (U > 2)"]),
+        ("W < 4 != U", ["(W < 4) != U", "W < 4 and 4 != U"]),
+        ("W == U < 4", ["W == (U < 4)", "W == U and U < 4"]),
+        ("W == 4 == U > 3", ["(W == 4) == (U > 3)", "W == 4 and 4 == U and (U > 3)"]),
+    ],
+)
+def test_term_that_means_something_else_in_c_is_refused(text: str, meant: list[str]) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        parse(text).check_meaning()
+    assert refused.value.reason.endswith("write " + " or ".join(f'`"{each}"`' for each in meant))
+    for each in meant:
+        parse(each).check_meaning()
+
+
+@pytest.mark.parametrize("text", ["1 <= W < 4", "W == U == 4", "N // W * W == N", "N / W * U > 3", "(W > 4) == U"])
+def test_term_with_one_meaning_is_accepted(text: str) -> None:
+    parse(text).check_meaning()
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("sizeof(float) * W <= 64", "4 * W <= 64"),
+        ("sizeof( unsigned  int)*W<=64 && W > 1", "4 * W <= 64 and W > 1"),
+        ("W * sizeof(__half) < sizeof(double)", "W * 2 < 8"),
+        ("MAX(W, 2) > 3", "max(W, 2) > 3"),
+        ("DIV_UP(N, W) > 3", "ceil_div(N, W) > 3"),
+    ],
+)
+def test_functions_of_c_are_answered_with_their_value(text: str, meant: str) -> None:
+    assert refusal(text).endswith(f'write `"{meant}"`')
+    parse(meant)
+
+
+def test_size_of_an_unknown_type_is_a_number() -> None:
+    assert refusal("sizeof(T) * W <= 64") == "`sizeof(T)`: write the number of bytes, e.g. 4 for a float"

@@ -70,3 +70,46 @@ def test_few_unknown_fields_are_named_individually() -> None:
     with pytest.raises(ValidationError) as refused:
         SearchRequest.model_validate({"family": "a", "budgt": 1, "sead": 2})
     assert [error["loc"] for error in refused.value.errors()] == [("budgt",), ("sead",)]
+
+
+def numbers(schema: Any) -> Iterator[dict[str, Any]]:
+    """Yield the nodes that accept numbers and truth values, except those inside the check of whole numbers."""
+    if isinstance(schema, dict):
+        if schema.get("type") in ("int", "float", "bool"):
+            yield schema
+        checked = schema.get("type") == "function-before" and schema["schema"].get("type") == "int"
+        for part in () if checked else schema.values():
+            yield from numbers(part)
+    elif isinstance(schema, list | tuple):
+        for part in schema:
+            yield from numbers(part)
+
+
+def test_no_body_takes_texts_for_numbers() -> None:
+    found = [(body.__name__, each) for body in bodies() for each in numbers(body.__pydantic_core_schema__)]
+    assert len(found) > 20
+    assert [each for each in found if not each[1].get("strict")] == []
+
+
+@pytest.mark.parametrize(
+    ("body", "given", "field"),
+    [
+        (SearchRequest, {"family": "a", "seed": "5"}, ("seed",)),
+        (SearchRequest, {"family": "a", "seed": True}, ("seed",)),
+        (SearchRequest, {"family": "a", "budget": {"trials": "5"}}, ("budget", "trials")),
+        (SearchRequest, {"family": "a", "budget": {"minutes": "5"}}, ("budget", "minutes")),
+        (SearchRequest, {"family": "a", "budget": {"minutes": True}}, ("budget", "minutes")),
+        (SearchRequest, {"family": "a", "from_default": 1}, ("from_default",)),
+        (SearchRequest, {"family": "a", "from_default": "yes"}, ("from_default",)),
+        (Heartbeat, {"attempts": ["1"]}, ("attempts", 0)),
+    ],
+)
+def test_values_of_other_types_are_refused(body: type[Body], given: dict[str, Any], field: tuple[str, ...]) -> None:
+    with pytest.raises(ValidationError) as refused:
+        body.model_validate(given)
+    assert [each["loc"] for each in refused.value.errors()] == [field]
+
+
+def test_numbers_of_json_are_accepted_however_they_are_written() -> None:
+    asked = SearchRequest.model_validate({"family": "a", "seed": 5.0, "budget": {"trials": 5.0, "minutes": 3}})
+    assert (asked.seed, asked.budget.trials, asked.budget.minutes) == (5, 5, 3.0)

@@ -1,11 +1,13 @@
 """The public URL, trusted proxies, and requests as they arrive through proxies."""
 
+import ipaddress
 import re
 from typing import Any
 
 import anyio
 import pytest
 
+from api.events.webhooks.outbound import target_of
 from api.http.middleware.forwarding import KEY, Address, Forwarding
 from api.http.public_url import Proxies, PublicUrl
 from api.settings import Settings
@@ -289,3 +291,37 @@ def test_templates_keep_addresses_in_attributes_that_get_the_prefix() -> None:
     for template in HERE.rglob("*.html"):
         found = set(re.findall(r'\s([a-z-]+)\s*=\s*["\']?/', template.read_text()))
         assert found <= known, f"{template.name} has an address in another attribute"
+
+
+@pytest.mark.parametrize(
+    "given", ["nota url", "a b/c", "x:99999", "-a", "//", "", "evo?x=1", "a@b", "host/a//b", "[::1"]
+)
+def test_url_that_a_scheme_does_not_mend_is_answered_with_an_example(given: str) -> None:
+    with pytest.raises(ValueError, match=r": write one like https://evo\.example\.org$"):
+        PublicUrl.of(given)
+
+
+@pytest.mark.parametrize("given", ["evo", "tools.example.org:8443/evo", "10.0.0.1"])
+def test_url_without_a_scheme_is_answered_with_one_that_works(given: str) -> None:
+    with pytest.raises(ValueError, match="has no scheme") as refused:
+        PublicUrl.of(given)
+    suggested = str(refused.value).rpartition("write ")[2]
+    assert str(PublicUrl.of(suggested)) == suggested == f"https://{given}"
+
+
+@pytest.mark.parametrize(
+    ("given", "example"),
+    [
+        ("hooks.example.net/x", "https://hooks.example.net/x"),
+        ("hooks.example.net:99999/x", "https://example.org/hook"),
+        ("-a.example.net", "https://example.org/hook"),
+        ("a..example.net", "https://example.org/hook"),
+        ("nota url", "https://example.org/hook"),
+        (f"hooks.example.net/{'x' * 300}", "https://example.org/hook"),
+    ],
+)
+def test_webhook_without_a_scheme_is_answered_with_one_that_works(given: str, example: str) -> None:
+    resolve = lambda name, port: [ipaddress.ip_address("1.1.1.1")]  # noqa: E731
+    with pytest.raises(InvalidInput, match=rf", e\.g\. {re.escape(example)}$"):
+        target_of(given, private=False, resolve=resolve)
+    target_of(example, private=False, resolve=resolve)

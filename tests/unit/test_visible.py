@@ -14,7 +14,7 @@ from evo.cli.console.output import console, facts, print_json, table
 from evo.cli.main import complain
 from evo.report.document import Code, Document, Listed, Section, Text
 from evo.report.markdown import to_markdown
-from evo.text.visible import visible, visible_json
+from evo.text.visible import on_one_line, visible, visible_json
 
 ACTIVE = [
     "\x1b]0;title\x07",
@@ -133,3 +133,9 @@ def test_logs_are_escaped(form: str, text: str, capsys: pytest.CaptureFixture[st
     finally:
         structlog.configure(**before)
     assert not _acts(capsys.readouterr().err)
+
+
+def test_line_breaks_of_given_words_are_escaped_in_a_message() -> None:
+    words = ["search", "--db=a\nb.db", "x\ty=3"]
+    message = "no database at /tmp/a\nb.db; there is no `x\ty`\n  details: here"
+    assert on_one_line(message, words) == "no database at /tmp/a\\nb.db; there is no `x\\ty`\n  details: here"

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import anyio
 import httpx
 
+from api.http.public_url import HOST
 from evo.errors import InvalidInput
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -25,6 +26,8 @@ TIMEOUT_S = 10.0
 """Seconds for each step of an exchange."""
 LONGEST_S = 20.0
 """Seconds for an exchange as a whole."""
+_BARE = re.compile(r"(?P<host>[A-Za-z0-9.-]+\.[A-Za-z]{2,})(?::(?P<port>[0-9]{1,5}))?(?:/[!-~]{0,199})?")
+"""A URL without its scheme."""
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
@@ -86,8 +89,9 @@ def target_of(url: str, *, private: bool, resolve: Resolve = resolved) -> Target
 
 def _example(url: str) -> str:
     """Return an example URL: the given one with a scheme, if only that is missing."""
-    bare = re.fullmatch(r"[A-Za-z0-9.-]+\.[A-Za-z]{2,}(:[0-9]{1,5})?(/[!-~]*)?", url[:200])
-    return f"e.g. https://{url[:200] if bare else 'example.org/hook'}"
+    bare = _BARE.fullmatch(url)
+    fits = bare is not None and HOST.fullmatch(bare["host"].lower()) and 0 < int(bare["port"] or 443) < 1 << 16
+    return f"e.g. https://{url if fits else 'example.org/hook'}"
 
 
 def _ascii(name: str) -> str:

@@ -1,7 +1,7 @@
 """Messages for wrong command lines: one line that names the option and how to correct it."""
 
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import typer
@@ -14,8 +14,14 @@ from evo.text.masking import masked
 _SERVICE = frozenset({"--resume", "--url", "--token", "--db", "--json"})
 
 
-def complaint(error: TyperException) -> str:
-    """Return the message for an error of typer; empty if typer only printed help."""
+def complaint(error: TyperException, arguments: Sequence[str] = ()) -> str:
+    """Return the message for an error of typer; empty if typer only printed help.
+
+    Args:
+        arguments: the command line without the program's name.
+    """
+    if (negative := _negative(error, arguments)) is not None:
+        return negative
     parameter = getattr(error, "param", None)
     if parameter is not None:
         return f"{_name(parameter)}: {_reason(error, parameter)}"
@@ -24,6 +30,23 @@ def complaint(error: TyperException) -> str:
         return f"{hint}: {error.message}"
     message = error.format_message().strip().removesuffix(".")
     return f"{message}: see `{help_of(error)}`" if message else ""
+
+
+def _negative(error: TyperException, arguments: Sequence[str]) -> str | None:
+    """Return the message for a negative number in place of an argument, which typer reads as an option."""
+    option, context = getattr(error, "option_name", ""), getattr(error, "ctx", None)
+    if context is None or not re.fullmatch(r"-\d", option):
+        return None
+    word = next((each for each in arguments if each.startswith(option)), option)
+    takes = [each for each in context.command.params if each.param_type_name == "argument"]
+    if not takes:
+        return None
+    wanted = (
+        "numbers begin at 1"
+        if getattr(takes[0], "min", None) is not None
+        else f"give a name, or a path such as ./{word}"
+    )
+    return f"{_name(takes[0]).strip('[].…')}: {word} begins with `-`, as options do: {wanted}; see `{help_of(error)}`"
 
 
 def help_of(error: TyperException) -> str:

@@ -128,7 +128,7 @@ def export(
     Several champions give a folder for each, dispatch.json, and dispatch.py, which picks by shape. With --top, the
     champion and each runner-up get a folder with the available evidence.
     """
-    from evo.cli.console.output import console, print_json, styled
+    from evo.cli.console.output import console, print_json, styled, written
     from evo.cli.files.champion import fetch, ranking, successor, write
     from evo.cli.service.connection import connect
     from evo.export.compiled import LOADER
@@ -159,7 +159,7 @@ def export(
         return
     out = console()
     for path in paths:
-        out.print(f"wrote {path}")
+        out.print(written(path))
     for number, current in retired.items():
         now = "its problem has none now" if current is None else f"champion {current.id} is current"
         why = next(each.retired_reason for each in wanted if each.id == number)
@@ -358,7 +358,7 @@ def export_suite(
     Its functions have the signatures of torch.nn.functional and call PyTorch if there is no kernel;
     `patch(model)` lets a model use them, and `report()` counts the calls that found no kernel.
     """
-    from evo.cli.console.output import console, print_json
+    from evo.cli.console.output import console, print_json, written
     from evo.cli.files.champion import fetch, write
     from evo.cli.service.connection import connect
     from evo.export.called import SERVED
@@ -390,7 +390,7 @@ def export_suite(
         print_json({"folder": to.absolute(), "champions": kernels, "left_out": left_out, "files": len(paths)})
         return
     out = console()
-    out.print(f"wrote {to}: {len(chosen)} kernels for {len(found) - len(left_out)} of {len(found)} calls")
+    out.print(written(to, f": {len(chosen)} kernels for {len(found) - len(left_out)} of {len(found)} calls"))
     for name, reason in left_out.items():
         out.print(f"  without a kernel: {name} ({reason})")
     out.print(f"\nUse it:  python -c 'import {to.name}; print({to.name}.report())'  from the folder above it")

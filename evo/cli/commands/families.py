@@ -58,12 +58,12 @@ def new(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to create; its name becomes the family's.")],
 ) -> None:
     """Create a family to start from: a small kernel that runs and can be searched."""
-    from evo.cli.console.output import console, styled
+    from evo.cli.console.output import console, styled, written
     from evo.cli.files.new_family import write_scaffold
 
     out = console()
     for path in write_scaffold(folder):
-        out.print(f"wrote {path}")
+        out.print(written(path))
     shown = str(folder) if folder.is_absolute() else f"./{folder}"
     out.print(
         styled("\nIt runs as it is:  ", (command("search", shown), "bold"), "\nThen put your kernel in its place.")
@@ -111,13 +111,13 @@ def import_(
 
 
 def _import_kernelbench(file: Path, folder: Path | None) -> None:
-    from evo.cli.console.output import console, styled
+    from evo.cli.console.output import console, styled, written
     from evo.cli.files.kernelbench import write_kernelbench
 
     place, found = write_kernelbench(file, folder)
     out, shown = console(), str(place) if place.is_absolute() else f"./{place}"
     for path in sorted(each for each in place.rglob("*") if each.is_file()):
-        out.print(f"wrote {path}")
+        out.print(written(path))
     names = [f"{each.name} ({', '.join(each.shape)})" for each in (*found.inputs, *found.outputs)]
     out.print(f"arguments: {', '.join(names)}", markup=False)
     out.print(f"problem: {', '.join(f'{name}={value}' for name, value in found.fields.items()) or 'fixed'}")
@@ -133,14 +133,14 @@ def _import_kernelbench(file: Path, folder: Path | None) -> None:
 
 
 def _import_source(file: Path, folder: Path | None, *, entry: str | None, reference: str | None) -> None:
-    from evo.cli.console.output import console, styled
+    from evo.cli.console.output import console, styled, written
     from evo.cli.files.imported import write_imported
     from evo.family.importing.writing import MARK
 
     place, draft = write_imported(file, folder, entry=entry, reference=reference)
     out, shown = console(), str(place) if place.is_absolute() else f"./{place}"
     for path in sorted(each for each in place.rglob("*") if each.is_file()):
-        out.print(f"wrote {path}")
+        out.print(written(path))
     out.print(f"{draft.entry}: {', '.join(f'{each.name} ({each.role})' for each in draft.arguments)}")
     out.print(f"problem: {', '.join(each.name for each in draft.fields)}")
     out.print(f"tunables: {', '.join(each.name for each in draft.tunables) or 'none found'}\n")

@@ -65,7 +65,7 @@ def mission(
     other device the report says so. Ctrl-C ends the running search; the report contains the results so far.
     """
     from evo.cli.commands.doctor import look_around, print_findings
-    from evo.cli.console.output import console
+    from evo.cli.console.output import console, written
     from evo.cli.exits import Exit
     from evo.cli.files.writing import require_place, write_or_show
     from evo.cli.service.devices import local_devices
@@ -87,7 +87,7 @@ def mission(
     terms = {"device": wanted, "budget": budget, **advice}
     results = _searched(chosen, terms, ServiceRef(database=db), out)
     write_or_show(to, _report(chosen, results, findings), force=force)
-    out.print(f"wrote {to}")
+    out.print(written(to))
     raise typer.Exit(Exit.DONE if results and all(each.best for each in results) else Exit.NOTHING_FOUND)
 
 

@@ -105,7 +105,7 @@ def record(
 
 def _keep(client: "Client", view: "SearchView", folder: Path) -> None:
     """Write both files and print their paths."""
-    from evo.cli.console.output import console
+    from evo.cli.console.output import console, written
     from evo.device.estimate.target import aimed_at
     from evo.family import Family
     from evo.space.recording import cache_document, results_document
@@ -126,7 +126,7 @@ def _keep(client: "Client", view: "SearchView", folder: Path) -> None:
     for form, document in documents.items():
         path = folder / f"{recording.name}{form}.json.gz"
         _write(path, document)
-        out.print(f"wrote {path}")
+        out.print(written(path))
     whole = space.valid_count == len(recording.entries)
     share = "all of them" if whole else f"of {space.valid_count or 'over a million'} valid ones"
     out.print(f"{len(recording.entries):,} configs, {share}")

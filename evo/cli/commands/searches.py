@@ -399,7 +399,7 @@ def report(
     """Write report.md and report.html: findings, valid negatives, cost, and the resulting decision. Both use only the
     database; no worker is needed.
     """
-    from evo.cli.console.output import console, print_json
+    from evo.cli.console.output import console, print_json, written
     from evo.cli.files.writing import writing_to
     from evo.cli.service.connection import connect
     from evo.report import parse_goals
@@ -428,4 +428,4 @@ def report(
         print_json({"folder": folder.absolute(), "files": list(files)})
         return
     for name in files:
-        console().print(f"wrote {folder / name}")
+        console().print(written(folder / name))

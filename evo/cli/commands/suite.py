@@ -32,7 +32,7 @@ def record(
     Calls of scaled_dot_product_attention, linear, rms_norm, layer_norm and softmax are recorded, whichever module makes
     them, and RMSNorm modules by their class's name. Calls that no family computes are listed with the reason.
     """
-    from evo.cli.console.output import console
+    from evo.cli.console.output import console, written
     from evo.cli.files.writing import require_place, writing_to
     from evo.cli.session.watching import watch
     from evo.errors import EvoError, NotFound
@@ -49,7 +49,7 @@ def record(
     with writing_to(to):
         to.write_text(recorder.suite(), encoding="utf-8")
     total = sum(recorder.counts.values())
-    out.print(f"wrote {to}: {count_text(len(recorder.counts), 'problem')} of {count_text(total, 'call')}")
+    out.print(written(to, f": {count_text(len(recorder.counts), 'problem')} of {count_text(total, 'call')}"))
     place = to if to.is_absolute() else f"./{to}"
     out.print(f"\nSearch it:  kernel-evo search --suite {place}")
     if trouble is not None:

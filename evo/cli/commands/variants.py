@@ -172,7 +172,7 @@ def source(
     as_json: Json = False,
 ) -> None:
     """Print the source of a variant, or write it to a folder."""
-    from evo.cli.console.output import console, print_json
+    from evo.cli.console.output import console, print_json, written
     from evo.cli.service.connection import connect
     from evo.text.visible import visible
 
@@ -182,7 +182,7 @@ def source(
         from evo.cli.files.variant import write_variant_files
 
         for path in write_variant_files(out, found):
-            console().print(f"wrote {path}")
+            console().print(written(path))
     elif as_json:
         print_json(found)
     else:

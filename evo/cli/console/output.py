@@ -4,7 +4,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from evo.text.visible import visible, visible_json
+from evo.text.visible import one_line, visible, visible_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -54,6 +54,11 @@ def console(*, stderr: bool = False) -> "Console":
     return Screen(
         stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=plain, width=width, height=height
     )
+
+
+def written(path: object, what: str = "") -> str:
+    """Return the line that reports a file or folder that was written."""
+    return f"wrote {one_line(str(path))}{what}"
 
 
 def styled(*parts: "str | tuple[str, str]") -> "Text":

@@ -32,21 +32,27 @@ def detach(arguments: Sequence[str], place: LocalDatabase, options: str, *, as_j
     Returns:
         The exit code of the background process if it ended before the search began (its output is then shown); else 0.
     """
-    log = place.log("search")
+    log = place.log("search")  # each search has a file of its own, so that an error comes without others' progress
 
     def tell(begun: dict[str, Any], pid: int) -> None:
-        print_json(begun["view"]) if as_json else _tell(begun, pid, log, options)
+        own = Path(output.name).replace(place.log(f"search-{begun['search']}"))
+        print_json(begun["view"]) if as_json else _tell(begun, pid, own, options)
 
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="kernel-evo-") as folder, log.open("a+b") as output:
-            return _begin(arguments, Path(folder) / "search.json", output, tell)
+        with (
+            tempfile.TemporaryDirectory(prefix="kernel-evo-") as folder,
+            tempfile.NamedTemporaryFile(dir=log.parent, prefix=f"{log.stem}-", suffix=".log", delete=False) as output,
+        ):
+            try:
+                return _begin(arguments, Path(folder) / "search.json", output, tell)
+            finally:
+                Path(output.name).unlink(missing_ok=True)  # no search began, so nothing was renamed
     except OSError as error:
         raise EvoError(f"{log} cannot be written ({error.strerror}): use another --db") from None
 
 
 def _begin(arguments: Sequence[str], news: Path, output: Any, tell: Tell) -> int:
-    start = output.tell()
     command = [sys.executable, "-m", "evo", *arguments, "--announce", str(news)]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
     deadline = time.monotonic() + START_S
@@ -56,7 +62,7 @@ def _begin(arguments: Sequence[str], news: Path, output: Any, tell: Tell) -> int
         tell(begun, process.pid)
         return Exit.DONE
     process.terminate()
-    output.seek(start)
+    output.seek(0)
     sys.stderr.write(visible(output.read().decode(errors="replace")))
     return process.wait() or Exit.UNAVAILABLE
 

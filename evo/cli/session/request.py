@@ -10,7 +10,7 @@ from evo.errors import InvalidInput
 from evo.family.problem import Problem
 from evo.messages.view import SearchView
 from evo.promotion.policy import policy_from
-from evo.text.document import read_json, read_toml
+from evo.text.document import literal_text, read_json, read_toml
 from evo.text.encoding import not_utf8
 from templates import registry
 from templates.bundle import pack
@@ -128,6 +128,6 @@ def read_policy(name_or_file: str) -> str | dict[str, Any]:
         reason = error.strerror if isinstance(error, OSError) else error
         raise InvalidInput("--policy", f"{path} cannot be read: {reason}") from None
     if not isinstance(document, dict):
-        raise InvalidInput("--policy", f"{path} must hold fields and values, not {document!r:.100}")
+        raise InvalidInput("--policy", f"{path} must hold fields and values, not {literal_text(document)}")
     policy_from(document)
     return document

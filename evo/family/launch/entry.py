@@ -7,6 +7,7 @@ from evo.device import DeviceKind, kind_of
 from evo.errors import InvalidInput
 from evo.family.argument import IDENTIFIER, Argument
 from evo.family.table import Table
+from evo.text.document import literal_text
 
 _QUALIFIED = re.compile(
     r"\s*([A-Za-z_]\w*(?:::[A-Za-z_]\w*)*)\s*(<(?!<)(?:(?!<<<)[^;{}])*>)?\s*(\(.*\)|<<<.*)?\s*;?\s*", re.DOTALL
@@ -40,7 +41,7 @@ def read_entry(table: Table, kind: DeviceKind, call: Sequence[Argument]) -> str:
     if IDENTIFIER.fullmatch(entry) or (kind_of(kind).sources == "cuda" and is_instance(entry)):
         return entry
     raise InvalidInput(
-        table.field("entry"), f"{entry!r:.100} is not the name of the function to call{_hint(entry, kind, call)}"
+        table.field("entry"), f"{literal_text(entry)} is not the name of the function to call{_hint(entry, kind, call)}"
     )
 
 

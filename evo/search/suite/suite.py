@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from evo.errors import InvalidInput
 from evo.family.problem import lengths_of, problem_key
+from evo.text.document import literal_text
 from evo.text.limits import MOST
 from evo.text.suggestion import unknown
 from evo.trial import Value
@@ -89,7 +90,7 @@ def suite_from(document: Mapping[str, Any], name: str, source: str = "") -> Suit
             raise InvalidInput(key, unknown(key, ("goal", "call"), "keys of a suite"))
     goal = document.get("goal", "ratio")
     if goal not in get_args(Goal):
-        raise InvalidInput("goal", f"{goal!r:.60} is not one of {', '.join(get_args(Goal))}")
+        raise InvalidInput("goal", f"{literal_text(goal, 60)} is not one of {', '.join(get_args(Goal))}")
     listed = document.get("call")
     if not isinstance(listed, list) or not listed:
         raise InvalidInput("call", "a suite has at least one table [[call]] with name, family and problem")
@@ -122,7 +123,7 @@ def _expanded(table: Mapping[str, Any], where: str) -> Iterator[Call]:
     if not isinstance(problem, Mapping):
         raise InvalidInput(f"{where}.problem", "is not a table: write e.g. { rows = 1024, cols = 4096 }")
     if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight <= MOST:
-        raise InvalidInput(f"{where}.weight", f"{weight!r:.60} is not a positive number")
+        raise InvalidInput(f"{where}.weight", f"{literal_text(weight, 60)} is not a positive number")
     choices = [_values(value, f"{where}.problem.{field}") for field, value in problem.items()]
     several = [field for field, values in zip(problem, choices, strict=True) if len(values) > 1]
     combinations = list(itertools.islice(itertools.product(*choices), MOST_CALLS + 1))
@@ -144,7 +145,7 @@ def _values(given: Any, where: str) -> list[Value]:
     found: list[Value] = []
     for each in given if isinstance(given, list) else [given]:
         if not isinstance(each, bool | int | float | str):
-            raise InvalidInput(where, f"{each!r:.60} is neither a number, a word, true nor false")
+            raise InvalidInput(where, f"{literal_text(each, 60)} is neither a number, a word, true nor false")
         lengths = lengths_of(each, where) if isinstance(each, str) else None
         found += [each] if lengths is None else lengths
     if not found:

@@ -14,10 +14,11 @@ from evo.errors import InvalidInput
 from evo.space.expression import arithmetic
 from evo.space.expression.choices import Scope, impossible_value, words_meant
 from evo.space.expression.evaluation import Environment, Evaluation, free_names
-from evo.space.expression.repair import foreign, pasted, renamed, rewritten, value_alone
+from evo.space.expression.repair import foreign, of_c, pasted, renamed, rewritten, value_alone
 from evo.space.expression.scalar import SCALARS, Reading, Unsure, reading
 from evo.space.expression.substitution import Binder, Inliner, terms
 from evo.space.expression.whitelist import MAX_INLINED_DEPTH, MAX_NODES, MAX_TEXT, admit, available, check_depth
+from evo.text.document import literal_text
 from evo.text.suggestion import unknown
 from evo.trial import Value
 
@@ -49,7 +50,7 @@ class Expression:
                 part.
         """
         if not isinstance(text, str):
-            raise InvalidInput(field, f"must be an expression in quotes, not {text!r:.100}")
+            raise InvalidInput(field, f"must be an expression in quotes, not {literal_text(text)}")
         if len(text) > MAX_TEXT:
             raise InvalidInput(field, f"is {len(text)} characters long, of at most {MAX_TEXT}: name parts of it first")
         try:
@@ -113,6 +114,17 @@ class Expression:
             raise InvalidInput(self.field, f"`{self.text}`: {unknown(name, scope, meaning or 'names')}")
         if (absent := impossible_value(self.tree, choices)) is not None:
             raise InvalidInput(self.field, f"`{self.text}`: {absent}")
+        return self
+
+    def check_meaning(self) -> "Expression":
+        """Return this expression after checking that it means the same to a reader of C.
+
+        Raises:
+            InvalidInput: it divides and multiplies by the same term, or mixes comparisons of size with ``==`` in a
+                chain.
+        """
+        if (reason := of_c(self.tree)) is not None:
+            raise InvalidInput(self.field, f"`{self.text}`: {reason}")
         return self
 
     def check_condition(self) -> "Expression":

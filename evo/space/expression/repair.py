@@ -45,10 +45,49 @@ _WORDS: Mapping[str, str] = {
     "NOT": "not",
     "IN": "in",
 }
+_FUNCTIONS: Mapping[str, str] = {
+    "fmin": "min",
+    "fmax": "max",
+    "MIN": "min",
+    "MAX": "max",
+    "fabs": "abs",
+    "cdiv": "ceil_div",
+    "CEIL_DIV": "ceil_div",
+    "div_up": "ceil_div",
+    "DIV_UP": "ceil_div",
+}
 _REMAINDER = re.compile(
     r"(?<=[\w)\s])(?<!\band )(?<!\bor )(?<!\bnot )\b(?:mod|MOD)\b(?=\s+[\w(])(?!\s+(?:and|or|in|not|if|else)\b)"
 )
-_CAST = re.compile(r"\(\s*(?:unsigned |signed )?(?:int|long|short|char|size_t|unsigned|float|double|bool)\s*\)")
+_CAST = re.compile(r"(?<!\w)\(\s*(?:unsigned |signed )?(?:int|long|short|char|size_t|unsigned|float|double|bool)\s*\)")
+_SIZES = {
+    "char": 1,
+    "bool": 1,
+    "int8_t": 1,
+    "uint8_t": 1,
+    "short": 2,
+    "half": 2,
+    "__half": 2,
+    "__nv_bfloat16": 2,
+    "int16_t": 2,
+    "uint16_t": 2,
+    "int": 4,
+    "unsigned": 4,
+    "float": 4,
+    "int32_t": 4,
+    "uint32_t": 4,
+    "half2": 4,
+    "long long": 8,
+    "double": 8,
+    "size_t": 8,
+    "int64_t": 8,
+    "uint64_t": 8,
+    "float2": 8,
+    "float4": 16,
+    "int4": 16,
+}
+"""Bytes of C and CUDA types that have the same size everywhere."""
+_SIZEOF = re.compile(rf"\bsizeof\s*\(\s*(?:(?:un)?signed\s+)?({'|'.join(_SIZES)})\s*\)")
 _NAMESPACE = re.compile(r"\b[A-Za-z_]\w*::")
 _POWER = 30
 """``2 ** 30 % x == 0`` is true for the powers of two up to 2**30, and for no other number above zero."""
@@ -56,6 +95,7 @@ _POWER = 30
 
 def rewritten(text: str) -> ast.expr | None:
     """Return a tree of the probable meaning of `text`, or None; it may still contain forbidden syntax."""
+    text = _SIZEOF.sub(lambda found: str(_SIZES[found[1]]), text)
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except SyntaxError:
@@ -82,6 +122,7 @@ def foreign(text: str) -> dict[str, str]:
             found[sign or name] = meant
         elif (token["text"] or "'")[0] not in "\"'":
             found[token["text"]] = repr(token["text"][1:-1])
+    found |= {each[0]: str(_SIZES[each[1]]) for each in _SIZEOF.finditer(text)}
     if _REMAINDER.search(text):
         found["mod"] = "%"
     return found
@@ -226,7 +267,7 @@ class _Translator(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> Any:  # noqa: PLR0911
         node.args = [self.visit(each) for each in node.args]
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        node.func = ast.Name(id={"fmin": "min", "fmax": "max", "cdiv": "ceil_div"}.get(name, name), ctx=ast.Load())
+        node.func = ast.Name(id=_FUNCTIONS.get(name, name), ctx=ast.Load())
         match name, node.args:
             case "ceil", [ast.BinOp(left=left, op=ast.Div(), right=right)]:
                 return ast.Call(func=ast.Name(id="ceil_div", ctx=ast.Load()), args=[left, right], keywords=[])
@@ -307,6 +348,63 @@ def value_alone(tree: ast.expr) -> str | None:
         "compare it as well" if spread.unclear else f"write {pasted(ast.unparse(ast.fix_missing_locations(meant)))}"
     )
     return f"{reason}: {remedy}"
+
+
+class _WholeDivision(ast.NodeTransformer):
+    """Writes ``//`` in ``a / b * b``, which C uses to round down to a multiple.
+
+    Attributes:
+        found: True after such a term was found.
+    """
+
+    found = False
+
+    def visit_BinOp(self, node: ast.BinOp) -> Any:
+        self.generic_visit(node)
+        match node:
+            case ast.BinOp(op=ast.Mult(), left=ast.BinOp(op=ast.Div(), right=by) as quotient, right=other):
+                pass
+            case ast.BinOp(op=ast.Mult(), left=other, right=ast.BinOp(op=ast.Div(), right=by) as quotient):
+                pass
+            case _:
+                return node
+        if ast.dump(by) == ast.dump(other):
+            quotient.op, self.found = ast.FloorDiv(), True
+        return node
+
+
+def of_c(tree: ast.expr) -> str | None:
+    """Return what to write for a part that means something else in C, and is of no use here; None if there is none."""
+    division = _WholeDivision()
+    whole = division.visit(copy.deepcopy(tree))
+    if division.found:
+        return f"`/` does not round here, so it cancels out: write {pasted(ast.unparse(whole))}"
+    for node in ast.walk(tree):
+        equal = [isinstance(op, ast.Eq | ast.NotEq) for op in getattr(node, "ops", ())]
+        if isinstance(node, ast.Compare) and any(equal) and not all(equal):
+            return _unchained(node)
+    return None
+
+
+def _unchained(chain: ast.Compare) -> str:
+    """Return both meanings of a chain such as ``a > 4 == b > 2``: that of Python, and that of C."""
+    links: list[ast.expr] = []
+    sides: list[ast.expr] = [chain.left]
+    signs: list[ast.cmpop] = []
+    left = chain.left
+    for op, right in zip(chain.ops, chain.comparators, strict=True):
+        links.append(ast.Compare(left=left, ops=[op], comparators=[right]))
+        if isinstance(op, ast.Eq | ast.NotEq):
+            signs.append(op)
+            sides.append(right)
+        else:
+            sides[-1] = ast.Compare(left=sides[-1], ops=[op], comparators=[right])
+        left = right
+    here, there = ast.BoolOp(op=ast.And(), values=links), sides[0]
+    for sign, side in zip(signs, sides[1:], strict=True):
+        there = ast.Compare(left=there, ops=[sign], comparators=[side])
+    reason = "a chain of comparisons means something else in C"
+    return f"{reason}: write {pasted(ast.unparse(there))} or {pasted(ast.unparse(here))}"
 
 
 def _is_value(node: ast.expr) -> bool:

@@ -77,6 +77,8 @@ def _comparands(node: ast.Compare, field: str) -> list[ast.expr]:
 
 def _arguments(node: ast.Call, field: str) -> list[ast.expr]:
     name = node.func.id if isinstance(node.func, ast.Name) else ast.unparse(node.func)
+    if name == "sizeof":
+        raise InvalidInput(field, f"`{ast.unparse(node)}`: write the number of bytes, e.g. 4 for a float")
     if name not in FUNCTIONS or not isinstance(node.func, ast.Name):
         raise InvalidInput(field, f"`{ast.unparse(node)}`: {unknown(name, FUNCTIONS, 'functions')}")
     arguments = {"abs": (1, 1), "ceil_div": (2, 2)}.get(name, (2, MAX_NODES))

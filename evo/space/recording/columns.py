@@ -11,6 +11,7 @@ from evo.errors import InvalidInput
 from evo.space.expression.arithmetic import INTEGER_LIMIT
 from evo.space.recording.values import read_object
 from evo.space.tunable import identity
+from evo.text.document import literal_text
 from evo.trial import Value
 
 Identity: TypeAlias = tuple[str, object]
@@ -48,7 +49,7 @@ class Column:
         if not isinstance(value, bool | int | float | str) or identity(value) not in self.spelled:
             listed = ", ".join(repr(known) for _, known in self.spelled)
             raise InvalidInput(
-                f"{where}.{self.recorded}", f"{value!r:.100} is not one of the listed values: {listed:.500}"
+                f"{where}.{self.recorded}", f"{literal_text(value)} is not one of the listed values: {listed:.500}"
             )
         return self.spelled[identity(value)]
 
@@ -71,7 +72,8 @@ def read_columns(lists: Mapping[str, Iterable[Any]], where: str) -> tuple[Column
     for column in columns:
         if (other := by_name.setdefault(column.name, column.recorded)) != column.recorded:
             raise InvalidInput(
-                where, f"{other!r:.100} and {column.recorded!r:.100} would both be {column.name}: rename one"
+                where,
+                f"{literal_text(other)} and {literal_text(column.recorded)} would both be {column.name}: rename one",
             )
     return columns
 
@@ -96,18 +98,21 @@ def _spelled(values: Iterable[Any], where: str) -> dict[Identity, Value]:
     by_text: dict[Value, Value] = {}
     for key, text in spelled.items():
         if (other := by_text.setdefault(text, once[key])) is not once[key]:
-            raise InvalidInput(where, f"{other!r:.100} and {once[key]!r:.100} would both be {text}: change one")
+            raise InvalidInput(
+                where, f"{literal_text(other)} and {literal_text(once[key])} would both be {text}: change one"
+            )
     return spelled
 
 
 def check_value(value: Any, where: str) -> None:
     """Refuse values that a tunable cannot have."""
     if not isinstance(value, bool | int | float | str):
-        reason = f"{value!r:.100} is not a number, a bool or a text: write it as a text, e.g. "
+        reason = f"{literal_text(value)} is not a number, a bool or a text: write it as a text, e.g. "
         raise InvalidInput(where, reason + json.dumps(_text(str(value))[:40]))
     if not (abs(value) < INTEGER_LIMIT if isinstance(value, int) else isinstance(value, str) or isfinite(value)):
         raise InvalidInput(
-            where, f"expected finite numbers, and whole ones below 2**62, got {value!r:.40}: write it as a text"
+            where,
+            f"expected finite numbers, and whole ones below 2**62, got {literal_text(value, 40)}: write it as a text",
         )
 
 

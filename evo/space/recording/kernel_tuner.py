@@ -7,6 +7,7 @@ from evo.errors import InvalidInput
 from evo.space.recording.columns import Column, read_columns, read_config
 from evo.space.recording.recording import Costs, Entry, Recording, config_key
 from evo.space.recording.values import MICROSECONDS_PER, is_no_time, other_figure, read_list, read_seconds, read_time
+from evo.text.document import literal_text
 from evo.trial.outcome import CompileFailed, InvalidConfig, LaunchFailed, Outcome
 
 TIME = "time"
@@ -37,7 +38,7 @@ def _check_objective(document: Mapping[str, Any], name: str) -> None:
     recorded = [result for result in results if isinstance(result, dict)]
     timed = any(TIME in result or "__error__" in result for result in recorded)
     if isinstance(objective, str) and objective != TIME and recorded and not timed:
-        reason = f"it is {objective!r:.100}, and no entry of `cache` has a {TIME!r}"
+        reason = f"it is {literal_text(objective)}, and no entry of `cache` has a {TIME!r}"
         remedy = other_figure(objective[:100], recorded[0].get(objective))
         raise InvalidInput(f"{name}: objective", f'{reason}: {remedy}, e.g. "{TIME}": 0.5')
 
@@ -71,7 +72,8 @@ def _cache_outcome(result: Mapping[str, Any], where: str) -> Outcome:
             return InvalidConfig(reason="recorded as InvalidConfig")
         case str():
             raise InvalidInput(
-                f"{where}.time", f"{time!r:.100} is no time; write milliseconds, or a failure: {', '.join(FAILURES)}"
+                f"{where}.time",
+                f"{literal_text(time)} is no time; write milliseconds, or a failure: {', '.join(FAILURES)}",
             )
         case _ if is_no_time(time):
             return LaunchFailed(reason=f"recorded as a time of {time:g}")

@@ -8,6 +8,7 @@ from evo.errors import InvalidInput
 from evo.space.recording.kernel_tuner import read_cache
 from evo.space.recording.recording import Recording
 from evo.space.recording.t4 import read_results
+from evo.text.document import literal_text
 from evo.text.wording import outcome_text
 from evo.trial.outcome import Measured
 
@@ -87,7 +88,7 @@ def _json(text: str, name: str) -> dict[str, Any]:
         if document is None:
             raise InvalidInput(name, _damage(text, error)) from None
     if not isinstance(document, dict):
-        raise InvalidInput(name, f"expected a JSON object, got {type(document).__name__}")
+        raise InvalidInput(name, f"expected a JSON object, got {literal_text(document, 40)}")
     return document
 
 

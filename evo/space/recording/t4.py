@@ -16,6 +16,7 @@ from evo.space.recording.values import (
     read_time,
     unit_us,
 )
+from evo.text.document import literal_text
 from evo.trial.outcome import CompileFailed, InvalidConfig, LaunchFailed, Measured, Outcome, TimedOut, WrongAnswer
 
 TIME = "time"
@@ -78,7 +79,9 @@ def _outcome(result: Mapping[str, Any], costs: Costs, unit: str, where: str) -> 
             return TimedOut(stage="measure", limit_s=costs.total_s)
         case other:
             known = "correct, compile, runtime, correctness, constraints, timeout"
-            raise InvalidInput(f"{where}.invalidity", f"{other!r:.100} is not in the T4 schema; write one of {known}")
+            raise InvalidInput(
+                f"{where}.invalidity", f"{literal_text(other)} is not in the T4 schema; write one of {known}"
+            )
 
 
 def _measured(result: Mapping[str, Any], unit: str, where: str) -> Measured | LaunchFailed:
@@ -96,7 +99,7 @@ def _measured(result: Mapping[str, Any], unit: str, where: str) -> Measured | La
     named, wanted = "there is no objective", "a search looks for the shortest time: give each result one"
     if objectives:
         objective = str(objectives[0])[:100]
-        named = f"the objective {objective!r} is no time"
+        named = f"the objective {literal_text(objective)} is no time"
         wanted = other_figure(objective, found.get(objective, {}).get("value"))
     example = f'e.g. the measurement {{"name": "{TIME}", "value": 0.5, "unit": "ms"}}'
     raise InvalidInput(f"{where}.measurements", f"{named}, and no measurement is named {TIME!r}: {wanted}, {example}")

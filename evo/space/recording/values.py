@@ -6,6 +6,7 @@ from math import isfinite
 from typing import Any
 
 from evo.errors import InvalidInput
+from evo.text.document import literal_text
 from evo.text.limits import LONGEST_US, SHORTEST_US
 from evo.trial.outcome import Measured
 from evo.trial.timing import Timing
@@ -29,13 +30,13 @@ MICROSECONDS_PER = {
 
 def read_object(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise InvalidInput(where, f"expected an object, got {type(value).__name__}")
+        raise InvalidInput(where, f"expected an object, got {literal_text(value, 40)}")
     return value
 
 
 def read_list(value: Any, where: str) -> list[Any]:
     if not isinstance(value, list):
-        raise InvalidInput(where, f"expected a list, got {type(value).__name__}")
+        raise InvalidInput(where, f"expected a list, got {literal_text(value, 40)}")
     return value
 
 
@@ -50,7 +51,9 @@ def read_time(value: Any, factor: float, field: str) -> Measured:
     times_us = tuple(_finite(each, field) * factor for each in samples)
     for time_us in times_us:
         if not SHORTEST_US <= time_us <= LONGEST_US:
-            raise InvalidInput(field, f"expected a time from {SHORTEST_US:g} to {LONGEST_US:g} µs, got {value!r:.100}")
+            raise InvalidInput(
+                field, f"expected a time from {SHORTEST_US:g} to {LONGEST_US:g} µs, got {literal_text(value)}"
+            )
     return Measured(timing=Timing(samples_us=times_us))
 
 
@@ -63,7 +66,7 @@ def read_seconds(times: Mapping[str, Any], names: Iterable[str], per_second: flo
             known = [part for part in parts if not (isinstance(part, float) and not _is_finite(part))]
             seconds = sum(_finite(part, f"{where}.{name}") for part in known) / per_second
             if seconds < 0:
-                raise InvalidInput(f"{where}.{name}", f"expected a time from 0 on, got {recorded!r:.100}")
+                raise InvalidInput(f"{where}.{name}", f"expected a time from 0 on, got {literal_text(recorded)}")
             return seconds
     return 0.0
 
@@ -72,12 +75,14 @@ def unit_us(unit: Any, field: str) -> float:
     try:
         return MICROSECONDS_PER[str(unit).lower()]
     except KeyError:
-        raise InvalidInput(field, f"{unit!r:.100} is no unit of time; known: {', '.join(MICROSECONDS_PER)}") from None
+        raise InvalidInput(
+            field, f"{literal_text(unit)} is no unit of time; known: {', '.join(MICROSECONDS_PER)}"
+        ) from None
 
 
 def _finite(value: Any, field: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not _is_finite(value):
-        raise InvalidInput(field, f"expected a number, got {value!r:.40}")
+        raise InvalidInput(field, f"expected a number, got {literal_text(value, 40)}")
     return float(value)
 
 
