@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from evo.errors import InvalidInput
 from evo.text.document import read_json
-from evo.text.storable import UNSTORABLE
+from evo.text.limits import UNSTORABLE
 
 MOST_VALUES = 500_000
 """Values in one body. Each takes a few bytes on the wire and up to a hundred times as much memory."""

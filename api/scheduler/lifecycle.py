@@ -20,8 +20,7 @@ from db.repositories.variants import Variants
 from evo.errors import InvalidInput
 from evo.promotion.challenge import ChallengeLimit, Incumbent, bar, comparable_us
 from evo.search.halving import REPEATED, VariantProgress, continues, next_rung, repeats, stagnates
-from evo.search.hopeless import common_failure
-from evo.search.lifecycle import TERMINAL, Command, transition
+from evo.search.lifecycle import TERMINAL, Command, common_failure, transition
 from evo.search.search import StopReason
 from evo.text.wording import outcome_text
 from evo.trial import Trial

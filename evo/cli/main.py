@@ -35,7 +35,7 @@ from evo.cli.commands.fleet import services, tokens, workers
 from evo.cli.console.output import console
 from evo.cli.exits import Exit, code_of
 from evo.errors import EvoError, InvalidInput
-from evo.text.masking import masked
+from evo.text.secrets import masked
 from evo.text.visible import on_one_line, one_line, visible
 
 OUTPUT_LOST = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EPIPE}

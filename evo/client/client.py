@@ -1,21 +1,150 @@
-"""Typed client of the REST API, used by workers, the command line and users."""
+"""Typed client of the REST API, used by workers, the command line and users; small groups of requests are here."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+from urllib.parse import quote
 
 import httpx
 
-from evo.client.artefacts import Artefacts
-from evo.client.champions import Champions
+from evo.client.calls import Calls
 from evo.client.events import Events
-from evo.client.families import Families
 from evo.client.leases import Work
 from evo.client.searches import Searches
-from evo.client.tokens import Tokens
-from evo.client.transport import ATTEMPTS, Transport
-from evo.client.upkeep import Upkeep
+from evo.client.transport import ATTEMPTS, Transport, parse
 from evo.client.variants import Variants
 from evo.client.workers import Workers
+from evo.messages.access import IssuedToken, Role, TokenView
+from evo.messages.view import ChampionView, Collected, FamilyView, Page
+
+
+class Champions(Calls):
+    """Requests about champions."""
+
+    def champions(
+        self,
+        *,
+        family: str | None = None,
+        problem: str | None = None,
+        device: str | None = None,
+        history: bool | None = None,
+        sort: Literal["newest", "oldest", "fastest"] | None = None,
+        cursor: str | None = None,
+        limit: int = 50,
+    ) -> Page[ChampionView]:
+        """Return one page; `history` adds replaced and rolled-back champions."""
+        wanted = {"family": family, "problem": problem, "device": device, "history": history}
+        return self._get("/champions", Page[ChampionView], **wanted, sort=sort, cursor=cursor, limit=limit)
+
+    def champion(self, champion_id: int) -> ChampionView:
+        return self._get(f"/champions/{champion_id}", ChampionView)
+
+    def champion_report(self, champion_id: int) -> bytes:
+        """Return its evidence as a self-contained page."""
+        return self._transport.request("GET", f"/champions/{champion_id}/report.html").content
+
+    def rollback(self, champion_id: int, *, reason: str, seen: str | None = None) -> ChampionView:
+        """Retire the current champion; `seen` is the entity tag of the state that the decision is based on."""
+        path = f"/champions/{champion_id}/rollback"
+        return parse(self._send("POST", path, {"reason": reason}, once=True, seen=seen), ChampionView)
+
+    def store_called(
+        self, champion_id: int, *, called_us: float, torch_us: float, model: str, software: str
+    ) -> ChampionView:
+        """Store the times of a champion in an exported package for PyTorch, and of PyTorch's own function."""
+        body = {"called_us": called_us, "torch_us": torch_us, "model": model, "software": software}
+        return parse(self._send("PUT", f"/champions/{champion_id}/called", body), ChampionView)
+
+    def promote(self, champion_id: int, *, over: int | None, reason: str) -> ChampionView:
+        """Make an earlier champion the current one again, in place of `over` (None: there is none)."""
+        body = {"reason": reason, "over": over}
+        return parse(self._send("POST", f"/champions/{champion_id}/promote", body, once=True), ChampionView)
+
+
+class Tokens(Calls):
+    """Requests about access."""
+
+    def tokens(self) -> Page[TokenView]:
+        return self._get("/tokens", Page[TokenView])
+
+    def create_token(
+        self, name: str, roles: Sequence[Role], *, worker_id: str | None = None, expires_in_s: float | None = None
+    ) -> IssuedToken:
+        """Create a token; only this response contains its secret."""
+        body = {"name": name, "roles": list(roles), "worker_id": worker_id, "expires_in_s": expires_in_s}
+        return parse(self._send("POST", "/tokens", body, repeat=False), IssuedToken)
+
+    def create_join_token(self, name: str, *, worker_id: str | None = None, expires_in_s: float) -> IssuedToken:
+        """Create a token that a new worker exchanges, once, for its own."""
+        body = {"name": name, "worker_id": worker_id, "expires_in_s": expires_in_s}
+        return parse(self._send("POST", "/tokens/join", body, repeat=False), IssuedToken)
+
+    def rotate_token(self, token_id: str, *, grace_s: float = 0.0) -> IssuedToken:
+        """Replace a token by one on the same terms; the old one is refused after `grace_s`."""
+        answer = self._send("POST", f"/tokens/{quote(token_id, safe='')}/rotate", {"grace_s": grace_s}, repeat=False)
+        return parse(answer, IssuedToken)
+
+    def revoke_token(self, token_id: str) -> TokenView:
+        return parse(self._send("DELETE", f"/tokens/{quote(token_id, safe='')}"), TokenView)
+
+    def join(self, worker_id: str, *, name: str | None = None) -> IssuedToken:
+        """Exchange this client's join token for the worker's own."""
+        return parse(self._send("POST", "/join", {"worker_id": worker_id, "name": name}, repeat=False), IssuedToken)
+
+
+class Upkeep(Calls):
+    """Requests about the service itself."""
+
+    def health(self) -> Mapping[str, Any]:
+        return self._get("/health", dict[str, Any])
+
+    def answers(self) -> bool:
+        """True if the service is up. Asks once, where other requests are repeated."""
+        return self._transport.reached("/health")
+
+    def ready(self) -> Mapping[str, Any]:
+        return self._get("/ready", dict[str, Any])
+
+    def collect(
+        self, *, keep_days: float | None = None, artefact_limit_gb: float | None = None, dry_run: bool = False
+    ) -> Collected:
+        """Delete everything beyond these limits, or only report it; evidence of champions is always kept."""
+        body = {"keep_days": keep_days, "artefact_limit_gb": artefact_limit_gb, "dry_run": dry_run}
+        return parse(self._send("POST", "/collect", body), Collected)
+
+
+class Families(Calls):
+    """Requests about families."""
+
+    def register_family(self, digest: str, *, name: str, document: Mapping[str, Any], location: str | None) -> None:
+        body = {"name": name, "document": document, "location": location}
+        self._send("PUT", f"/families/{digest}", body)
+
+    def upload_family(self, digest: str, bundle: bytes) -> FamilyView:
+        """Upload a family packed by `templates.bundle.pack`; its code will run on the workers."""
+        sent = self._transport.request(
+            "PUT", f"/families/{digest}/bundle", content=bundle, headers={"Content-Type": "application/zip"}
+        )
+        return parse(sent, FamilyView)
+
+    def family_bundle(self, digest: str) -> bytes:
+        return self._transport.request("GET", f"/families/{digest}/bundle").content
+
+    def families(self) -> Page[FamilyView]:
+        return self._get("/families", Page[FamilyView])
+
+    def family(self, name: str) -> FamilyView:
+        return self._get(f"/families/{quote(name, safe='')}", FamilyView)
+
+
+class Artefacts(Calls):
+    """Requests about files."""
+
+    def put_artefact(self, digest: str, content: bytes) -> None:
+        self._transport.request("PUT", f"/artefacts/{digest}", content=content)
+
+    def artefact(self, digest: str) -> bytes:
+        return self._transport.request("GET", f"/artefacts/{digest}").content
 
 
 class Client(Families, Searches, Variants, Champions, Workers, Work, Artefacts, Events, Tokens, Upkeep):

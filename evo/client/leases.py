@@ -8,7 +8,7 @@ from evo.client.calls import Calls
 from evo.client.transport import parse, to_json
 from evo.errors import NotFound
 from evo.messages.job import Answer, Delivery, Lease
-from evo.text.storable import storable
+from evo.text.limits import storable
 from evo.trial.results import EvaluateReport, Report
 
 

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from evo.errors import InvalidInput
-from evo.text.masking import masked
+from evo.text.secrets import masked
 
 
 def is_direct(url: str) -> bool:

@@ -14,8 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from evo.client.route import http_client
 from evo.errors import Conflict, EvoError, InvalidInput, NotFound
-from evo.text.credential import sendable
-from evo.text.masking import masked
+from evo.text.secrets import masked, sendable
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from evo.client.transport import parse, to_json
 from evo.device import Device
 from evo.messages.job import HeartbeatReply, SlotReport
 from evo.messages.view import Page, WorkerView
-from evo.text.storable import storable
+from evo.text.limits import storable
 
 
 class Workers(Calls):

@@ -10,9 +10,8 @@ from pydantic import TypeAdapter
 from evo.device import Device
 from evo.export.bundle import samples_csv
 from evo.export.compiled import Compiled, as_json
-from evo.export.correctness import correctness_section
 from evo.export.evidence import Limit, confirmed_series, limit_of
-from evo.export.report import use_section, verdict_section
+from evo.export.report import correctness_section, use_section, verdict_section
 from evo.export.table import table
 from evo.messages.view import TrialView
 from evo.promotion import Verdict

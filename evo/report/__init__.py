@@ -1,8 +1,7 @@
 """Report of a search: results, negatives, effort, and the decision that follows."""
 
 from evo.report.assembly import search_report
-from evo.report.document import Code, Document, Listed, Picture, Section, Text
-from evo.report.markdown import to_markdown
+from evo.report.document import Code, Document, Listed, Picture, Section, Text, to_markdown
 from evo.report.material import Example, Found, Front, FrontRow, Material, Spent
 from evo.report.terms import Goal, Terms, parse_goals
 

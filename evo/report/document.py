@@ -1,7 +1,10 @@
-"""Document model of a report, independent of its output format (Markdown or HTML)."""
+"""Document model of a report, independent of its output format, and its rendering as Markdown."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from evo.export.table import plain, table
+from evo.text.visible import visible
 
 
 @dataclass(frozen=True)
@@ -53,3 +56,23 @@ class Document:
 
     title: str
     sections: tuple[Section, ...]
+
+
+def to_markdown(document: Document) -> str:
+    """Return the whole text; pictures are replaced by their words."""
+    parts = [f"# {document.title}"]
+    for section in document.sections:
+        parts += [f"## {section.title}", *(_block(block) for block in section.blocks)]
+    return visible("\n\n".join(parts) + "\n")
+
+
+def _block(block: Block) -> str:
+    match block:
+        case Text(words=words, strong=strong):
+            return f"**{plain(words)}**" if strong else plain(words)
+        case Listed(head=head, rows=rows):
+            return table(head, rows)
+        case Code(text=text):
+            return f"```\n{text}\n```"
+        case Picture(words=words):
+            return plain(words)

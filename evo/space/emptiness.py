@@ -3,11 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from evo.errors import InvalidInput
-from evo.space.constraint import Constraint
 from evo.space.enumeration import MAX_EFFORT, Lister
 from evo.space.expression.choices import absent_value
 from evo.space.plan import Plan
-from evo.space.tunable import Tunable
+from evo.space.tunable import Constraint, Tunable
 from evo.trial import Value
 
 ASIDE = 100

@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from evo.space.bounds import can_hold
-from evo.space.constraint import Constraint
 from evo.space.expression.arithmetic import Mask
-from evo.space.tunable import Tunable
+from evo.space.tunable import Constraint, Tunable
 from evo.trial import Value
 
 Indices = npt.NDArray[np.int32]

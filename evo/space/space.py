@@ -9,12 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from evo.errors import InvalidInput
-from evo.space.constraint import Constraint
 from evo.space.emptiness import EmptySpace, explain
 from evo.space.enumeration import Lister
 from evo.space.expression.arithmetic import INTEGER_LIMIT, Mask
 from evo.space.plan import Indices, Plan
-from evo.space.tunable import Tunable
+from evo.space.tunable import Constraint, Tunable
 from evo.space.valid import Drawn, Listed, ValidPoints
 from evo.text.suggestion import unknown
 from evo.trial import Config, Value

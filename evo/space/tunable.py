@@ -1,4 +1,4 @@
-"""One dimension of a space."""
+"""One dimension of a space, and the constraints on its dimensions."""
 
 import re
 from collections.abc import Sequence
@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evo.errors import InvalidInput
+from evo.space.expression import Expression
 from evo.space.expression.arithmetic import INTEGER_LIMIT, Array
 from evo.trial import Value
 
@@ -180,3 +181,18 @@ def _check_value(value: object, field: str) -> None:
         raise InvalidInput(field, f"{show(value)} cannot be a value: {reason}")
     allowed = "a finite number below 2**62, a bool, or a text without spaces, commas and ="
     raise InvalidInput(field, f"{show(value)} cannot be a value: it must be {allowed}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constraint:
+    """A condition on configs: a config is valid only if the expression is true.
+
+    Attributes:
+        because: the reason, a sentence for users.
+    """
+
+    expression: Expression
+    because: str = ""
+
+    def __str__(self) -> str:
+        return f"`{self.expression.text}`" + (f" ({self.because})" if self.because else "")

@@ -13,7 +13,7 @@ from db.repositories.champions import Champions
 from db.repositories.leases import StaleLease
 from evo.errors import Conflict, InvalidInput
 from evo.messages.job import Baseline, Confirm, Evaluate, Lease
-from evo.search.hopeless import ALIKE
+from evo.search.lifecycle import ALIKE
 from evo.strategy.parts import initial_design
 from evo.trial import Config
 from evo.trial.outcome import Abandoned, CompileFailed, Crashed, Impossible, Measured, ReferenceFailed, TimedOut

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evo.search.hopeless import ALIKE, common_failure, same_error
+from evo.search.lifecycle import ALIKE, common_failure, same_error
 from evo.trial import Proposal, Trial
 from evo.trial.outcome import CompileFailed, Crashed, InvalidConfig, LaunchFailed, Measured, Outcome, TimedOut
 from evo.trial.timing import Timing

@@ -4,7 +4,7 @@ import pytest
 
 from api.http.strict_json import refuse_unstorable
 from evo.client.transport import to_json
-from evo.text.storable import storable
+from evo.text.limits import storable
 from evo.trial.outcome import CompileFailed, Crashed, Measured, WrongAnswer
 from evo.trial.results import Ablated, AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Report
 from evo.trial.timing import Timing

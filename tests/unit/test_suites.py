@@ -9,8 +9,8 @@ import pytest
 
 from evo.errors import EvoError, InvalidInput, NotFound
 from evo.family.problem import distance, lengths_of, split_shapes
+from evo.search.gain import Progress, expected_gain, next_call
 from evo.search.suite import suite_from
-from evo.search.suite.allotment import Progress, expected_gain, next_call
 from evo.search.suite.selection import Measurements, best_set, config_for, evaluate, leave_one_out
 from templates import registry, suites
 

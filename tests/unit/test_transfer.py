@@ -7,9 +7,8 @@ import pytest
 
 from evo.device.estimate.target import known
 from evo.space import Space
-from evo.space.constraint import Constraint
 from evo.space.expression import Expression
-from evo.space.tunable import Tunable
+from evo.space.tunable import Constraint, Tunable
 from evo.strategy.parts.transfer import LEAST, Earlier, nearest_row, predicted
 from evo.trial import Config
 from evo.trial.objective import Objective

@@ -12,8 +12,7 @@ from rich.text import Text as RichText
 from api.monitoring.logs import configure
 from evo.cli.console.output import console, facts, print_json, table
 from evo.cli.main import complain
-from evo.report.document import Code, Document, Listed, Section, Text
-from evo.report.markdown import to_markdown
+from evo.report.document import Code, Document, Listed, Section, Text, to_markdown
 from evo.text.visible import on_one_line, visible, visible_json
 
 ACTIVE = [

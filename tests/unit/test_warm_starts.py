@@ -8,9 +8,8 @@ import pytest
 from api.scheduler.submission import completed, warm_starts
 from evo.family import Family
 from evo.space import Space
-from evo.space.constraint import Constraint
 from evo.space.expression import Expression
-from evo.space.tunable import Tunable
+from evo.space.tunable import Constraint, Tunable
 from evo.trial.objective import Objective
 from tests.unit.family_document import CPU, edited
 

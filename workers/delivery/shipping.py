@@ -7,7 +7,7 @@ from evo.export.headers import NAME as HEADERS
 from evo.export.headers import pack_headers
 from evo.lru_cache import LruCache
 from evo.messages.job import Lease
-from evo.text.storable import storable
+from evo.text.limits import storable
 from evo.trial.outcome import Measured
 from evo.trial.results import ConfirmReport, EvaluateReport, Report
 from workers.build.build import Built

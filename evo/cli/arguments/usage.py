@@ -9,7 +9,7 @@ from typer.exceptions import TyperException
 
 from evo.errors import InvalidInput
 from evo.text.limits import accepted, refused
-from evo.text.masking import masked
+from evo.text.secrets import masked
 
 _SERVICE = frozenset({"--resume", "--url", "--token", "--db", "--json"})
 

@@ -9,7 +9,7 @@ from evo.cli.arguments.options import Db, Force, WarmStart, examples
 from evo.cli.service.locations import ServiceRef
 from evo.errors import EvoError
 from evo.text.limits import MOST
-from evo.text.masking import masked
+from evo.text.secrets import masked
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from evo.errors import EvoError, InvalidInput, NotFound
 from evo.text.limits import refuse_foreign_url
-from evo.text.masking import masked
+from evo.text.secrets import masked
 from evo.text.shell import quoted
 
 SQLITE = b"SQLite format 3\0"

@@ -26,7 +26,7 @@ from evo.device import Device
 from evo.errors import Conflict, EvoError, NotFound
 from evo.messages.view import SearchView
 from evo.search.lifecycle import TERMINAL
-from evo.text.masking import masked
+from evo.text.secrets import masked
 
 Then: TypeAlias = Callable[[Connection, SearchView], None]
 Tell: TypeAlias = Callable[[SearchView], None]

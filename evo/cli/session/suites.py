@@ -18,11 +18,11 @@ from evo.client import SearchCommand
 from evo.errors import Conflict, EvoError
 from evo.family.problem import distance
 from evo.messages.view import SearchView, TrialView
+from evo.search.gain import Progress, next_call
 from evo.search.lifecycle import TERMINAL
 from evo.search.suite import Call, Suite
-from evo.search.suite.allotment import Progress, next_call
 from evo.search.suite.selection import Measurements
-from evo.text.masking import masked
+from evo.text.secrets import masked
 from evo.trial import Config
 
 EXCHANGE_SHARE = 0.2

@@ -4,7 +4,6 @@ from evo.messages.view.brief import BriefView, TriedView
 from evo.messages.view.champion import AblationView, ChampionView, Decision, RetiredView
 from evo.messages.view.fleet import FamilyView, SlotView, WorkerView
 from evo.messages.view.page import Collected, Item, Page
-from evo.messages.view.proposal import ProposalView
 from evo.messages.view.search import (
     BestView,
     ChallengeView,
@@ -16,7 +15,7 @@ from evo.messages.view.search import (
     WebhookView,
 )
 from evo.messages.view.trial import AttemptView, TrialView
-from evo.messages.view.variant import FailureView, VariantSource, VariantView, elites
+from evo.messages.view.variant import FailureView, ProposalView, VariantSource, VariantView, elites
 
 __all__ = [
     "AblationView",

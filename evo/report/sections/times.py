@@ -8,8 +8,8 @@ from evo.promotion import Rule
 from evo.promotion.prediction import BY_ROUND, times_as_fast
 from evo.promotion.statistics import order_interval
 from evo.report.document import Block, Listed, Picture, Text
-from evo.report.material import Material
-from evo.text.wording import bound_text, factor_text, percent_text, time_text
+from evo.report.material import Front, Material
+from evo.text.wording import bound_text, count_text, factor_text, percent_text, spaced_text, time_text
 from evo.trial.objective import Objective
 from evo.trial.outcome import Estimated, Measured
 
@@ -115,3 +115,13 @@ def _quick_us(material: Material, cache: str) -> float | None:
         return outcome.time_us if cache == own else None
     timing = getattr(outcome, "timing" if cache == own else "other", None)
     return timing.median_us if isinstance(outcome, Measured) and timing is not None else None
+
+
+def front_blocks(front: Front, objective: Objective) -> Iterator[Block]:
+    """Yield the trials that no other beats in both figures."""
+    sought = "The search looked for this front; the first figure alone decides promotions. " if objective.second else ""
+    yield Text(f"{sought}No other trial is at least as good as one of these in both figures, and better in one.")
+    rows = ((str(row.number), spaced_text(row.config), *row.figures) for row in front.rows)
+    yield Listed(("trial", "config", *front.names), tuple(rows), figures=2)
+    if front.further:
+        yield Text(f"{count_text(front.further, 'further trial')} of the front: left out here.")

@@ -11,7 +11,7 @@ import httpx
 
 from evo.client.route import http_client
 from evo.errors import EvoError, InvalidInput
-from evo.text.credential import sendable
+from evo.text.secrets import sendable
 
 Protocol: TypeAlias = Literal["openai", "anthropic"]
 BASES: Mapping[Protocol, str] = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com/v1"}

@@ -11,11 +11,21 @@ from typing import Literal, TypeAlias
 from evo.client import Client
 from evo.errors import Conflict, InvalidInput
 from evo.messages.view import ProposalView, VariantView
-from evo.messages.view.proposal import ABANDONED
+from evo.messages.view.variant import ABANDONED
 from evo.variants.evolve.answer import Idea, read_idea
 from evo.variants.evolve.chat import Answer, Chat, Message, ModelFailed, Prices
-from evo.variants.evolve.operators import REPAIR, Information, contradicted, ideas_in, insights, operator_of, parents_of
-from evo.variants.evolve.prompts import failure_of, idea_messages, repair_message
+from evo.variants.evolve.operators import (
+    REPAIR,
+    Information,
+    contradicted,
+    failure_of,
+    idea_messages,
+    ideas_in,
+    insights,
+    operator_of,
+    parents_of,
+    repair_message,
+)
 
 End: TypeAlias = Literal["proposals", "usd", "minutes", "share", "model"]
 EARLIER_SEARCHES = 20

@@ -1,4 +1,7 @@
-"""Jobs of the service for a worker, and the leases that grant them."""
+"""Messages between the service and its workers: jobs, leases, deliveries and heartbeats.
+
+Both sides import them, and nothing from each other.
+"""
 
 import hashlib
 from collections.abc import Mapping
@@ -10,6 +13,7 @@ from evo.device import Device
 from evo.promotion.policy import Policy
 from evo.trial import Config, Value
 from evo.trial.objective import Objective
+from evo.trial.results.report import Report
 from evo.trial.timing import Bars
 
 
@@ -110,3 +114,65 @@ class Lease:
     lease_s: float
     terms: SearchTerms
     job: Job
+
+
+Activity: TypeAlias = Literal["idle", "working", "waiting", "testing", "quarantined"]
+"""State of a slot. ``waiting``: another process holds its device; ``testing``: a known kernel must succeed first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlotReport:
+    """A slot's report on itself, sent with each heartbeat.
+
+    Attributes:
+        detail: details in words, e.g. which process holds the device.
+        attempt_id: the lease that it works on, which `detail` is about; others may wait behind it.
+        fault: why the device is not reliable any more; repeated until the service has quarantined it.
+    """
+
+    device_uuid: str
+    activity: Activity
+    detail: str | None = None
+    attempt_id: int | None = None
+    fault: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delivery:
+    """A report as a worker delivers it, with the token of its lease."""
+
+    attempt_id: int
+    token: str
+    report: Report
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """Response to one delivery.
+
+    Attributes:
+        status: ``accepted``; ``repeated``: accepted before; ``stale``: the lease has expired, drop the work;
+            ``unknown``: no such attempt; ``refused``: the report does not answer the job, and repeating it is useless.
+        detail: why it was not accepted; empty if it was.
+        lacking: digests of artefacts that the accepted report names and the service does not have: store them.
+    """
+
+    attempt_id: int
+    status: Literal["accepted", "repeated", "stale", "unknown", "refused"]
+    detail: str = ""
+    lacking: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeartbeatReply:
+    """Orders of the service to a worker.
+
+    Attributes:
+        cancel: attempts to drop.
+        drain: request no more work.
+        quarantined: UUIDs of devices that are set aside until a person clears them.
+    """
+
+    cancel: tuple[int, ...] = ()
+    drain: bool = False
+    quarantined: tuple[str, ...] = ()

@@ -1,6 +1,15 @@
-"""Credentials that requests carry in a header."""
+"""Secrets in headers and in addresses of services."""
+
+import re
 
 from evo.errors import InvalidInput
+
+_PASSWORD = re.compile(r"(:/{1,2}[^\s/:@]*):[^\s/@]+@")
+
+
+def masked(text: str) -> str:
+    """Return a text with the passwords of URLs replaced by ``***``."""
+    return _PASSWORD.sub(r"\1:***@", text)
 
 
 def sendable(field: str, secret: str, *, form: str) -> str:
