@@ -20,7 +20,7 @@ from api.http.middleware.forwarding import address_of
 from api.http.strict_json import Malformed
 from db.engine.session import StoreUnavailable
 from db.models.columns import UnreadableValue
-from db.repositories.unreadable import named
+from db.repositories.readable import named
 from evo.errors import Conflict, EvoError, InvalidInput, MissingItem, NotFound
 from evo.text.limits import refused
 

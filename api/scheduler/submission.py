@@ -11,13 +11,12 @@ from api.families.catalogue import Catalogue, goal_of, second_goal_of
 from api.scheduler.active import beginning
 from api.schemas import SearchRequest, WarmStart
 from db.models import ChampionRow, DeviceRow, SearchRow, SpaceSize
-from db.queries.earlier import earlier_results
+from db.queries.transfer import earlier_results
 from db.repositories.archive import Archive
 from db.repositories.champions import Champions
 from db.repositories.fleet import Fleet
 from evo import strategy
-from evo.device import Device, kind_of, kinds
-from evo.device.energy import lacking_meter
+from evo.device import Device, kind_of, kinds, lacking_meter
 from evo.device.estimate.roofline import Roofline
 from evo.device.estimate.target import aimed_at, compared_with, known, shown_roofline
 from evo.device.requirements import Requirements

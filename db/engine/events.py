@@ -3,7 +3,7 @@
 An event is written in the transaction that made the change. Readers follow the log by event number. They see every
 event only if numbers follow the order of commits: with two concurrent transactions, the one with the lower number
 could otherwise commit after a reader has passed it. Events are therefore collected during a transaction and numbered
-as its last step, one transaction at a time (`db.engine.store.Store.number_events`). The server's own transaction ids
+as its last step, one transaction at a time (`db.engine.session.Store.number_events`). The server's own transaction ids
 are not used: a restored server starts counting again, and one open transaction in another database of the same server
 would delay every event.
 """

@@ -41,7 +41,7 @@ RECONNECT_S = 1.0
 
 
 class PostgreSQL:
-    """Implements `db.engine.store.Store`. A read transaction sees the state at its first statement."""
+    """Implements `db.engine.session.Store`. A read transaction sees the state at its first statement."""
 
     reads: dict[str, Any] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}  # noqa: RUF012 — the protocol's plain attribute
     looks: dict[str, Any] = {"isolation_level": "AUTOCOMMIT"}  # noqa: RUF012

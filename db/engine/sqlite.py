@@ -26,7 +26,7 @@ BUSY_TIMEOUT_S = 5.0
 
 
 class SQLite:
-    """Implements `db.engine.store.Store`. Readers never wait for writers (write-ahead log)."""
+    """Implements `db.engine.session.Store`. Readers never wait for writers (write-ahead log)."""
 
     reads: dict[str, Any] = {}  # noqa: RUF012 — the protocol's plain attribute
     looks: dict[str, Any] = {}  # noqa: RUF012

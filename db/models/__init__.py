@@ -1,13 +1,10 @@
 """Database tables as SQLAlchemy models, without logic. Related rows are loaded only where a query requests them."""
 
-from db.models.access import SessionRow, TokenRow
-from db.models.base import Base, table
 from db.models.champion import AblationRow, ChampionRow, Evidence
-from db.models.fleet import DeviceRow, WorkerRow
-from db.models.search import FamilyRow, SearchRow, SpaceSize, Webhook
-from db.models.service import AnswerRow, ArtefactRow, DeliveryRow, EventRow
-from db.models.variant import ProposalRow, VariantRow
-from db.models.work import AttemptRow, AttemptState, JobRow, JobState, TrialRow
+from db.models.columns import Base, table
+from db.models.search import FamilyRow, ProposalRow, SearchRow, SpaceSize, VariantRow, Webhook
+from db.models.service import AnswerRow, ArtefactRow, DeliveryRow, EventRow, SessionRow, TokenRow
+from db.models.work import AttemptRow, AttemptState, DeviceRow, JobRow, JobState, TrialRow, WorkerRow
 
 __all__ = [
     "AblationRow",

@@ -7,8 +7,7 @@ from datetime import datetime
 from sqlalchemy import ForeignKey, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from db.models.base import NUMBERED_ONCE, Base
-from db.models.columns import Document
+from db.models.columns import NUMBERED_ONCE, Base, Document
 from evo.device import Device
 from evo.messages.view.champion import CalledTime, Decision
 from evo.promotion import Verdict

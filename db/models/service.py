@@ -1,13 +1,13 @@
-"""Tables of the service itself: artefacts, events, webhook deliveries and stored responses."""
+"""Tables of the service itself: artefacts, events, webhook deliveries, stored responses, tokens and sessions."""
 
 from datetime import datetime
 from typing import Literal
 
-from sqlalchemy import BigInteger, Index, Integer, LargeBinary, String
+from sqlalchemy import BigInteger, ForeignKey, Index, Integer, LargeBinary, String
 from sqlalchemy.orm import Mapped, mapped_column
 
-from db.models.base import NUMBERED_ONCE, Base
-from db.models.columns import Document
+from db.models.columns import NUMBERED_ONCE, Base, Document
+from evo.messages.access import Role
 
 
 class ArtefactRow(Base):
@@ -79,3 +79,32 @@ class AnswerRow(Base):
     status: Mapped[int | None]
     headers: Mapped[list[tuple[str, str]] | None] = mapped_column(Document(list[tuple[str, str]]))
     body: Mapped[bytes | None] = mapped_column(LargeBinary)
+
+
+class TokenRow(Base):
+    """An access token, stored as its SHA-256 only. One with `join` can be exchanged once for a worker's token."""
+
+    __tablename__ = "tokens"
+
+    id: Mapped[str] = mapped_column(String(16), primary_key=True)
+    digest: Mapped[str] = mapped_column(String(64))
+    name: Mapped[str]
+    roles: Mapped[list[Role]] = mapped_column(Document(list[Role]))
+    join: Mapped[bool] = mapped_column(default=False)
+    worker_id: Mapped[str | None] = mapped_column(index=True)
+    created_at: Mapped[datetime]
+    created_by: Mapped[str]
+    expires_at: Mapped[datetime | None]
+    last_used_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None]
+
+
+class SessionRow(Base):
+    """A browser session opened with a token; it ends when the token expires or is revoked."""
+
+    __tablename__ = "sessions"
+
+    digest: Mapped[str] = mapped_column(String(64), primary_key=True)
+    token_id: Mapped[str] = mapped_column(ForeignKey("tokens.id"), index=True)
+    created_at: Mapped[datetime]
+    expires_at: Mapped[datetime]

@@ -1,4 +1,4 @@
-"""Trials, their jobs, and the attempts (leases) of the jobs."""
+"""Trials, their jobs, the attempts (leases) of the jobs, and the workers with their devices."""
 
 from datetime import datetime
 from typing import Literal, TypeAlias
@@ -6,10 +6,10 @@ from typing import Literal, TypeAlias
 from sqlalchemy import ForeignKey, Index, String, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
-from db.models.base import NUMBERED_ONCE, Base
-from db.models.columns import Document
+from db.models.columns import NUMBERED_ONCE, Base, Document
 from db.models.search import SearchRow
-from evo.messages.job import Job
+from evo.device import Device
+from evo.messages.job import Activity, Job
 from evo.promotion import Verdict
 from evo.promotion.leading import Confirmation
 from evo.trial import Proposal
@@ -134,3 +134,44 @@ class AttemptRow(Base):
     result: Mapped[Report | None] = mapped_column(Document(Report))
 
     job: Mapped[JobRow] = relationship(lazy="raise")
+
+
+class WorkerRow(Base):
+    """A worker and the process that registered for it last.
+
+    `left_at` is set when a worker shuts down normally and cleared when it registers again. `incarnation` identifies the
+    process that registered last. `contested_at` is the last time an earlier process sent a request after that, which
+    means that two processes use the same worker id.
+    """
+
+    __tablename__ = "workers"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    host: Mapped[str]
+    drain: Mapped[bool] = mapped_column(default=False)
+    note: Mapped[str | None]
+    registered_at: Mapped[datetime]
+    seen_at: Mapped[datetime]
+    left_at: Mapped[datetime | None]
+    incarnation: Mapped[str | None] = mapped_column(String(64))
+    contested_at: Mapped[datetime | None]
+
+    devices: Mapped[list["DeviceRow"]] = relationship(lazy="raise", order_by="DeviceRow.uuid", viewonly=True)
+
+
+class DeviceRow(Base):
+    """A device as last reported by its worker. Only a person can end its quarantine."""
+
+    __tablename__ = "devices"
+
+    worker_id: Mapped[str] = mapped_column(ForeignKey("workers.id"), primary_key=True)
+    uuid: Mapped[str] = mapped_column(primary_key=True)
+    kind: Mapped[str] = mapped_column(String(16))
+    model: Mapped[str]
+    device: Mapped[Device] = mapped_column(Document(Device))
+    activity: Mapped[Activity | None] = mapped_column(String(16))
+    detail: Mapped[str | None]
+    attempt_id: Mapped[int | None]
+    quarantined_at: Mapped[datetime | None]
+    quarantine_reason: Mapped[str | None]

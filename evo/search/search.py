@@ -16,8 +16,8 @@ from evo.strategy.base import Patient, Strategy
 from evo.strategy.parts.joint import Joint
 from evo.text.limits import MOST
 from evo.trial import Trial
-from evo.trial.front import front
 from evo.trial.history import ELITES, History
+from evo.trial.objective import front
 from evo.trial.timing import Bars
 
 StopReason: TypeAlias = Literal["trials", "minutes", "cost", "exhausted", "stagnation"]

@@ -1,5 +1,6 @@
 """What a search minimises or maximises, and the terms under which kernels are compared. Part of a champion's key."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -134,3 +135,13 @@ def objective_text(objective: Objective) -> str:
         f"launch {objective.launch}, accumulator {objective.accumulate}, {order}, timing protocol "
         f"{objective.protocol}{target}"
     )
+
+
+def front(points: Sequence[tuple[float, float]]) -> frozenset[int]:
+    """Return the places of the points of the Pareto front, where less is better in both coordinates."""
+    found, least, earlier = set[int](), float("inf"), None
+    for index in sorted(range(len(points)), key=points.__getitem__):
+        if points[index][1] < least or points[index] == earlier:
+            found.add(index)
+            least, earlier = points[index][1], points[index]
+    return frozenset(found)

@@ -28,9 +28,8 @@ from api.settings import Settings
 from db.engine.location import Location
 from db.engine.ownership import Announcement, Ownership, running_service
 from db.engine.schema import configuration
-from db.engine.session import Database, StoreUnavailable
+from db.engine.session import Database, StoreUnavailable, store_of
 from db.engine.signals import announce
-from db.engine.store import store_of
 from db.models import Base, SearchRow, TrialRow, WorkerRow
 from db.repositories.archive import Archive, Ended
 from db.repositories.artefacts import Artefacts

@@ -20,8 +20,7 @@ from sqlalchemy import JSON, Boolean, DateTime, MetaData, insert, text
 from api.schemas import SearchRequest
 from db.engine.location import Location
 from db.engine.schema import configuration
-from db.engine.session import Database
-from db.engine.store import store_of
+from db.engine.session import Database, store_of
 from db.models import Base, SearchRow
 from evo.messages.job import Confirm, Evaluate, Lease
 from evo.promotion.policy import DECLARED, Policy

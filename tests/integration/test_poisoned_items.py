@@ -22,8 +22,7 @@ from api.schemas import SearchRequest
 from api.upkeep import failures
 from db.engine.events import EventPosition
 from db.models import Webhook
-from db.models.base import Base
-from db.models.columns import Document
+from db.models.columns import Base, Document
 from db.repositories.archive import Archive
 from db.repositories.deliveries import Deliveries, Due
 from db.repositories.retention import remove_search

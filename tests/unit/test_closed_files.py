@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.build.closed_files import closed_files
+from workers.build.effects import closed_files
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from db.queries.mention import FIXED_TEXTS
+from db.queries.selection import FIXED_TEXTS
 from evo.trial.explain import detail_text, first_lines, headline, worst_cases
 from evo.trial.outcome import (
     Abandoned,

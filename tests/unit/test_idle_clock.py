@@ -7,8 +7,7 @@ from evo.trial.results import EvaluateReport, Stages
 from evo.trial.timing import Timing
 from tests.unit.test_pipeline import add, pipeline
 from workers.daemon.idle_clock import IdleClock
-from workers.daemon.performed import Performed
-from workers.daemon.pipeline import Prepared
+from workers.daemon.pipeline import Performed, Prepared
 
 
 class Clock:

@@ -15,9 +15,8 @@ from evo.space.recording import Recording, config_key
 from evo.strategy import STRATEGIES, Context, build
 from evo.strategy.parts.joint import WEIGHTS, scalarised
 from evo.trial import Proposal
-from evo.trial.front import front
 from evo.trial.history import ELITES, History
-from evo.trial.objective import Objective
+from evo.trial.objective import Objective, front
 from evo.trial.outcome import CompileFailed, Estimated
 from evo.trial.timing import Bars
 

@@ -6,7 +6,7 @@ import pytest
 from evo.errors import InvalidInput
 from evo.messages.view.metric import weighed
 from evo.messages.view.trial import TrialView
-from evo.trial.front import front
+from evo.trial.objective import front
 from evo.trial.outcome import CompileFailed, Estimated
 
 PROBLEM = {"N": 4096}

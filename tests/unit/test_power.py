@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from evo.device import Device
-from evo.device.energy import ENERGY, lacking_meter, without_meter
+from evo.device import ENERGY, Device, lacking_meter, without_meter
 from evo.errors import InvalidInput
 from evo.promotion.goal import Costs, Goal, Kernel, needs_energy
 from evo.trial import Proposal, Trial

@@ -8,12 +8,12 @@ from itertools import cycle
 import numpy as np
 import pytest
 
+from evo.device.estimate.roofline import cold_sets
 from evo.promotion import straddles
 from evo.promotion.policy import Policy
 from evo.trial.timing import Bars
 from tests.unit.fake_session import FakeBuffers, FakeSession, ScriptedTimer
 from workers.backends import Buffers
-from workers.backends.cold_sets import cold_sets
 from workers.build.kernel import Argument
 from workers.measure.baselines import Baselines
 from workers.measure.checks.overwrite import (
@@ -24,12 +24,12 @@ from workers.measure.checks.overwrite import (
     overwrite_check,
     ring_sets,
 )
-from workers.measure.rounds import fitting_rounds
 from workers.measure.timing import (
     ROUND_US,
     WARM_US,
     ReferenceTimers,
     Taken,
+    fitting_rounds,
     interleave,
     repeats,
     take,

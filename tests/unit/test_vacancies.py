@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.build.vacancies import all_vacant, search_list, vacancies
+from workers.build.contents import all_vacant, search_list, vacancies
 
 
 @pytest.fixture

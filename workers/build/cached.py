@@ -16,8 +16,7 @@ from evo.family.source.flags import header_folders
 from evo.trial.outcome import CompileFailed
 from workers.build import Artefact, Compiler, Unit
 from workers.build.cache import Cache, cache_key
-from workers.build.contents import assembler_reads, digest_of_names, digests_of_files, new_since
-from workers.build.vacancies import all_vacant, vacancies
+from workers.build.contents import all_vacant, assembler_reads, digest_of_names, digests_of_files, new_since, vacancies
 from workers.system.exhaustion import refuse_exhaustion
 
 

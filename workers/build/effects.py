@@ -1,19 +1,22 @@
 """Finds tunables without effect: compiles configs that differ in one tunable and compares their kernels.
 
-The same warnings name files that a kernel cannot see (`workers.build.closed_files`).
+The same warnings name files that a kernel cannot see (`workers.build.effects`).
 
 A tunable without effect makes the space larger and the search longer, and is often a typing error. Only the binary
 shows every kind: a name that the source lacks, one that a header redefines, one that is assigned and never used.
 """
 
+import os
 import re
+import stat
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import zip_longest
+from pathlib import Path
 
 import numpy as np
 
@@ -23,6 +26,7 @@ from evo.family.implementation import Implementation
 from evo.family.problem import problem_key
 from evo.lru_cache import LruCache
 from evo.space import Space
+from evo.text.shell import quoted
 from evo.text.wording import count_text
 from evo.trial import Config
 from evo.trial.outcome import CompileFailed
@@ -33,7 +37,6 @@ from workers.build.advice import REDEFINED
 from workers.build.build import call_arguments
 from workers.build.cache import Cache
 from workers.build.cached import compile_cached
-from workers.build.closed_files import closed_files
 from workers.build.families import Assignment
 from workers.build.rendering import RENDERER
 
@@ -237,3 +240,45 @@ def _closed_files(work: Assignment) -> tuple[str, ...]:
 
 def _now_s() -> float:
     return time.monotonic()
+
+
+_NAMED = re.compile(r'"(/[^"\\\n]{1,1000})"')
+"""Matches an absolute path in a string of a source, or in the value of a macro."""
+
+_ASKS = re.compile(r"\baccess\s*\(")
+"""Matches the only call about files that kernels may make."""
+
+_INCLUDE = re.compile(r"^\s*#\s*include\b.*$", re.MULTILINE)
+
+MOST = 3
+"""Maximum number of files that are reported."""
+
+
+def closed_files(source: str, flags: Sequence[str] = ()) -> Iterator[str]:
+    """Yield a sentence for each path in a source or flag that lies in a folder which other users may not enter.
+
+    Nothing is yielded for sources that ask for no file, nor in processes that are not root's: their kernels run as the
+    same user.
+    """
+    if os.geteuid() != 0 or not _ASKS.search(source):
+        return
+    texts = (_INCLUDE.sub("", source), *flags)
+    named = dict.fromkeys(Path(found) for text in texts for found in _NAMED.findall(text))
+    closed = [(path, folder) for path in named if (folder := _closed(path)) is not None]
+    for path, folder in closed[:MOST]:
+        yield (
+            f"The kernel names {path} and cannot see it: kernels of a worker of root run as another user, who may not "
+            f"enter {folder}. Let others enter it, chmod o+x {quoted(str(folder))}, or run the worker as another user."
+        )
+
+
+def _closed(path: Path) -> Path | None:
+    """Return the first folder above a path that other users may not enter; None if there is none."""
+    for folder in reversed(path.parents):
+        try:
+            mode = folder.stat().st_mode
+        except OSError:
+            return None
+        if not mode & stat.S_IXOTH:
+            return folder
+    return None

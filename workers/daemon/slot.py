@@ -19,8 +19,7 @@ from workers.build.families import Assignment
 from workers.daemon.claims import Claims, Office
 from workers.daemon.health import Health
 from workers.daemon.idle_clock import IdleClock
-from workers.daemon.performed import Performed
-from workers.daemon.pipeline import Pending, Pipeline, Prepared
+from workers.daemon.pipeline import Pending, Performed, Pipeline, Prepared
 from workers.delivery.report import died, doubtful, failure, job_of, refused, summary
 from workers.delivery.shipping import Shipping
 from workers.jobs.duplicates import Duplicates

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from evo.device.estimate.roofline import cold_sets
 from evo.promotion import straddles
 from evo.promotion.goal import needs_energy
 from evo.promotion.policy import Policy
@@ -36,7 +37,6 @@ from workers.backends import (
     TrespassError,
     driver,
 )
-from workers.backends.cold_sets import cold_sets
 from workers.backends.energy import EnergyMeter, Metered, NoMeterError
 from workers.build.cache import Cache
 from workers.build.kernel import Argument, KernelFile
@@ -65,8 +65,7 @@ from workers.measure.family.expected_output import Arrays, ExpectedOutput
 from workers.measure.family.reference import Reference
 from workers.measure.power import CONFIRM_SPANS, QUICK_SPANS, measure_power
 from workers.measure.proof import ProofPlan
-from workers.measure.rounds import fitting_rounds
-from workers.measure.timing import Moment, ReferenceTimers, Taken, interleave, take
+from workers.measure.timing import Moment, ReferenceTimers, Taken, fitting_rounds, interleave, take
 from workers.measure.verify import WrongAnswerError, judge, verify, verify_elsewhere
 from workers.runner import confinement
 from workers.runner.protocol import (

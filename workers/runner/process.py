@@ -5,7 +5,13 @@ hang or be killed at any moment, so it holds no data that would be lost.
 """
 
 import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeAlias
+
+import numpy as np
 
 from evo.errors import EvoError
 from evo.trial.outcome import Crashed, InvalidMeasurement, LaunchFailed, Outcome, WrongAnswer
@@ -17,8 +23,10 @@ from workers.backends import (
     Session,
     TrespassError,
 )
+from workers.build.cache import Cache
 from workers.measure.bench import Bench, Prepared, import_all, proven
-from workers.measure.drawn import Drawn
+from workers.measure.family.expected_output import Arrays
+from workers.measure.family.reference import Reference
 from workers.measure.verify import WrongAnswerError
 from workers.runner import confinement
 from workers.runner.protocol import (
@@ -36,6 +44,7 @@ from workers.runner.protocol import (
     Reply,
     Request,
     Save,
+    Saved,
     Trouble,
     Unfit,
     Verify,
@@ -137,3 +146,28 @@ def serve(parent: int) -> int:
         channel.replies.write(encode(reply, REPLIES))
         channel.replies.flush()
     return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawn:
+    """The first inputs of each case, by case name."""
+
+    inputs: Mapping[str, Arrays]
+
+    @classmethod
+    def of(cls, terms: Open) -> "Drawn":
+        """Draw them with the seeds of an `Open` request.
+
+        Raises:
+            FamilyError: reference.py does not keep its contract.
+        """
+        reference = Reference(Path(terms.reference), terms.family_digest, Cache(Path(terms.folder)))
+        with ThreadPoolExecutor(max(1, len(terms.cases))) as pool:
+            drawn = pool.map(lambda plan: reference.draw(plan, plan.seeds[0]), terms.cases)
+            return cls(inputs={plan.name: inputs for plan, inputs in zip(terms.cases, drawn, strict=True)})
+
+    def save(self, request: Save) -> Saved:
+        """Write the inputs of a case into a folder."""
+        for name, values in self.inputs[request.case].items():
+            (Path(request.folder) / f"{name}.bin").write_bytes(np.ascontiguousarray(values).tobytes())
+        return Saved()

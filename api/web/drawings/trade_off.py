@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from api.web.drawings.axis import Logarithmic, Tick, margin, scale_of
 from evo.text.wording import count_text
-from evo.trial.front import front
-from evo.trial.objective import Objective
+from evo.trial.objective import Objective, front
 
 HEIGHT, TOP, RIGHT, BOTTOM = 330.0, 16.0, 28.0, 44.0
 CLOSE = 14.0

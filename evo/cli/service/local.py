@@ -1,15 +1,17 @@
 """Finds the running service and worker of a local database, or starts them as child processes."""
 
+import fcntl
 import socket
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
+from typing import IO
 
 from db.engine.key import ensure_key, local_key
 from db.engine.ownership import running_service
 from evo.cli.service.child import Child, ChildFailed, Deaths
 from evo.cli.service.locations import LocalDatabase
-from evo.cli.service.worker_lock import WorkerLock
 from evo.client import Client, ServiceUnreachable
 from evo.errors import EvoError
 from evo.messages.condition import silence
@@ -241,3 +243,42 @@ def worker_connected(
         return False
     here = [worker for worker in workers if worker.left_at is None and worker.id != other_than]
     return any(silence(worker) <= within_s and bool(worker.devices) for worker in here)
+
+
+class WorkerLock:
+    """Lock by which only one of several terminals on a database runs a worker, so that measurements are undisturbed.
+
+    Args:
+        folder: the worker's folder, which contains the lock.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lock: IO[bytes] | None = None
+
+    def acquire(self) -> bool:
+        """Take the lock; return False while another process holds it.
+
+        Raises:
+            EvoError: the folder cannot be written.
+        """
+        if self._lock is not None:
+            return True
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            lock = (self._folder / "lock").open("ab")
+        except OSError as error:
+            raise EvoError(f"{self._folder} is not writable ({error.strerror}): use another --db") from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            return False
+        self._lock = lock
+        return True
+
+    def release(self) -> None:
+        """Release the lock."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None

@@ -7,8 +7,7 @@ from evo.errors import InvalidInput
 from evo.messages.view.trial import TrialView
 from evo.space.expression import Expression
 from evo.trial import Value
-from evo.trial.front import front
-from evo.trial.objective import Direction, direction_from
+from evo.trial.objective import Direction, direction_from, front
 from evo.trial.outcome import Measured
 
 TIME = "time_us"

@@ -12,8 +12,8 @@ import numpy as np
 
 from evo.strategy.base import Patient, Strategy
 from evo.trial import Proposal, Trial
-from evo.trial.front import front
 from evo.trial.history import History
+from evo.trial.objective import front
 
 WEIGHTS = 11
 """Number of weights, evenly spaced from the second objective alone to the first alone. A draw is one of them."""

@@ -21,8 +21,7 @@ from evo.family.source.language import Language
 from evo.trial.outcome import CompileFailed, OverResources
 from workers.backends.cpu.imports import is_elf, symbols
 from workers.build import Artefact, Launch, Resources, Unit
-from workers.build.contents import listed_files
-from workers.build.vacancies import search_list
+from workers.build.contents import listed_files, search_list
 from workers.system.interruption import Interruption
 from workers.system.program import run
 from workers.system.sandbox import environment, sandbox_here, sandboxed

@@ -17,8 +17,7 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-from evo.device import Device, DeviceKind
-from evo.device.energy import ENERGY, without_meter
+from evo.device import ENERGY, Device, DeviceKind, without_meter
 from evo.errors import InvalidInput
 from evo.export.loader.float_control import FloatControl
 from evo.trial.objective import Objective

@@ -470,7 +470,7 @@ static uint64_t now_ns(void) {
 
 static Modes usual;
 
-/* A page that the judge shares with this process (workers/backends/cpu/pace.py). */
+/* A page that the judge shares with this process (workers/backends/cpu/batch.py). */
 static struct pace { uint64_t made, apart[15], halt; } unshared, *pace = &unshared;
 
 /* counts in memory, apart from the loop's own counter, which a kernel could change in its register */

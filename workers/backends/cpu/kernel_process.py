@@ -27,6 +27,7 @@ from workers.backends import CallMode, DeviceLostError, InvalidMeasurementError,
 from workers.backends.cpu.batch import (
     DISAGREEMENT_OF_TURNS,
     Batch,
+    SharedPace,
     contradicted,
     contradicts,
     joined,
@@ -38,7 +39,6 @@ from workers.backends.cpu.imports import NO_KERNEL_MAY
 from workers.backends.cpu.kernel_state import Fence, KernelState, state_of, writes_code
 from workers.backends.cpu.library_folders import Passage, passage, remedy
 from workers.backends.cpu.memory import GuardedArray, HostBuffers, scalar
-from workers.backends.cpu.pace import SharedPace
 from workers.backends.cpu.segment import PAGE_BYTES, Segment
 from workers.build.kernel import Argument
 from workers.system import descendants

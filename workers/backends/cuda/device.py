@@ -12,8 +12,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from evo.device import Device, DeviceKind
-from evo.device.energy import ENERGY, without_meter
+from evo.device import ENERGY, Device, DeviceKind, without_meter
 from evo.device.gpu import capability, ceilings, limits
 from evo.device.separation import SANDBOX
 from evo.trial.objective import Objective

@@ -1,11 +1,14 @@
-"""The compiler of CUDA devices: NVRTC or nvcc for CUDA C++, Triton for Triton."""
+"""The compilers of CUDA devices: NVRTC or nvcc for CUDA C++, Triton for Triton, without a GPU, a driver or PyTorch."""
 
+import re
 from functools import cached_property
 
+from evo.errors import EvoError
 from evo.trial.outcome import CompileFailed
+from workers.backends.cuda.compilers.compile_process import CompileProcesses
 from workers.backends.cuda.compilers.nvcc import NvccCompiler
-from workers.backends.cuda.compilers.nvrtc import NvrtcCompiler
-from workers.backends.cuda.compilers.triton import TritonCompiler
+from workers.backends.cuda.compilers.nvrtc import NvrtcCompiler, figures
+from workers.backends.cuda.compilers.triton_library import installed_version
 from workers.build import Artefact, Unit
 
 
@@ -31,3 +34,51 @@ class CudaCompiler(NvrtcCompiler):
         if unit.compiler == "nvcc":
             return self._nvcc.compile(unit, timeout_s=timeout_s)
         return super().compile(unit, timeout_s=timeout_s)
+
+
+_ARCHITECTURE = re.compile(r"sm_\d+a?")
+
+
+class NoTritonError(EvoError, FileNotFoundError):
+    """This machine has no Triton that works for the request."""
+
+
+class TritonCompiler:
+    """Compiles units in the language ``triton``; one process per thread that compiles at the same time."""
+
+    def __init__(self) -> None:
+        self._processes = CompileProcesses("workers.backends.cuda.compilers.triton_library")
+
+    @cached_property
+    def version(self) -> str:
+        """Return name and version; ``without Triton`` if it is not installed."""
+        found = installed_version()
+        return f"Triton {found}" if found else "without Triton"
+
+    def compile(self, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
+        """Compile one unit.
+
+        Raises:
+            NoTritonError: Triton is not installed, or the architecture is not NVIDIA's.
+        """
+        if installed_version() is None:
+            raise NoTritonError(
+                "the kernel is written in Triton, which is not installed where this worker compiles: install it into "
+                "the worker's environment, e.g. pip install 'triton>=3.6'"
+            )
+        if _ARCHITECTURE.fullmatch(unit.architecture) is None:
+            raise NoTritonError(f"{self.version} compiles for sm_80, sm_90 …, not {unit.architecture}")
+        question = {"source": unit.source, "architecture": unit.architecture}
+        answer = self._processes.of(unit).answer(question, timeout_s)
+        if isinstance(answer, CompileFailed):
+            return answer
+        log = str(answer["log"])
+        if answer["binary"] is None:
+            return CompileFailed(log=log)
+        return Artefact(
+            binary=bytes.fromhex(str(answer["binary"])),
+            log=log,
+            figures=figures(log, unit.entry),
+            ptx=str(answer["ptx"]).encode(),
+            reads=(),
+        )

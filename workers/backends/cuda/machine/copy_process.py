@@ -8,9 +8,9 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from evo.device import Device
+from evo.device.estimate.roofline import cold_sets
 from evo.trial.objective import Objective
 from workers.backends import Timer
-from workers.backends.cold_sets import cold_sets
 from workers.backends.cuda.device import DRIVER
 
 MOST_BYTES = 256 << 20
