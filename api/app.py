@@ -25,13 +25,13 @@ from api.http.middleware.forwarding import Forwarding
 from api.http.middleware.idempotency import Idempotency
 from api.http.middleware.origin import OriginCheck
 from api.http.middleware.responses import Compressed, Conditional, Head, SecurityHeaders
-from api.monitoring.logs import RequestLog
-from api.monitoring.metrics import Measured, Metrics
+from api.operations.logs import RequestLog
+from api.operations.metrics import Measured, Metrics
+from api.operations.periodic import Chore, Collector, regularly
 from api.scheduler.conductor import Conductor
 from api.scheduler.interruptions import Interruptions
 from api.scheduler.leasing.wakeup import Wakeup
 from api.settings import Settings
-from api.upkeep.periodic import Chore, Collector, regularly
 from api.web import pages, report_files
 from db.engine.key import ensure_key
 from db.engine.ownership import Ownership

@@ -10,11 +10,11 @@ from api.events.feed import Feed
 from api.events.stream import Listeners
 from api.events.webhooks.delivery import WebhookDelivery
 from api.families.builtin import BuiltinFamilies
-from api.monitoring.metrics import Metrics
+from api.operations.metrics import Metrics
+from api.operations.periodic import Collector
 from api.scheduler.conductor import Conductor
 from api.scheduler.leasing.wakeup import Wakeup
 from api.settings import Settings
-from api.upkeep.periodic import Collector
 from db.engine.session import Database
 from db.repositories.artefacts import Artefacts
 

@@ -15,7 +15,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from api.app import create_app, open_database
 from api.dependencies import Service
-from api.monitoring.logs import configure
+from api.operations.logs import configure
 from api.settings import Settings
 from db.engine.ownership import Ownership
 from db.engine.session import Database

@@ -12,7 +12,7 @@ from typing import Any
 
 from evo.device import DeviceKind
 from evo.errors import InvalidInput
-from evo.family.variant import LONGEST_AUTHOR, LONGEST_IDEA, WORD, VariantNote
+from evo.family.family import LONGEST_AUTHOR, LONGEST_IDEA, VARIANT_NAME, VariantNote
 from evo.text.document import toml_text
 from evo.text.limits import refuse_invisible
 from evo.text.suggestion import unknown
@@ -38,7 +38,7 @@ CONTRACT = ("requires", "defaults", "notes", "reentrant")
 DEPENDENT = ("constraints", "derived", "starts", "macros")
 """Keys that name tunables: a variant with tunables of its own does not inherit them."""
 
-_NAME = re.compile(WORD)
+_NAME = re.compile(VARIANT_NAME)
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+-]*(?:\.[A-Za-z0-9_+-]+)*(?:/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*")
 
 

@@ -22,7 +22,7 @@ from api.auth.permission import PUBLIC, rules
 from api.auth.throttle import Rate, Throttle
 from api.http.errors import answer, wants_page
 from api.http.middleware.forwarding import address_of
-from api.monitoring.logs import LONGEST_PATH
+from api.operations.logs import LONGEST_PATH
 from evo.text.shell import command
 
 log = structlog.get_logger("access")

@@ -15,8 +15,8 @@ from api.auth.permission import authorise
 from api.http import errors
 from api.http.query import known_parameters, known_to_route, refuse_repeated
 from api.http.strict_json import StrictRoute
-from api.monitoring.logs import bind_ids
-from api.monitoring.metrics import note_route
+from api.operations.logs import bind_ids
+from api.operations.metrics import note_route
 
 PREFIX = "/api/v1"
 BEARER = HTTPBearer(

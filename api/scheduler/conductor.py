@@ -13,6 +13,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from api.families.catalogue import Catalogue
+from api.operations.failures import Failures
 from api.scheduler import lifecycle
 from api.scheduler.active import Clock, Lost, nothing_lost, utc_now
 from api.scheduler.commands import Commands
@@ -22,7 +23,6 @@ from api.scheduler.leasing.queue import ReceiptOrRefusal, WorkQueue
 from api.scheduler.registry import Registry, stuck
 from api.scheduler.results.reports import ResultReceiver, answer
 from api.schemas import LeaseReply, Receipt
-from api.upkeep.failures import Failures
 from db.engine.session import Database
 from db.engine.signals import WORK
 from db.models import AttemptState

@@ -27,7 +27,7 @@ from evo.device.estimate.target import aimed_at
 from evo.device.requirements import Requirements
 from evo.errors import Conflict, InvalidInput
 from evo.family import Family
-from evo.family.variant import VariantNote
+from evo.family.family import VariantNote
 from evo.messages.job import Baseline
 from evo.search.halving import next_rung
 from templates import bundle

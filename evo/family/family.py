@@ -17,12 +17,49 @@ from evo.family.problem import Field, Problem, in_problem_terms, parse_problem, 
 from evo.family.scope import WORD, device_scope
 from evo.family.source.triton.compiled import read_note
 from evo.family.table import Table
-from evo.family.variant import VariantNote, read_variant
 from evo.family.work import Work, WorkFormula, check_memory, read_work
 from evo.space import Constraint, EmptySpace, Space, Tunable
 from evo.text.suggestion import unknown
 from evo.trial import Config, Value
 from evo.trial.objective import Objective
+
+VARIANT_NAME = r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}"
+LONGEST_IDEA = 4000
+LONGEST_AUTHOR = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class VariantNote:
+    """The variant that a family document implements.
+
+    Attributes:
+        name: distinguishes it from the other variants of its search.
+        author: a person, an agent or a model.
+        idea: its difference from other variants, in words.
+        parents: names of the variants from which it is derived.
+    """
+
+    name: str
+    author: str = ""
+    idea: str = ""
+    parents: Sequence[str] = ()
+
+    def document(self) -> dict[str, Any]:
+        """Return the ``variant`` table of a family document."""
+        return {"name": self.name, "author": self.author, "idea": self.idea, "parents": list(self.parents)}
+
+
+def read_variant(table: Table) -> VariantNote:
+    """Read the ``variant`` table of a family document."""
+    note = VariantNote(
+        name=table.line("name"),
+        author=table.line("author", ""),
+        idea=table.text("idea", ""),
+        parents=tuple(table.texts("parents")) if "parents" in table else (),
+    )
+    table.done()
+    return note
+
 
 _SCRATCH = ("triton_global_scratch", "triton_profile_scratch")
 """Names of the buffers that Triton's kernels take behind their arguments."""

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from api.events.feed import Feed
-from api.monitoring.logs import configure
+from api.operations.logs import configure
 from db.engine.events import Events
 from db.models import TrialRow
 from db.repositories.archive import Archive

@@ -17,7 +17,7 @@ from pathlib import Path
 import httpx
 
 from api.app import create_app
-from api.monitoring.logs import configure
+from api.operations.logs import configure
 from api.settings import Settings
 from api.web.pages.plots.gallery import EXHIBITS, Gallery
 from tests.bench.large_search import made

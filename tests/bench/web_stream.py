@@ -17,7 +17,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page
 
-from api.monitoring.logs import configure
+from api.operations.logs import configure
 from db.engine.events import Events
 from db.engine.session import Database
 from tests.bench.large_search import fill, trials, write

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from api.monitoring.logs import configure
+from api.operations.logs import configure
 from db.engine.location import Location
 from tests import postgresql as postgresql_server
 from tests.integration.stage import Stage

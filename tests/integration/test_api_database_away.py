@@ -151,7 +151,7 @@ def test_lost_answer_to_a_commit_counts_as_committed_and_a_refusal_does_not() ->
 
 def test_process_metrics_are_available_without_the_database(rest: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     address = str(rest.http.base_url).replace("/api/v1/", "/metrics")
-    monkeypatch.setattr("api.monitoring.metrics.KEPT_S", 0.0)
+    monkeypatch.setattr("api.operations.metrics.KEPT_S", 0.0)
     assert "kernel_evo_database_up 1.0" in httpx.get(address).text
     with away(monkeypatch, "read"):
         found = httpx.get(address)

@@ -24,11 +24,11 @@ from api.events.webhooks import outbound
 from api.events.webhooks.delivery import WebhookDelivery
 from api.events.webhooks.outbound import Target, is_public, target_of
 from api.http.public_url import PublicUrl
-from api.monitoring.logs import configure
+from api.operations import periodic
+from api.operations.logs import configure
+from api.operations.periodic import Collector
 from api.schemas import SearchRequest, Webhook
 from api.settings import Settings
-from api.upkeep import periodic
-from api.upkeep.periodic import Collector
 from db.repositories.archive import Archive
 from db.repositories.artefacts import Artefacts
 from db.repositories.census import census
@@ -206,7 +206,7 @@ def test_old_rows_are_deleted_and_those_that_champions_need_are_kept(
     others = [stage.submit(seed=seed, problem="N=16") for seed in (4, 5)]
     for search in others:
         stage.conductor.orders.command(search, "cancel")
-    monkeypatch.setattr("api.upkeep.periodic.SEARCHES_AT_ONCE", 2)
+    monkeypatch.setattr("api.operations.periodic.SEARCHES_AT_ONCE", 2)
     stage.wait(2 * 86400)
     assert collector.collect(keep_days=3, artefact_limit_gb=None) == Collected()
     limits = {"keep_days": 1.0, "artefact_limit_gb": 100e-9}
@@ -344,7 +344,7 @@ def test_search_that_cannot_be_collected_blocks_no_other(
         return done
 
     monkeypatch.setattr("db.repositories.retention.remove_search", removed)
-    monkeypatch.setattr("api.upkeep.periodic.SEARCHES_AT_ONCE", 2)
+    monkeypatch.setattr("api.operations.periodic.SEARCHES_AT_ONCE", 2)
     assert collector_of(stage, tmp_path).collect(keep_days=1, artefact_limit_gb=None).searches_deleted == 3
     assert stage.view(first).state == "cancelled", "a partial deletion is rolled back"
 

@@ -18,8 +18,8 @@ from api.events.stream import read_batch
 from api.events.webhooks import outbound
 from api.events.webhooks.delivery import AT_ONCE, RETRIES_AT_ONCE, UnderWay, WebhookDelivery
 from api.events.webhooks.outbound import Target, post, target_of
+from api.operations import failures
 from api.schemas import SearchRequest
-from api.upkeep import failures
 from db.engine.events import EventPosition
 from db.models import Webhook
 from db.models.columns import Base, Document

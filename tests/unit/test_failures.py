@@ -2,8 +2,8 @@
 
 import pytest
 
-from api.upkeep import failures
-from api.upkeep.failures import Failures
+from api.operations import failures
+from api.operations.failures import Failures
 from db.engine.session import StoreUnavailable
 
 

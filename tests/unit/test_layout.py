@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-MOST = 16
-LARGER = {"evo": 20, "api": 17}
+MOST = 15
+LARGER = {"evo": 20, "api": 16}
 """Folders with more entries, for the reasons of decision 84."""
 
 GROWING = {"templates", "api/web/pages", "db/migrations/versions"}

@@ -7,7 +7,7 @@ import sys
 import pytest
 import structlog
 
-from api.monitoring.logs import configure
+from api.operations.logs import configure
 from evo.text.log_stream import LogStream
 
 

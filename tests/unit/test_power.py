@@ -18,7 +18,7 @@ from evo.trial.timing import Power, Timing
 from workers.backends import InvalidMeasurementError
 from workers.backends.cpu.powercap import FOLDER, PowercapMeter
 from workers.backends.cuda.machine import nvml
-from workers.backends.cuda.machine.power import NvmlMeter
+from workers.backends.cuda.machine.nvml import NvmlMeter
 from workers.backends.energy import NoMeterError
 from workers.measure.power import LEAST_SPANS, measure_power
 

@@ -9,7 +9,7 @@ import pytest
 import structlog
 from rich.text import Text as RichText
 
-from api.monitoring.logs import configure
+from api.operations.logs import configure
 from evo.cli.console.output import console, facts, print_json, table
 from evo.cli.main import complain
 from evo.report.document import Code, Document, Listed, Section, Text, to_markdown

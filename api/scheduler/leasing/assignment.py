@@ -3,13 +3,13 @@
 from collections.abc import Callable, Collection
 from datetime import datetime
 
+from api.operations.failures import Failures
 from api.scheduler.active import Clock
 from api.scheduler.leasing import claims
 from api.scheduler.leasing.claims import Slot
 from api.scheduler.leasing.queue import WorkQueue, WorkRequest
 from api.scheduler.registry import Registry
 from api.schemas import LeaseReply
-from api.upkeep.failures import Failures
 from db.engine.session import Database
 from db.repositories.archive import Archive
 from db.repositories.fleet import Fleet

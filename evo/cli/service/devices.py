@@ -43,7 +43,7 @@ def unwritable(folder: Path) -> str | None:
 
 def local_devices() -> list[Device]:
     """Return every device of this machine; a kind whose libraries are missing has none."""
-    from api.monitoring.logs import configure
+    from api.operations.logs import configure
     from workers.backends import driver
 
     configure("console", "error")  # callers report problems themselves, in words

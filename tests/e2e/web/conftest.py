@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page
 
-from api.monitoring.logs import configure
+from api.operations.logs import configure
 from tests.e2e.web import browser as browsers
 from tests.e2e.web import site as sites
 from tests.e2e.web.site import Site

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, expect
 
-from api.monitoring.logs import configure
+from api.operations.logs import configure
 from tests.e2e.web.browser import NARROW, PATIENCE_MS, WIDE, chromium, reading
 from tests.e2e.web.site import Site, site, submit
 

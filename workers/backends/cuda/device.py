@@ -25,7 +25,7 @@ from workers.backends.cuda.launch import BoundCall, cuda_errors, driver_installe
 from workers.backends.cuda.machine import nvml
 from workers.backends.cuda.machine.copy_bandwidth import with_measured_copies
 from workers.backends.cuda.machine.kept_survey import kept_survey
-from workers.backends.cuda.machine.power import NvmlMeter
+from workers.backends.cuda.machine.nvml import NvmlMeter
 from workers.backends.cuda.machine.survey import NO_DRIVER, CudaUnusableError, index_of, surveyed
 from workers.backends.cuda.support import SupportKernels, checksum, support_binary
 from workers.backends.cuda.tools.profiler import NcuProfiler

@@ -148,7 +148,7 @@ def worker(
     The token may be a join token: it is exchanged once for this worker's own token, which is stored in --data.
     """
     with _loading():
-        from api.monitoring.logs import configure
+        from api.operations.logs import configure
         from evo.cli.service.child import follow_parent
         from evo.cli.service.devices import cache_folder
         from evo.cli.service.locations import data_folder

@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 
 import workers
+from workers.backends.energy import NoMeterError
 
 _HARMLESS_REASONS = 0x1  # the GPU is idle
 _OURS = Path(workers.__file__).parent
@@ -126,3 +127,33 @@ def _library() -> Any:
     except nvml.NVMLError:
         return None
     return nvml
+
+
+SPAN_S = 0.5
+"""The counter advances up to ten times a second."""
+
+_UJ_PER_MJ = 1e3
+
+
+class NvmlMeter:
+    """Energy of the whole board, as the GPU counts it since its driver was loaded.
+
+    Raises:
+        NoMeterError: the library does not answer, or the GPU does not count its energy.
+    """
+
+    span_s = SPAN_S
+
+    def __init__(self, uuid: str) -> None:
+        self._uuid = uuid
+        self.name = "NVML total energy"
+        self.read_uj()
+
+    def read_uj(self) -> float:
+        found_mj = energy_mj(self._uuid)
+        if found_mj is None:
+            raise NoMeterError(
+                "NVML does not report the energy of this GPU: install nvidia-ml-py (the extras cuda12 and cuda13 have "
+                "it) and use a GPU of Volta or newer that is not shared as a virtual one"
+            )
+        return found_mj * _UJ_PER_MJ

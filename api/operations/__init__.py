@@ -1,0 +1,1 @@
+"""Operation of the service: periodic tasks, failures, logs and metrics."""

@@ -1,1 +1,0 @@
-"""Work outside requests: warm-up and periodic tasks."""
