@@ -76,7 +76,7 @@ def read_proposal(document: Mapping[str, Any], files: Mapping[str, str], default
             raise InvalidInput(f"document.{key}", "must be a text")
     name = about["name"] or default_name
     if not _NAME.fullmatch(name):
-        raise InvalidInput("document.name", f"{name!r:.80} is no name: use up to 64 letters, digits, `_`, `-`, `.`")
+        raise InvalidInput("document.name", f"{name!r:.80} is not a name: use up to 64 letters, digits, `_`, `-`, `.`")
     for key, most in (("idea", LONGEST_IDEA), ("author", LONGEST_AUTHOR)):
         if len(about[key]) > most:
             raise InvalidInput(f"document.{key}", f"has {len(about[key]):,} characters; at most {most:,} are kept")
@@ -192,9 +192,9 @@ def _check_files(files: Mapping[str, str]) -> None:
         raise InvalidInput("files", f"hold more than {MAX_BYTES >> 20} MiB")
     for name in files:
         if len(name) > 100 or not _FILE.fullmatch(name):
-            raise InvalidInput("files", f"{name!r:.120} is no plain relative file name")
+            raise InvalidInput("files", f"{name!r:.120} is not a plain relative file name")
         if name != TRITON and not name.removesuffix(TEMPLATE).endswith((*SOURCES, *HEADERS)):
             accepted = ", ".join((*SOURCES, TRITON, *HEADERS))
             raise InvalidInput(
-                "files", f"{PurePosixPath(name)!s:.100} is no source; accepted: {accepted}, each also with {TEMPLATE}"
+                "files", f"{PurePosixPath(name)!s:.100} is not a source; accepted: {accepted}, also with {TEMPLATE}"
             )

@@ -49,17 +49,17 @@ class PublicUrl:
             try:
                 meant = cls.of(f"https://{given}")
             except ValueError:
-                raise ValueError(f"{given!r} is no URL: {_EXAMPLE}") from None
+                raise ValueError(f"{given!r} is not a URL: {_EXAMPLE}") from None
             raise ValueError(f"{given!r} has no scheme: write {meant}")
         try:
             parts = urlsplit(given)
             host, port = parts.hostname or "", parts.port
             name = host if ":" in host else host.encode("idna").decode()
         except (ValueError, UnicodeError) as error:
-            raise ValueError(f"{given!r} is no URL ({error}): {_EXAMPLE}") from None
+            raise ValueError(f"{given!r} is not a URL ({error}): {_EXAMPLE}") from None
         named = _is_address(name) if ":" in name else HOST.fullmatch(name) is not None
         if parts.scheme not in PORTS or not named or port == 0 or not given.isprintable() or " " in given:
-            raise ValueError(f"{given!r} is no http:// or https:// URL: {_EXAMPLE}")
+            raise ValueError(f"{given!r} is not an http:// or https:// URL: {_EXAMPLE}")
         if parts.query or parts.fragment or parts.username is not None:
             raise ValueError("the URL may have a host, a port and a path, and no user name, query or fragment")
         prefix = parts.path.rstrip("/")

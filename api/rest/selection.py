@@ -112,7 +112,7 @@ def _value(tunable: Tunable, given: str) -> Value:
 
 def _number(tunable: Tunable, given: str) -> Value:
     if isinstance(tunable.values[0], bool | str):
-        raise InvalidInput("where", f"{tunable.name} is no number: compare it with = or !=, among {tunable.listed}")
+        raise InvalidInput("where", f"{tunable.name} is not a number: compare it with = or !=, among {tunable.listed}")
     try:
         number = float(given)
     except ValueError:

@@ -40,7 +40,7 @@ class Location:
         try:
             url = make_url(given).set(drivername="postgresql+psycopg")
         except (ArgumentError, ValueError):
-            raise InvalidInput("db", "this is no URL of a database; write postgresql://USER@HOST:5432/NAME") from None
+            raise InvalidInput("db", "this is not a database URL; write postgresql://USER@HOST:5432/NAME") from None
         if not url.database:
             raise InvalidInput("db", "the URL names no database; write postgresql://USER@HOST:5432/NAME")
         return cls(server=url)

@@ -129,7 +129,7 @@ class Archive:
             self.session.add(row)
         elif row.base_digest != base_digest:
             raise Conflict(
-                f"family {family.digest[:12]} is registered already, and is no variant of {base_digest[:12]}"
+                f"family {family.digest[:12]} is registered already, and is not a variant of {base_digest[:12]}"
             )
         row.location, row.registered_at = f"{BUNDLE}{artefact}", now
         return row

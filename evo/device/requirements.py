@@ -37,7 +37,7 @@ class Requirements:
         for name, version in self.toolkit.items():
             if not _VERSION.fullmatch(version) or len(version) > 40:
                 raise InvalidInput(
-                    f"requirements.toolkit.{name}", f"{literal_text(version)} is no version such as 12 or 12.4"
+                    f"requirements.toolkit.{name}", f"{literal_text(version)} is not a version such as 12 or 12.4"
                 )
 
     @property

@@ -312,7 +312,7 @@ def _read_macros(table: Table, mode: str, declared: Sequence[str]) -> tuple[str,
     if "macros" not in table:
         return None
     if mode != "source":
-        raise InvalidInput(table.field("macros"), "is for `source`: a template's variables are no macros; remove it")
+        raise InvalidInput(table.field("macros"), "is for `source`: a template's variables are not macros; remove it")
     names = table.texts("macros")
     for index, name in enumerate(names):
         if name not in declared:
@@ -325,7 +325,7 @@ def _read_prefix(table: Table, mode: str) -> str:
     if "macro_prefix" not in table:
         return ""
     if mode != "source":
-        raise InvalidInput(table.field("macro_prefix"), "is for `source`: a template's variables are no macros")
+        raise InvalidInput(table.field("macro_prefix"), "is for `source`: a template's variables are not macros")
     return table.text("macro_prefix", pattern=C_TEXT, what='the beginning of a name, e.g. macro_prefix = "TUNED_"')
 
 

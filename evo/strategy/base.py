@@ -38,7 +38,7 @@ class Strategy(Protocol):
       * the same context, history and generator state give the same proposal, also from a fresh instance that reads the
         history for the first time (caches are allowed, state is not);
       * an outcome without a measurement is information about the config, never a time; Abandoned, Cancelled and
-        ReferenceFailed are no information;
+        ReferenceFailed are not information;
       * not thread-safe; never keeps or changes the history it is given.
     """
 

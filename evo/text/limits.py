@@ -49,7 +49,7 @@ _OTHERWISE = {
         "must be an object, of fields and values in braces",
     ),
     **dict.fromkeys(
-        ("extra_forbidden", "unexpected_keyword_argument"), "is no field here: check its spelling, or leave it out"
+        ("extra_forbidden", "unexpected_keyword_argument"), "is not a field here: check its spelling, or leave it out"
     ),
 }
 _EMPTY = {"string_too_short": "is empty"}

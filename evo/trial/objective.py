@@ -27,7 +27,7 @@ def direction_from(text: str, field: str) -> Direction:
         case "maximise" | "maximize":
             return "maximise"
     accepted = "minimise: EXPRESSION, maximise: EXPRESSION"
-    raise InvalidInput(field, f"{text.strip()!r:.60} is no direction; accepted: {accepted}")
+    raise InvalidInput(field, f"{text.strip()!r:.60} is not a direction; accepted: {accepted}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +79,7 @@ class Objective:
     def key(self) -> str:
         """Stable, readable identity, e.g. ``hot,threads=1,plain,float32,deterministic,v2``.
 
-        The second objective is no part of it: searches that share the first objective compete for one champion.
+        The second objective is not part of it: searches that share the first objective compete for one champion.
         """
         order = "deterministic" if self.deterministic else "any-order"
         aim = "" if self.target is None else f",for={self.target}"

@@ -118,7 +118,7 @@ def test_runners_up_are_exported_as_such(line: CommandLine, searched: Ended, tmp
     assert re.search(r"\| champion \| [\d.]+ [µn]s( \(confirmed\))? \| \S+=", own)
     subprocess.run([sys.executable, "-I", "kernel.py"], capture_output=True, check=True, cwd=others[0])
     (tmp_path / "afile").touch()
-    assert "afile is no folder" in line.run("champion", "export", "1", "--to", str(tmp_path / "afile")).err
+    assert "afile is not a folder" in line.run("champion", "export", "1", "--to", str(tmp_path / "afile")).err
     missing = line.run("champion", "show", "--family", "saxpi")
     assert (missing.code, "did you mean `saxpy`?" in missing.err) == (2, True)
     told = line.run("champion", "show", "--family", "transpose")

@@ -144,7 +144,7 @@ def test_json_is_parsed_strictly(rest: Local, body: str, field: str, words: str)
         ('{"family": "sdpa", "policy": 7}', "policy", "must be an object"),
         ('{"family": "sdpa", "budget": []}', "budget", "must be an object"),
         ('{"family": "sdpa", "problem": {"S": [1]}}', "problem.S", "must be true or false; or .*a text, in quotes"),
-        ('{"family": "sdpa", "title": 3}', "title", "is no field here"),
+        ('{"family": "sdpa", "title": 3}', "title", "is not a field here"),
         ('{"family": ["sdpa"]}', "family", "must be a text, in quotes"),
         ("[]", "body", "must be an object"),
         ("null", "body", "must be an object"),

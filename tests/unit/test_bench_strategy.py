@@ -524,8 +524,8 @@ def test_recording_reads_the_same_as_t4_results() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--spaces", "EMPTY"], r"--spaces: .* is no folder of recordings"),
-        (["--spaces", "BROKEN"], r"--spaces: .*broken.json is no recording: broken: expected a Kernel Tuner cache"),
+        (["--spaces", "EMPTY"], r"--spaces: .* is not a folder of recordings"),
+        (["--spaces", "BROKEN"], r"--spaces: .*broken.json is not a recording: broken: expected a Kernel Tuner cache"),
         (["--space", "nope"], r"--space: no recording begins with 'nope': convolution-RTX_3090.json.gz, "),
         (["--contestant", "nobody"], "--contestant: no contestant is called 'nobody'; there are: portfolio, "),
         (["--seeds", "1"], "argument --seeds: expected a whole number from 2 on, got '1'"),

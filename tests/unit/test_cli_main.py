@@ -254,7 +254,7 @@ def test_field_refused_by_the_service_is_named_by_its_option(field: str, option:
     ("line", "given", "reason"),
     [
         ("serve --port 0", "KERNEL_EVO_DB=postgresql://host", "the URL names no database; write postgresql://"),
-        ("serve --port 0", "KERNEL_EVO_DB=postgres://a:b:c@[::1/x", "this is no URL of a database; write postgresql"),
+        ("serve --port 0", "KERNEL_EVO_DB=postgres://a:b:c@[::1/x", "this is not a database URL; write postgresql"),
         ("searches", "KERNEL_EVO_DB=postgresql://u@host/evo", "only a service opens a PostgreSQL database: start"),
         ("searches", "KERNEL_EVO_DB=sqlite:///evo.db", "is a URL: give the path of the SQLite file alone"),
         ("serve --port 0", "KERNEL_EVO_DB=sqlite:////tmp/evo.db", "is a URL: give the path of the SQLite file alone"),

@@ -119,7 +119,7 @@ class Memory:
         if self.dies_before_submitting:
             raise KeyboardInterrupt
         if "refused.py" in files:
-            raise InvalidInput("files", "refused.py is no source")
+            raise InvalidInput("files", "refused.py is not a source")
         time_us = None if "broken" in files.get("k.c", "") else 5.0
         self.found.append(view(len(self.found), time_us=time_us, parents=tuple(parents)))
         self.kept[proposal - 1] = replace(self.kept[proposal - 1], variant=self.found[-1].number)

@@ -31,7 +31,7 @@ def test_unknown_proposer_is_refused_with_the_kinds(wrong: str) -> None:
 
 
 def test_argument_may_contain_colons(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="a:b is no folder"):
+    with pytest.raises(InvalidInput, match="a:b is not a folder"):
         build(f"folder:{tmp_path}/a:b", context([]))
 
 

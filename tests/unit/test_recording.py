@@ -385,7 +385,7 @@ def test_file_truncated_elsewhere_is_reported(text: str) -> None:
         ),
         (
             t4(result(block=1) | {"objectives": ["score"], "measurements": [{"name": "score", "value": -1.0}]}),
-            r"measurements: the objective 'score' is no time, and no measurement is named 'time': .*shortest time"
+            r"measurements: the objective 'score' is not a time, and no measurement is named 'time': .*shortest time"
             r".*here 2 for -1, which is 1 - \"score\"",
         ),
         (
@@ -395,7 +395,7 @@ def test_file_truncated_elsewhere_is_reported(text: str) -> None:
         ({"Metadata": {}, "Results": []}, r"it has `Metadata`, `Results`: KTT's own results; write them as"),
         ({"time": 1}, r"expected a Kernel Tuner cache \(.*\) or T4 results \(.*\), but it has `time`"),
         (cache(cache={"a": {"block": 16, "layout": "row"}}), r"time: is missing: give milliseconds, or a failure"),
-        (cache(cache={"a": {"block": 16, "layout": "row", "time": "n/a"}}), r"'n/a' is no time; write milliseconds"),
+        (cache(cache={"a": {"block": 16, "layout": "row", "time": "n/a"}}), r"'n/a' is not a time; write milliseconds"),
         (
             cache(cache={"a": {"block": 16, "layout": "row", "time": "InvalidConfig"}}),
             r"\(1 invalid config\): give one",

@@ -81,7 +81,7 @@ def test_recording_has_no_baselines_and_a_folder_no_recording() -> None:
     assert performed(Baseline()).timings == {}
     package = SimpleNamespace(recording=None, family=SimpleNamespace(name="sdpa"))
     work = Assignment(terms=lease(1).terms, copy=SimpleNamespace(package=package, family=package.family))
-    with pytest.raises(EvoError, match="sdpa is no recording"):
+    with pytest.raises(EvoError, match="sdpa is not a recording"):
         Replay().perform(work, Baseline(), {})
 
 

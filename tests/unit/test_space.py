@@ -579,7 +579,7 @@ def test_space_too_expensive_to_list_is_sampled_or_found_empty(monkeypatch: pyte
 
 
 def test_empty_space_names_a_number_that_the_tunable_does_not_have() -> None:
-    with pytest.raises(EmptySpace, match="3 is no value of A, which has 1, 2, 4"):
+    with pytest.raises(EmptySpace, match="3 is not a value of A, which has 1, 2, 4"):
         Space([tunable("A", [1, 2, 4])], [constraint("A == 3")])
 
 

@@ -90,7 +90,7 @@ def test_box_of_bytes_has_twice_the_columns() -> None:
         ({"of": "factor"}, "of", "there is no `factor`"),
         ({"box": ["8"]}, "box", "as many as shape has"),
         ({"shape": ["ROWS", "TILE"]}, "shape[1]", "did you mean"),
-        ({"shape": ["ROWS", "ROWS"]}, "shape[0]", "is no view of `x`"),
+        ({"shape": ["ROWS", "ROWS"]}, "shape[0]", "is not a view of `x`"),
         ({"shape": ["ROWS * 250", "4"]}, "shape[1]", "8 bytes here, but must have a multiple of 16"),
         ({"box": ["300", "64"]}, "box[0]", "`300` is 300 here, not 1 to 256"),
         ({"box": ["8", "ITEMS * 64"]}, "box[1]", "256 bytes across, not a multiple of 16, 128 at most"),
@@ -114,7 +114,7 @@ def test_driver_gets_the_innermost_axis_first(driver: Driver) -> None:
     ]
     tensor_map.encode(4096, of="a", dtype="float8_e4m3", shape=(75, 208), box=(64, 128), swizzle=128)
     assert driver.calls[1] == (0, 2, 4096, (208, 75), (208,), (128, 64), (1, 1), 0, 3, 0, 0, 0), "a row of bytes"
-    with pytest.raises(tensor_map.TensorMapError, match="k lies at an address that is no multiple of 16"):
+    with pytest.raises(tensor_map.TensorMapError, match="k has an address that is not a multiple of 16"):
         tensor_map.encode(4100, of="k", dtype="bfloat16", shape=(6, 64), box=(1, 64))
     driver.status = 1
     x, one = Argument(name="x", role="input", dtype="float32", shape=(8, 32)), (1, 1, 1)

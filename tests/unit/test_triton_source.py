@@ -185,7 +185,7 @@ def test_descriptors_that_cannot_be_made_are_refused(tmp_path: Path, old: str, n
             "default = 2044",
             "a row of `a` has 4088 bytes here, but a descriptor needs a multiple of 16",
         ),
-        ('of = "a"\n', 'of = "a"\nshape = ["M", "K + 8"]\n', "is no view of `a`"),
+        ('of = "a"\n', 'of = "a"\nshape = ["M", "K + 8"]\n', "is not a view of `a`"),
     ],
 )
 def test_problems_that_descriptors_cannot_describe_are_named(tmp_path: Path, old: str, new: str, reason: str) -> None:

@@ -211,7 +211,7 @@ def _contradictions(
         for axis, blocks, size in zip("xyz", launch.grid, declared.cluster, strict=True):
             if blocks % size:
                 yield (
-                    f"{blocks} blocks along {axis} are no multiple of the {size} of a cluster (__cluster_dims__): "
+                    f"{blocks} blocks along {axis} are not a multiple of the {size} of a cluster (__cluster_dims__): "
                     "make `grid` a multiple, and have blocks without work return"
                 )
 

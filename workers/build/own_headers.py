@@ -14,7 +14,7 @@ _TOOLKIT = "cuda_runtime.h"
 """A folder with this file belongs to a CUDA toolkit."""
 
 _NO_SOURCES = (".py", ".toml", ".md")
-"""Suffixes of files in a family's folder that are no headers; used if a compiler does not report the files it read."""
+"""Suffixes of files in a family's folder that are not headers; used if a compiler does not report the files it read."""
 
 
 def own_headers(reads: Iterable[str], unit: Unit) -> dict[str, str]:

@@ -31,7 +31,7 @@ class Replay:
     def perform(self, work: Assignment, job: Job, built: Preparation) -> Report:
         recording = work.copy.package.recording
         if recording is None:
-            raise EvoError(f"{work.copy.family.name} is no recording, so it cannot be replayed")
+            raise EvoError(f"{work.copy.family.name} is not a recording, so it cannot be replayed")
         match job:
             case Evaluate():
                 return self._evaluate(recording, job.config)

@@ -34,7 +34,7 @@ def write_kernelbench(file: Path, folder: Path | None) -> tuple[Path, Described]
         Conflict: the folder is not empty; nothing is overwritten.
     """
     if file.suffix != ".py":
-        raise InvalidInput("FILE", f"{file} is no Python file: give a problem in KernelBench's format")
+        raise InvalidInput("FILE", f"{file} is not a Python file: give a problem in KernelBench's format")
     try:
         content = file.read_bytes()
         text = content.decode("utf-8-sig")

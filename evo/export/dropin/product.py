@@ -22,7 +22,7 @@ def linear(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None 
 def _linear_call(inputs: tuple[torch.Tensor, ...], _: Terms) -> Call | Unserved:
     input, weight, *bias = inputs
     if weight.ndim != 2 or input.ndim == 0:
-        return Unserved({"dimensions": weight.ndim}, "the weight is no matrix")
+        return Unserved({"dimensions": weight.ndim}, "the weight is not a matrix")
     n, k = weight.shape
     if input.shape[-1] != k or any(each.shape != (n,) for each in bias):
         return Unserved({"N": n, "K": k}, "shapes that do not match, or a bias of another")

@@ -128,7 +128,7 @@ def _unlike_classes(inputs: tuple[torch.Tensor, ...], terms: Terms) -> str | Non
     if weight or smoothing:
         return "weights of classes or label smoothing"
     if input.ndim != 2 or target.shape != input.shape[:1] or target.dtype != torch.int64:
-        return "input is no matrix, or target no class for each of its rows"
+        return "input is not a matrix, or target is not a class for each of its rows"
     if 0 <= ignored < input.shape[1]:
         return "an ignore_index that is a class"
     if size_average is not None or reduce is not None or reduction not in {"none", "mean", "sum"}:

@@ -196,7 +196,7 @@ def _unaligned(names: Sequence[str], inputs: Sequence[torch.Tensor], plan: Plan)
     try:
         for name, each, alignment in zip(names, read, plan.alignments, strict=False):
             if each.data_ptr() % alignment:
-                return f"{name} lies at an address that is no multiple of {alignment} bytes"
+                return f"{name} has an address that is not a multiple of {alignment} bytes"
     except RuntimeError:
         return f"{', '.join(names[: len(read)])}: tensors without memory of their own"
     return None

@@ -64,7 +64,7 @@ def encode(
         TensorMapError: the address is not aligned, or the driver refuses or lacks maps; names the remedy.
     """
     if address % ADDRESSES:
-        raise TensorMapError(f"{of} lies at an address that is no multiple of {ADDRESSES} bytes: pass a copy of it")
+        raise TensorMapError(f"{of} has an address that is not a multiple of {ADDRESSES} bytes: pass a copy of it")
     kind, rank = _DTYPES[dtype], len(shape)
     pitches, pitch = [], _SIZES[kind]
     for extent in reversed(shape[1:]):

@@ -56,14 +56,15 @@ class DescriptorFormula:
         """Return the descriptor of an argument.
 
         Raises:
-            InvalidInput: the shape is no view of the argument, or its rows cannot be described; names the expression.
+            InvalidInput: the shape is not a view of the argument, or its rows cannot be described; the error names the
+                expression.
         """
         operand = argument.resolve(scope)
         shape = tuple(each.whole(scope) for each in self.shape) or operand.shape
         found = Descriptor(shape=shape, block=tuple(each.whole(scope) for each in self.block))
         field = (self.shape or self.block)[-1].field
         if prod(shape) != prod(operand.shape):
-            raise InvalidInput(field, f"{shape} is no view of `{self.of}`, {operand.shape}")
+            raise InvalidInput(field, f"{shape} is not a view of `{self.of}`, {operand.shape}")
         row = shape[-1] * stored(operand.dtype).itemsize
         if len(shape) > 1 and row % ALIGNMENT:
             reason = f"a row of `{self.of}` has {row} bytes here, but a descriptor needs a multiple of {ALIGNMENT}"

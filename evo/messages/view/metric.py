@@ -75,8 +75,8 @@ def weighed(
         field: the name by which errors call the metrics.
 
     Raises:
-        InvalidInput: a metric is no expression, two are the same, there are too many, or no trial has the figures; the
-            message names those there are.
+        InvalidInput: a metric is not an expression, two are equal, there are too many, or no trial has the figures; the
+            message lists the available figures.
     """
     if len(metrics) > MOST_METRICS:
         reason = f"was given {len(metrics)} times, and a front has {MOST_METRICS} figures"

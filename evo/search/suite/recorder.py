@@ -142,7 +142,7 @@ def _softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype:
 
 def _linear(input: Tensor, weight: Tensor, bias: object = None) -> Recognised:
     if len(weight.shape) != 2:
-        raise NotServed("the weight is no matrix")
+        raise NotServed("the weight is not a matrix")
     columns, depth = map(int, weight.shape)
     epilogue = "none" if bias is None else "bias"
     size = {"M": _rows(input)["rows"], "N": columns, "K": depth}

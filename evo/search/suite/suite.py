@@ -118,7 +118,7 @@ def _expanded(table: Mapping[str, Any], where: str) -> Iterator[Call]:
             raise InvalidInput(f"{where}.{key}", unknown(str(key), _FIELDS, "fields of a call"))
     name, family = (_text(table, key, where) for key in ("name", "family"))
     if _NAME.fullmatch(name) is None:
-        raise InvalidInput(f"{where}.name", f"{name!r:.60} is no name: use letters, digits and . _ - + @ =")
+        raise InvalidInput(f"{where}.name", f"{name!r:.60} is not a name: use letters, digits and . _ - + @ =")
     problem, weight = table.get("problem", {}), table.get("weight", 1)
     if not isinstance(problem, Mapping):
         raise InvalidInput(f"{where}.problem", "is not a table: write e.g. { rows = 1024, cols = 4096 }")

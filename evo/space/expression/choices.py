@@ -36,7 +36,7 @@ def impossible_value(tree: ast.expr, choices: Mapping[str, Sequence[Value]]) -> 
             not isinstance(text, str) or len(values) < 2 or text in values
         ):  # numbers never equal texts, so `in` is exact
             continue
-        return f"{text!r:.100} is no value of {name}: write {_nearest(text, values)}"
+        return f"{text!r:.100} is not a value of {name}: write {_nearest(text, values)}"
     return None
 
 
@@ -45,7 +45,8 @@ def absent_value(tree: ast.expr, choices: Mapping[str, Sequence[Value]]) -> str 
     for name, value in _comparisons(tree):
         if name in choices and value not in choices[name]:
             shown = ", ".join(map(repr, choices[name][:20]))
-            return f"{value!r:.100} is no value of {name}, which has {shown}{', …' if len(choices[name]) > 20 else ''}"
+            more = ", …" if len(choices[name]) > 20 else ""
+            return f"{value!r:.100} is not a value of {name}, which has {shown}{more}"
     return None
 
 

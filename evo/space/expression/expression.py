@@ -45,8 +45,8 @@ class Expression:
             scope: names and their values, if known, for a suggestion that also quotes texts; see `check_names`.
 
         Raises:
-            InvalidInput: the text is no expression, is not on the whitelist, or is too long or deep; names the invalid
-                part.
+            InvalidInput: the text is not an expression, is not on the whitelist, or is too long or deep; the
+                error names the invalid part.
         """
         if not isinstance(text, str):
             raise InvalidInput(field, f"must be an expression in quotes, not {literal_text(text)}")

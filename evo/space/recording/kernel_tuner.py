@@ -73,7 +73,7 @@ def _cache_outcome(result: Mapping[str, Any], where: str) -> Outcome:
         case str():
             raise InvalidInput(
                 f"{where}.time",
-                f"{literal_text(time)} is no time; write milliseconds, or a failure: {', '.join(FAILURES)}",
+                f"{literal_text(time)} is not a time; write milliseconds, or a failure: {', '.join(FAILURES)}",
             )
         case _ if is_no_time(time):
             return LaunchFailed(reason=f"recorded as a time of {time:g}")

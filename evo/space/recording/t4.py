@@ -99,7 +99,7 @@ def _measured(result: Mapping[str, Any], unit: str, where: str) -> Measured | La
     named, wanted = "there is no objective", "a search looks for the shortest time: give each result one"
     if objectives:
         objective = str(objectives[0])[:100]
-        named = f"the objective {literal_text(objective)} is no time"
+        named = f"the objective {literal_text(objective)} is not a time"
         wanted = other_figure(objective, found.get(objective, {}).get("value"))
     example = f'e.g. the measurement {{"name": "{TIME}", "value": 0.5, "unit": "ms"}}'
     raise InvalidInput(f"{where}.measurements", f"{named}, and no measurement is named {TIME!r}: {wanted}, {example}")

@@ -76,7 +76,7 @@ def unit_us(unit: Any, field: str) -> float:
         return MICROSECONDS_PER[str(unit).lower()]
     except KeyError:
         raise InvalidInput(
-            field, f"{literal_text(unit)} is no unit of time; known: {', '.join(MICROSECONDS_PER)}"
+            field, f"{literal_text(unit)} is not a unit of time; known: {', '.join(MICROSECONDS_PER)}"
         ) from None
 
 

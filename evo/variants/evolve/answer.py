@@ -73,7 +73,7 @@ def _objects(text: str) -> Iterator[str]:
 
 def _idea(value: Any) -> Idea:
     if not isinstance(value, dict):
-        raise InvalidInput("answer", "is no JSON object")
+        raise InvalidInput("answer", "is not a JSON object")
     for name in value:
         if name not in _FIELDS:
             raise InvalidInput(f"answer.{name}"[:80], f"is not expected; fields are {', '.join(_FIELDS)}")

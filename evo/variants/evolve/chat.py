@@ -89,7 +89,7 @@ class Chat:
         except ValueError:
             host = None
         if not host or not self.base_url.startswith(("http://", "https://")):
-            raise InvalidInput("base_url", f"{self.base_url!r:.100} is no http:// or https:// address")
+            raise InvalidInput("base_url", f"{self.base_url!r:.100} is not an http:// or https:// address")
         if self.key is not None:
             sendable("key", self.key, form="in one line")
 

@@ -17,7 +17,7 @@ class FolderProposer:
         self._context = context
         self._folder = Path(context.argument).expanduser()
         if not self._folder.is_dir():
-            raise InvalidInput("--proposer", f"{self._folder} is no folder")
+            raise InvalidInput("--proposer", f"{self._folder} is not a folder")
 
     def propose(self, client: Callable[[], Client], search_id: int, problem: str) -> Iterator[None]:
         say, place = self._context.say, self._folder / problem

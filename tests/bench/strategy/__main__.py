@@ -89,14 +89,14 @@ def _spaces(folder: Path, prefix: str | None) -> list[Path]:
     there = list(paths(folder))
     chosen = [path for path in there if path.name.startswith(prefix or "")]
     if not there:
-        raise InvalidInput("--spaces", f"{folder} is no folder of recordings (*.json, *.json.gz)")
+        raise InvalidInput("--spaces", f"{folder} is not a folder of recordings (*.json, *.json.gz)")
     if not chosen:
         raise InvalidInput("--space", f"no recording begins with {prefix!r}: {', '.join(path.name for path in there)}")
     for path in chosen:
         try:
             load(path)
         except (EvoError, OSError) as error:
-            raise InvalidInput("--spaces", f"{path} is no recording: {error}") from None
+            raise InvalidInput("--spaces", f"{path} is not a recording: {error}") from None
     return chosen
 
 

@@ -352,7 +352,7 @@ class CpuSession:
         if brief and self._at_return is None:  # no threads; changes last until the next look
             return None
         called = self._living() if kernel is None else [cast(KernelProcess, kernel)]
-        # listed first: a process that ends in between is no orphan
+        # listed first: a process that ends in between is not an orphan
         known = self._children | self._kernel_pids() | descendants.of_trusted_code()
         orphans = descendants.children() - known
         started = [pid for process in called for pid in descendants.started_by(process.pid)]

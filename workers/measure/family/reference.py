@@ -380,7 +380,7 @@ def _import_advice(error: BaseException, path: Path) -> str:
     if not isinstance(error, ImportError):
         return ""
     if "relative import" in str(error):
-        return ": reference.py is no part of a package; write `import helper` for helper.py of the family's folder"
+        return ": reference.py is not part of a package; write `import helper` for helper.py of the family's folder"
     if isinstance(error, ModuleNotFoundError) and error.name:
         name = error.name.partition(".")[0]
         return f": put {name}.py into the family's folder, or install it into the environment of the worker"

@@ -271,7 +271,7 @@ def _given(model: Any, values: Sequence[Any]) -> list[str]:
 
 
 def _state(model: Any) -> dict[str, Any]:
-    """Return parameters and buffers that have axes: single numbers, such as counts of batches, are no arguments."""
+    """Return parameters and buffers that have axes: single numbers, such as counts of batches, are not arguments."""
     return {
         name: each
         for name, each in [*model.named_parameters(), *model.named_buffers()]

@@ -1,0 +1,126 @@
+"""Names the item that holds an unreadable value, and the way out, for people who asked for its page."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from sqlalchemy import JSON, Column, ColumnElement, cast, func, literal, select, type_coerce
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import Session
+from sqlalchemy.types import NullType
+
+from db.engine.session import Database
+from db.models import (
+    AblationRow,
+    AttemptRow,
+    Base,
+    ChampionRow,
+    DeviceRow,
+    FamilyRow,
+    JobRow,
+    ProposalRow,
+    SearchRow,
+    TrialRow,
+    VariantRow,
+)
+from db.models.columns import Document, UnreadableValue
+
+log = structlog.get_logger("database")
+
+BACKUP = "restore a backup of the database"
+
+MOST_NAMED = 3
+"""Items named in one message; more of them can hold the same value."""
+
+
+class UnreadableItem(UnreadableValue):
+    """An item of the database cannot be read; the message names it and the way out."""
+
+    def __init__(self, error: UnreadableValue, message: str) -> None:
+        super().__init__(error.kind, error.stored, error.reason)
+        self.args = (message,)
+        self.plain = message
+
+
+@dataclass(frozen=True, kw_only=True)
+class Names:
+    """How people call the items of a table.
+
+    Attributes:
+        keys: columns that identify an item.
+        name: the item's name, with a place for each of these columns.
+        of_search: True if the first column is the id of the search to which the item belongs.
+    """
+
+    keys: Sequence[Any]
+    name: str
+    of_search: bool = True
+
+
+_SEARCH_OF_ATTEMPT = select(JobRow.search_id).where(JobRow.id == AttemptRow.job_id).scalar_subquery()
+
+NAMES: Mapping[str, Names] = {
+    "searches": Names(keys=(SearchRow.id,), name="search {}"),
+    "trials": Names(keys=(TrialRow.search_id, TrialRow.number), name="trial {1} of search {0}"),
+    "jobs": Names(keys=(JobRow.search_id, JobRow.id), name="job {1} of search {0}"),
+    "attempts": Names(keys=(_SEARCH_OF_ATTEMPT, AttemptRow.id), name="attempt {1} of search {0}"),
+    "variants": Names(keys=(VariantRow.search_id, VariantRow.number), name="variant {1} of search {0}"),
+    "proposals": Names(keys=(ProposalRow.search_id, ProposalRow.number), name="proposal {1} of search {0}"),
+    "ablations": Names(keys=(AblationRow.search_id, AblationRow.id), name="ablation {1} of search {0}"),
+    "champions": Names(keys=(ChampionRow.id,), name="champion {}", of_search=False),
+    "families": Names(keys=(FamilyRow.name, FamilyRow.digest), name="family {0} ({1:.12})", of_search=False),
+    "devices": Names(keys=(DeviceRow.worker_id, DeviceRow.uuid), name="device {1} of worker {0}", of_search=False),
+}
+
+
+def named(database: Database, error: UnreadableValue) -> UnreadableItem:
+    """Return the error with the names of the items that hold the unreadable value, and the way out."""
+    column: Column[Any] | None = None
+    found: Sequence[Any] = ()
+    try:
+        with database.read() as session:
+            column, found = _holders(session, error)
+    except Exception:
+        log.exception("the items with an unreadable value cannot be looked for", reason=error.reason)
+    return UnreadableItem(error, _message(column, found, error.reason))
+
+
+def _holders(session: Session, error: UnreadableValue) -> tuple[Column[Any] | None, Sequence[Any]]:
+    """Return the column of a value, and what identifies the rows that hold it."""
+    columns = [column for each in Base.metadata.sorted_tables for column in each.columns]
+    own = next((each for each in columns if each.type is error.kind), None)
+    if own is not None:
+        same: ColumnElement[bool] = type_coerce(own, NullType()) == literal(error.stored, NullType())
+        if isinstance(own.type, Document) and session.get_bind().dialect.name == "postgresql":
+            same = cast(type_coerce(own, JSON()), JSONB) == cast(literal(error.stored, JSON()), JSONB)
+        return own, _rows(session, own, same)
+    for column in columns:  # a query of SQLite read inside a document that is not JSON
+        if isinstance(column.type, Document):
+            broken = column.is_not(None) & (func.json_valid(column) == 0)
+            if found := _rows(session, column, broken):
+                return column, found
+    return None, ()
+
+
+def _rows(session: Session, column: Column[Any], condition: ColumnElement[bool]) -> Sequence[Any]:
+    names = NAMES.get(column.table.name)
+    keys = column.table.primary_key if names is None else names.keys
+    return session.execute(select(*keys).where(condition).limit(MOST_NAMED)).all()
+
+
+def _message(column: Column[Any] | None, found: Sequence[Any], reason: str) -> str:
+    if column is None:
+        return f"a value in the database cannot be read ({reason}): {BACKUP}"
+    names = NAMES.get(column.table.name)
+    items, ways = f"an item of the table {column.table.name}", [BACKUP]
+    if names is not None and found:
+        items = " or ".join(names.name.format(*each) for each in found)
+        if names.of_search:
+            ways += [
+                f"delete search {each} (kernel-evo delete {each})" for each in dict.fromkeys(key[0] for key in found)
+            ]
+    return (
+        f"{items} cannot be read: its {column.name} in the database is damaged, or was written by another version of "
+        f"kernel-evo ({reason}). Way out: {', or '.join(ways)}"
+    )
