@@ -157,7 +157,7 @@ def _holders(session: Session, error: UnreadableValue) -> tuple[Column[Any] | No
         if isinstance(own.type, Document) and session.get_bind().dialect.name == "postgresql":
             same = cast(type_coerce(own, JSON()), JSONB) == cast(literal(error.stored, JSON()), JSONB)
         return own, _rows(session, own, same)
-    for column in columns:  # a query of SQLite read inside a document that is not a JSON
+    for column in columns:  # a query of SQLite read inside a document that is not JSON
         if isinstance(column.type, Document):
             broken = column.is_not(None) & (func.json_valid(column) == 0)
             if found := _rows(session, column, broken):
