@@ -1,6 +1,4 @@
-"""Reads JSON strictly: no repeated names, bounded depth and size, no texts for numbers, and only values that databases
-store.
-"""
+"""Reads JSON strictly: unique names, bounded depth and size, typed numbers, and values that databases can store."""
 
 import math
 from collections.abc import Callable, Coroutine, Iterator

@@ -14,6 +14,7 @@ from evo.promotion.rules.comparison import noise_between, relative_gain
 from evo.promotion.rules.sequential import sequential_state, shrunk
 from evo.promotion.statistics import Interval, order_interval, ratio_interval
 from evo.promotion.verdict import Rule, Verdict, Words, change_text
+from evo.text.wording import times_text
 from evo.trial.explain import detail_text, headline
 from evo.trial.results import ConfirmReport
 from evo.trial.timing import Timing
@@ -55,7 +56,7 @@ def so_far(report: ConfirmReport, policy: Policy) -> str:
     overall = None if prediction is None else prediction.overall
     figure = times_as_fast(challenger, other) if overall is None else overall.estimate
     named = "the incumbent" if against == "incumbent" else against
-    return f"; so far {figure:.3g} times as fast as {named}"
+    return f"; so far {times_text(figure, 'fast')} as {named}"
 
 
 def judge(

@@ -60,6 +60,12 @@ def factor_text(factor: float | None) -> str:
     return f"{factor:,.0f}×" if factor >= 100 else f"{factor:#.3g}".rstrip(".") + "×"
 
 
+def times_text(factor: float, what: str) -> str:
+    """A ratio before the thing that is compared with: ``2.6 times as long``, and ``as long`` for a ratio of about 1."""
+    shown = f"{factor:.3g}"
+    return f"as {what}" if shown == "1" else f"{shown} times as {what}"
+
+
 def factor_interval_text(low: float, estimate: float, high: float) -> str:
     """A ratio of times with its interval, all to the same decimals: ``2.010× (1.987 to 2.033)``."""
     decimals = 0 if estimate <= 0 else max(0, 3 - math.floor(math.log10(estimate)))

@@ -124,9 +124,26 @@ def test_terminal_shows_confirmed_figures_and_warnings(stage: Stage) -> None:
     LineScreen(out).show(view)
     assert isinstance(out.file, io.StringIO)
     text = " ".join(out.file.getvalue().split())
-    assert "Warning. Trial" in text
+    said = [each.text for each in (challenge.verdict.quick_gap for challenge in view.challenges) if each is not None]
+    assert said and [text.count(each) for each in said if each in text] == [1], "the rule of one trial, in full, once"
     assert re.search(r"best [\d.]+ µs \(confirmed\), 0\.0\d+× over library \(confirmed\)", text)
     assert "(confirmed)" in best_text(view)
+
+
+def test_times_of_several_confirmations_are_marked_in_the_final_table(stage: Stage) -> None:
+    view = confirmed_search(stage, policy=policy(challenge_every=1))
+    trials = sorted(stage.trials(view.id), key=lambda each: each.time_us or 0.0)
+    runs = {each.trial: number for number, each in enumerate(view.challenges, 1)}
+    assert len(runs) > 1
+    out = Console(file=io.StringIO(), width=200)
+    print_report(out, view, trials, "", "toy")
+    assert isinstance(out.file, io.StringIO)
+    text = out.file.getvalue()
+    for trial, number in runs.items():
+        assert re.search(rf"^\s*\d+\s+{trial} .* confirmed in run {number} ", text, re.MULTILINE), text
+    assert text.count("Times of different runs") == 1
+    print_report(out, view, [each for each in trials if each.number == view.challenges[0].trial], "", "toy")
+    assert out.file.getvalue().count("Times of different runs") == 1, "a single confirmation needs no mark"
 
 
 def test_events_and_webhooks_carry_the_confirmed_figures(stage: Stage) -> None:

@@ -133,7 +133,7 @@ def test_device_in_use_by_another_process_is_mentioned_once(monkeypatch: pytest.
     script = Script(view(), view(), finished())
     script.activity = "waiting"
     _, screen = followed(script, {}, monkeypatch)
-    assert screen.notes == ["AMD EPYC of w is not measuring now: process 12 holds the device."]
+    assert screen.notes == ["AMD EPYC of worker w is not measuring now: process 12 holds the device."]
 
 
 def test_recently_seen_worker_is_not_mentioned(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -452,7 +452,7 @@ def test_slowed_incumbent_is_not_replaced(before_us: float, told: bool) -> None:
     result = judge(report, POLICY, 1, np.random.default_rng(0), before=Timing(samples_us=(before_us,) * 9))
     assert (result.promote, rule(result, "incumbent").passed, result.cannot_tell) == (told, told, not told)
     assert told or result.summary.startswith(
-        "Not promoted. The incumbent took 99.58 µs, 1.99 times the 50 µs of its own"
+        "Not promoted. The incumbent took 99.58 µs, 1.99 times as long as the 50 µs of its own"
     )
     assert told or result.summary.endswith("or roll it back if it stays that slow.")
 

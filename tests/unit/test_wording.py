@@ -2,7 +2,16 @@ import math
 
 import pytest
 
-from evo.text.wording import count_text, duration_text, factor_text, percent_text, settings_text, significant, time_text
+from evo.text.wording import (
+    count_text,
+    duration_text,
+    factor_text,
+    percent_text,
+    settings_text,
+    significant,
+    time_text,
+    times_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -54,3 +63,9 @@ def test_factors_percentages_counts_and_settings_are_formatted() -> None:
     assert [percent_text(value) for value in (None, 0.0213, 0.5521)] == ["–", "2.1%", "55%"]
     assert [count_text(count, "trial") for count in (0, 1, 12345)] == ["0 trials", "1 trial", "12,345 trials"]
     assert settings_text({"B": 1, "causal": False, "dtype": "float32"}) == "B=1,causal=false,dtype=float32"
+
+
+def test_ratios_of_about_one_are_equal() -> None:
+    assert [times_text(value, "long") for value in (0.5, 0.9996, 1.0, 1.004, 1.006, 12.34)] == [
+        *("0.5 times as long", "as long", "as long", "as long", "1.01 times as long", "12.3 times as long")
+    ]

@@ -1,7 +1,7 @@
 """Print the result of a search: the ranked table, the champion with its evidence, and the next commands."""
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf, isinf
 
 from rich.console import Console, Group, RenderableType
@@ -13,6 +13,7 @@ from evo.cli.console.output import facts, table
 from evo.export.called import called_text
 from evo.messages.view import ChallengeView, ChampionView, SearchView, TrialView
 from evo.messages.view.champion import decision_text, retired_text
+from evo.messages.view.search import gap_texts
 from evo.messages.view.trial import same_binary
 from evo.promotion import Rule, Verdict
 from evo.promotion.statistics import Interval
@@ -51,6 +52,12 @@ REASONS = {
 FRONT = 20
 """Trials of the Pareto front that are printed."""
 
+RUNS = (
+    "Each confirmation is a run of its own. Times of different runs, and quick ones, are not comparable: the rules "
+    "below compare trials within one run."
+)
+"""Printed below a table with the times of several confirmations."""
+
 ESTIMATES = (
     "Estimates from compiler output and a datasheet. Nothing was run: no result was checked, no time "
     "was taken, and nothing is promoted. Bank conflicts, caches and instruction mixes are not modelled: many "
@@ -81,6 +88,8 @@ def print_report(
         out.print(Text(f"{ESTIMATES}\n", "bold yellow"))
     if ranking:
         out.print(ranked(view, ranking))
+        if len(set(_runs(view, ranking).values())) > 1:
+            out.print(Text(RUNS, "dim"))
         out.print()
     if front:
         out.print(front_table(view, front))
@@ -93,7 +102,7 @@ def print_report(
     out.print(challenges_text(view.challenges))
     if view.unchallenged is not None:
         out.print(Text(f"{view.unchallenged}\n", "yellow"))
-    for warning in view.warnings:
+    for warning in _unsaid(view):
         out.print(Text(f"Warning. {warning}\n", "bold yellow"))
     if view.champion is not None:
         out.print(champion_text(view.champion, view))
@@ -122,10 +131,10 @@ def ranked(view: SearchView, ranking: Sequence[TrialView]) -> Table:
     """
     metric = view.objective.metric
     shared = _shared([trial.config for trial in ranking])
-    duplicates = same_binary(ranking)
+    duplicates, runs = same_binary(ranking), _runs(view, ranking)
     configs = [f"{_rest(each.config, shared)}{duplicates_text(each, duplicates)}" for each in ranking]
     rows = [
-        (each.cost or 0.0, each.time_us or 0.0, str(each.number), _source(each), _over(view, each), cells, "")
+        (each.cost or 0.0, each.time_us or 0.0, str(each.number), _source(each, runs), _over(view, each), cells, "")
         for each, cells in zip(ranking, configs, strict=True)
     ]
     rows += [
@@ -190,8 +199,7 @@ def gains_text(gains: Sequence[Gain]) -> RenderableType:
 
 def challenges_text(challenges: Sequence[ChallengeView]) -> RenderableType:
     """Return the last promotion, or else the last verdict, with all rules; other verdicts with their failed rules."""
-    last = challenges[-1] if challenges else None
-    at_length = next((each for each in reversed(challenges) if each.verdict.promote), last)
+    at_length = _at_length(challenges)
     parts: list[RenderableType] = []
     for each in challenges:
         summary = Text.assemble((f"Trial {each.trial}: ", "bold"), _summary(each.verdict))
@@ -200,6 +208,19 @@ def challenges_text(challenges: Sequence[ChallengeView]) -> RenderableType:
         else:
             parts += [Text(summary.plain, "dim"), _rules(each.verdict.unmet), ""]
     return Group(*parts)
+
+
+def _at_length(challenges: Sequence[ChallengeView]) -> ChallengeView | None:
+    """Return the challenge whose rules are all printed: the last promotion, or else the last challenge."""
+    last = challenges[-1] if challenges else None
+    return next((each for each in reversed(challenges) if each.verdict.promote), last)
+
+
+def _unsaid(view: SearchView) -> list[str]:
+    """Return the warnings of a search, except those that are a printed rule."""
+    at_length = _at_length(view.challenges)
+    said = () if at_length is None else gap_texts([at_length])
+    return [each for each in view.warnings if each not in said]
 
 
 def verdict_text(verdict: Verdict) -> RenderableType:
@@ -312,8 +333,19 @@ def _overhead(view: SearchView) -> str:
     return f"; search overhead {significant(view.overhead_ms)} ms a trial{delivery}"
 
 
-def _source(trial: TrialView) -> str:
-    return "" if trial.time is None else trial.time.source
+def _runs(view: SearchView, ranking: Sequence[TrialView]) -> dict[int, int]:
+    """Return the confirmation, counted from 1, of each trial that has its time from one."""
+    by_time = {each.verdict.challenger: number for number, each in enumerate(view.challenges, 1)}
+    confirmed = ((each.number, each.confirmed) for each in ranking)
+    return {number: by_time[found.time] for number, found in confirmed if found is not None and found.time in by_time}
+
+
+def _source(trial: TrialView, runs: Mapping[int, int]) -> str:
+    """Return the source of a time, with the number of its confirmation if the table has several."""
+    if trial.time is None:
+        return ""
+    several = len(set(runs.values())) > 1 and trial.number in runs
+    return f"{trial.time.source} in run {runs[trial.number]}" if several else trial.time.source
 
 
 def _over(view: SearchView, trial: TrialView) -> str:

@@ -76,9 +76,10 @@ def follow(
     obeyed, looked_at, known, warned = 0, time.monotonic(), None, 0
     while True:
         view = _present(connection, search_id, where)
-        for warning in view.warnings[warned:]:
+        warnings = [each for each in view.warnings if each not in view.quick_gaps]  # the report explains those
+        for warning in warnings[warned:]:
             screen.note(f"Warning: {warning}")
-        warned = len(view.warnings)
+        warned = len(warnings)
         screen.show(view)
         if view.state in TERMINAL:
             return view

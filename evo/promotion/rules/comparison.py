@@ -7,7 +7,7 @@ from evo.promotion.rules.base import Confirmation, Noise, rule
 from evo.promotion.rules.processes import over_processes
 from evo.promotion.statistics import Interval, hedges_g, order_interval, paired_p_value, ratio_interval, unshared
 from evo.promotion.verdict import Rule, Words, change_text
-from evo.text.wording import time_text
+from evo.text.wording import time_text, times_text
 from evo.trial.timing import Timing
 
 
@@ -88,8 +88,8 @@ def incumbent_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     slower, limit = incumbent.median_us / before.median_us, policy.max_incumbent_slowdown
     passed = slower <= limit
     text = (
-        f"The incumbent took {time_text(incumbent.median_us)}, {slower:.3g} times the {time_text(before.median_us)} of "
-        f"its own confirmation; at most {limit:g} times is allowed"
+        f"The incumbent took {time_text(incumbent.median_us)}, {times_text(slower, 'long')} as the "
+        f"{time_text(before.median_us)} of its own confirmation; at most {limit:g} times is allowed"
     )
     if not passed:
         text += (

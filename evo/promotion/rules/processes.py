@@ -5,7 +5,7 @@ from evo.promotion.prediction import Prediction, predict_us
 from evo.promotion.rules.base import Confirmation, rule
 from evo.promotion.rules.sequential import SequentialState, looks, sequential_state
 from evo.promotion.verdict import Rule, Words
-from evo.text.wording import time_text
+from evo.text.wording import time_text, times_text
 from evo.trial.results import ConfirmReport
 
 
@@ -92,7 +92,7 @@ def baseline_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
         return ()
     speedup = confirmation.speedups[fastest].estimate
     over = over_processes(prediction if prediction is not None and prediction.against == fastest else None)
-    text = f"The challenger runs {speedup:.3g} times as fast as the fastest baseline, {fastest}{over}."
+    text = f"The challenger runs {times_text(speedup, 'fast')} as the fastest baseline, {fastest}{over}."
     return (Rule(name="baseline", passed=speedup > 1.0, figure=speedup, threshold=1.0, text=text, required=False),)
 
 

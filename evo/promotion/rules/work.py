@@ -4,6 +4,7 @@ from evo.promotion.policy import Policy
 from evo.promotion.rules.base import Confirmation, rule
 from evo.promotion.statistics import CONFIDENCE, Interval, order_interval, rounds_ratio
 from evo.promotion.verdict import Rule, change_text
+from evo.text.wording import times_text
 from evo.trial.results import OverwriteCheck
 from evo.trial.timing import Timing
 
@@ -65,7 +66,7 @@ def rework_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     grown = again if costs is None else costs.grown(report.challenger.median_us, again)
     left, needed = 1.0 - grown / speedup.estimate, policy.minimum_gain
     text = (
-        f"Calls take {again:.3g} times as long on outputs that do not hold the result yet, which leaves "
+        f"Calls take {times_text(again, 'long')} on outputs that do not hold the result yet, which leaves "
         f"{change_text(left)} "
         f"{confirmation.words.quantity} without skipped work; at least {needed:.1%} less is needed."
     )
@@ -99,7 +100,7 @@ def _input_rule(words: str, slow: Timing, fast: Timing, limit: float, policy: Po
     noisy = slow.unsteady or fast.unsteady
     proved = ratio.low > limit * (policy.noisy_repeat_factor if noisy else 1.0)
     text = (
-        f"A call {words.format(f'{ratio.estimate:.3g} times as long')} "
+        f"A call {words.format(times_text(ratio.estimate, 'long'))} "
         f"({policy.confidence:.0%}: {ratio.low:.3g} to {ratio.high:.3g}; at most {limit:g} is allowed)."
     )
     if proved:
@@ -113,7 +114,7 @@ def _input_rule(words: str, slow: Timing, fast: Timing, limit: float, policy: Po
 
 def _text(found: Interval, policy: Policy, *, skips: bool, passed: bool, unclear: str) -> str:
     span = f"{policy.confidence:.0%}: {found.low:.3g} to {found.high:.3g}"
-    takes = f"a call takes {found.estimate:.3g} times as long on outputs that do not hold the result yet"
+    takes = f"a call takes {times_text(found.estimate, 'long')} on outputs that do not hold the result yet"
     if passed:
         return f"A{takes[1:]} as where they hold the answer ({span}; at most {policy.max_rework:g} is allowed)."
     if skips:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from evo.promotion.policy import Policy
 from evo.promotion.statistics import CONFIDENCE, order_interval, rounds_ratio
+from evo.text.wording import times_text
 from evo.trial.results import OverwriteCheck
 from evo.trial.timing import Timing
 from workers.backends import Buffers, Timer
@@ -115,7 +116,7 @@ def disagreement(
         return None
     return (
         f"a call takes {slow.median_us:.3g} µs where each has {what} of its own, and {fast.median_us:.3g} µs where "
-        f"one call is repeated: {ratio.estimate:.3g} times as long, and at most {limit:g} is allowed"
+        f"one call is repeated: {times_text(ratio.estimate, 'long')}, and at most {limit:g} is allowed"
     )
 
 
@@ -146,7 +147,7 @@ def shortened(turn: Timing, timed: Timing, limit: float, confidence: float) -> s
         return None
     return (
         f"a call takes {fast.estimate:.3g} µs in the timed rounds, and {slow.estimate:.3g} µs in shorter batches of "
-        f"equal calls: {slow.estimate / fast.estimate:.3g} times as long, and at most {limit:g} is allowed"
+        f"equal calls: {times_text(slow.estimate / fast.estimate, 'long')}, and at most {limit:g} is allowed"
     )
 
 

@@ -133,7 +133,7 @@ def device_uuid(worker: "WorkerView", wanted: str) -> str:
         return fitting[0].uuid
     listed = ", ".join(f"{each.uuid} ({each.model})" for each in worker.devices) or "none"
     if fitting:
-        raise Conflict(f"{wanted} may be several devices of {worker.name}: name one by its UUID: {listed}")
+        raise Conflict(f"{wanted} may be several devices of worker {worker.name}: name one by its UUID: {listed}")
     raise NotFound(f"worker {worker.name} has no device {wanted}; its devices: {listed}")
 
 
