@@ -31,8 +31,8 @@ def test_scaffold_with_another_name_is_a_valid_family(tmp_path: Path) -> None:
     assert "void my_kernel(float a" in source
 
 
-@pytest.mark.parametrize("name", ["int", "class", "main", "errno"])
-def test_scaffold_of_a_word_of_the_language_calls_its_function_otherwise(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["int", "class", "main", "errno", "memcpy", "printf", "sin", "y0"])
+def test_scaffold_of_a_word_or_function_of_the_language_calls_its_function_otherwise(tmp_path: Path, name: str) -> None:
     write_scaffold(tmp_path / name)
     assert f"void {name}_kernel(" in (tmp_path / name / "kernel.c.j2").read_text()
     assert registry.find(str(tmp_path / name)).family.implementation("cpu").entry == f"{name}_kernel"

@@ -1,5 +1,7 @@
 """The folder that ``kernel-evo new`` writes: a complete family that runs and serves as a starting point."""
 
+import contextlib
+import ctypes
 import re
 from pathlib import Path
 
@@ -42,6 +44,15 @@ def _write(target: Path, name: str) -> Path:
 
 
 def _entry(name: str) -> str:
-    """Return a name for the kernel's function that C allows, e.g. ``int_kernel`` for the family int."""
+    """Return a name for the kernel's function that C allows and its library does not have, e.g. ``int_kernel``."""
     entry = name.replace("-", "_")
-    return f"{entry}_kernel" if entry == "main" or reserved_for(entry, "c++") else entry
+    taken = entry == "main" or reserved_for(entry, "c++") or _in_the_library(entry)
+    return f"{entry}_kernel" if taken else entry
+
+
+def _in_the_library(name: str) -> bool:
+    """Return True if C's library has a function of this name, such as ``memcpy``: calls of it would reach the kernel."""
+    libraries = [ctypes.CDLL(None)]
+    with contextlib.suppress(OSError):  # elsewhere its functions are in the same library as all others
+        libraries.append(ctypes.CDLL("libm.so.6"))
+    return any(hasattr(each, name) for each in libraries)
