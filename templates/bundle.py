@@ -59,7 +59,7 @@ def pack(package: Package) -> bytes:
         InvalidInput: it is a recording, or a name in it is one that `unpack` would refuse.
     """
     if package.recording is not None:
-        raise InvalidInput(WHERE, f"{package.path} is a recording, which lies where the workers find it or nowhere")
+        raise InvalidInput(WHERE, f"{package.path} is a recording: store it where the workers can read it")
     files = own_files(package)
     _check_names(files)
     packed = io.BytesIO()
@@ -153,7 +153,7 @@ def _check_names(names: Mapping[str, bytes] | list[str]) -> None:
         if not plain or name.endswith(".pyc"):
             raise InvalidInput(WHERE, f"{name!r:.100} is not a plain name below the family's folder")
         if name.casefold() in taken:
-            raise InvalidInput(WHERE, f"{name!r:.100} is there twice")
+            raise InvalidInput(WHERE, f"{name!r:.100} occurs twice")
         taken.add(name.casefold())
     for name in names:
         for folder in PurePosixPath(name.casefold()).parents:

@@ -66,7 +66,7 @@ class Feed:
                     if batch is None:
                         try:
                             batch = await run_in_threadpool(self._read, after, search_id)
-                        except LogReplaced:  # the client reconnects and is told to read the lists again
+                        except LogReplaced:  # the client reconnects and must read the lists again
                             return
                     if batch:
                         after = batch[-1].place
@@ -96,7 +96,7 @@ class Feed:
                 if len(batch) < BATCH:
                     await asyncio.sleep(POLL_S)
         except LogReplaced:
-            log.warning("the event log was replaced: all streams end, and begin again at the new one")
+            log.warning("the event log was replaced: all streams end; clients reconnect to the new one")
         except Exception:
             log.exception("the event log cannot be read; each stream reads it on its own")
         finally:

@@ -279,10 +279,10 @@ def _sent(error: Mapping[str, Any], body: object) -> tuple[int | str, ...]:
 def wrong_fields(errors: Iterable[Mapping[str, Any]], body: object = None) -> list[dict[str, str]]:
     """Return the first `MOST_NAMED` invalid fields, each with the reason.
 
-    A field that may have one of several types has all of their reasons.
+    If a field accepts several types, its reason covers each of them.
 
     Args:
-        body: the parsed body of a request, for errors of one.
+        body: the parsed body of the request; None for errors of query parameters.
     """
     reasons: dict[str, list[str]] = {}
     for error in _relevant(errors):

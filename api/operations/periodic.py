@@ -25,7 +25,7 @@ from db.repositories.retention import (
 )
 from evo.messages.view import Collected
 
-log = structlog.get_logger("chores")
+log = structlog.get_logger("periodic")
 
 SEARCHES_AT_ONCE = 20
 

@@ -59,7 +59,7 @@ def follow(transaction: SearchTransaction, now: datetime) -> None:
 
 
 def advance(transaction: SearchTransaction, now: datetime) -> None:
-    """Do whatever is due. May be called at any time and any number of times.
+    """Take the next steps of a search, if any. Idempotent: may be called at any time.
 
     A running search with a used-up budget stops proposing. A stopping search with nothing in flight lets its best
     trials challenge the incumbent one after the other, and then finishes. An ablation ends with its last job.

@@ -28,7 +28,7 @@ ORDERS: Mapping[str, str] = {
     "overhead": "least overhead first",
     "-overhead": "most overhead first",
 }
-"""Sort keys of every leaderboard, besides its tunables, with their labels."""
+"""Sort keys of every leaderboard with their labels; tunables are further keys."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,7 @@ router = rest_router("/searches/{search_id}", tag="searches")
 champion_router = rest_router("/champions", tag="champions")
 
 LEAST, MOST = 1e-9, 1e9
-"""Rates and costs that a report can compute with: a smaller rate underflows beside times in µs."""
+"""Rates and costs that a report can compute with: a smaller rate underflows when multiplied with times in µs."""
 
 
 class ReportTerms(BaseModel):

@@ -143,7 +143,7 @@ class SQLite:
         if "-wal" in found:
             command = joined(["python3", "-c", give_up, str(self.path)])
             remedies += f", or discard what cannot be read and keep everything before it: {command}"
-        raise StoreUnavailable(f"database {self.path} is damaged: {found}. Nothing was changed. Way out: {remedies}")
+        raise StoreUnavailable(f"database {self.path} is damaged: {found}. Nothing was changed. Remedy: {remedies}")
 
     def _refuse_foreign(self) -> None:
         """Check, without writing, that an existing file is a database of this program."""

@@ -82,7 +82,7 @@ def check_live(attempt_id: int, state: AttemptState) -> None:
         StaleLease: the lease has ended.
     """
     if state != "live":
-        raise StaleLease(f"attempt {attempt_id} is {state}: its work is no longer wanted, drop it")
+        raise StaleLease(f"attempt {attempt_id} is {state}: its result is no longer needed: end the work")
 
 
 class Leases:

@@ -144,7 +144,7 @@ def named(database: Database, error: UnreadableValue) -> UnreadableItem:
         with database.read() as session:
             column, found = _holders(session, error)
     except Exception:
-        log.exception("the items with an unreadable value cannot be looked for", reason=error.reason)
+        log.exception("the search for items with an unreadable value failed", reason=error.reason)
     return UnreadableItem(error, _message(column, found, error.reason))
 
 

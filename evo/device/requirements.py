@@ -1,4 +1,4 @@
-"""Requirements on a device, besides its model, to receive work of a search."""
+"""Requirements that a device must meet, in addition to its model, to receive work of a search."""
 
 import re
 from collections.abc import Mapping

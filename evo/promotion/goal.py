@@ -33,10 +33,10 @@ RATES = ("gflop_s", "gb_s", "flops", "bytes")
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
-    """What a metric may depend on besides the time.
+    """Figures other than the time that a metric may use.
 
     Attributes:
-        resources: of its build, by the names of `RESOURCES`; empty where the compiler reports none.
+        resources: resources of the build, named as in `RESOURCES`; empty if the compiler reports none.
         power_w: average power of the device while it runs; None if that was not measured.
     """
 
@@ -74,7 +74,7 @@ class Goal:
 
         Args:
             flops: operations of a call; None if the family states none.
-            moved: bytes of a call, likewise.
+            moved: bytes of a call; None if the family states none.
 
         Raises:
             InvalidInput: the metric is not an expression, or there is a direction without a metric.

@@ -28,8 +28,8 @@ _ADVICE = (
 def promising(report: ConfirmReport, policy: Policy, costs: Costs | None = None) -> bool:
     """True if the samples so far would lead to a promotion.
 
-    After the first process, further ones, which judge further calls, are then worth their time; after the last one,
-    sanitizers and a profile are.
+    Only then are the next steps worth their time: further processes after the first one, and sanitizers and a profile
+    after the last one.
     """
     lenient = replace(policy, require_sanitizers=False, require_profile=False, min_calls_per_error=None)
     return judge(report, lenient, 1, np.random.default_rng(0), costs=costs).promote

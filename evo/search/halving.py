@@ -38,7 +38,7 @@ REPEATED = 3
 
 @dataclass(frozen=True, kw_only=True)
 class VariantProgress:
-    """What the ended trials of a variant show.
+    """Results of a variant's ended trials.
 
     Attributes:
         costs: see `Costs`.

@@ -58,7 +58,7 @@ class Budget:
 
 @dataclass(frozen=True, kw_only=True)
 class Logged:
-    """One stored trial with its place in the order of events: all that a restart needs.
+    """One stored trial with its place in the order of events, as a restart reads it.
 
     Attributes:
         seen: how many trials had ended when this one was proposed.

@@ -97,7 +97,7 @@ class Listing:
 
 
 class Lister:
-    """One listing of a plan's valid points."""
+    """Lists the valid points of a space once, in the order of its plan."""
 
     def __init__(self, plan: Plan, *, limit: int, max_effort: int = MAX_EFFORT) -> None:
         self.plan = plan

@@ -66,7 +66,7 @@ class KernelEvoSampler(BaseSampler):
         self._seed = _drawn_seed() if seed is None else seed
         self._warned: set[str] = set()
         if not isinstance(self._strategy, str) or self._strategy not in STRATEGIES:
-            raise InvalidInput("strategy", f"`{strategy}` is none of {', '.join(STRATEGIES)}")
+            raise InvalidInput("strategy", f"`{strategy}` is not one of {', '.join(STRATEGIES)}")
         self._forget()
         if self._space is not None:
             _check(axes_of(self._space), self._constraints)

@@ -34,7 +34,7 @@ _NO_NUMBER = {"float_parsing", "float_type", "finite_number"}
 _BOUNDS = {"gt": "above {}", "ge": "{} and more", "lt": "below {}", "le": "{} and less"}
 _OTHERWISE = {
     "missing": "is missing",
-    "literal_error": "{quoted} is none of {expected}",
+    "literal_error": "{quoted} is not one of {expected}",
     "bool_parsing": "{quoted} is neither true nor false",
     "string_pattern_mismatch": "is not of the form {pattern}",
     "string_too_short": "has {length} characters, which are too few: give {min_length:,} or more",

@@ -178,7 +178,7 @@ def test_events_of_concurrent_transactions_follow_the_commit_order(stage: Stage)
     assert current_position(stage) == position_of(second)
 
 
-def test_open_transaction_in_another_database_delays_no_event(stage: Stage, request: pytest.FixtureRequest) -> None:
+def test_transaction_in_another_database_does_not_delay_events(stage: Stage, request: pytest.FixtureRequest) -> None:
     if not stage.database.shared:
         pytest.skip("SQLite has no server")
     server: Server = request.getfixturevalue("postgresql")

@@ -368,7 +368,7 @@ def test_artefact_that_cannot_be_deleted_blocks_no_other(
 
 
 @pytest.mark.parametrize("damage", ["7", '{"another": "shape"}', "[7"])
-def test_unreadable_evidence_blocks_no_collection_and_keeps_its_files(
+def test_unreadable_evidence_does_not_block_collection_and_its_files_are_kept(
     stage: Stage, tmp_path: Path, damage: str
 ) -> None:
     if damage == "[7" and stage.database.shared:

@@ -89,7 +89,7 @@ def test_every_function_that_can_be_called_is_an_entry(compiler: CCompiler, sour
         ("void kernel(void) { }", ("-fvisibility=hidden",), "`-fvisibility=hidden` hides it unless"),
     ],
 )
-def test_absent_entry_is_named_with_what_there_is(
+def test_missing_entry_error_lists_the_available_functions(
     compiler: CCompiler, source: str, flags: tuple[str, ...], says: str
 ) -> None:
     made = compiler.compile(Unit(source=source, architecture="native", entry="kernel", flags=flags), timeout_s=60)

@@ -156,7 +156,7 @@ def test_message_of_a_clock_that_was_ahead_is_sent_after_a_restart(stage: Stage,
     assert webhook.delivered_at is not None
 
 
-def test_sweep_makes_no_message_due_early(stage: Stage) -> None:
+def test_sweep_does_not_send_messages_early(stage: Stage) -> None:
     receiver = Receiver(*[500] * len(PAUSES_S))
     courier: WebhookDelivery = courier_of(stage, receiver)
     ended_with_hook(stage, courier)

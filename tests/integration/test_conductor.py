@@ -51,7 +51,7 @@ def test_exhausted_space_ends_a_search(stage: Stage) -> None:
     assert view.champion.config == {"BLOCK": 8, "UNROLL": 2}
 
 
-def test_minutes_end_a_search_and_pauses_do_not_count(stage: Stage) -> None:
+def test_time_limit_ends_a_search_and_excludes_pauses(stage: Stage) -> None:
     search = stage.submit(budget={"minutes": 1})
     list(stage.play(3))
     stage.wait(30)
@@ -293,7 +293,7 @@ def test_lucky_time_is_corrected_by_its_confirmation_in_every_process(stage: Sta
         stage.restart()
 
 
-def test_slowdown_of_the_device_makes_no_time_lucky(stage: Stage) -> None:
+def test_device_slowdown_does_not_mark_a_time_as_lucky(stage: Stage) -> None:
     search = stage.submit(policy=policy(challenge_every=3))
     confirmed = False
     while not confirmed:

@@ -161,7 +161,7 @@ def test_in_place_arguments_must_be_passed(adding: Path) -> None:
 
 
 @pytest.mark.parametrize(("timed", "passed"), [(True, 2.0), (False, 9.0)])
-def test_passed_outputs_are_filled_where_the_call_fills_them(adding: Path, timed: bool, passed: float) -> None:
+def test_caller_outputs_are_filled_only_if_the_fill_is_timed(adding: Path, timed: bool, passed: float) -> None:
     described = json.loads((adding / "config.json").read_text())
     described["arguments"][2]["init_timed"] = timed
     (adding / "config.json").write_text(json.dumps(described))

@@ -337,7 +337,7 @@ def test_nothing_is_written_to_a_file_that_was_removed_or_replaced(tmp_path: Pat
 
 
 @pytest.mark.parametrize("change", ["DROP TABLE tokens", "ALTER TABLE workers RENAME COLUMN id TO other"])
-def test_tables_of_another_version_are_no_bug(file: Database, change: str) -> None:
+def test_tables_of_another_version_are_not_called_a_bug(file: Database, change: str) -> None:
     with file.write() as session:
         session.execute(text(change))
     table = Base.metadata.tables[change.split()[2]]

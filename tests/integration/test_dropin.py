@@ -160,7 +160,7 @@ def test_attention_is_served_in_the_layout_of_projections(fast: Any) -> None:
 
 
 @pytest.mark.parametrize(("order", "causal"), [((2, 0, 3, 1, 4), False), ((3, 0, 2, 1, 4), True)], ids=["qkv", "heads"])
-def test_parts_of_one_projection_are_read_where_they_lie(fast: Any, order: tuple[int, ...], causal: bool) -> None:
+def test_parts_of_one_projection_are_read_without_a_copy(fast: Any, order: tuple[int, ...], causal: bool) -> None:
     import torch
 
     projection = drawn(2, 12, 3, 4, 8) if order[0] == 2 else drawn(2, 12, 4, 3, 8)

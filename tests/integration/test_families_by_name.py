@@ -101,7 +101,7 @@ def test_simultaneously_started_processes_register_each_family_once(locations: C
         database.close()
 
 
-def test_reads_work_while_nothing_can_be_written(fresh: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reads_work_while_the_disk_is_full(fresh: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     fresh.prepare()
 
     def full(_: object = None) -> None:

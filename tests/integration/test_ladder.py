@@ -169,7 +169,7 @@ def test_kernels_that_use_forbidden_system_calls_are_refused(workshop: Workshop,
 
 
 @pytest.mark.parametrize("victim", ["runner", "kernel"])
-def test_process_killed_from_outside_costs_an_attempt_and_blames_no_candidate(
+def test_process_killed_from_outside_uses_an_attempt_and_the_candidate_is_not_blamed(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch, victim: str
 ) -> None:
     left = 1

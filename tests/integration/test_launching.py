@@ -106,7 +106,7 @@ def test_declared_launch_bounds_are_read(compiler: NvrtcCompiler) -> None:
         ("void __launch_bounds__(128) f(const float *x) {}", {"block": (128, 1, 1)}, None),
         ("void __launch_bounds__(128) f(const float *x) {}", {"block": (64, 2, 2)}, "__launch_bounds__"),
         ("void __cluster_dims__(2, 1, 1) f(const float *x) {}", {"grid": (4, 1, 1)}, None),
-        ("void __cluster_dims__(2, 1, 1) f(const float *x) {}", {"grid": (3, 1, 1)}, "no multiple of the 2"),
+        ("void __cluster_dims__(2, 1, 1) f(const float *x) {}", {"grid": (3, 1, 1)}, "not a multiple of the 2"),
         ("void __cluster_dims__(1, 2, 1) f(const float *x) {}", {"grid": (2, 3, 1)}, "along y"),
         ("void __cluster_dims__(16, 1, 1) f(const float *x) {}", {"grid": (16, 1, 1)}, "blocks of a cluster"),
         ("void __block_size__((64, 1, 1)) f(const float *x) {}", {}, "takes blocks of (64, 1, 1)"),

@@ -157,7 +157,7 @@ def test_search_shows_why_no_worker_can_do_its_work_until_one_does(stage: Stage)
     assert stage.view(search).obstacle is None
 
 
-def test_released_lease_counts_as_no_failure(stage: Stage) -> None:
+def test_released_lease_does_not_count_as_a_failure(stage: Stage) -> None:
     stage.submit(policy=policy(max_worker_losses=1))
     stage.hand_in(stage.one())
     lease = stage.one()

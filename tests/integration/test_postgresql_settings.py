@@ -105,7 +105,7 @@ def test_work_is_offered_after_the_listener_was_cut_off(postgresql: Server, tmp_
 
 
 @pytest.mark.parametrize("change", ["DROP TABLE tokens CASCADE", "ALTER TABLE searches RENAME COLUMN notes TO other"])
-def test_tables_of_another_version_are_no_bug(postgresql: Server, location: Location, change: str) -> None:
+def test_tables_of_another_version_are_not_called_a_bug(postgresql: Server, location: Location, change: str) -> None:
     with local(location) as rest:
         rest.prepare()
         with psycopg.connect(**parameters(location), autocommit=True) as connection:

@@ -116,7 +116,7 @@ def test_early_request_is_refused(child: Child) -> None:
     assert isinstance(child.ask(Measure(candidate="a", samples=1, other_samples=1), 60), Trouble)
 
 
-def test_late_answer_costs_the_runner(child: Child, device: Device, folder: Path) -> None:
+def test_late_answer_ends_the_runner(child: Child, device: Device, folder: Path) -> None:
     prove(child, device, folder)
     runner_of(child).suspend()
     with pytest.raises(ChildTimeoutError, match=r"no answer within 0\.2 s"):

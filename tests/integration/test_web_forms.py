@@ -135,7 +135,7 @@ def test_all_faults_are_shown_at_once_and_the_address_keeps_the_input(
         assert kept == {"budget.stagnation": "17", "problem.N": given["problem.N"], "seed": given.get("seed", "0")}
 
 
-def test_another_family_keeps_the_input(page: httpx.Client) -> None:
+def test_form_keeps_the_input_when_the_family_changes(page: httpx.Client) -> None:
     other = page.post("/start/family", data=typed(chosen="sdpa", seed="7", notes="a\nb", problem__N="48"))
     assert other.headers["location"] == "/start?family=sdpa&budget.minutes=&budget.trials=4&seed=7&notes=a%0Ab"
     assert page.post("/start/family", data=typed(chosen="none")).headers["location"].startswith("/start?family=toy")

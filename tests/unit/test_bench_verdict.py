@@ -65,7 +65,7 @@ def test_prediction_intervals_cover_later_processes() -> None:
     assert shuffled.share == pytest.approx(0.95, abs=0.03)
 
 
-def test_prediction_intervals_are_no_narrower_than_the_rounds_allow() -> None:
+def test_prediction_intervals_are_at_least_as_wide_as_the_rounds_require() -> None:
     """With noise only between rounds, the spread over five processes is sometimes too small by chance."""
     _, shuffled = covered(quiet(40), Policy(), 20, 0)
     assert shuffled.share > 0.97

@@ -153,5 +153,5 @@ def test_failed_download_is_retried_and_is_not_the_familys_fault(tmp_path: Path,
 
 def test_name_is_never_used_as_a_path(tmp_path: Path) -> None:
     for name in ("..", "../faulty", str(FAULTY), "space.json"):
-        with pytest.raises(FamilyMismatch, match="only a location"):
+        with pytest.raises(FamilyMismatch, match="give a path as the location"):
             Families(tmp_path).get(FamilyRef(name=name, digest="0" * 64))

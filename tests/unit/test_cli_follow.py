@@ -180,7 +180,7 @@ def test_obstacle_of_a_search_is_shown_once(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(("worker", "ends"), [("w", True), ("another", False)])
-def test_search_served_only_by_this_command_ends_with_its_obstacle(
+def test_search_served_only_by_this_command_ends_with_the_reason(
     worker: str, ends: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(following, "LOOK_S", 0.0)

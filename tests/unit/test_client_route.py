@@ -76,7 +76,7 @@ def test_remote_client_uses_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"])
 @pytest.mark.parametrize("protocol", ["openai", "anthropic"])
-def test_model_on_this_machine_is_asked_directly(
+def test_requests_to_a_local_model_bypass_the_proxy(
     monkeypatch: pytest.MonkeyPatch, variable: str, protocol: Protocol
 ) -> None:
     monkeypatch.setenv(variable, "http://127.0.0.1:9")

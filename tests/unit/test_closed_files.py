@@ -49,7 +49,7 @@ def test_file_in_a_closed_folder_is_named_with_the_remedy(folder: Path, source: 
         'char n[] = "%s/table.bin"; // a text alone',
     ],
 )
-def test_other_texts_are_no_closed_files(folder: Path, source: str) -> None:
+def test_other_texts_are_not_taken_for_closed_files(folder: Path, source: str) -> None:
     assert list(closed_files(source.replace("%s", str(folder)))) == []
 
 

@@ -373,7 +373,7 @@ def test_key_invalid_in_headers_is_refused_without_repeating_it(key: str) -> Non
 
 
 @pytest.mark.parametrize(("provider", "variable"), [("openai", "OPENAI_API_KEY"), ("anthropic", "ANTHROPIC_API_KEY")])
-def test_own_service_of_a_provider_is_not_asked_without_a_key(
+def test_provider_is_not_called_without_a_key(
     provider: Protocol, variable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(variable, raising=False)

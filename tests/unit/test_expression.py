@@ -427,7 +427,7 @@ def test_comparison_that_can_hold_is_accepted(written: str) -> None:
         ("T and 2", None),
     ],
 )
-def test_value_beside_and_or_or_is_refused_with_its_comparison(text: str, meant: str | None) -> None:
+def test_value_next_to_and_or_or_is_refused_with_the_comparison_to_write(text: str, meant: str | None) -> None:
     with pytest.raises(InvalidInput, match="counts as a truth value") as refused:
         Expression.parse(text, "f").check_condition()
     if meant is None:

@@ -85,7 +85,7 @@ def numbers(schema: Any) -> Iterator[dict[str, Any]]:
             yield from numbers(part)
 
 
-def test_no_body_takes_texts_for_numbers() -> None:
+def test_bodies_refuse_texts_in_place_of_numbers() -> None:
     found = [(body.__name__, each) for body in bodies() for each in numbers(body.__pydantic_core_schema__)]
     assert len(found) > 20
     assert [each for each in found if not each[1].get("strict")] == []

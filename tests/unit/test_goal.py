@@ -95,7 +95,7 @@ def costs(metric: str, direction: str = "minimise", *, ours: float, theirs: floa
     return Costs(goal=goal(metric, direction), challenger=challenger, incumbent=incumbent)
 
 
-def test_slower_challenger_of_less_cost_is_promoted_and_a_faster_one_of_more_cost_is_not() -> None:
+def test_cost_decides_a_promotion_instead_of_the_time() -> None:
     slower = confirmation(np.random.default_rng(1), challenger_us=120)
     by_time = judge(slower, POLICY, 1, np.random.default_rng(0))
     by_cost = judge(slower, POLICY, 1, np.random.default_rng(0), costs=costs("registers * time_us", ours=32, theirs=64))

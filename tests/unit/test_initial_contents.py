@@ -151,7 +151,7 @@ def test_device_memory_is_filled_with_a_value(dtype: str, init: int, monkeypatch
     assert memory.raw == argument.initial_bytes() + b"\x77"
 
 
-def test_restoring_undoes_what_a_call_changed() -> None:
+def test_restoring_undoes_the_changes_of_a_call() -> None:
     x = Argument(name="x", role="inout", dtype="float32", shape=(4,))
     sum_ = Argument(name="sum", role="output", dtype="int16", shape=(3,), init=5, init_timed=False)
     buffers = HostBuffers((x, sum_), {"x": np.arange(4, dtype=np.float32)})

@@ -54,7 +54,7 @@ def timed(process: Process, samples: int = 40) -> KernelTimer:
 
 
 @pytest.mark.parametrize("request_us", [10.0, 40.0, 80.0])
-def test_kernel_after_which_requests_are_dear_is_accepted(request_us: float) -> None:
+def test_kernel_after_which_requests_are_slow_is_accepted(request_us: float) -> None:
     process = Process(request_us)
     timed(process)
     assert contradicted(process.ledger, IDLE, 1) is None
@@ -73,7 +73,7 @@ def test_single_contradicted_samples_leave_the_others_short() -> None:
 
 
 @pytest.mark.parametrize("factor", [1.03, 1.1, 2.0])
-def test_wrong_clock_is_refused_where_requests_are_dear(factor: float) -> None:
+def test_wrong_clock_is_refused_where_requests_are_slow(factor: float) -> None:
     process = Process(45.0, factor)
     timed(process)
     assert "more processor time" in (contradicted(process.ledger, IDLE, 1) or "")

@@ -114,7 +114,7 @@ def test_kills_for_lack_of_memory_are_counted(
     assert memory_kills() == 7
 
 
-def test_without_a_count_no_kill_is_assumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kill_for_memory_is_not_assumed_without_a_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(killed, "_PROC", tmp_path)
     monkeypatch.setattr(killed, "_CGROUPS", tmp_path)
     assert memory_kills() == 0

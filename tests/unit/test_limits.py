@@ -22,7 +22,7 @@ from evo.text.limits import accepted, refuse_invisible, refused
         (Annotated[int, Field(strict=True)], "5", "'5' is a text: leave the quotes out"),
         (Annotated[bool, Field(strict=True)], "true", "'true' is a text: leave the quotes out"),
         (float, "x" * 50, f"'{'x' * 40}…' is not a number"),
-        (Literal["a", "b"], "c", "'c' is none of 'a' or 'b'"),
+        (Literal["a", "b"], "c", "'c' is not one of 'a' or 'b'"),
         (Annotated[str, Field(min_length=1)], "", "is empty"),
         (Annotated[str, Field(min_length=16)], "secret", "has 6 characters, which are too few: give 16 or more"),
         (Annotated[str, Field(max_length=2)], "abc", "has more than 2 characters"),

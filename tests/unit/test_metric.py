@@ -59,7 +59,7 @@ def test_metric_has_the_config_the_problem_and_the_time() -> None:
 @pytest.mark.parametrize(
     ("metric", "said"),
     [
-        ("least: registers", "no direction"),
+        ("least: registers", "not a direction"),
         ("register", "did you mean `registers`"),
         ("1 +", "--metric"),
         ("__import__('os')", "--metric"),

@@ -66,7 +66,7 @@ def test_faster_baseline_is_recommended() -> None:
     assert advice not in report(result(7.9))
 
 
-def test_another_gpu_reaches_no_goal_of_the_mission() -> None:
+def test_results_of_another_gpu_do_not_count_for_the_mission() -> None:
     text = report(result(4.0, known("sm_90")))
     assert "Timed on NVIDIA H100 80GB HBM3, not on NVIDIA L4" in text
     assert "which cannot be compared" in text

@@ -70,7 +70,7 @@ def test_verdict_without_anything_to_compare_gives_the_reason_and_predicts_the_t
         )
     )
     assert result.promote
-    assert rule(result, "baselines").text == "No baseline took part: torch: ImportError: no torch."
+    assert rule(result, "baselines").text == "No baseline was timed: torch: ImportError: no torch."
     assert rule(result, "time").text.startswith("In 3 fresh processes the challenger took")
     assert rule(result, "time").figure == pytest.approx(100, rel=0.05)
 

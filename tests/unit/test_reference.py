@@ -355,7 +355,7 @@ def {function}(*arguments):
         signal.setitimer(signal.ITIMER_REAL, *own)
 
 
-def test_processes_of_a_reference_are_not_a_kernels(tmp_path: Path) -> None:
+def test_processes_left_by_a_reference_are_not_attributed_to_the_kernel(tmp_path: Path) -> None:
     text = WHOLE.replace(
         "def reference(problem, inputs):",
         """

@@ -189,7 +189,7 @@ def test_faster_kernel_is_decided_by_the_ratio_without_deriving_a_time() -> None
     assert "| u | 100 µs | 16.13 µs | reached |" in text
 
 
-def test_value_that_saves_time_is_not_a_negative_and_lost_worker_blames_no_value() -> None:
+def test_value_that_saves_time_is_not_a_negative_and_a_lost_worker_counts_against_no_value() -> None:
     config = {"FAST": False}
     better = Found(number=0, config={"FAST": True}, kind="measured", time_us=90.0)
     (made,) = comparisons([better, Found(number=1, config=config, kind="measured", time_us=100.0)], config, 0.95)

@@ -37,7 +37,7 @@ def test_share_and_impossible_are_consistent_with_the_floor() -> None:
     assert limit.impossible(7.9)
 
 
-def test_bandwidth_measured_on_a_busy_machine_makes_no_kernel_impossible() -> None:
+def test_bandwidth_measured_on_a_busy_machine_does_not_mark_kernels_as_impossible() -> None:
     """14.9 GB/s were measured first, and 20.9 GB/s minutes later."""
     busy = Ceilings(flops_per_s={"float32": 100e9}, bytes_per_s=14.9e9, source="measured")
     true_us = 1e6 / 20.9e9 * 1e6
@@ -67,7 +67,7 @@ def test_special_operations_raise_the_floor_but_make_no_kernel_impossible() -> N
     assert roofline(softmax, CEILINGS).certain_us is None
 
 
-def test_data_in_caches_moves_at_the_rate_of_the_next_smaller_copy() -> None:
+def test_cached_data_counts_at_the_bandwidth_of_the_next_smaller_copy() -> None:
     copies = ((1e4, 400e9), (1e5, 100e9), (1e6, 20e9))
     here = replace(device(l3_bytes=2e6), ceilings=replace(CEILINGS, copies=copies))
     for moved, floor_us in ((5e3, 0.0), (5e4, 0.125), (5e5, 5.0), (1e6, 50.0)):

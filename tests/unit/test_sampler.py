@@ -147,7 +147,7 @@ def test_resumed_study_equals_an_uninterrupted_one(tmp_path: Path) -> None:
     assert len({each["free"] for each in params}) == 6
 
 
-def test_trials_on_one_range_exclude_nothing_on_another() -> None:
+def test_trials_on_one_range_do_not_exclude_configs_of_another() -> None:
     study = optuna.create_study(sampler=KernelEvoSampler({"x": IntDistribution(0, 9)}, seed=0))
     study.optimize(lambda trial: 1 + trial.suggest_int("x", 0, 9), n_trials=10)
     study.sampler = KernelEvoSampler({"x": IntDistribution(100, 119)}, seed=0)
@@ -254,7 +254,7 @@ MIXED = CategoricalDistribution([16, 32, None])
             {"constraints": ["B > 9"]},
             "last 10 points; widen B, or give other constraints$",
         ),
-        ({"B": IntDistribution(0, 9)}, {"strategy": "nope"}, "^strategy: `nope` is none of portfolio"),
+        ({"B": IntDistribution(0, 9)}, {"strategy": "nope"}, "^strategy: `nope` is not one of portfolio"),
         ({"B": CategoricalDistribution([1.0, float("nan")])}, {}, r"^space\['B'\]: nan is not equal to itself"),
         ({"B": IntDistribution(0, 2**80)}, {}, r"^space\['B'\]: whole numbers are searched up to 2\^53"),
         ({"B": FloatDistribution(-1e308, 1e308)}, {}, r"^space\['B'\]: spans more than a float can hold"),
@@ -265,8 +265,8 @@ MIXED = CategoricalDistribution([16, 32, None])
         (SPACE, {"seed": "a"}, "^seed: expected a whole number from 0 on, or None, got 'a'"),
         (SPACE, {"seed": -1}, "^seed: expected"),
         (SPACE, {"constraints": None}, "^constraints: expected a sequence of texts, got None"),
-        (SPACE, {"strategy": ""}, "^strategy: `` is none of portfolio"),
-        (SPACE, {"strategy": ["tpe"]}, r"^strategy: `\['tpe'\]` is none of portfolio"),
+        (SPACE, {"strategy": ""}, "^strategy: `` is not one of portfolio"),
+        (SPACE, {"strategy": ["tpe"]}, r"^strategy: `\['tpe'\]` is not one of portfolio"),
     ],
 )
 def test_unsupported_space_is_refused_at_construction(space: Any, options: dict[str, Any], message: str) -> None:

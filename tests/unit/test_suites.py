@@ -161,7 +161,7 @@ def test_weights_decide_which_problem_a_set_serves() -> None:
     assert best_set(heavy, 1).members == (1,)
 
 
-def test_set_for_the_worst_call_lets_no_call_pay_for_the_others() -> None:
+def test_worst_call_objective_limits_the_loss_of_each_call() -> None:
     times = {"a": {0: 10.0, 1: 15.0}, "b": {0: 10.0, 1: 14.0}, "c": {0: 20.0, 1: 14.0}, "d": {0: 10.0, 1: 14.0}}
     measured = measurements(times, a=1, b=2, c=3, d=4)
     assert (best_set(measured, 1).members, best_set(measured, 1).worst) == ((0,), pytest.approx(20 / 14))

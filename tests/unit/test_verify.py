@@ -110,7 +110,7 @@ def test_author_of_a_variant_is_not_advised_to_change_the_contract() -> None:
         with pytest.raises(WrongAnswerError, match="not deterministic") as caught:
             verify(FakeSession(), kernel, buffers, golden, launches=2, deterministic=True, fixed=fixed)
         assert ("family.toml" in str(caught.value)) is not fixed
-        launches = [Launch(placement=Placement(where="adrift", shift=1), mode=CallMode())]
+        launches = [Launch(placement=Placement(where="unaligned", shift=1), mode=CallMode())]
         with pytest.raises(WrongAnswerError, match="begin on any element") as caught:
             verify_elsewhere(FakeSession(), after(0, far), buffers, golden, launches, fixed=fixed)
         assert ("family.toml" in str(caught.value)) is not fixed

@@ -41,7 +41,7 @@ def test_near_champions_of_this_model_precede_the_familys_starts_and_the_default
     assert warm_starts(SPACE, search, family, others) == expected
 
 
-def test_start_has_declared_defaults_where_the_default_alone_must_differ_from_them() -> None:
+def test_start_keeps_declared_defaults_if_only_the_default_config_must_differ() -> None:
     """A row kept in registers needs two blocks here, one kept in shared memory does not."""
     text = "KEEP == 'shared' or BLOCKS == 2"
     together = Constraint(expression=Expression.parse(text, "here"), because="a row must fit")

@@ -53,7 +53,7 @@ def test_samples_are_marked_with_their_own_numbers(count: int) -> None:
     assert marked.items() <= points.items()
 
 
-def test_long_series_have_few_points() -> None:
+def test_long_series_are_downsampled() -> None:
     drawn = drawing({"k": Timing(samples_us=tuple(1.0 + index % 7 for index in range(5000)))})
     assert drawn is not None
     assert len(drawn.series[0].points) <= MOST_POINTS

@@ -56,12 +56,12 @@ class Placement:
 
     Attributes:
         where: ``page``: at the start of a page, with a guard band on both sides. ``first``: at the start of a page,
-            behind an inaccessible page. ``last``: its end is directly before an inaccessible page. ``adrift``: at some
-            element within a page.
-        shift: number of the element for ``adrift``; any number.
+            behind an inaccessible page. ``last``: its end is directly before an inaccessible page. ``unaligned``: at
+            some element within a page.
+        shift: number of the element for ``unaligned``; any number.
     """
 
-    where: Literal["page", "first", "last", "adrift"] = "page"
+    where: Literal["page", "first", "last", "unaligned"] = "page"
     shift: int = 0
 
 

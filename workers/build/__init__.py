@@ -96,7 +96,7 @@ class Unit:
 
     @property
     def readable(self) -> tuple[str, ...]:
-        """Files and folders that a compilation may read besides the compiler's own."""
+        """Files and folders that a compilation may read in addition to the compiler's own."""
         roots = map(str, (*self.folders, *filter(None, [self.root])))
         return *roots, *header_folders(self.placed_flags), *linked_files(self.placed_flags)
 
@@ -130,7 +130,7 @@ class Artefact:
         log: the compiler's full output, including warnings.
         figures: resource usage from the log, independent of the launch, under the compiler's names.
         ptx: PTX of a CUDA kernel, which drivers compile for GPUs that cannot run the binary.
-        reads: absolute paths of the files that the compiler read besides the source; None if unknown.
+        reads: absolute paths of the files that the compiler read in addition to the source; None if unknown.
         searched: absolute paths of the compiler's header folders, without those of the unit.
     """
 
@@ -156,7 +156,7 @@ class Compiler(Protocol):
 
     @property
     def version(self) -> str:
-        """Name, version and default flags: everything besides the unit that affects the binary."""
+        """Name, version and default flags: everything that affects the binary, except the unit."""
         ...
 
     @property

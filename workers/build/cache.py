@@ -27,7 +27,9 @@ def cache_key(*parts: str) -> str:
 
 
 class Cache:
-    """Entries are written atomically and read back against their checksum; a corrupt one counts as absent.
+    """Cache of compiled binaries on disk.
+
+    Entries are written atomically, and their checksum is verified when they are read; a corrupt one counts as absent.
 
     Args:
         folder: created on the first write. Several processes may share it.

@@ -176,7 +176,7 @@ class Families:
                 raise NotFound("it was uploaded to a service, which this machine cannot reach")
             return str(lay_out(ref, self._fetch, self._folder / "bundles"))
         if ref.location is None and is_path(ref.name):
-            raise NotFound("its name is a path, and only a location may be one")
+            raise NotFound("its name is a path: give a path as the location")
         return ref.location or ref.name
 
     def _copy(self, package: Package) -> Copy:

@@ -246,8 +246,8 @@ class Outbox:
         refusals = self._refusals.get(parcel.key, list)
         refusals.append(reason)
         if len(refusals) == MOST_REFUSALS:
-            told = f"the service refuses the result of this job: {reason:.500}"
-            self.post(replace(parcel, report=failure(parcel.report, told), contents={}))
+            reason = f"the service refuses the result of this job: {reason:.500}"
+            self.post(replace(parcel, report=failure(parcel.report, reason), contents={}))
 
     def _forget(self, parcel: Parcel) -> None:
         self._tries.pop(parcel.key, None)

@@ -175,7 +175,7 @@ class Prepared:
 
 @contextmanager
 def _importing(modules: Sequence[str]) -> Iterator[None]:
-    """Import modules in another thread meanwhile."""
+    """Import modules in another thread while the block runs."""
     with ThreadPoolExecutor(1) as pool:
         pool.submit(import_all, modules)
         yield
@@ -327,7 +327,7 @@ class Bench:
 
     @property
     def _seed(self) -> list[int]:
-        """Return the seed of everything that this process draws besides the cases."""
+        """Return the seed of everything that this process draws, except the cases."""
         return [*self.terms.cases[0].seeds[0], self.terms.process]
 
     @property

@@ -47,7 +47,7 @@ class ProofPlan:
         places = [
             Placement(where="first"),
             Placement(where="last"),
-            Placement(where="adrift", shift=1 + 2 * int(rng.integers(1 << 20))),
+            Placement(where="unaligned", shift=1 + 2 * int(rng.integers(1 << 20))),
         ]
         threads = [bool(each) for each in rng.permutation([True, False, bool(rng.integers(2))])]
         launches = [
@@ -65,5 +65,5 @@ class ProofPlan:
 
     @property
     def words(self) -> str:
-        """Return the plan in words, e.g. ``last on its own thread, first, adrift``."""
+        """Return the plan in words, e.g. ``last on its own thread, first, unaligned``."""
         return ", ".join(each.placement.where + " on its own thread" * each.mode.own_thread for each in self.launches)

@@ -158,7 +158,7 @@ def verify_elsewhere(
 
 def _remedy(launch: Launch, *, fixed: bool) -> str:
     """Return advice on aligned buffers, if the launch used unaligned ones."""
-    if launch.placement.where not in ("adrift", "last"):
+    if launch.placement.where not in ("unaligned", "last"):
         return ""
     if fixed:
         return ". Buffers are aligned to their dtype, and to more only where the contract says so"
@@ -173,7 +173,7 @@ def _where(launch: Launch) -> str:
         "page": "with buffers on pages",
         "first": "with buffers directly behind memory that is not there",
         "last": "with buffers directly before memory that is not there",
-        "adrift": "with buffers that begin on any element",
+        "unaligned": "with buffers that begin on any element",
     }[launch.placement.where]
     return where + ", on another thread" * launch.mode.own_thread
 

@@ -104,7 +104,7 @@ class Child:
             raise ChildDiedError(reason, killed=sent_from_outside(self._process.returncode)) from None
         except ValidationError as error:
             self.kill()
-            raise ChildDiedError(f"the runner's answer makes no sense: {error.errors()[0]['msg']}") from None
+            raise ChildDiedError(f"the runner's answer is malformed: {error.errors()[0]['msg']}") from None
 
     def kill(self) -> None:
         """Kill the runner and its descendants and wait for their end. Repeated calls do nothing."""

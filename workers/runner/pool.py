@@ -198,7 +198,7 @@ class Runners:
                 )
 
     def settle(self) -> None:
-        """Wait until the runner that stands by has imported its modules, and leaves the cores to others."""
+        """Wait until the prepared runner has imported its modules and uses no processor time."""
         if self._spare is not None:
             self._spare.wait()
 

@@ -75,7 +75,7 @@ class Runner:
             if isinstance(request, Verify | Measure):  # one candidate is in this process, with its allocations
                 return Refused(outcome=Crashed(stage=request.kind, reason=spent))
             return Trouble(reason=spent)
-        except Exception as error:  # noqa: BLE001 - a bug of ours is told, not mistaken for a crash of the candidate
+        except Exception as error:  # noqa: BLE001 - a bug of ours is reported, not mistaken for a crash of the candidate
             exhausted, step = is_exhaustion(error), f"the {request.kind} step failed: {type(error).__name__}: {error}"
             unnamed = f"make room first: {step}" if exhausted else step
             return Trouble(reason=str(error) if isinstance(error, EvoError) else unnamed, exhausted=exhausted)
@@ -97,7 +97,7 @@ class Runner:
             case Verify() | Measure() | Compare() if self._bench is not None:
                 return _asked_of(self._bench, request)
             case _:
-                return Trouble(reason="the slot asked before it opened the device")
+                return Trouble(reason="a request arrived before the device was opened")
         return Ready()
 
     def _made(self, request: Open) -> Prepared:

@@ -28,7 +28,7 @@ class LineProcess:
 
     Args:
         module: run by ``python -m``.
-        reads: the process is confined, and reads these files and folders besides its own; None: it is not.
+        reads: the process is confined, and reads these files and folders in addition to its own; None: it is not.
     """
 
     def __init__(self, module: str, reads: Sequence[str] | None) -> None:

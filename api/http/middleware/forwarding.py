@@ -2,7 +2,7 @@
 
 The outermost middleware. Requests arrive through proxies under another host, scheme and path than clients wrote. Behind
 this middleware every request looks direct: the path has no prefix, and client, scheme and host are those ahead of the
-proxies. Redirects get the prefix on their way out; pages, scripts and documents ask `address_of` for it.
+proxies. Redirects get the prefix in the response; pages, scripts and documents ask `address_of` for it.
 """
 
 import re

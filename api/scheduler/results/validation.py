@@ -138,7 +138,7 @@ def _check_repeats(report: ConfirmReport) -> None:
         raise InvalidInput("report.repeated_against", "incumbent: further processes compare with it where there is one")
     if against not in (None, "incumbent", *report.baselines):
         known = ", ".join(report.baselines) or "none"
-        raise InvalidInput("report.repeated_against", f"{against} is none of the baselines of this report: {known}")
+        raise InvalidInput("report.repeated_against", f"{against} is not a baseline of this report: {known}")
     if against == "incumbent" and report.incumbent is None:
         raise InvalidInput("report.repeated_against", "incumbent, but the report has no samples of one")
     for index, repeat in enumerate(report.repeats):

@@ -1,4 +1,4 @@
-"""Add the name of the variant that a champion is."""
+"""Add the name of its variant to each champion."""
 
 from collections.abc import Sequence
 

@@ -68,7 +68,7 @@ def refuse_with_resume(context: typer.Context, kept: Set[str]) -> None:
     """Refuse options that only apply to a new search; a resumed search keeps its settings.
 
     Args:
-        kept: options that also take effect with ``--resume``, besides those that choose the service.
+        kept: options that also take effect with ``--resume``, in addition to those that choose the service.
 
     Raises:
         InvalidInput: another option was typed.

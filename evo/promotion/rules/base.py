@@ -69,7 +69,7 @@ class Confirmation:
         speedup: speed-up over the incumbent, over all processes; None without an incumbent.
         speedup_of_first: the same in the first process alone.
         noise: difference between two series of the challenger; None if only one was taken.
-        fastest: name of the fastest baseline; None if none took part.
+        fastest: name of the fastest baseline; None if no baseline was timed.
         speedups: speed-up over each baseline by name.
     """
 

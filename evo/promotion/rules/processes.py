@@ -104,7 +104,7 @@ def alone_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
         return ()
     missing = {name: why for name, why in report.environment.items() if name.startswith("baseline ")}
     reasons = "; ".join(f"{name.removeprefix('baseline ')}: {why}" for name, why in missing.items())
-    text = f"No baseline took part: {reasons or 'the family offers none here'}."
+    text = f"No baseline was timed: {reasons or 'the family has none for this device'}."
     return (
         Rule(name="baselines", passed=False, figure=0.0, threshold=0.0, text=text, required=False),
         *_time_rule(report, confirmation.policy),

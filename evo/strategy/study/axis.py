@@ -90,7 +90,7 @@ def axis(name: str, distribution: BaseDistribution, label: str) -> Axis:
     """Turn a distribution into a grid.
 
     Raises:
-        InvalidInput: it is none of Optuna's three kinds, or has values that no grid can hold.
+        InvalidInput: it is not one of Optuna's three kinds, or has values that no grid can hold.
     """
     values: tuple[float, ...]
     _check(name, distribution)

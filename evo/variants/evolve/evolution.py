@@ -29,7 +29,7 @@ from evo.variants.evolve.operators import (
 
 End: TypeAlias = Literal["proposals", "usd", "minutes", "share", "model"]
 EARLIER_SEARCHES = 20
-"""Searches whose insights are told to the model: the latest of the family on such a device."""
+"""Number of earlier searches of the family on the same device model whose findings the prompt contains."""
 
 MOST_INSIGHTS = 8
 MODEL_FAILURES = 3

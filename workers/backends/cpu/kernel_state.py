@@ -56,7 +56,7 @@ class KernelState:
         attributes: other attributes that hold for the whole process, such as its file mode mask, locked memory,
             personality, timer slack, working directory, and whether it may use huge pages.
         closed: address ranges that cannot be accessed, sorted; neighbours are joined.
-        foreign: start addresses of accessible memory that is none of the judge's files.
+        foreign: start addresses of accessible memory that does not belong to a file of the judge.
     """
 
     signals: tuple[int, ...] = ()

@@ -58,7 +58,7 @@ becomes visible a moment late, while the processor may already read inputs of th
 _FEWEST = 16
 """With fewer judged answers, one wrong answer is enough."""
 
-_WHY = "The kernel answers with what it kept from inputs that are no longer there"
+_WHY = "The kernel answers with data that it kept from earlier inputs"
 
 
 def judge_overtaken(

@@ -121,10 +121,10 @@ def disagreement(
 
 
 def short_batch(timed: Timing, other: Timing) -> int:
-    """Return a number of calls by which a batch differs from those of the timed rounds.
+    """Return the length of a batch, in calls, that is clearly shorter than a sample of the timed rounds.
 
     Args:
-        other: equal calls elsewhere, whose time counts if it is longer.
+        other: times of the same calls outside the rounds; the longer of the two times counts.
     """
     call_us = max(timed.median_us, other.median_us)
     return max(1, min(math.ceil(_SHORT_BATCH_US / call_us), timed.calls_per_sample // 2))

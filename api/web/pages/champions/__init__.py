@@ -1,1 +1,1 @@
-"""All champions, and rolling one back."""
+"""Pages that list the champions and roll one back."""

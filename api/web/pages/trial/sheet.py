@@ -67,7 +67,7 @@ class Sheet:
         drawings: its samples by cache state; the ranking state comes first.
         challenges: verdicts on this trial, oldest first.
         workers: names of the workers that attempted it, by id.
-        reachable: names its source can be compared with besides a number: ``parent``, ``champion``.
+        reachable: names that a comparison accepts in place of a number: ``parent``, ``champion``.
     """
 
     trial: TrialView
@@ -136,7 +136,7 @@ def sheet_of(session: Session, store: Artefacts, trial_id: int, now: datetime, *
 
     Raises:
         NotFound: no such trial, or none to compare it with.
-        InvalidInput: `against` is none of these.
+        InvalidInput: `against` is not one of these.
     """
     trial = trial_view(session, trial_id)
     search = search_view(session, trial.search_id, now)

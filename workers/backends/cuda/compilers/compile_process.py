@@ -22,7 +22,8 @@ class CompileProcesses:
 
     Args:
         module: run by ``python -m``; it answers each line of JSON with a line of JSON.
-        reads: the processes are confined, and read these files and folders besides their own; None: they are not.
+        reads: the processes are confined, and read these files and folders in addition to their own; None: they are
+            not confined.
     """
 
     def __init__(self, module: str, reads: Sequence[str] | None = None) -> None:
