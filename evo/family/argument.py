@@ -228,6 +228,26 @@ def read_arguments(tables: Sequence[Table], fields: Sequence[Field]) -> tuple[Ar
     return tuple(arguments)
 
 
+_OF_OTHERS: Mapping[str, str] = {
+    **dict.fromkeys(("float", "fp32", "f32", "single", "tf32"), "float32"),
+    **dict.fromkeys(("double", "fp64", "f64"), "float64"),
+    **dict.fromkeys(("half", "fp16", "f16", "__half"), "float16"),
+    **dict.fromkeys(("bf16", "__nv_bfloat16", "nv_bfloat16"), "bfloat16"),
+    **dict.fromkeys(("fp8", "e4m3", "fp8_e4m3", "float8_e4m3fn", "__nv_fp8_e4m3"), "float8_e4m3"),
+    **dict.fromkeys(("e5m2", "fp8_e5m2", "__nv_fp8_e5m2"), "float8_e5m2"),
+    **dict.fromkeys(("int", "i32", "int32_t"), "int32"),
+    **dict.fromkeys(("long", "long long", "i64", "int64_t"), "int64"),
+    **dict.fromkeys(("unsigned", "unsigned int", "u32", "uint32_t"), "uint32"),
+    **dict.fromkeys(("size_t", "u64", "uint64_t", "unsigned long"), "uint64"),
+    **dict.fromkeys(("short", "i16", "int16_t"), "int16"),
+    **dict.fromkeys(("u16", "uint16_t", "unsigned short"), "uint16"),
+    **dict.fromkeys(("char", "i8", "int8_t", "signed char"), "int8"),
+    **dict.fromkeys(("byte", "u8", "uint8_t", "unsigned char"), "uint8"),
+    **dict.fromkeys(("boolean", "_bool"), "bool"),
+}
+"""Names of dtypes in C, CUDA, PyTorch and Triton, in lower case."""
+
+
 def read_dtype(table: Table, fields: Sequence[Field]) -> str:
     """Read a dtype name, or the name of a choice field whose choices are all dtype names."""
     dtype = table.text("dtype", what="a dtype, or the name of a choice field")
@@ -237,6 +257,8 @@ def read_dtype(table: Table, fields: Sequence[Field]) -> str:
         if odd:
             raise InvalidInput(table.field("dtype"), f"field {dtype}: {unknown(odd[0], DTYPES, 'dtypes')}")
     elif dtype not in DTYPES:
+        if (meant := _OF_OTHERS.get(dtype.lower())) is not None:
+            raise InvalidInput(table.field("dtype"), f'`{dtype}` is `{meant}` here: write dtype = "{meant}"')
         raise InvalidInput(table.field("dtype"), unknown(dtype, [*choices, *DTYPES], "choice fields and dtypes"))
     return dtype
 

@@ -276,7 +276,8 @@ def _read_tunable(name: str, table: Table, taken: Sequence[str], kind: DeviceKin
     if isinstance(table.raw(name), list | tuple):
         return _tunable(table, name, values=tuple(table.sequence(name)))
     entry = table.table(name)
-    values = tuple(entry.raw("values", "a list of values") if isinstance(entry.raw("values"), list | tuple) else ())
+    entry.raw("values", "a list of values")
+    values = tuple(entry.sequence("values"))
     ordinal = entry.choice("kind", ("ordinal", "categorical")) == "ordinal" if "kind" in entry else None
     default = entry.raw("default") if "default" in entry else None
     tunable = _tunable(table, name, values=values, default=default, ordinal=ordinal, help=entry.text("help", ""))

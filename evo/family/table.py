@@ -1,5 +1,6 @@
 """Strict reading of a document's tables: a key that no reader asks for is an error."""
 
+import difflib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -66,7 +67,9 @@ class Table:
     def raw(self, key: str, what: str = "a value") -> Any:
         """Return the value of a required key."""
         if key not in self:
-            raise InvalidInput(self.field(key), f"is missing: give {what}")
+            like = difflib.get_close_matches(key.lower(), map(str.lower, self.unread()), n=1, cutoff=0.8)
+            meant = next((f" (there is `{each}`)" for each in self.unread() if each.lower() in like), "")
+            raise InvalidInput(self.field(key), f"is missing{meant}: give {what}")
         return self._content[key]
 
     def text(
@@ -203,6 +206,12 @@ def _as_list(key: str, value: object) -> str:
         return _write(key, f"[{str(value).lower()}]")
     if isinstance(value, int | float):
         return _write(key, f"[{value}]")
+    if (
+        isinstance(value, str)
+        and re.fullmatch(r"\s*-?[0-9.]+(\s*,\s*-?[0-9.]+)+\s*", value)
+        and len(value) <= MAX_SHOWN
+    ):
+        return _write(key, f"[{value.strip()}]")
     return _write(key, f"[{json.dumps(value)}]") if isinstance(value, str) and 0 < len(value) <= MAX_SHOWN else ""
 
 

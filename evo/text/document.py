@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from evo.errors import InvalidInput
+from evo.text.toml_advice import toml_advice
 
 DEEPEST = 64
 """Levels of lists and objects in a JSON document."""
@@ -100,6 +101,8 @@ def read_toml(text: str) -> dict[str, Any]:
         raise ValueError(f"the key {key.group():.40}… has more than {LONGEST_KEY} parts")
     try:
         return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{error}{toml_advice(text, str(error))}") from None
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
