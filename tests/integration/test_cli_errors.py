@@ -112,7 +112,7 @@ def test_template_that_cannot_render_is_refused_before_anything_starts(line: Com
 def test_both_remedies_are_named_without_a_compiler(line: CommandLine) -> None:
     bare = CommandLine(home=line.home, cache=line.home / "empty", environment={"PATH": "/nonexistent", "CC": ""})
     for command in ("search", "measure"):
-        refused = bare.run_apart(command, str(EXAMPLES / "saxpy"))
+        refused = bare.run(command, str(EXAMPLES / "saxpy"))
         assert refused.code == 3
         assert "install gcc or clang" in refused.err
         assert "cpu-compiler" in refused.err
@@ -136,14 +136,14 @@ def test_taken_port_is_named(line: CommandLine) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        refused = line.run_apart("serve", "--port", str(port))
+        refused = line.run("serve", "--port", str(port))
     assert refused.code == 3
     assert f"cannot listen on 127.0.0.1 port {port}" in refused.err
     assert "--port" in refused.err
 
 
 def test_only_one_service_owns_a_database(line: CommandLine, serving: str) -> None:
-    refused = line.run_apart("serve", "--port", "0")
+    refused = line.run("serve", "--port", "0")
     assert refused.code == 4
     assert f"a service already runs on {line.database}: {serving}" in refused.err
 
@@ -260,7 +260,8 @@ def test_unwritable_cache_costs_time_but_no_result(tmp_path: Path) -> None:
     """A file in place of the cache folder: nothing can be cached, everything still works."""
     (tmp_path / "cache").write_text("")
     line = CommandLine(home=tmp_path, cache=tmp_path / "cache")
-    ended = line.run("search", str(recording(tmp_path / "bowl.json", side=3)), "--trials", "4")
+    with line.working():
+        ended = line.run("search", str(recording(tmp_path / "bowl.json", side=3)), "--trials", "4")
     assert ended.code == 0
     assert ended.out.count("cannot be written (Not a directory): nothing is lost") == 1
     findings = line.run("doctor", "--json").json["findings"]
@@ -274,7 +275,7 @@ def test_doctor_names_missing_parts_and_how_to_install_them(line: CommandLine) -
     compiler = next(each for each in found.json["findings"] if each["what"] == "C compiler")
     assert compiler["found"]
     bare = CommandLine(home=line.home, cache=line.home / "empty", environment={"PATH": "/nonexistent", "CC": ""})
-    missing = bare.run_apart("doctor")
+    missing = bare.run_apart("doctor")  # this process has found its compiler
     assert missing.code == 1
     assert "No device found to search on." in missing.out
     assert "cpu-compiler" in " ".join(missing.out.split())

@@ -228,7 +228,7 @@ def test_stopped_worker_returns_its_leases_and_leaves_no_process(bench: Bench, m
 
 def test_killed_worker_is_replaced_and_no_trial_is_lost_or_counted_twice(bench: Bench, mixed: Package) -> None:
     search = None
-    for finished in (1, 4, 7):
+    for finished in (1, 5):
         with bench.worker_process() as process:
             search = search or bench.search(mixed, problem="N=4096", budget={"trials": 9})
             bench.begun(search, finished)
