@@ -29,7 +29,7 @@ from evo.messages.job import Lease
 from evo.strategy import DEFAULT, STRATEGIES
 from evo.trial.outcome import Abandoned, Outcome
 from evo.trial.results import EvaluateReport, Report
-from tests.integration.serving import PATIENCE_S, announced, client_of, process_of, served, wait_until
+from tests.integration.serving import announced, client_of, process_of, served, wait_until
 from tests.integration.stage import DEVICE, DIGEST, QUICK, TOY, VALID, answer
 
 LEASE = TypeAdapter(Lease)

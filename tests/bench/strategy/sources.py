@@ -3,10 +3,12 @@
 import ast
 import importlib.util
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 
-def sources(*modules: str) -> list[Path]:
+@cache
+def sources(*modules: str) -> tuple[Path, ...]:
     """Return the files of these modules and of all their imports from the same top-level packages, by path."""
     known: dict[str, Path] = {}
     waiting = list(modules)
@@ -17,7 +19,7 @@ def sources(*modules: str) -> list[Path]:
         if path is not None:
             known[name] = path
             waiting += [each for each in _imported(path) if each.partition(".")[0] in tops]
-    return sorted(known.values())
+    return tuple(sorted(known.values()))
 
 
 def _imported(path: Path) -> Iterator[str]:
