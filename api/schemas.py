@@ -94,12 +94,12 @@ def _only_known(kind: type) -> BeforeValidator:
     """Refuse fields that a dataclass does not have; pydantic would ignore them."""
     known = get_type_hints(kind, include_extras=True)
 
-    def check(given: Any) -> Any:
-        if isinstance(given, dict):
-            for name in given:
+    def check(value: Any) -> Any:
+        if isinstance(value, dict):
+            for name in value:
                 if name not in known:
                     raise InvalidInput(name, f"no such field; known: {', '.join(known)}")
-        return given
+        return value
 
     return BeforeValidator(check)
 

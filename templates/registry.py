@@ -140,8 +140,8 @@ def files_digest(files: Mapping[str, bytes]) -> str:
 
 def package_of(family: Family, files: Mapping[str, bytes]) -> Package:
     """Return the package of a folder with these files, without writing the folder."""
-    whole = {f"include/{name}": content for name, content in _read_files(INCLUDE)} | dict(files)
-    return Package(path=Path(family.name), family=family, digest=_digest(whole), files=whole, location=None)
+    contents = {f"include/{name}": content for name, content in _read_files(INCLUDE)} | dict(files)
+    return Package(path=Path(family.name), family=family, digest=_digest(contents), files=contents, location=None)
 
 
 def is_path(text: str) -> bool:
@@ -338,11 +338,11 @@ def _matters(path: Path) -> bool:
 
 def _digest(files: Mapping[str, bytes]) -> str:
     """Return the digest over names and contents; each is hashed separately, so that different folders differ."""
-    whole = hashlib.sha256()
+    digest = hashlib.sha256()
     for name in sorted(files):
-        whole.update(hashlib.sha256(name.encode()).digest())
-        whole.update(hashlib.sha256(files[name]).digest())
-    return whole.hexdigest()
+        digest.update(hashlib.sha256(name.encode()).digest())
+        digest.update(hashlib.sha256(files[name]).digest())
+    return digest.hexdigest()
 
 
 @lru_cache(maxsize=8)

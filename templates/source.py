@@ -187,11 +187,11 @@ def _logical_lines(text: str, name: str) -> Iterator[Line]:
     for line in kept.split("\n"):
         number += 1
         first = first if waiting else number
-        whole = waiting + line.rstrip("\r")
-        if whole.endswith("\\"):
-            waiting = whole[:-1]
+        joined = waiting + line.rstrip("\r")
+        if joined.endswith("\\"):
+            waiting = joined[:-1]
             continue
-        yield Line(text=whole, place=f"{name}:{first}")
+        yield Line(text=joined, place=f"{name}:{first}")
         waiting = ""
 
 

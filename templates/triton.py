@@ -110,7 +110,7 @@ def _making_descriptors(
     call = [each for each in implementation.arguments if each.present(problem)]
     if not any(each.name in described for each in call):
         return ""
-    given = {each.name: each.name for each in kernel.parameters}
+    names = {each.name: each.name for each in kernel.parameters}
     for parameter, argument in zip(_passed(kernel, implementation, call, variables), call, strict=True):
         if argument.name not in described:
             continue
@@ -119,12 +119,12 @@ def _making_descriptors(
         except InvalidInput as error:
             raise RenderError(str(error)) from error
         extents = ", ".join(str(list(each)) for each in (made.shape, made.strides, made.block))
-        given[parameter.name] = f"triton.language.make_tensor_descriptor({parameter.name}, {extents})"
+        names[parameter.name] = f"triton.language.make_tensor_descriptor({parameter.name}, {extents})"
     taken = [each.name for each in _passed(kernel, implementation, call, variables)]
-    parameters = [name if name in taken else f"{name}: triton.language.constexpr" for name in given]
+    parameters = [name if name in taken else f"{name}: triton.language.constexpr" for name in names]
     return (
         f"\n{DESCRIBED} = {kernel.name}\n\n\n@triton.jit\ndef {kernel.name}({', '.join(parameters)}):\n"
-        f"    {DESCRIBED}({', '.join(given.values())})\n\n"
+        f"    {DESCRIBED}({', '.join(names.values())})\n\n"
     )
 
 

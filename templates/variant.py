@@ -114,11 +114,11 @@ def composed(
     if parent_table not in parent_document:
         raise InvalidInput("parent", f"has no implementation for {kind}: name another variant")
     mode, main = _main(proposal)
-    place = _place(kind, main)
+    location = _place(kind, main)
     inherited = {
         key: value for key, value in parent_document[parent_table].items() if key not in ("template", "source")
     }
-    if place != parent_table:  # another language: parameters, launch and options differ
+    if location != parent_table:  # another language: parameters, launch and options differ
         inherited = {}
     if "tunables" in proposal.table:
         inherited = {key: value for key, value in inherited.items() if key not in DEPENDENT}
@@ -131,7 +131,7 @@ def composed(
     table |= contract | {mode: f"{FOLDER}/{main}"}
     kinds = {key for key, value in base_document.items() if isinstance(value, Mapping) and _implements(value)}
     document = {key: value for key, value in base_document.items() if key not in kinds}
-    document |= {place: table, "variant": proposal.note.document()}
+    document |= {location: table, "variant": proposal.note.document()}
     own = {name: content for name, content in parent.items() if name.startswith(f"{FOLDER}/")}
     own |= {f"{FOLDER}/{name}": text.encode() for name, text in proposal.files.items()}
     kept = {name: content for name, content in base.items() if not name.startswith(f"{FOLDER}/")}
@@ -158,14 +158,14 @@ def _implements(table: Mapping[str, Any]) -> bool:
 
 def _main(proposal: Proposal) -> tuple[str, str]:
     """Return ``template`` or ``source``, and the file it names."""
-    given = [key for key in ("template", "source") if key in proposal.table]
-    if len(given) == 2:
+    keys = [key for key in ("template", "source") if key in proposal.table]
+    if len(keys) == 2:
         raise InvalidInput("document.template", "is given together with `source`: keep one")
-    if given:
-        file = proposal.table[given[0]]
+    if keys:
+        file = proposal.table[keys[0]]
         if not isinstance(file, str) or file not in proposal.files:
-            raise InvalidInput(f"document.{given[0]}", unknown(str(file)[:80], list(proposal.files), "submitted files"))
-        return given[0], file
+            raise InvalidInput(f"document.{keys[0]}", unknown(str(file)[:80], list(proposal.files), "submitted files"))
+        return keys[0], file
     candidates = [name for name in proposal.files if name.removesuffix(TEMPLATE).endswith((*SOURCES, TRITON))]
     if len(candidates) != 1:
         found = "none of the files is" if not candidates else f"{', '.join(candidates)} are all"

@@ -34,11 +34,11 @@ def masked(token: str) -> str:
     return pad.hex() + _xor(pad, bytes.fromhex(token)).hex()
 
 
-def _unmasked(given: str) -> str:
+def _unmasked(token: str) -> str:
     """Return the token of a masked one; any other text is returned unchanged."""
-    if not MASKED.fullmatch(given):
-        return given
-    both = bytes.fromhex(given)
+    if not MASKED.fullmatch(token):
+        return token
+    both = bytes.fromhex(token)
     return _xor(both[:MASK], both[MASK:]).hex()
 
 
@@ -51,13 +51,13 @@ async def check_csrf(request: Request) -> None:
     expected = caller().csrf
     if expected is None or request.method in SAFE:
         return
-    given = request.headers.get(HEADER)
-    if given is None and is_form(request):
+    token = request.headers.get(HEADER)
+    if token is None and is_form(request):
         form = await request.form()
         keep(request, form)
         field = form.get(FIELD)
-        given = field if isinstance(field, str) else None
-    if not hmac.compare_digest(_unmasked(given or "").encode(), expected.encode()):
+        token = field if isinstance(field, str) else None
+    if not hmac.compare_digest(_unmasked(token or "").encode(), expected.encode()):
         raise HTTPException(
             403, "this page was loaded before you signed in, or is not a page of this service: load it again and retry"
         )

@@ -64,15 +64,15 @@ def read_batch(
 
 
 def search_events(
-    session: Session, search_ids: Sequence[int], now: datetime, place: EventPosition
+    session: Session, search_ids: Sequence[int], now: datetime, position: EventPosition
 ) -> list[ServerEvent]:
     """Return one event per search with its current state."""
     read, unreadable = readable_items(search_ids, lambda ids: search_summaries(session, ids, now), name=int)
     events_now = {event.id: event for event in read}
     return [
-        ServerEvent(place=place, name="search", data=_json(SearchEvent, events_now[search_id]), search_id=search_id)
+        ServerEvent(place=position, name="search", data=_json(SearchEvent, events_now[search_id]), search_id=search_id)
         if search_id in events_now
-        else ServerEvent(place=place, name="deleted", data=f'{{"id":{search_id}}}', search_id=search_id)
+        else ServerEvent(place=position, name="deleted", data=f'{{"id":{search_id}}}', search_id=search_id)
         for search_id in search_ids
         if search_id not in unreadable
     ]
@@ -116,7 +116,7 @@ def _trial(row: TrialRow) -> str:
     return _json(TrialEvent, event)
 
 
-def _worker(row: WorkerRow, place: EventPosition) -> ServerEvent:
+def _worker(row: WorkerRow, position: EventPosition) -> ServerEvent:
     event = WorkerEvent(
         id=row.id,
         name=row.name,
@@ -125,7 +125,7 @@ def _worker(row: WorkerRow, place: EventPosition) -> ServerEvent:
         drain=row.drain,
         seen_at=row.seen_at,
     )
-    return ServerEvent(place=place, name="worker", data=_json(WorkerEvent, event))
+    return ServerEvent(place=position, name="worker", data=_json(WorkerEvent, event))
 
 
 def _json(kind: type, event: object) -> str:

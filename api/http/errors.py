@@ -263,17 +263,17 @@ async def _on_bug(request: Request, error: Exception) -> Response:
 
 def _sent(error: Mapping[str, Any], body: object) -> tuple[int | str, ...]:
     """Return an error's place by the keys that the client sent, without pydantic's names of the types that it tried."""
-    place: tuple[int | str, ...] = error["loc"]
-    if place[:1] != ("body",):
-        return place
+    location: tuple[int | str, ...] = error["loc"]
+    if location[:1] != ("body",):
+        return location
     kept: list[int | str] = []
     inner: Any = body
-    for part in place[1:]:
-        held = isinstance(inner, list) and isinstance(part, int) and part < len(inner)
-        if held or (isinstance(inner, dict) and part in inner):
+    for part in location[1:]:
+        present = isinstance(inner, list) and isinstance(part, int) and part < len(inner)
+        if present or (isinstance(inner, dict) and part in inner):
             inner = inner[part]
             kept.append(part)
-    return ("body", *kept, *(place[-1:] if error["type"] in ("missing", "missing_argument") else ()))
+    return ("body", *kept, *(location[-1:] if error["type"] in ("missing", "missing_argument") else ()))
 
 
 def wrong_fields(errors: Iterable[Mapping[str, Any]], body: object = None) -> list[dict[str, str]]:
@@ -300,8 +300,10 @@ def _relevant(errors: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 def _wrong_field(error: Mapping[str, Any]) -> dict[str, str]:
     cause = error.get("ctx", {}).get("error")
-    given = error["loc"][:-1] if error["loc"][:1] == ("query",) and isinstance(error["loc"][-1], int) else error["loc"]
-    path = [f"{part!s:.100}" for part in given if part not in {"body", "query", "path"}]
+    location = (
+        error["loc"][:-1] if error["loc"][:1] == ("query",) and isinstance(error["loc"][-1], int) else error["loc"]
+    )
+    path = [f"{part!s:.100}" for part in location if part not in {"body", "query", "path"}]
     if isinstance(cause, InvalidInput):
         inner = [] if path[-1:] == [cause.field] else [cause.field]
         own = cause.field if "." in cause.field else ".".join([*path, *inner])

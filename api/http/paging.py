@@ -44,9 +44,9 @@ TRIAL: TypeAdapter[tuple[bool | float | str | None, int, int]] = TypeAdapter(
 """Type of a position in a list of trials: sort value, number and id of a trial."""
 
 
-def to_cursor(place: object) -> str:
+def to_cursor(position: object) -> str:
     """Return the cursor of the page that begins after this position."""
-    return base64.urlsafe_b64encode(json.dumps(place, default=datetime.isoformat).encode()).decode().rstrip("=")
+    return base64.urlsafe_b64encode(json.dumps(position, default=datetime.isoformat).encode()).decode().rstrip("=")
 
 
 def parse_cursor(cursor: str | None, shape: TypeAdapter[T]) -> T | None:
@@ -66,7 +66,7 @@ def parse_cursor(cursor: str | None, shape: TypeAdapter[T]) -> T | None:
         ) from error
 
 
-def page_of(rows: Sequence[T], limit: int, place: Callable[[T], object]) -> tuple[Sequence[T], str | None]:
+def page_of(rows: Sequence[T], limit: int, position: Callable[[T], object]) -> tuple[Sequence[T], str | None]:
     """Return one page and the cursor of the next one, if any. `rows` holds one row more than the page."""
     more = len(rows) > limit
-    return rows[:limit], to_cursor(place(rows[limit - 1])) if more else None
+    return rows[:limit], to_cursor(position(rows[limit - 1])) if more else None

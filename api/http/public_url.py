@@ -44,22 +44,22 @@ class PublicUrl:
         Raises:
             ValueError: the text is no such URL; the message says what to write instead.
         """
-        given = text.strip()
-        if "://" not in given:
+        stripped = text.strip()
+        if "://" not in stripped:
             try:
-                meant = cls.of(f"https://{given}")
+                meant = cls.of(f"https://{stripped}")
             except ValueError:
-                raise ValueError(f"{given!r} is not a URL: {_EXAMPLE}") from None
-            raise ValueError(f"{given!r} has no scheme: write {meant}")
+                raise ValueError(f"{stripped!r} is not a URL: {_EXAMPLE}") from None
+            raise ValueError(f"{stripped!r} has no scheme: write {meant}")
         try:
-            parts = urlsplit(given)
+            parts = urlsplit(stripped)
             host, port = parts.hostname or "", parts.port
             name = host if ":" in host else host.encode("idna").decode()
         except (ValueError, UnicodeError) as error:
-            raise ValueError(f"{given!r} is not a URL ({error}): {_EXAMPLE}") from None
+            raise ValueError(f"{stripped!r} is not a URL ({error}): {_EXAMPLE}") from None
         named = _is_address(name) if ":" in name else HOST.fullmatch(name) is not None
-        if parts.scheme not in PORTS or not named or port == 0 or not given.isprintable() or " " in given:
-            raise ValueError(f"{given!r} is not an http:// or https:// URL: {_EXAMPLE}")
+        if parts.scheme not in PORTS or not named or port == 0 or not stripped.isprintable() or " " in stripped:
+            raise ValueError(f"{stripped!r} is not an http:// or https:// URL: {_EXAMPLE}")
         if parts.query or parts.fragment or parts.username is not None:
             raise ValueError("the URL may have a host, a port and a path, and no user name, query or fragment")
         prefix = parts.path.rstrip("/")

@@ -124,28 +124,28 @@ def refuse_unstorable(document: Any, where: str = "") -> None:
     """
     waiting: list[tuple[_Path, Any]] = [((None, where) if where else None, document)]
     while waiting:
-        place, value = waiting.pop()
+        path, value = waiting.pop()
         if isinstance(value, str):
             if UNSTORABLE.search(value):
-                raise InvalidInput(_path(place), "holds a NUL or half of a character, which cannot be stored")
+                raise InvalidInput(_path(path), "holds a NUL or half of a character, which cannot be stored")
         elif isinstance(value, float):
             if not math.isfinite(value):
-                raise InvalidInput(_path(place), "must be a finite number")
+                raise InvalidInput(_path(path), "must be a finite number")
         elif isinstance(value, dict):
             for name, inner in value.items():
-                waiting.append(((place, name), inner))
-                waiting.append((place, name))
+                waiting.append(((path, name), inner))
+                waiting.append((path, name))
         elif isinstance(value, list | tuple):
-            waiting.extend(((place, number), inner) for number, inner in enumerate(value))
+            waiting.extend(((path, number), inner) for number, inner in enumerate(value))
 
 
-def _path(place: _Path) -> str:
+def _path(path: _Path) -> str:
     """Return the path as text, e.g. ``budget.trials``."""
-    return ".".join(reversed(list(_parts(place)))) or "body"
+    return ".".join(reversed(list(_parts(path)))) or "body"
 
 
-def _parts(place: _Path) -> Iterator[str]:
-    while place is not None:
-        place, part = place
+def _parts(path: _Path) -> Iterator[str]:
+    while path is not None:
+        path, part = path
         shown = part if not isinstance(part, str) or not UNSTORABLE.search(part) else ascii(part)
         yield f"{shown!s:.100}"

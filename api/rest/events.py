@@ -58,37 +58,37 @@ async def _known(search_id: Id, service: ServiceDep) -> int:
 
 @router.get("/events", response_class=EventSourceResponse, dependencies=[Counted])
 @allow("viewer")
-async def stream_events(service: ServiceDep, place: PositionDep) -> AsyncIterator[ServerSentEvent]:
+async def stream_events(service: ServiceDep, position: PositionDep) -> AsyncIterator[ServerSentEvent]:
     """Stream all events: `trial`, `search`, `worker`, `deleted`; first the state of the unfinished searches."""
-    async for event in _stream(service, place, None):
+    async for event in _stream(service, position, None):
         yield event
 
 
 @router.get("/searches/{search_id}/events", response_class=EventSourceResponse, dependencies=[Counted])
 @allow("viewer")
 async def stream_search_events(
-    search_id: Annotated[int, Depends(_known)], service: ServiceDep, place: PositionDep
+    search_id: Annotated[int, Depends(_known)], service: ServiceDep, position: PositionDep
 ) -> AsyncIterator[ServerSentEvent]:
     """Stream the events of one search: `trial`, `search`, `deleted`; first its state."""
-    async for event in _stream(service, place, search_id):
+    async for event in _stream(service, position, search_id):
         yield event
 
 
 async def _stream(
-    service: Service, place: EventPosition | None, search_id: int | None
+    service: Service, position: EventPosition | None, search_id: int | None
 ) -> AsyncIterator[ServerSentEvent]:
     """Yield events until the stream is old or the database unavailable. Its client reconnects and loses none."""
     try:
-        async for event in _events(service, place, search_id):
+        async for event in _events(service, position, search_id):
             yield event
     except StoreUnavailable as error:
         log.warning("an event stream ends; its client reconnects", reason=str(error))
 
 
 async def _events(
-    service: Service, place: EventPosition | None, search_id: int | None
+    service: Service, position: EventPosition | None, search_id: int | None
 ) -> AsyncIterator[ServerSentEvent]:
-    start, lost, current = await run_in_threadpool(_begin, service, place, search_id)
+    start, lost, current = await run_in_threadpool(_begin, service, position, search_id)
     yield ServerSentEvent(comment="stream of events", id=str(start), retry=RETRY_MS)
     if lost:
         yield ServerSentEvent(event="reset", raw_data="{}", id=str(start))
@@ -103,13 +103,13 @@ async def _events(
 
 
 def _begin(
-    service: Service, place: EventPosition | None, search_id: int | None
+    service: Service, position: EventPosition | None, search_id: int | None
 ) -> tuple[EventPosition, bool, Sequence[ServerEvent]]:
     """Return where to begin, whether earlier events are lost to this client, and the current states."""
     with service.database.read() as session:
         events = Events(session)
-        lost = place is not None and not events.keeps(place)
-        start = events.last() if place is None or lost else place
+        lost = position is not None and not events.keeps(position)
+        start = events.last() if position is None or lost else position
         ids = list(Archive(session).unfinished()) if search_id is None else [search_id]
         return start, lost, search_events(session, ids, service.conductor.clock(), start)
 

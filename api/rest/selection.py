@@ -85,14 +85,14 @@ def _condition(piece: str, known: dict[str, Tunable]) -> Condition:
     match = FORM.fullmatch(piece)
     if match is None:
         raise InvalidInput("where", f"`{piece.strip()}` is not of the form NAME=VALUE; write e.g. `{_example(known)}`")
-    name, operator, given = match.groups()
+    name, operator, value = match.groups()
     if name not in known:
         raise InvalidInput("where", unknown(name, known, "tunables"))
     tunable, sign = known[name], cast(Operator, "=" if operator == "==" else operator)
     if sign in ("=", "!="):
-        values = tuple(_value(tunable, text) for text in given.split("|"))
+        values = tuple(_value(tunable, text) for text in value.split("|"))
         return Condition(tunable=name, operator=sign, values=values)
-    return Condition(tunable=name, operator=sign, values=(_number(tunable, given),))
+    return Condition(tunable=name, operator=sign, values=(_number(tunable, value),))
 
 
 def _example(known: dict[str, Tunable]) -> str:
@@ -103,20 +103,20 @@ def _example(known: dict[str, Tunable]) -> str:
     return next((f"{name}={value_text(tunable.values[0])}" for name, tunable in known.items()), "NAME=VALUE")
 
 
-def _value(tunable: Tunable, given: str) -> Value:
+def _value(tunable: Tunable, text: str) -> Value:
     try:
-        return tunable.values[tunable.parse(given, "where")]
+        return tunable.values[tunable.parse(text, "where")]
     except InvalidInput as error:
         raise InvalidInput("where", f"{tunable.name}: {error.reason}") from error
 
 
-def _number(tunable: Tunable, given: str) -> Value:
+def _number(tunable: Tunable, text: str) -> Value:
     if isinstance(tunable.values[0], bool | str):
         raise InvalidInput("where", f"{tunable.name} is not a number: compare it with = or !=, among {tunable.listed}")
     try:
-        number = float(given)
+        number = float(text)
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise InvalidInput("where", f"{given!r} is not a number; {tunable.name} is one of {tunable.listed}")
+        raise InvalidInput("where", f"{text!r} is not a number; {tunable.name} is one of {tunable.listed}")
     return number

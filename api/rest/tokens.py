@@ -130,22 +130,22 @@ def _admit(service: Service, body: JoinBody, who: Caller) -> IssuedToken:
     now = service.conductor.clock()
     with service.database.write() as session:
         tokens = Tokens(session)
-        given = tokens.token(who.token_id or "")
-        _spare_connected(service, session, given, body.worker_id)
-        secret, row = tokens.admit(given, worker_id=body.worker_id, name=body.name, now=now)
+        token = tokens.token(who.token_id or "")
+        _spare_connected(service, session, token, body.worker_id)
+        secret, row = tokens.admit(token, worker_id=body.worker_id, name=body.name, now=now)
         issued = IssuedToken(secret=secret, token=token_view(row, now))
     service.gate.forget()
     return issued
 
 
-def _spare_connected(service: Service, session: Session, given: TokenRow, worker_id: str) -> None:
+def _spare_connected(service: Service, session: Session, token: TokenRow, worker_id: str) -> None:
     """Refuse to replace a connected worker with a join token that was not made for it.
 
     Raises:
         Conflict: the worker is connected.
     """
     since = service.conductor.connected_since()
-    if given.worker_id is None and Fleet(session).is_connected(worker_id, since):
+    if token.worker_id is None and Fleet(session).is_connected(worker_id, since):
         join = command("token", "join", "NAME", "--worker", worker_id)
         raise Conflict(
             f"worker {worker_id!r} is connected, and this join token was not made for it: start it with another --id, "

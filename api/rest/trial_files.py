@@ -150,13 +150,13 @@ def in_pieces(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _every(database: Database, selection: Selection, *, reported: bool) -> Iterator[TrialView]:
-    place: PagePosition | None = None
+    position: PagePosition | None = None
     while True:
         with database.read() as session:
             board = Leaderboard(session)
-            rows = board.after(selection, place, limit=BATCH)
+            rows = board.after(selection, position, limit=BATCH)
             views = trial_views(session, rows, reported=reported)
-            place = board.place(selection, rows[-1].id) if rows else None
+            position = board.place(selection, rows[-1].id) if rows else None
         yield from views
         if len(rows) < BATCH:
             return

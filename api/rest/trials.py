@@ -61,8 +61,8 @@ class TrialQuery(PageQuery, TrialWords):
 def _selected(service: Service, search_id: int, words: TrialWords) -> tuple[tuple[Tunable, ...], Selection]:
     with service.database.read() as session:
         tunables = tunables_of(session, service.conductor.catalogue, search_id)
-    given = {"sort": words.sort, "outcomes": words.outcome, "where": words.where, "text": words.q}
-    return tunables, selection_of((search_id,), tunables, **given)  # type: ignore[arg-type]
+    filters = {"sort": words.sort, "outcomes": words.outcome, "where": words.where, "text": words.q}
+    return tunables, selection_of((search_id,), tunables, **filters)  # type: ignore[arg-type]
 
 
 @router.get("/trials")
@@ -70,10 +70,10 @@ def _selected(service: Service, search_id: int, words: TrialWords) -> tuple[tupl
 def list_trials(search_id: Id, query: Annotated[TrialQuery, Query()], service: ServiceDep) -> Page[TrialView]:
     """Return trials in the requested order. Those without a value for the sort key come last, by number."""
     _, selection = _selected(service, search_id, query)
-    place = fitting(selection.order, parse_cursor(query.cursor, TRIAL))
+    position = fitting(selection.order, parse_cursor(query.cursor, TRIAL))
     with service.database.read() as session:
         board = Leaderboard(session)
-        rows = board.after(selection, place, limit=query.limit + 1)
+        rows = board.after(selection, position, limit=query.limit + 1)
         items = trial_views(session, rows[: query.limit])
         if len(rows) <= query.limit:
             return Page(items=items)

@@ -171,8 +171,8 @@ def answer_proposal(search_id: Id, number: Ordinal, body: AnswerBody, service: S
     now = service.conductor.clock()
     with service.database.write() as session:
         row = Proposals(session).numbered(search_id, number)
-        given = body.model_dump(include={"answer", "tokens_in", "tokens_out", "usd"})
-        Proposals(session).answer(row, **given, now=now)
+        answer = body.model_dump(include={"answer", "tokens_in", "tokens_out", "usd"})
+        Proposals(session).answer(row, **answer, now=now)
         row.insight, row.error = body.insight, body.error
         return proposal_view(row, now)
 

@@ -135,13 +135,15 @@ class Conductor:
             speaker = uuid.uuid4().hex if alive and incarnation is None else incarnation
             fleet.register(worker_id, name=name, host=host, devices=devices, now=now, incarnation=speaker)
             leases = [] if same else Leases(session).held_by(worker_id)
-            held = [(attempt.id, attempt.job.search_id) for attempt in leases]
+            held_attempts = [(attempt.id, attempt.job.search_id) for attempt in leases]
         if alive:
             log.warning(
                 "worker registered while connected: it restarted, or two processes share its identity", worker=worker_id
             )
-        self._lose_all(held, "abandoned")
-        log.info("worker registered", worker=worker_id, devices=[device.model for device in devices], lost=len(held))
+        self._lose_all(held_attempts, "abandoned")
+        log.info(
+            "worker registered", worker=worker_id, devices=[device.model for device in devices], lost=len(held_attempts)
+        )
 
     def leave(self, worker_id: str, *, incarnation: str | None = None) -> None:
         """Sign off a worker: its devices are removed, and its jobs are queued again.
@@ -152,11 +154,11 @@ class Conductor:
         """
         with self._noting_contest(worker_id), self.database.write() as session:
             Fleet(session).leave(worker_id, self.clock(), incarnation=incarnation)
-            held = [(attempt.id, attempt.job.search_id) for attempt in Leases(session).held_by(worker_id)]
+            held_attempts = [(attempt.id, attempt.job.search_id) for attempt in Leases(session).held_by(worker_id)]
         self._failures.each(
-            held, lambda each: self._expiry.release(*each, reason="the worker left"), key=lambda each: each[1]
+            held_attempts, lambda each: self._expiry.release(*each, reason="the worker left"), key=lambda each: each[1]
         )
-        log.info("worker left", worker=worker_id, released=len(held))
+        log.info("worker left", worker=worker_id, released=len(held_attempts))
 
     def heartbeat(
         self,

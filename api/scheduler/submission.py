@@ -278,25 +278,25 @@ def transferred(
     return WarmStartView(source=source, used=len(configs), invalid=0, spare=0, predicted=True), configs
 
 
-def imported(space: Space, given: WarmStart) -> tuple[WarmStartView, list[Config]]:
+def imported(space: Space, warm_start: WarmStart) -> tuple[WarmStartView, list[Config]]:
     """Return the best recorded configs that are in the space, and the number of those that are not.
 
     Raises:
         InvalidInput: each names an unknown tunable, so none could be in the space.
     """
-    _check_names(space, given)
-    valid = completed(space, given.configs)
+    _check_names(space, warm_start)
+    valid = completed(space, warm_start.configs)
     used = unique(space, valid)[:MAX_IMPORTED]
-    invalid, spare = len(given.configs) - len(valid), len(valid) - len(used)
-    return WarmStartView(source=given.source, used=len(used), invalid=invalid, spare=spare), used
+    invalid, spare = len(warm_start.configs) - len(valid), len(valid) - len(used)
+    return WarmStartView(source=warm_start.source, used=len(used), invalid=invalid, spare=spare), used
 
 
-def _check_names(space: Space, given: WarmStart) -> None:
-    foreign = [sorted(config.keys() - set(space.names)) for config in given.configs]
+def _check_names(space: Space, warm_start: WarmStart) -> None:
+    foreign = [sorted(config.keys() - set(space.names)) for config in warm_start.configs]
     if foreign and all(foreign):
         name = foreign[0][0]
         remedy = "rename the parameters in what was recorded, or leave the warm start out"
-        raise InvalidInput("warm_start", f"{given.source}: {unknown(name, space.names, 'tunables')}; {remedy}")
+        raise InvalidInput("warm_start", f"{warm_start.source}: {unknown(name, space.names, 'tunables')}; {remedy}")
 
 
 def completed(space: Space, parts: Iterable[Config]) -> list[Config]:
@@ -307,8 +307,8 @@ def completed(space: Space, parts: Iterable[Config]) -> list[Config]:
     memory does not.
     """
     declared, valid = space.declared_default(), space.default()
-    whole = (({**declared, **part}, {**valid, **part}) for part in parts)
-    return [config for either in whole if (config := next(filter(space.__contains__, either), None)) is not None]
+    configs = (({**declared, **part}, {**valid, **part}) for part in parts)
+    return [config for either in configs if (config := next(filter(space.__contains__, either), None)) is not None]
 
 
 def unique(space: Space, configs: Iterable[Config]) -> list[Config]:

@@ -64,15 +64,15 @@ class Address:
     def query(self) -> str:
         """Return the query string with its question mark, without defaults."""
         usual = Address()
-        given: list[tuple[str, str]] = list(self.fixed)
+        parameters: list[tuple[str, str]] = list(self.fixed)
         if self.sort != usual.sort:
-            given.append(("sort", self.sort))
+            parameters.append(("sort", self.sort))
         if self.outcomes != usual.outcomes:
-            given += [("outcome", kind) for kind in self.outcomes or (ALL,)]
-        given += [(name, value) for name, value in (("where", self.where), ("q", self.q)) if value]
+            parameters += [("outcome", kind) for kind in self.outcomes or (ALL,)]
+        parameters += [(name, value) for name, value in (("where", self.where), ("q", self.q)) if value]
         if self.page > 1:
-            given.append(("page", str(self.page)))
-        return f"?{urlencode(given)}" if given else ""
+            parameters.append(("page", str(self.page)))
+        return f"?{urlencode(parameters)}" if parameters else ""
 
     def url(self, **changes: Any) -> str:
         """Return the address with these changes. Every change but that of the page returns to the first page."""

@@ -44,18 +44,18 @@ class TrialReference:
         return Genealogy(session, self.search).numbered(self.number).id
 
 
-def parse_reference(session: Session, field: str, given: str, search: int | None) -> TrialReference:
+def parse_reference(session: Session, field: str, text: str, search: int | None) -> TrialReference:
     """Parse a trial's name: ``3.57``, a number if the search is given, or an id of old links.
 
     Raises:
         InvalidInput: it has none of these forms.
         NotFound: no trial has this id.
     """
-    if not given.strip():
+    if not text.strip():
         raise InvalidInput(
             field, "is missing: tick two trials of a leaderboard and press Compare, or write one like 3.57"
         )
-    match = FORM.fullmatch(given.strip())
+    match = FORM.fullmatch(text.strip())
     if match is None:
         raise InvalidInput(field, "name a trial by its search and its number there, e.g. 3.57 for trial 57 of search 3")
     named, number = match.groups()

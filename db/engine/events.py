@@ -75,9 +75,9 @@ class Events:
     def _add(self, events: list[dict[str, Any]]) -> None:
         self.session.info.setdefault(_COLLECTED, []).extend(events)
 
-    def after(self, place: EventPosition, *, search_id: int | None = None, limit: int) -> Sequence[EventRow]:
+    def after(self, position: EventPosition, *, search_id: int | None = None, limit: int) -> Sequence[EventRow]:
         """Return up to `limit` events after a position, in order, of one search or of all."""
-        query = select(EventRow).where(EventRow.id > place.number)
+        query = select(EventRow).where(EventRow.id > position.number)
         if search_id is not None:
             query = query.where(EventRow.search_id == search_id)
         return self.session.scalars(query.order_by(EventRow.id).limit(limit)).all()
@@ -87,12 +87,12 @@ class Events:
         latest = select(EventRow).order_by(EventRow.id.desc()).limit(1)
         return next((position_of(row) for row in self.session.scalars(latest)), EventPosition())
 
-    def keeps(self, place: EventPosition) -> bool:
+    def keeps(self, position: EventPosition) -> bool:
         """Return True if a position belongs to this log and no event after it was dropped."""
-        if place == EventPosition():
+        if position == EventPosition():
             return True
-        row = self.session.get(EventRow, place.number)
-        return row is not None and row.mark == place.mark
+        row = self.session.get(EventRow, position.number)
+        return row is not None and row.mark == position.mark
 
     def overdue(self) -> bool:
         """Return True if enough old events have accumulated to drop them."""

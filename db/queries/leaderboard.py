@@ -78,26 +78,26 @@ class Leaderboard:
         ids = [row[-1] for row in [*keyed, *rest][offset : offset + limit]]
         return self._rows(ids), len(found)
 
-    def after(self, selection: Selection, place: PagePosition | None, *, limit: int) -> Sequence[TrialRow]:
+    def after(self, selection: Selection, position: PagePosition | None, *, limit: int) -> Sequence[TrialRow]:
         """Return up to `limit` trials after a position, which stays valid while trials are added."""
         rows: list[TrialRow] = []
         while len(rows) < limit:
-            ids = self._ids_after(selection, place, limit - len(rows))
+            ids = self._ids_after(selection, position, limit - len(rows))
             found = self._rows(ids)
             rows += found
             if len(found) == len(ids):  # else others take the place of the unreadable ones
                 break
-            place = self.place(selection, ids[-1])
+            position = self.place(selection, ids[-1])
         return rows
 
-    def _ids_after(self, selection: Selection, place: PagePosition | None, limit: int) -> list[int]:
+    def _ids_after(self, selection: Selection, position: PagePosition | None, limit: int) -> list[int]:
         keyed, unkeyed = _halves(selection)
         ids: list[int] = []
-        if place is None or place.key is not None:
-            ids += self.session.scalars(_behind(keyed, selection.order, place).limit(limit))
-            place = None
+        if position is None or position.key is not None:
+            ids += self.session.scalars(_behind(keyed, selection.order, position).limit(limit))
+            position = None
         if len(ids) < limit and unkeyed is not None:
-            rest = unkeyed if place is None else unkeyed.where(_number_id() > tuple_(place.number, place.id))
+            rest = unkeyed if position is None else unkeyed.where(_number_id() > tuple_(position.number, position.id))
             ids += self.session.scalars(rest.limit(limit - len(ids)))
         return ids
 
@@ -122,10 +122,10 @@ class Leaderboard:
         steps = [select(func.count(TrialRow.number)).where(*competing, part).scalar_subquery() for part in below]
         ahead = accumulate(self.session.execute(select(*steps)).one())
         tied = select(TrialRow.cost, TrialRow.id).where(*competing, TrialRow.cost.in_(costs))
-        places: dict[float | None, list[int]] = {cost: [] for cost in costs}
+        ids: dict[float | None, list[int]] = {cost: [] for cost in costs}
         for cost, trial_id in self.session.execute(tied.order_by(TrialRow.cost, TrialRow.number, TrialRow.id)):
-            places[cost].append(trial_id)
-        ranked = zip(ahead, places.values(), strict=True)
+            ids[cost].append(trial_id)
+        ranked = zip(ahead, ids.values(), strict=True)
         every = {trial_id: first + index for first, tie in ranked for index, trial_id in enumerate(tie, 1)}
         return {trial_id: every[trial_id] for trial_id in trials if trial_id in every}
 
@@ -194,10 +194,13 @@ def _halves(selection: Selection) -> tuple[Select[int], Select[int] | None]:
     return keyed.where(key.is_not(None)), query.where(key.is_(None)).order_by(TrialRow.number, TrialRow.id)
 
 
-def _behind(query: Select[int], order: Order, place: PagePosition | None) -> Select[int]:
-    if place is None:
+def _behind(query: Select[int], order: Order, position: PagePosition | None) -> Select[int]:
+    if position is None:
         return query
-    mine, theirs = tuple_(key_of(order), TrialRow.number, TrialRow.id), tuple_(place.key, place.number, place.id)
+    mine, theirs = (
+        tuple_(key_of(order), TrialRow.number, TrialRow.id),
+        tuple_(position.key, position.number, position.id),
+    )
     return query.where(mine < theirs if order.descending else mine > theirs)
 
 

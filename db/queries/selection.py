@@ -235,15 +235,15 @@ def occurs(part: str, text: ColumnElement[Any]) -> ColumnElement[bool]:
 
 
 @compiles(Occurs)
-def _anywhere(element: Occurs, compiler: SQLCompiler, **given: Any) -> str:
-    return _with("ILIKE", element, compiler, **given)
+def _anywhere(element: Occurs, compiler: SQLCompiler, **options: Any) -> str:
+    return _with("ILIKE", element, compiler, **options)
 
 
 @compiles(Occurs, "sqlite")
-def _in_sqlite(element: Occurs, compiler: SQLCompiler, **given: Any) -> str:
-    return _with("LIKE", element, compiler, **given)
+def _in_sqlite(element: Occurs, compiler: SQLCompiler, **options: Any) -> str:
+    return _with("LIKE", element, compiler, **options)
 
 
-def _with(operator: str, element: Occurs, compiler: SQLCompiler, **given: Any) -> str:
-    text, pattern = (compiler.process(each, **given) for each in element.clauses)
+def _with(operator: str, element: Occurs, compiler: SQLCompiler, **options: Any) -> str:
+    text, pattern = (compiler.process(each, **options) for each in element.clauses)
     return f"({text} {operator} {pattern} ESCAPE '{ESCAPE}')"

@@ -301,7 +301,7 @@ class Archive:
             TrialRow.search_id == search_id, TrialRow.cost.is_not(None)
         )
         rows = self.session.execute(query.order_by(TrialRow.finished_seq))
-        return [(place, cost) for place, cost in rows if place is not None and cost is not None]
+        return [(number, cost) for number, cost in rows if number is not None and cost is not None]
 
     def latest_failures(self, search_id: int, limit: int) -> Sequence[TrialRow]:
         """Return trials that failed because of their config, latest first."""

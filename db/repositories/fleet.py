@@ -51,13 +51,13 @@ class Superseded(Conflict):
         )
 
 
-def check_incarnation(worker_id: str, host: str, own: str | None, given: str | None) -> None:
+def check_incarnation(worker_id: str, host: str, own: str | None, incarnation: str | None) -> None:
     """Refuse a process that did not register last. A process without an incarnation is not checked.
 
     Raises:
         Superseded: another process registered after it.
     """
-    if given is not None and own is not None and given != own:
+    if incarnation is not None and own is not None and incarnation != own:
         raise Superseded(worker_id, host)
 
 

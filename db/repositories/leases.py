@@ -65,13 +65,13 @@ class Known:
     search_id: int
 
 
-def check_token(attempt_id: int, own: str, given: str) -> None:
+def check_token(attempt_id: int, own: str, token: str) -> None:
     """Check the fencing token of a lease.
 
     Raises:
         StaleLease: the token is not the attempt's.
     """
-    if not secrets.compare_digest(own.encode(), given.encode()):
+    if not secrets.compare_digest(own.encode(), token.encode()):
         raise StaleLease(f"attempt {attempt_id} was leased with another token: drop this work")
 
 

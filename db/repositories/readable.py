@@ -55,8 +55,8 @@ def readable(session: Session, query: Select[Row], *, limit: int | None = None) 
     entity = query.column_descriptions[0]["entity"]
     keys = inspect(entity).primary_key
     found: list[Row] = []
-    places = query.with_only_columns(*keys, maintain_column_froms=True)
-    for place in session.execute(places if limit is None else places.limit(limit + MOST_SKIPPED)).all():
+    key_query = query.with_only_columns(*keys, maintain_column_froms=True)
+    for place in session.execute(key_query if limit is None else key_query.limit(limit + MOST_SKIPPED)).all():
         if len(found) == limit:
             break
         one = query.where(*(key == value for key, value in zip(keys, place, strict=True)))

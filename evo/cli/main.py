@@ -127,8 +127,8 @@ def _refused(message: str, code: Exit, arguments: list[str]) -> int:
     if "--json" in arguments:
         sys.stderr.write(json.dumps({"error": user_text(message), "code": int(code)}) + "\n")
     else:
-        given = (os.environ.get(variable, "") for variable in VARIABLES.values())
-        complain(on_one_line(message, [*arguments, *given]))
+        values = (os.environ.get(variable, "") for variable in VARIABLES.values())
+        complain(on_one_line(message, [*arguments, *values]))
     return code
 
 

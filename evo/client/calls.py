@@ -16,8 +16,8 @@ class Calls:
     _transport: Transport
 
     def _get(self, path: str, shape: type[T], **query: object) -> T:
-        given = {name: _text(value) for name, value in query.items() if value is not None}
-        return parse(self._transport.request("GET", path, params=given), shape)
+        parameters = {name: _text(value) for name, value in query.items() if value is not None}
+        return parse(self._transport.request("GET", path, params=parameters), shape)
 
     def _send(
         self,

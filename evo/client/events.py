@@ -26,14 +26,14 @@ class Events(Calls):
             ServiceError: something else than a stream of events was answered, or an event has another form.
         """
         path = "/events" if search_id is None else f"/searches/{search_id}/events"
-        place, answered_at = "", time.monotonic()
+        last_id, answered_at = "", time.monotonic()
         while True:
             try:
                 with self._transport.stream(
-                    path, headers={"Last-Event-ID": place}, quiet_s=QUIET_S, media_type=STREAM
+                    path, headers={"Last-Event-ID": last_id}, quiet_s=QUIET_S, media_type=STREAM
                 ) as answer:
                     for fields in _blocks(_lines(answer)):
-                        answered_at, place = time.monotonic(), fields.get("id", place)
+                        answered_at, last_id = time.monotonic(), fields.get("id", last_id)
                         name = fields.get("event", "")
                         if (kind := EVENTS.get(name)) is not None and "data" in fields:
                             yield from_json(fields["data"], kind, what=f"an event {name!r}")

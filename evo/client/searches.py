@@ -52,8 +52,8 @@ class Searches(Calls):
         seen: str | None = None,
     ) -> SearchView:
         """Change the given fields; `seen` is the entity tag to check, if any."""
-        given = {"notes": notes, "priority": priority, "archived": archived}
-        body = {name: value for name, value in given.items() if value is not None}
+        changes = {"notes": notes, "priority": priority, "archived": archived}
+        body = {name: value for name, value in changes.items() if value is not None}
         return parse(self._send("PATCH", f"/searches/{search_id}", body, seen=seen), SearchView)
 
     def delete_search(self, search_id: int, *, seen: str | None = None) -> None:
@@ -118,9 +118,11 @@ class Searches(Calls):
         outcome: str | None = None,
     ) -> Iterator[str]:
         """Yield all trials as the text of a file, in chunks as they arrive."""
-        given = {"sort": sort} | ({} if outcome is None else {"outcome": outcome})
+        parameters = {"sort": sort} | ({} if outcome is None else {"outcome": outcome})
         path = f"/searches/{search_id}/trials.{form}"
-        with self._transport.stream(path, params=given, quiet_s=EXPORT_QUIET_S, media_type=EXPORTED[form]) as pieces:
+        with self._transport.stream(
+            path, params=parameters, quiet_s=EXPORT_QUIET_S, media_type=EXPORTED[form]
+        ) as pieces:
             yield from codecs.iterdecode(pieces, "utf-8")
 
     def search_report(
@@ -134,9 +136,9 @@ class Searches(Calls):
     ) -> bytes:
         """Return the report as a file; `targets` has the form ``conservative=800us,dream=2x``."""
         terms = {"cost_per_hour": cost_per_hour, "calls_per_second": calls_per_second, "targets": targets}
-        given = {name: value for name, value in terms.items() if value is not None}
+        parameters = {name: value for name, value in terms.items() if value is not None}
         path = f"/searches/{search_id}/report.{form}"
-        return self._transport.request("GET", path, params=given, timeout=patience(EXPORT_QUIET_S)).content
+        return self._transport.request("GET", path, params=parameters, timeout=patience(EXPORT_QUIET_S)).content
 
     def numbered_trial(self, search_id: int, number: int) -> TrialView:
         """Return a trial by its number in the search."""

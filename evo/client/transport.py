@@ -114,9 +114,9 @@ class Transport:
                 if response.status_code >= 300:
                     response.read()
                     checked(response)
-                given = response.headers.get("content-type", "")
-                if media_type is not None and given.partition(";")[0].strip().lower() != media_type:
-                    raise _foreign(response, f"{response.status_code}, and {masked(given) or 'no type':.80}")
+                content_type = response.headers.get("content-type", "")
+                if media_type is not None and content_type.partition(";")[0].strip().lower() != media_type:
+                    raise _foreign(response, f"{response.status_code}, and {masked(content_type) or 'no type':.80}")
                 yield response.iter_bytes()
         except httpx.TransportError as error:
             raise self._unreachable(error) from None

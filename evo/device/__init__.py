@@ -86,8 +86,8 @@ def lacking_meter(device: Device) -> str | None:
     if device.runs != "kernels":
         remedy = "search on a device that runs kernels"
         return f"nothing runs on a device of kind {device.kind}, so it draws no energy: {remedy}"
-    held = device.software.get(ENERGY)
-    if held is None:
+    meter = device.software.get(ENERGY)
+    if meter is None:
         return f"the worker reports no energy meter of {device.model}: update it, or search on another device"
-    word, _, reason = held.partition(": ")
+    word, _, reason = meter.partition(": ")
     return f"{device.model} has no energy meter: {reason}" if word == _NONE else None

@@ -70,19 +70,20 @@ def _unsafe(device: Device) -> str | None:
         return None
     if device.software.get(SANDBOX, "none") == "none":
         return "has no sandbox for compilers: install bubblewrap there, or use Linux 6.2 or later with Landlock"
-    held = device.software.get(SEPARATION, "")
-    if kind.separation and level(held) != "full":
-        return f"separates kernels from the judge by {held or 'nothing'}, without {', '.join(missing(held))}"
+    reported = device.software.get(SEPARATION, "")
+    if kind.separation and level(reported) != "full":
+        lacking = ", ".join(missing(reported))
+        return f"separates kernels from the judge by {reported or 'nothing'}, without {lacking}"
     return None
 
 
 def version_of(device: Device, name: str) -> str | None:
     """Return the version of a device's software by name; compilers have their own names: ``gcc``, ``clang``."""
-    given = device.software.get(name, "")
+    text = device.software.get(name, "")
     compiler, _, version = device.software.get("compiler", "").partition(" ")
-    if not given and compiler.lower() == name.lower():
-        given = version
-    found = _VERSION.search(given)
+    if not text and compiler.lower() == name.lower():
+        text = version
+    found = _VERSION.search(text)
     return None if found is None else found.group()
 
 

@@ -15,23 +15,24 @@ seccomp; ``user`` runs as another user; ``full`` has all three.
 """
 
 
-def level(held: str) -> Separation:
+def level(reported: str) -> Separation:
     """Return the isolation level of the given parts; for several processes, that of the weakest.
 
     Args:
-        held: parts as measurements record them, separated by commas, processes by semicolons; empty: nothing is known.
+        reported: parts as measurements record them, separated by commas, processes by semicolons; empty: nothing is
+            known.
     """
-    return min((_level(each) for each in held.split(";")), key=LEVELS.index)
+    return min((_level(each) for each in reported.split(";")), key=LEVELS.index)
 
 
-def missing(held: str) -> tuple[str, ...]:
+def missing(reported: str) -> tuple[str, ...]:
     """Return the parts that at least one process lacks."""
-    parts = [_parts(each) for each in held.split(";")]
+    parts = [_parts(each) for each in reported.split(";")]
     return tuple(part for part in (OTHER_USER, LANDLOCK, SECCOMP) if not all(part in each for each in parts))
 
 
-def _level(held: str) -> Separation:
-    parts = _parts(held)
+def _level(reported: str) -> Separation:
+    parts = _parts(reported)
     if parts >= {OTHER_USER, LANDLOCK, SECCOMP}:
         return "full"
     if OTHER_USER in parts:
@@ -39,5 +40,5 @@ def _level(held: str) -> Separation:
     return "confined" if parts & {LANDLOCK, SECCOMP} else "none"
 
 
-def _parts(held: str) -> frozenset[str]:
-    return frozenset(part.strip() for part in held.split(","))
+def _parts(reported: str) -> frozenset[str]:
+    return frozenset(part.strip() for part in reported.split(","))

@@ -294,12 +294,12 @@ def _read_argument(table: Table, fields: Sequence[Field]) -> Argument:
 
 def _read_limits(table: Table, role: Role) -> dict[str, Expression]:
     """Read ``min`` and ``max`` of an input of integers."""
-    given = {key: table.expression(key) for key in ("min", "max") if key in table}
-    whole = str(table.raw("dtype")).startswith(("int", "uint"))
-    if given and not (role == "input" and whole):
+    limits = {key: table.expression(key) for key in ("min", "max") if key in table}
+    integral = str(table.raw("dtype")).startswith(("int", "uint"))
+    if limits and not (role == "input" and integral):
         reason = "is for inputs of integers, such as lengths: remove it"
-        raise InvalidInput(table.field(next(iter(given))), reason)
-    return given
+        raise InvalidInput(table.field(next(iter(limits))), reason)
+    return limits
 
 
 def _read_role(table: Table) -> Role:
@@ -335,11 +335,11 @@ _IN_PLACE = 'For an argument that the kernel reads and changes in place write ro
 
 def _read_tolerance(table: Table, names: Scope) -> dict[str, Expression]:
     limits = {"rel_l2": table.expression("rel_l2")}
-    given = [key for key in ("max_abs", "max_abs_ratio") if key in table]
-    if len(given) != 1:
+    bounds = [key for key in ("max_abs", "max_abs_ratio") if key in table]
+    if len(bounds) != 1:
         reason = "give one of max_abs and max_abs_ratio (a multiple of the yardstick's error)"
-        raise InvalidInput(table.field("max_abs"), reason if given else f"is missing: {reason}")
-    limits[given[0]] = table.expression(given[0])
+        raise InvalidInput(table.field("max_abs"), reason if bounds else f"is missing: {reason}")
+    limits[bounds[0]] = table.expression(bounds[0])
     for name, expression in limits.items():
         expression.check_names(names, "problem fields")
         if not expression.names:

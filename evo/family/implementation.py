@@ -102,12 +102,12 @@ class Implementation:
             InvalidInput: names the requirement and its reason.
         """
         scope = dict(problem) if device is None else {**device_limits(device), **problem}
-        place = self.kind if device is None else f"{device.model} ({device.architecture})"
+        target = self.kind if device is None else f"{device.model} ({device.architecture})"
         for requirement in self.requires:
             if device is None and kind_of(self.kind).limits & requirement.expression.names:
                 continue
             if not requirement.expression.truth(scope):
-                raise InvalidInput("problem", f"{problem_key(problem)} is not for {place}: it needs {requirement}")
+                raise InvalidInput("problem", f"{problem_key(problem)} is not for {target}: it needs {requirement}")
 
     def note(self, problem: Problem, device: Device) -> str:
         """Return the note shown with times of this problem on this device; empty if there is none."""
@@ -285,9 +285,9 @@ def _read_tunable(name: str, table: Table, taken: Sequence[str], kind: DeviceKin
     return tunable
 
 
-def _tunable(table: Table, name: str, values: tuple[Value, ...], **given: object) -> Tunable:
+def _tunable(table: Table, name: str, values: tuple[Value, ...], **options: object) -> Tunable:
     try:
-        return Tunable(name=name, values=values, **given)  # type: ignore[arg-type]
+        return Tunable(name=name, values=values, **options)  # type: ignore[arg-type]
     except InvalidInput as error:
         raise InvalidInput(table.field(error.field.removeprefix("tunables.")), error.reason) from error
 
@@ -354,9 +354,9 @@ def _read_constraints(
 
 def _read_defaults(table: Table, fields: Sequence[Field]) -> dict[str, Value]:
     by_name = {each.name: each for each in fields}
-    given = {name: table.raw(name) for name in by_name if name in table}
+    defaults = {name: table.raw(name) for name in by_name if name in table}
     table.done()
-    return {name: by_name[name].parse(value, table.field(name)) for name, value in given.items()}
+    return {name: by_name[name].parse(value, table.field(name)) for name, value in defaults.items()}
 
 
 def _read_call(

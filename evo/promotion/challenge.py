@@ -139,8 +139,8 @@ class Challengers:
 
     def __contains__(self, trial: Trial) -> bool:
         """True if this trial, or another trial with the same binary, has challenged."""
-        finished, place = self._history.finished, self._history.position
-        earlier = (finished[place[number]].binary_digest for number in self._seen)
+        finished, position = self._history.finished, self._history.position
+        earlier = (finished[position[number]].binary_digest for number in self._seen)
         return trial.number in self._seen or (trial.binary_digest is not None and trial.binary_digest in earlier)
 
     def due(self, below: float | None, *, ended: bool, besides: Collection[str] = ()) -> Trial | None:

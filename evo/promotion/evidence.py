@@ -80,12 +80,16 @@ def _separation_rule(report: ConfirmReport, policy: Policy, kind: DeviceKind) ->
     demanded = "full" if policy.untrusted == "sandbox" else policy.min_separation
     if demanded == "none" or "separation" not in required(kind).environment:
         return
-    held = report.environment.get("separation", "")
-    found, needed = level(held), cast(Separation, demanded)
+    reported = report.environment.get("separation", "")
+    found, needed = level(reported), cast(Separation, demanded)
     figure, threshold = LEVELS.index(found), LEVELS.index(needed)
-    text = f"Candidate and judge were separated by: {held or 'nothing'} (level {found}); the policy demands {needed}."
+    text = (
+        f"Candidate and judge were separated by: {reported or 'nothing'} (level {found}); the policy demands {needed}."
+    )
     if figure < threshold:
-        text += f" Missing: {', '.join(missing(held))}; `kernel-evo doctor` on the worker's machine says how to get it."
+        text += (
+            f" Missing: {', '.join(missing(reported))}; `kernel-evo doctor` on the worker's machine says how to get it."
+        )
     yield Rule(
         name="separation", passed=figure >= threshold, figure=float(figure), threshold=float(threshold), text=text
     )

@@ -116,9 +116,9 @@ def _is_numpys(values: object) -> bool:
     return isinstance(values, np.ndarray)
 
 
-def _lookup(table: Array, places: Array) -> Array:
+def _lookup(table: Array, indices: Array) -> Array:
     """Return the table's entries at these places, an array of NumPy or CuPy."""
-    found: Array = np.asarray(table, like=places)[places]
+    found: Array = np.asarray(table, like=indices)[indices]
     return found
 
 

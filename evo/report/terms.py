@@ -42,10 +42,10 @@ def parse_goals(text: str, field: str = "targets") -> tuple[Goal, ...]:
     Raises:
         InvalidInput: names the goal that cannot be read, and the accepted form.
     """
-    given = split_assignments(text, field)
-    if len(given) > MOST_GOALS:
-        raise InvalidInput(field, f"has {len(given)} entries; accepted: {MOST_GOALS} at most")
-    return tuple(_goal(name, value, field) for name, value in given.items())
+    assignments = split_assignments(text, field)
+    if len(assignments) > MOST_GOALS:
+        raise InvalidInput(field, f"has {len(assignments)} entries; accepted: {MOST_GOALS} at most")
+    return tuple(_goal(name, value, field) for name, value in assignments.items())
 
 
 def _goal(name: str, value: str, field: str) -> Goal:

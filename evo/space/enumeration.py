@@ -51,12 +51,12 @@ def built(
         groups: positions of tunables. With some, each step keeps as many points of each combination of their values
             as possible, so that rare combinations are found; the estimate is then meaningless.
     """
-    places = [index for index, step in enumerate(plan.steps) if step.position in groups]
+    indices = [index for index, step in enumerate(plan.steps) if step.position in groups]
     partial, scale = prefix, 1.0
     for level in range(len(prefix.columns), len(plan.steps)):
         if partial.rows > width:
             scale *= partial.rows / width
-            joined = [partial.columns[index] for index in places if index < level]
+            joined = [partial.columns[index] for index in indices if index < level]
             partial = partial.take(balanced(joined, partial.rows, width, rng))
         partial = plan.pruned(plan.joined(partial, level), level)
     return partial, scale * partial.rows

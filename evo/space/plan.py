@@ -132,8 +132,8 @@ class Plan:
         positions = {tunable.name: position for position, tunable in enumerate(tunables)}
         needs = [{positions[name] for name in each.expression.names & positions.keys()} for each in constraints]
         order = _order([len(tunable.values) for tunable in tunables], [need for need in needs if need])
-        places = {position: index for index, position in enumerate(order)}
-        last = [max((places[position] for position in need), default=0) for need in needs]
+        index_of = {position: index for index, position in enumerate(order)}
+        last = [max((index_of[position] for position in need), default=0) for need in needs]
         steps = [
             Step(
                 position=position,
@@ -209,29 +209,29 @@ class Plan:
 
     def _answered(self, constraint: Constraint, partial: Partial) -> Mask:
         """Return for each point whether it satisfies the constraint or, while names are unbound, still could."""
-        places = [index for index in self._places(constraint) if index < len(partial.columns)]
-        key = (id(constraint), len(places))
+        indices = [index for index in self._places(constraint) if index < len(partial.columns)]
+        key = (id(constraint), len(indices))
         if key not in self._answers:
-            self._answers[key] = self._remembering(constraint, places)
+            self._answers[key] = self._remembering(constraint, indices)
         answers = self._answers[key]
         if answers is not None:
             return answers.of(partial)
-        return self._truth(constraint, places, [partial.columns[index] for index in places])
+        return self._truth(constraint, indices, [partial.columns[index] for index in indices])
 
-    def _remembering(self, constraint: Constraint, places: Sequence[int]) -> CachedFunction | None:
+    def _remembering(self, constraint: Constraint, indices: Sequence[int]) -> CachedFunction | None:
         """Return an empty memory of answers; None if there are too many combinations, or just one."""
-        shape = tuple(len(self.steps[index].tunable.values) for index in places)
+        shape = tuple(len(self.steps[index].tunable.values) for index in indices)
         if not shape or math.prod(shape) > MOST_REMEMBERED:
             return None
-        return CachedFunction(places, shape, partially(self._truth, constraint, places))
+        return CachedFunction(indices, shape, partially(self._truth, constraint, indices))
 
-    def _truth(self, constraint: Constraint, places: Sequence[int], ranks: Ranks) -> Mask:
+    def _truth(self, constraint: Constraint, indices: Sequence[int], ranks: Ranks) -> Mask:
         names = constraint.expression.names
         bound: dict[str, object] = {name: value for name, value in self.constants.items() if name in names}
-        for index, column in zip(places, ranks, strict=True):
+        for index, column in zip(indices, ranks, strict=True):
             tunable = self.steps[index].tunable
             bound[tunable.name] = tunable.array[column]
-        if len(places) == len(self._places(constraint)):
+        if len(indices) == len(self._places(constraint)):
             return np.asarray(constraint.expression.truth(bound))
         return can_hold(constraint.expression, bound, self._ranges)
 
@@ -239,8 +239,8 @@ class Plan:
         """Return the steps that join the tunables of a constraint."""
         if id(constraint) not in self._joined_at:
             names = constraint.expression.names
-            places = [index for index, step in enumerate(self.steps) if step.tunable.name in names]
-            self._joined_at[id(constraint)] = tuple(places)
+            indices = [index for index, step in enumerate(self.steps) if step.tunable.name in names]
+            self._joined_at[id(constraint)] = tuple(indices)
         return self._joined_at[id(constraint)]
 
     @cached_property

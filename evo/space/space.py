@@ -207,13 +207,13 @@ class Space:
         """
         row = self.encode(config)
         sizes = [len(tunable.values) for tunable in self.tunables]
-        places = np.repeat(np.arange(len(sizes)), sizes)
-        rows = np.repeat(row[None, :], len(places), axis=0)
-        rows[np.arange(len(places)), places] = np.concatenate([np.arange(size) for size in sizes])
+        indices = np.repeat(np.arange(len(sizes)), sizes)
+        rows = np.repeat(row[None, :], len(indices), axis=0)
+        rows[np.arange(len(indices)), indices] = np.concatenate([np.arange(size) for size in sizes])
         valid = self.valid(rows)
         found: list[Config] = []
         for index, tunable in enumerate(self.tunables):
-            own = rows[(places == index) & valid]
+            own = rows[(indices == index) & valid]
             below, above = own[own[:, index] < row[index]], own[own[:, index] > row[index]]
             if neighbourhood == "adjacent" and tunable.ordinal:
                 below, above = below[-1:], above[:1]

@@ -58,17 +58,17 @@ class Nearest:
             for rank, cost in enumerate(each)
             if rank != own[index]
         ]
-        costs, places, ranks = (np.array(column) for column in zip(*sorted(changes)[:MAX_CHANGES], strict=True))
+        costs, indices, ranks = (np.array(column) for column in zip(*sorted(changes)[:MAX_CHANGES], strict=True))
         single = np.repeat(own[None, :], len(costs), axis=0)
-        single[np.arange(len(costs)), places] = ranks
+        single[np.arange(len(costs)), indices] = ranks
         nearest = self._cheapest_valid(single, costs)
         first, second = np.triu_indices(len(costs), 1)
-        worth = places[first] != places[second]
+        worth = indices[first] != indices[second]
         if nearest is not None:
             worth &= costs[first] + costs[second] < total_distance(self.distances, nearest[None, :])[0] - TIE
         first, second = first[worth], second[worth]
         double = single[first]
-        double[np.arange(len(first)), places[second]] = ranks[second]
+        double[np.arange(len(first)), indices[second]] = ranks[second]
         nearer = self._cheapest_valid(double, costs[first] + costs[second])
         return nearest if nearer is None else nearer
 
@@ -145,8 +145,8 @@ class Listed:
         self._plan = plan
         self._weights: npt.NDArray[np.int64] | None = None
         if math.prod(plan.sizes) < INTEGER_LIMIT:
-            places = range(1, len(plan.sizes) + 1)
-            self._weights = np.array([math.prod(plan.sizes[index:]) for index in places], dtype=np.int64)
+            lengths = range(1, len(plan.sizes) + 1)
+            self._weights = np.array([math.prod(plan.sizes[index:]) for index in lengths], dtype=np.int64)
             ranks = indices.astype(np.int64) @ self._weights
             order = np.argsort(ranks)
             self._ranks = ranks[order]
@@ -159,8 +159,8 @@ class Listed:
         if self._weights is None:
             return self._plan.accepts(rows)
         ranks = rows.astype(np.int64) @ self._weights
-        places = np.searchsorted(self._ranks, ranks).clip(max=len(self._ranks) - 1)
-        return np.asarray(self._ranks[places] == ranks)
+        indices = np.searchsorted(self._ranks, ranks).clip(max=len(self._ranks) - 1)
+        return np.asarray(self._ranks[indices] == ranks)
 
     def draws(self, rng: np.random.Generator, count: int) -> Iterator[Indices]:
         """Uniform. The last blocks hold every row once, so a caller that excludes rows still finds all others."""

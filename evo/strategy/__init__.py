@@ -48,5 +48,5 @@ def build(name: str, context: Context) -> Strategy:
     except KeyError:
         raise NotFound(f"there is no strategy {name!r}; choose one of {', '.join(STRATEGIES)}") from None
     made = factory(context)
-    given = context.warm_starts or context.advice
-    return WarmStartsFirst(made, context) if given and not isinstance(made, Portfolio) else made
+    warm_starts = context.warm_starts or context.advice
+    return WarmStartsFirst(made, context) if warm_starts and not isinstance(made, Portfolio) else made

@@ -13,9 +13,9 @@ _COOKIE = re.compile(r"^[ \t\f]*#.*?coding[:=][ \t]*[-\w.]+.*$")
 def not_utf8(content: bytes, error: UnicodeDecodeError, file: str) -> str:
     """Return what is wrong with a file that is not UTF-8, and the command that converts it."""
     utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    given, name = "utf-16" if utf16 else "latin1", quoted(file)
+    encoding, name = "utf-16" if utf16 else "latin1", quoted(file)
     what = "is UTF-16" if utf16 else f"is not UTF-8 text: byte 0x{content[error.start]:02x} at {error.start}"
-    return f"{what}; save it as UTF-8, e.g. `iconv -f {given} -t utf-8 {name} > utf8.txt && mv utf8.txt {name}`"
+    return f"{what}; save it as UTF-8, e.g. `iconv -f {encoding} -t utf-8 {name} > utf8.txt && mv utf8.txt {name}`"
 
 
 def python_text(content: bytes) -> str:

@@ -159,9 +159,9 @@ def _storable(value: Any) -> Any:
     if isinstance(value, str):
         return UNSTORABLE.sub(_REPLACEMENT, value)
     if is_dataclass(value) and not isinstance(value, type):
-        held = {each.name: getattr(value, each.name) for each in fields(value) if each.init}
-        cleaned = {name: _storable(each) for name, each in held.items()}
-        changed = {name: each for name, each in cleaned.items() if each is not held[name]}
+        values = {each.name: getattr(value, each.name) for each in fields(value) if each.init}
+        cleaned = {name: _storable(each) for name, each in values.items()}
+        changed = {name: each for name, each in cleaned.items() if each is not values[name]}
         return replace(value, **changed) if changed else value
     if isinstance(value, Mapping):
         found = {_storable(name): _storable(each) for name, each in value.items()}

@@ -31,10 +31,10 @@ def size_text(size_bytes: float) -> str:
 
 def duration_text(seconds: float) -> str:
     """A span of wall time: ``8 s``, ``2 min 05 s``, ``1 h 03 min``."""
-    whole = max(0, round(min(seconds, LONGEST_S)))
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
+    total_s = max(0, round(min(seconds, LONGEST_S)))
+    if total_s < 60:
+        return f"{total_s} s"
+    minutes, rest = divmod(total_s, 60)
     if minutes < 60:
         return f"{minutes} min {rest:02d} s"
     hours, minutes = divmod(minutes, 60)

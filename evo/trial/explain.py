@@ -83,8 +83,8 @@ def _cached(parts: Mapping[str, float | None]) -> str:
         return ""
     if not cached:
         return f" with all {size_text(moved)} from memory"
-    whole = "all" if cached >= moved else f"{size_text(cached)} of"
-    return f" with {whole} {size_text(moved)} from the L2 cache"
+    share = "all" if cached >= moved else f"{size_text(cached)} of"
+    return f" with {share} {size_text(moved)} from the L2 cache"
 
 
 def first_lines(text: str, count: int = LOG_LINES) -> str:

@@ -83,14 +83,14 @@ def not_below(difference: float) -> float:
 
 def _subtracted(values: NDArray[Any], reference: NDArray[Any]) -> NDArray[np.float64]:
     """Return integers or bools minus their reference; exact up to `EXACT_INTEGERS`, else the nearest float64."""
-    whole = np.floor(reference) if reference.dtype.kind == "f" else reference
+    integral = np.floor(reference) if reference.dtype.kind == "f" else reference
     if values.dtype.kind == "b":  # a byte other than 0 and 1 would count as True
         values = values.view(np.uint8)
     wide = np.uint64 if values.dtype.kind == "u" else np.int64
-    left, right = values.astype(wide), whole.astype(wide)
+    left, right = values.astype(wide), integral.astype(wide)
     # modulo 2^64, larger minus smaller is exact for any two values
     magnitude = np.where(
         left >= right, left.view(np.uint64) - right.view(np.uint64), right.view(np.uint64) - left.view(np.uint64)
     )
     difference = np.where(left >= right, 1.0, -1.0) * magnitude.astype(np.float64)
-    return difference if whole is reference else difference - (reference - whole)
+    return difference if integral is reference else difference - (reference - integral)

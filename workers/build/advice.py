@@ -186,14 +186,14 @@ def advised(log: str, unit: Unit, macros: Macros | None) -> str:
     Args:
         macros: None for a rendered template, in which nothing is a macro.
     """
-    places = [_place(found) for found in _PLACE.finditer(log)]
+    locations = [_place(found) for found in _PLACE.finditer(log)]
     advice = [
-        *_collisions(log, places, unit, macros),
+        *_collisions(log, locations, unit, macros),
         *missing_header(log, unit),
         *_options(log, unit),
         *_limits(log),
-        *_marks(places),
-        *_pragmas(places, macros),
+        *_marks(locations),
+        *_pragmas(locations, macros),
         *_language(log, unit),
     ]
     return "\n\n".join([*dict.fromkeys(advice), log]) if advice else log
@@ -240,28 +240,28 @@ def _place(found: re.Match[str]) -> _Place:
     return _Place(file=found["file"], line=line, text=found["text"], word=word[0] if word else "")
 
 
-def _collisions(log: str, places: Iterable[_Place], unit: Unit, macros: Macros | None) -> Iterator[str]:
+def _collisions(log: str, locations: Iterable[_Place], unit: Unit, macros: Macros | None) -> Iterator[str]:
     if macros is None or not macros.kinds:
         return
     found: dict[str, tuple[str, bool]] = {}
-    for before, place in pairwise([_Place(file="", line=0, text=""), *places]):
-        own = place.file in (macros.file, Path(macros.file).name)
-        misread = any(_NOT_A_NAME.search(each.text) for each in (before, place))
-        for name in _names_at(place, own, macros, misread=misread):
-            found.setdefault(name, (f"{place.file}:{place.line}", own))
+    for before, location in pairwise([_Place(file="", line=0, text=""), *locations]):
+        own = location.file in (macros.file, Path(macros.file).name)
+        misread = any(_NOT_A_NAME.search(each.text) for each in (before, location))
+        for name in _names_at(location, own, macros, misread=misread):
+            found.setdefault(name, (f"{location.file}:{location.line}", own))
     needless = [*found, *_declared_in(macros)]
     for name, (where, own) in list(found.items())[:MOST]:
         yield _collision(name, where, unit, macros, needless=needless if own else ())
 
 
-def _names_at(place: _Place, own: bool, macros: Macros, *, misread: bool) -> Iterator[str]:
+def _names_at(location: _Place, own: bool, macros: Macros, *, misread: bool) -> Iterator[str]:
     """Return the macros that a line of the source or of a header uses as its own names.
 
     Args:
         misread: the compiler expected a name there.
     """
-    line = _line(place, macros)
-    pointed = [place.word, *(match[1] or match[2] for match in _EXPANDED.finditer(place.text))]
+    line = _line(location, macros)
+    pointed = [location.word, *(match[1] or match[2] for match in _EXPANDED.finditer(location.text))]
     named = [name for name in pointed if name in macros.kinds] or [
         name for name in macros.kinds if re.search(rf"\b{name}\b", line) and not _directive(line)
     ]
@@ -269,17 +269,17 @@ def _names_at(place: _Place, own: bool, macros: Macros, *, misread: bool) -> Ite
     yield from declared or (named if not own or misread else ())
 
 
-def _pragmas(places: Iterable[_Place], macros: Macros | None) -> Iterator[str]:
+def _pragmas(locations: Iterable[_Place], macros: Macros | None) -> Iterator[str]:
     """Advise on a macro in a pragma in which the compiler expands no macros, such as GCC's `unroll`."""
     if macros is None:
         return
-    for place in places:
-        line = _line(place, macros)
+    for location in locations:
+        line = _line(location, macros)
         pragma = re.match(r"\s*#\s*pragma\s+(.*)", line)
         names = [] if pragma is None else [name for name in macros.kinds if re.search(rf"\b{name}\b", pragma[1])]
         if pragma is not None and names:
             yield (
-                f"{place.file}:{place.line}: the compiler does not replace the macro {names[0]} in this pragma. "
+                f"{location.file}:{location.line}: the compiler does not replace the macro {names[0]} in this pragma. "
                 f"Write `PRAGMA({pragma[1].strip()})` in its place, and above it "
                 "`#define TEXT(x) #x` and `#define PRAGMA(x) _Pragma(TEXT(x))`."
             )
@@ -293,15 +293,15 @@ def _directive(line: str) -> bool:
     return line.lstrip().startswith(("#", "%:", "//"))
 
 
-def _line(place: _Place, macros: Macros) -> str:
-    if place.file in (macros.file, Path(macros.file).name):
+def _line(location: _Place, macros: Macros) -> str:
+    if location.file in (macros.file, Path(macros.file).name):
         lines = macros.text.splitlines()
     else:
         try:
-            lines = Path(place.file).read_text(encoding="utf-8", errors="replace").splitlines()
+            lines = Path(location.file).read_text(encoding="utf-8", errors="replace").splitlines()
         except OSError:
             return ""
-    return lines[place.line - 1] if place.line <= len(lines) else ""
+    return lines[location.line - 1] if location.line <= len(lines) else ""
 
 
 def _declared_in(macros: Macros) -> list[str]:
@@ -327,16 +327,16 @@ def _renamed(name: str, clash: str, unit: Unit, macros: Macros) -> str:
     )
 
 
-def _marks(places: Iterable[_Place]) -> Iterator[str]:
-    for place in places:
+def _marks(locations: Iterable[_Place]) -> Iterator[str]:
+    for location in locations:
         try:
-            start = Path(place.file).read_bytes()[:2] if place.line == 1 else b""
+            start = Path(location.file).read_bytes()[:2] if location.line == 1 else b""
         except OSError:
             continue
         if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-            yield f"{place.file} is UTF-16, which compilers do not read: save it as UTF-8"
+            yield f"{location.file} is UTF-16, which compilers do not read: save it as UTF-8"
         elif start == codecs.BOM_UTF8[:2]:
-            yield f"{place.file} begins with a byte order mark, which NVRTC refuses: save it as UTF-8 without one"
+            yield f"{location.file} begins with a byte order mark, which NVRTC refuses: save it as UTF-8 without one"
 
 
 def _language(log: str, unit: Unit) -> Iterator[str]:

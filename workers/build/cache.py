@@ -89,14 +89,14 @@ class Cache:
     def _evict(self) -> None:
         """Remove the least recently used entries until a tenth of the limit is free, so that few writes evict."""
         entries = sorted(self._entries())
-        held = sum(size for _, size, _ in entries)
+        total = sum(size for _, size, _ in entries)
         for _, size, path in entries:
-            if held <= 0.9 * self.limit_bytes:
+            if total <= 0.9 * self.limit_bytes:
                 break
             with contextlib.suppress(OSError):  # an entry that cannot be removed does not block the others
                 path.unlink(missing_ok=True)
-                held -= size
-        self._held_bytes = held
+                total -= size
+        self._held_bytes = total
 
     def _entries(self) -> Iterable[tuple[float, int, Path]]:
         """(last use, bytes, path) of every file, left-over temporary ones included."""

@@ -49,7 +49,7 @@ def compile_cached(compiler: Compiler, cache: Cache, unit: Unit, *, timeout_s: f
     ):
         return result
     portable = _portable(result.reads, unit)
-    if new_since(begun, [name for place, name in portable if not place]):
+    if new_since(begun, [name for folder_index, name in portable if not folder_index]):
         return result
     key = _key(question, portable, unit)
     if key is not None:
@@ -94,7 +94,7 @@ def _key(question: str, portable: Sequence[Sequence[str]], unit: Unit) -> str | 
 
 def _places(portable: Sequence[Sequence[str]], unit: Unit) -> list[str]:
     """Return the paths that `_portable` named, for this unit."""
-    return [f"{unit.folders[int(place)]}/{name}" if place else name for place, name in portable]
+    return [f"{unit.folders[int(folder_index)]}/{name}" if folder_index else name for folder_index, name in portable]
 
 
 def _portable(names: Sequence[str], unit: Unit) -> list[tuple[str, str]]:

@@ -81,8 +81,8 @@ def files_below(folders: Iterable[str]) -> tuple[str, ...] | None:
     """Return the paths of all files below some folders; None if there are too many."""
     found: list[str] = []
     for folder in folders:
-        for place, _, files in os.walk(folder, followlinks=True):
-            found += [f"{place}/{name}" for name in files]
+        for parent, _, files in os.walk(folder, followlinks=True):
+            found += [f"{parent}/{name}" for name in files]
             if len(found) > MAX_NAMES:
                 return None
     return tuple(sorted(found))

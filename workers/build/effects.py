@@ -96,8 +96,8 @@ def idle_tunables(space: Space, differ: Callable[[Config, Config], bool]) -> tup
 def _others(space: Space, config: Config, name: str) -> list[Config]:
     """Return at most `VALUES` valid configs that differ only in this tunable: its first, last and a middle value."""
     found = [each for each in space.neighbours(config, "hamming") if each[name] != config[name]]
-    places = dict.fromkeys((len(found) - 1, 0, len(found) // 2)) if found else {}
-    return [found[place] for place in places][:VALUES]
+    indices = dict.fromkeys((len(found) - 1, 0, len(found) // 2)) if found else {}
+    return [found[index] for index in indices][:VALUES]
 
 
 def _contexts(space: Space, default: Config, name: str) -> Iterator[tuple[Config, Config]]:
@@ -108,8 +108,8 @@ def _contexts(space: Space, default: Config, name: str) -> Iterator[tuple[Config
         if other != name
     ]
     nearby = [each for turn in zip_longest(*map(reversed, changed)) for each in turn if each is not None]
-    apart = space.sample(np.random.default_rng(0), CONTEXTS // 3)
-    for context in [*nearby[: CONTEXTS - len(apart)], *apart]:
+    spread = space.sample(np.random.default_rng(0), CONTEXTS // 3)
+    for context in [*nearby[: CONTEXTS - len(spread)], *spread]:
         for other in _others(space, context, name)[:1]:
             yield context, other
 

@@ -198,10 +198,10 @@ def _contradictions(
             f"({', '.join(names) or 'none'}): declare them in the order of the call, or list them in `arguments`"
         )
         return
-    for name, given, taken in zip(names, map(_passed, arguments), declared.parameters, strict=False):
-        if _garbled(given, taken):
+    for name, passed, taken in zip(names, map(_passed, arguments), declared.parameters, strict=False):
+        if _garbled(passed, taken):
             yield (
-                f"`{entry}` takes {_words(taken)} where family.toml passes `{name}`, {_words(given)}: "
+                f"`{entry}` takes {_words(taken)} where family.toml passes `{name}`, {_words(passed)}: "
                 "make the dtypes the same, and the order that of the call"
             )
     if declared.block is not None and tuple(launch.block) != declared.block:
@@ -216,12 +216,12 @@ def _contradictions(
                 )
 
 
-def _garbled(given: Parameter, taken: Parameter) -> bool:
+def _garbled(passed: Parameter, taken: Parameter) -> bool:
     """Return True if the kernel reads another type than it is passed. A wider integer may be read as a narrower one."""
-    if given.kind == "pointer":
-        return taken.size != given.size or taken.kind == "float"
-    mixed = given.kind != taken.kind and "bytes" not in (given.kind, taken.kind)
-    return given.size < taken.size or mixed or (given.kind == "float" and given.size != taken.size)
+    if passed.kind == "pointer":
+        return taken.size != passed.size or taken.kind == "float"
+    mixed = passed.kind != taken.kind and "bytes" not in (passed.kind, taken.kind)
+    return passed.size < taken.size or mixed or (passed.kind == "float" and passed.size != taken.size)
 
 
 def _words(parameter: Parameter) -> str:

@@ -76,10 +76,10 @@ class Claims:
     def ask(self, count: int, *, wait_s: float = POLL_S) -> list[tuple[Lease, Assignment]]:
         """Return up to `count` jobs; wait up to `wait_s` for the first."""
         before_s = self._meter.still_s
-        given = self._request(count, wait_s)
+        reply = self._request(count, wait_s)
         asked_s = self._meter.still_s - before_s
-        self._meter.excuse(min(asked_s, given.waited_s) if given.leases else asked_s)
-        return self._assigned(given.leases)
+        self._meter.excuse(min(asked_s, reply.waited_s) if reply.leases else asked_s)
+        return self._assigned(reply.leases)
 
     def ask_ahead(self, count: int) -> None:
         """Request jobs in the background unless a request is pending; `collect` returns the result."""
@@ -101,7 +101,7 @@ class Claims:
         office = self._office
         known = [lease.attempt_id for lease in office.held.leases]
         try:
-            given: Leases = office.client.lease(
+            reply: Leases = office.client.lease(
                 office.worker_id,
                 self._device_uuid,
                 count=count,
@@ -114,9 +114,9 @@ class Claims:
             if not office.stopping.is_set():  # otherwise the worker has left already
                 office.register()
             return Leases()
-        office.held.drain = given.drain
-        office.held.take(given.leases)
-        return given
+        office.held.drain = reply.drain
+        office.held.take(reply.leases)
+        return reply
 
     def _assigned(self, leases: Sequence[Lease]) -> list[tuple[Lease, Assignment]]:
         assigned = []

@@ -223,10 +223,10 @@ class Worker:
     def _performer(self, device: Device, status: Status) -> Performer:
         if device.runs == "recordings":
             return Replay(self._settings.replay_scale)
-        cache, place = self._settings.cache, self._folder / device.uuid
+        cache, folder = self._settings.cache, self._folder / device.uuid
         if device.runs == "nothing":
-            return Estimator(driver(device.kind).compiler, cache, place)
-        ladder = Ladder(device.kind, cache, place, status=status)
+            return Estimator(driver(device.kind).compiler, cache, folder)
+        ladder = Ladder(device.kind, cache, folder, status=status)
         self._ladders.append(ladder)
         return ladder
 
@@ -282,8 +282,8 @@ class Worker:
 
     def _attempts(self) -> list[int]:
         """Return attempts whose leases need renewal: held jobs and undelivered results."""
-        held = [lease.attempt_id for lease in self._office.held.leases]
-        return list(dict.fromkeys([*held, *self._office.outbox.waiting]))
+        attempts = [lease.attempt_id for lease in self._office.held.leases]
+        return list(dict.fromkeys([*attempts, *self._office.outbox.waiting]))
 
     def _beat(self) -> None:
         office, said = self._office, [slot.report for slot in self._slots]

@@ -87,23 +87,23 @@ def own_token(given: str | None, kept: Path, join: Callable[[], IssuedToken]) ->
     return token
 
 
-def _read(kept: Path, given: str) -> str | None:
+def _read(kept: Path, token: str) -> str | None:
     """Return the stored token that was received for this join token."""
     try:
         document = json.loads(kept.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return document["token"] or None if document.get("join") == _name(given) else None
+    return document["token"] or None if document.get("join") == _name(token) else None
 
 
-def _write(kept: Path, given: str, token: str) -> None:
+def _write(kept: Path, join_token: str, token: str) -> None:
     draft = kept.with_name(f".{kept.name}.{os.getpid()}")
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)
         draft.unlink(missing_ok=True)
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump({"join": _name(given), "token": token}, file)
+            json.dump({"join": _name(join_token), "token": token}, file)
         draft.replace(kept)
     except OSError as error:
         raise NotKept(f"{kept} cannot be written ({error.strerror}): name another folder with --data") from error

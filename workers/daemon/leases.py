@@ -35,10 +35,10 @@ class Held:
     def revoke(self, attempt_ids: Iterable[int]) -> set[int]:
         """Mark leases that the service revoked and return those held here."""
         with self._lock:
-            given = set(attempt_ids)
-            held = [lease for lease in self._leases.values() if lease.attempt_id in given]
-            self._revoked.update(_key(lease) for lease in held)
-            return {lease.attempt_id for lease in held}
+            revoked = set(attempt_ids)
+            revoked_leases = [lease for lease in self._leases.values() if lease.attempt_id in revoked]
+            self._revoked.update(_key(lease) for lease in revoked_leases)
+            return {lease.attempt_id for lease in revoked_leases}
 
     def revoked(self, lease: Lease) -> bool:
         with self._lock:

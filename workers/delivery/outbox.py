@@ -165,13 +165,13 @@ class Outbox:
 
     def _deliver(self, parcels: Sequence[Parcel], most_bytes: int) -> Sequence[Answer]:
         enclosed = self._enclosed(parcels, most_bytes)
-        whole = [self._with_artefacts(parcel, enclosed) for parcel in parcels]
+        complete = [self._with_artefacts(parcel, enclosed) for parcel in parcels]
         answers = self._client.report_many(
-            [Delivery(attempt_id=each.attempt_id, token=each.token, report=each.report) for each in whole],
+            [Delivery(attempt_id=each.attempt_id, token=each.token, report=each.report) for each in complete],
             contents=enclosed,
         )
         self._remember(enclosed)
-        for parcel, answer in zip(whole, answers, strict=True):
+        for parcel, answer in zip(complete, answers, strict=True):
             self._store_lacking(parcel, answer)
         return answers
 

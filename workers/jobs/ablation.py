@@ -58,11 +58,11 @@ class Ablation:
             UnfitError: the device is faulty.
             GaveUp: the job was interrupted.
         """
-        places = [index for index in range(len(self._job.changed)) if not self._settled(index)]
+        indices = [index for index in range(len(self._job.changed)) if not self._settled(index)]
         try:
             if (refusal := self._built[CHAMPION].refusal) is not None:
                 raise ChampionFault(refusal)
-            self._measure(places)
+            self._measure(indices)
         except (ChampionFault, TroubleError) as error:
             failure = error.outcome if isinstance(error, ChampionFault) else trouble(error)
             return AblateReport(failure=failure, stages=self._watch.stages)
@@ -81,9 +81,9 @@ class Ablation:
             self._found[index] = Ablated(same_binary=True)
         return index in self._found
 
-    def _measure(self, places: Sequence[int]) -> None:
+    def _measure(self, indices: Sequence[int]) -> None:
         """Measure the changes together. After a fault, repeat in a new process without the change that caused it."""
-        left = list(places)
+        left = list(indices)
         while left:
             try:
                 self._together(left)
@@ -101,8 +101,8 @@ class Ablation:
                     self._measure([index])
                 return
 
-    def _together(self, places: Sequence[int]) -> None:
-        series = {CHAMPION: CHAMPION, "again": CHAMPION, **{str(index): str(index) for index in places}}
+    def _together(self, indices: Sequence[int]) -> None:
+        series = {CHAMPION: CHAMPION, "again": CHAMPION, **{str(index): str(index) for index in indices}}
         request = Compare(
             series=series,
             rounds=self._work.terms.policy.confirm_samples,
@@ -111,35 +111,35 @@ class Ablation:
             policy=self._work.terms.policy,
         )
         with self._fresh() as child:
-            self._status.say(f"proving {count_text(len(places), 'change')}")
-            self._verify(child, places)
-            self._status.say(f"timing {count_text(len(places), 'change')} and the champion")
+            self._status.say(f"proving {count_text(len(indices), 'change')}")
+            self._verify(child, indices)
+            self._status.say(f"timing {count_text(len(indices), 'change')} and the champion")
             with self._watch.stage("measure_s"):
                 compared = compare(child, request, self._work)
-        self._require_right(compared, places)
+        self._require_right(compared, indices)
         self._environment.update(compared.environment)
         champion, again = compared.series[CHAMPION], compared.series["again"]
-        for index in places:
+        for index in indices:
             changed = compared.series[str(index)]
             self._found[index] = Ablated(champion=champion, champion_again=again, changed=changed)
 
-    def _verify(self, child: Child, places: Sequence[int]) -> None:
+    def _verify(self, child: Child, indices: Sequence[int]) -> None:
         """Verify champion and changes before timing: wrong kernels are neither timed nor compared."""
         try:
             self._proven(child, CHAMPION)
         except CandidateFault as fault:
             raise ChampionFault(fault.outcome) from None
-        for index in places:
+        for index in indices:
             try:
                 self._proven(child, str(index))
             except CandidateFault as fault:
                 raise ChangeFault(fault.outcome, index) from None
 
-    def _require_right(self, compared: Compared, places: Sequence[int]) -> None:
+    def _require_right(self, compared: Compared, indices: Sequence[int]) -> None:
         """Reject changes whose outputs were wrong during timing."""
         if (wrong := refusal(compared.answers[CHAMPION])) is not None:
             raise ChampionFault(wrong)
-        for index in places:
+        for index in indices:
             if (wrong := refusal(compared.answers[str(index)])) is not None:
                 raise ChangeFault(wrong, index)
 

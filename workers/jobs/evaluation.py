@@ -128,8 +128,8 @@ class Ladder:
             case Baseline():
                 self._effects.warnings(work)
                 configs = {}
-        given = {role: config for role, config in configs.items() if config is not None}
-        return {role: self.build(work.built_as(role), config) for role, config in given.items()}
+        present = {role: config for role, config in configs.items() if config is not None}
+        return {role: self.build(work.built_as(role), config) for role, config in present.items()}
 
     def perform(self, work: Assignment, job: Job, built: Preparation) -> Report:
         """Perform the job; the caller holds the device."""

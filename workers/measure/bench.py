@@ -421,13 +421,13 @@ class Bench:
         if not (self.session.places and self.terms.reentrant):
             return
         contents = self._contents(candidate.arguments)
-        held = [contents.of(buffers), 0]
+        contents_by_thread = [contents.of(buffers), 0]
         judge_two_threads(
             self.session,
             candidate.kernel,
             [buffers, contents.source(0)],
-            [candidate.rights[each] for each in held],
-            [self._timed_goldens[each] for each in held],
+            [candidate.rights[each] for each in contents_by_thread],
+            [self._timed_goldens[each] for each in contents_by_thread],
             fixed=self.terms.fixed,
         )
 
@@ -589,11 +589,11 @@ class Bench:
         goldens = [*self._timed_goldens[:2], *self.mixtures]
         rng = np.random.default_rng([*self._seed, _OVERTAKEN])
         contents.note(buffers, HELD_BACK)
-        given = (self.session, candidate.kernel, buffers, arguments, goldens)
-        judged = judge_overtaken(*given, call_us=call_us, rng=rng, budget_s=_OVERTAKEN_S)
+        common = (self.session, candidate.kernel, buffers, arguments, goldens)
+        judged = judge_overtaken(*common, call_us=call_us, rng=rng, budget_s=_OVERTAKEN_S)
         self._proofs["inputs changed while calls followed each other"] = f"{judged} answers judged"
-        given = (self.session, candidate.kernel, buffers, arguments, goldens[:2])
-        timed = changing(*given, call_us=call_us, moment=moment, rng=rng, budget_s=_OVERTAKEN_S)
+        common = (self.session, candidate.kernel, buffers, arguments, goldens[:2])
+        timed = changing(*common, call_us=call_us, moment=moment, rng=rng, budget_s=_OVERTAKEN_S)
         contents.put(buffers, 0)
         self._require_nothing_left("launches whose inputs changed meanwhile")
         return replace(found, changing=timed)
@@ -711,13 +711,13 @@ class Bench:
     ) -> Sequence[Buffers]:
         """Return buffers, reused for candidates with the same arguments; workspace shapes are the usual difference."""
         shelf = self._kept.setdefault(key, {})
-        held = shelf.pop(arguments, None)
-        if held is None:
+        buffers = shelf.pop(arguments, None)
+        if buffers is None:
             while len(shelf) >= _KEPT_SETS:
                 del shelf[next(iter(shelf))]
-            held = self.session.allocate_sets(arguments, golden.inputs_of(arguments), count)
-        shelf[arguments] = held
-        return held
+            buffers = self.session.allocate_sets(arguments, golden.inputs_of(arguments), count)
+        shelf[arguments] = buffers
+        return buffers
 
     def _baselines(self, mode: Mode, only: str | None) -> Baselines:
         problem = self.terms.cases[0].problem

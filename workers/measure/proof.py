@@ -44,7 +44,7 @@ class ProofPlan:
             process: number of the process within its runner.
         """
         rng = np.random.default_rng([*seed, process])
-        places = [
+        placements = [
             Placement(where="first"),
             Placement(where="last"),
             Placement(where="unaligned", shift=1 + 2 * int(rng.integers(1 << 20))),
@@ -52,14 +52,14 @@ class ProofPlan:
         threads = [bool(each) for each in rng.permutation([True, False, bool(rng.integers(2))])]
         launches = [
             Launch(
-                placement=places[index],
+                placement=placements[index],
                 mode=CallMode(
                     own_thread=threads[index],
                     perturb=bool(rng.integers(2)),
                     stack_bytes=int(rng.integers(*_STACKS)) << 20,
                 ),
             )
-            for index in rng.permutation(len(places)).tolist()
+            for index in rng.permutation(len(placements)).tolist()
         ]
         return cls(core=int(rng.integers(1 << 20)), launches=tuple(launches))
 

@@ -228,11 +228,11 @@ def _rounded(case: CaseError, reference: NDArray[Any]) -> str:
     if reference.dtype != np.float64 or not case.rel_l2_limit < (case.rel_l2 or 0.0) < _ROUNDING:
         return ""
     with np.errstate(over="ignore"):
-        held = [each for each in ("float16", "float32") if np.array_equal(reference.astype(each), reference)]
-    if not held or np.array_equal(np.rint(reference), reference):
+        exact = [each for each in ("float16", "float32") if np.array_equal(reference.astype(each), reference)]
+    if not exact or np.array_equal(np.rint(reference), reference):
         return ""
     return (
-        f". Every expected value is exactly a {held[0]}: if reference() computes in {held[0]}, this may be its own "
+        f". Every expected value is exactly a {exact[0]}: if reference() computes in {exact[0]}, this may be its own "
         "rounding; compute in float64, e.g. from x.astype(np.float64)"
     )
 

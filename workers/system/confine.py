@@ -51,16 +51,16 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def main(arguments: list[str]) -> None:
     """Confine this process, then become the command."""
-    place = arguments.index("--") if "--" in arguments else len(arguments)
-    options, command = arguments[:place], arguments[place + 1 :]
-    given = list(zip(options[::2], options[1::2], strict=True))
-    reads, lists, writes = ([path for name, path in given if name == f"--{key}"] for key in ("read", "list", "write"))
-    bubblewrap = dict(given).get("--bubblewrap")
-    kernel = ("--kernel", "yes") in given
+    split = arguments.index("--") if "--" in arguments else len(arguments)
+    options, command = arguments[:split], arguments[split + 1 :]
+    pairs = list(zip(options[::2], options[1::2], strict=True))
+    reads, lists, writes = ([path for name, path in pairs if name == f"--{key}"] for key in ("read", "list", "write"))
+    bubblewrap = dict(pairs).get("--bubblewrap")
+    kernel = ("--kernel", "yes") in pairs
     _limit(addresses=not kernel)
-    if held := _confine(reads, lists, writes, signals=not kernel):
+    if reason := _confine(reads, lists, writes, signals=not kernel):
         if not command:
-            print(", ".join(held))  # noqa: T201
+            print(", ".join(reason))  # noqa: T201
             return
         os.execv(command[0], command)
     if bubblewrap is None:
@@ -117,15 +117,15 @@ def _confine(reads: list[str], lists: list[str], writes: list[str], *, signals: 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:
     try:
-        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:  # nothing to read there
         return
     try:
-        if not stat.S_ISDIR(os.fstat(place).st_mode):
+        if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
             rights &= _OF_A_FILE
-        _libc.syscall(_ADD, ruleset, 1, struct.pack("=Qi", rights, place), 0)
+        _libc.syscall(_ADD, ruleset, 1, struct.pack("=Qi", rights, descriptor), 0)
     finally:
-        os.close(place)
+        os.close(descriptor)
 
 
 def _filter(*, signals: bool) -> bool:

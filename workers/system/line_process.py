@@ -32,12 +32,12 @@ class LineProcess:
     """
 
     def __init__(self, module: str, reads: Sequence[str] | None) -> None:
-        command, surroundings, place = _command(module), None, contextlib.ExitStack()
+        command, surroundings, resources = _command(module), None, contextlib.ExitStack()
         if reads is not None:
-            folder = place.enter_context(scratch())
+            folder = resources.enter_context(scratch())
             command = tuple(sandboxed(command, reads=reads, writes=[folder]))
             surroundings = {**environment(), "TMPDIR": str(folder), "HOME": str(folder)}
-        self._stderr = place.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - closed with the process
+        self._stderr = resources.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - closed with the process
         self._popen = subprocess.Popen(
             command,
             env=surroundings,
@@ -48,7 +48,7 @@ class LineProcess:
             start_new_session=True,
         )
         self.works = True
-        self._end = weakref.finalize(self, _end, self._popen, place)  # at the interpreter's end as well
+        self._end = weakref.finalize(self, _end, self._popen, resources)  # at the interpreter's end as well
 
     def ask(self, question: Mapping[str, object], timeout_s: float) -> Mapping[str, object] | str | None:
         """Return the answer, or how the process ended. Return None if no answer came in time; it was then killed."""
@@ -64,11 +64,11 @@ class LineProcess:
         finally:
             watchdog.cancel()
             watchdog.join()  # it may still be working
-        whole = line.endswith("\n")
-        how = None if whole or late.is_set() else self._how_it_ended()
-        if late.is_set() or not whole:
+        complete = line.endswith("\n")
+        how = None if complete or late.is_set() else self._how_it_ended()
+        if late.is_set() or not complete:
             self.close()
-        return self._answered(line) if whole else how
+        return self._answered(line) if complete else how
 
     def _answered(self, line: str) -> Mapping[str, object] | str:
         try:
@@ -108,10 +108,10 @@ def _command(module: str) -> tuple[str, ...]:
     return sys.executable, "-m", module
 
 
-def _end(popen: "subprocess.Popen[str]", place: contextlib.ExitStack) -> None:
+def _end(popen: "subprocess.Popen[str]", resources: contextlib.ExitStack) -> None:
     popen.kill()
     popen.wait()
-    place.close()
+    resources.close()
     for pipe in (popen.stdin, popen.stdout):
         with contextlib.suppress(BrokenPipeError):
             if pipe is not None:

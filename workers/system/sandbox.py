@@ -84,5 +84,5 @@ def _home_of(program: str) -> list[str]:
     """Return the place of a program: its installation if that has a ``bin``, else only the program."""
     path = Path(program).resolve()
     prefix = path.parent.parent
-    whole = path.parent.name == "bin" and prefix not in (Path("/"), Path.home())
-    return [program, str(path), *([str(prefix)] if whole else [])]
+    installed = path.parent.name == "bin" and prefix not in (Path("/"), Path.home())
+    return [program, str(path), *([str(prefix)] if installed else [])]

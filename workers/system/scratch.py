@@ -27,7 +27,7 @@ def scratch() -> Iterator[Path]:
     """
     try:
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        held = _marked(folder)
+        lock = _marked(folder)
     except OSError as error:
         reason = error.strerror or str(error)
         raise ScratchError(
@@ -37,19 +37,19 @@ def scratch() -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        os.close(held)
+        os.close(lock)
 
 
 def sweep_scratch() -> None:
     """Remove the folders of processes that were killed; folders of running processes are locked."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         try:
-            held = _hold(folder / _MARK)
+            lock = _hold(folder / _MARK)
         except OSError:  # not marked yet, or another user's
             continue
-        if held is not None:
+        if lock is not None:
             shutil.rmtree(folder, ignore_errors=True)
-            os.close(held)
+            os.close(lock)
 
 
 def _marked(folder: Path) -> int:

@@ -190,13 +190,13 @@ class UnderWay:
     def fitting(self, due: Iterable[Due]) -> list[Due]:
         """Return the messages that may be delivered now, in their order."""
         with self._ended:
-            held = list(self._messages.values())
-        known = {each.id for each in held}
-        receivers = Counter(receiver_of(each.url) for each in held)
-        retries = sum(each.retried for each in held)
+            messages = list(self._messages.values())
+        known = {each.id for each in messages}
+        receivers = Counter(receiver_of(each.url) for each in messages)
+        retries = sum(each.retried for each in messages)
         chosen: list[Due] = []
         for each in due:
-            if len(held) + len(chosen) >= AT_ONCE:
+            if len(messages) + len(chosen) >= AT_ONCE:
                 break
             receiver = receiver_of(each.url)
             full = receivers[receiver] >= PER_RECEIVER or (each.retried and retries >= RETRIES_AT_ONCE)

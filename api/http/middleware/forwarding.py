@@ -187,8 +187,8 @@ def _bare(address: str) -> str:
 def _prefix(headers: Headers) -> str:
     """Return the path prefix that a proxy removed; empty if it is missing, long, or not made of plain segments."""
     named = next(_each(headers, "x-forwarded-prefix"), None) or next(_each(headers, "x-script-name"), "")
-    given = named.rstrip("/")
-    return given if len(given) <= LONGEST_PREFIX and PREFIX.fullmatch(given) else ""
+    prefix = named.rstrip("/")
+    return prefix if len(prefix) <= LONGEST_PREFIX and PREFIX.fullmatch(prefix) else ""
 
 
 def _prefixed(location: str, here: str, prefix: str) -> str:

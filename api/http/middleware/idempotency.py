@@ -44,10 +44,10 @@ class Idempotency:
             await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        if (given := headers.get(HEADER)) is None:
+        if (key := headers.get(HEADER)) is None:
             await self.app(scope, receive, send)
             return
-        if not 0 < len(given) <= LONGEST_KEY:
+        if not 0 < len(key) <= LONGEST_KEY:
             reason = f"must have 1 to {LONGEST_KEY} characters"
             await problem(422, f"{HEADER}: {reason}", field=HEADER)(scope, receive, send)
             return
@@ -55,7 +55,7 @@ class Idempotency:
         if body is None:
             await problem(413, "a body this large cannot have an Idempotency-Key: leave it out")(scope, receive, send)
             return
-        await self._once(scope, _once_more(body, receive), send, given, body)
+        await self._once(scope, _once_more(body, receive), send, key, body)
 
     async def _once(self, scope: Scope, receive: Receive, send: Send, given: str, body: bytes) -> None:
         service: Service = scope["app"].state.service
@@ -82,11 +82,11 @@ class Idempotency:
 
         If the answer cannot be stored, it is sent anyway, because the request was carried out.
         """
-        held: list[Message] = []
+        messages: list[Message] = []
         failed: EvoError | None = None
 
         async def hold(message: Message) -> None:
-            held.append(message)
+            messages.append(message)
 
         with committing() as commits:
             try:
@@ -94,12 +94,12 @@ class Idempotency:
             except EvoError as error:
                 failed = error
             finally:
-                answer = _answer(held) if held else None
+                answer = _answer(messages) if messages else None
                 try:
                     await run_in_threadpool(_note, answers, key, answer, undone=not commits.any, path=scope["path"])
                 except StoreUnavailable as error:
                     log.warning("an answer cannot be stored for repeated requests", reason=str(error))
-                for message in held:
+                for message in messages:
                     await send(message)
         if failed is not None:
             raise failed
@@ -163,8 +163,8 @@ async def _repeat(answer: Answer, send: Send) -> None:
 
 
 def _digest(*parts: str | bytes) -> str:
-    whole = hashlib.sha256()
+    digest = hashlib.sha256()
     for part in parts:
         raw = part.encode() if isinstance(part, str) else part
-        whole.update(len(raw).to_bytes(8, "big") + raw)
-    return whole.hexdigest()
+        digest.update(len(raw).to_bytes(8, "big") + raw)
+    return digest.hexdigest()

@@ -91,8 +91,8 @@ class Conditional:
                 start = message
                 return
             if start is not None:
-                whole = not message.get("more_body", False)
-                tag = _tag(start, message.get("body", b"") if whole else None)
+                complete = not message.get("more_body", False)
+                tag = _tag(start, message.get("body", b"") if complete else None)
                 unchanged = tag is not None and wanted is not None and matches(wanted, tag)
                 await send(_not_modified(start) if unchanged else start)
                 start = None
@@ -103,8 +103,8 @@ class Conditional:
 
 def matches(wanted: str, tag: str) -> bool:
     """True if an ``If-None-Match`` value names this tag; weak comparison (RFC 9110, section 13.1.2)."""
-    given = {one.strip().removeprefix("W/") for one in wanted.split(",")}
-    return wanted.strip() == "*" or tag.removeprefix("W/") in given
+    tags = {one.strip().removeprefix("W/") for one in wanted.split(",")}
+    return wanted.strip() == "*" or tag.removeprefix("W/") in tags
 
 
 def _tag(start: Message, body: bytes | None) -> str | None:

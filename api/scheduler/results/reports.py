@@ -27,9 +27,9 @@ class ResultReceiver:
         """Return the receipt of each report, and the searches that must run `api.scheduler.lifecycle.advance`."""
         receipts: dict[int, ReceiptOrRefusal] = {}
         due: list[int] = []
-        for search_id, places in self._sorted(deliveries, receipts).items():
-            settled = self._queue.hand_in(search_id, self._judged(search_id, [deliveries[each] for each in places]))
-            receipts.update(zip(places, settled.receipts, strict=True))
+        for search_id, indices in self._sorted(deliveries, receipts).items():
+            settled = self._queue.hand_in(search_id, self._judged(search_id, [deliveries[each] for each in indices]))
+            receipts.update(zip(indices, settled.receipts, strict=True))
             due += [search_id] if settled.due else []
         return [receipts[index] for index in range(len(deliveries))], due
 
@@ -37,7 +37,7 @@ class ResultReceiver:
         """Return the indices of deliveries by search. Those that concern no search are answered at once."""
         with self._database.look() as session:
             known = Leases(session).known({delivery.attempt_id for delivery in deliveries})
-        places: dict[int, list[int]] = defaultdict(list)
+        indices: dict[int, list[int]] = defaultdict(list)
         for index, delivery in enumerate(deliveries):
             try:
                 if (attempt := known.get(delivery.attempt_id)) is None:
@@ -47,10 +47,10 @@ class ResultReceiver:
                     receipts[index] = REPEATED
                     continue
                 check(delivery.report)
-                places[attempt.search_id].append(index)
+                indices[attempt.search_id].append(index)
             except (NotFound, StaleLease, InvalidInput) as error:
                 receipts[index] = error
-        return places
+        return indices
 
     def _judged(self, search_id: int, deliveries: Sequence[Delivery]) -> SearchResults:
         """Return the results with the rulings on their samples, computed outside any transaction."""

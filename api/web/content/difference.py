@@ -42,15 +42,15 @@ class Hunk:
     @property
     def unified(self) -> Iterator[Line]:
         """Yield the unified view: removed lines before the lines that replace them."""
-        held: list[Line] = []
+        pending: list[Line] = []
         for line in self.lines:
             if line.kind == "same":
-                yield from _released(held)
-                held = []
+                yield from _released(pending)
+                pending = []
                 yield line
             else:
-                held.append(line)
-        yield from _released(held)
+                pending.append(line)
+        yield from _released(pending)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +87,6 @@ def _lines(equal: bool, left: Sequence[Side], right: Sequence[Side]) -> Iterator
         yield Line(kind=kind, left=one, right=other)
 
 
-def _released(held: Sequence[Line]) -> Iterator[Line]:
-    yield from (Line(kind="removed", left=line.left, right=None) for line in held if line.left is not None)
-    yield from (Line(kind="added", left=None, right=line.right) for line in held if line.right is not None)
+def _released(pending: Sequence[Line]) -> Iterator[Line]:
+    yield from (Line(kind="removed", left=line.left, right=None) for line in pending if line.left is not None)
+    yield from (Line(kind="added", left=None, right=line.right) for line in pending if line.right is not None)

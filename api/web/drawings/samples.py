@@ -125,7 +125,7 @@ def drawing(timings: Mapping[str, Timing], width: float = HALF, first: int = 0) 
         ),
         time_marks=time_marks,
         spread_marks=across.marks(6, time_text),
-        order_marks=order.marks(6, lambda place: f"{place + 1:.0f}", least_step=1.0),
+        order_marks=order.marks(6, lambda index: f"{index + 1:.0f}", least_step=1.0),
         summary=". ".join(_sentence(name, timing) for name, timing in timings.items()) + ".",
         row_height=row_height,
         width=width,
@@ -148,7 +148,7 @@ def _range(series: Sequence[np.ndarray[tuple[int], np.dtype[np.float64]]]) -> tu
     return low - room, high + room
 
 
-def _series(place: int, item: tuple[str, Timing], below: float, axes: tuple[Axis, Axis, Axis]) -> Series:
+def _series(index: int, item: tuple[str, Timing], below: float, axes: tuple[Axis, Axis, Axis]) -> Series:
     (name, timing), (order, times, across) = item, axes
     samples = _drawable(timing)
     inside = samples[(samples >= times.low) & (samples <= times.high)]
@@ -156,7 +156,7 @@ def _series(place: int, item: tuple[str, Timing], below: float, axes: tuple[Axis
     base = round(TOP + below, 1)
     return Series(
         name=name,
-        place=place,
+        place=index,
         points=tuple(_point(at, float(samples[at]), order, times) for at in range(0, len(samples), every)),
         bins=_bins(inside, across),
         base=base,

@@ -98,10 +98,10 @@ WIDE = 500.0
 """Drawings that are narrower have fewer ticks."""
 
 
-def _spots(places: Sequence[tuple[float, float, str]]) -> tuple[Spot, ...]:
+def _spots(points: Sequence[tuple[float, float, str]]) -> tuple[Spot, ...]:
     spots: list[Spot] = []
     labelled = (float("-inf"), float("-inf"))
-    for x, y, number in places:
+    for x, y, number in points:
         room = max(abs(x - labelled[0]), abs(y - labelled[1])) >= CLOSE
         spots.append(Spot(x=round(x, 1), y=round(y, 1), label=number if room else ""))
         labelled = (x, y) if room else labelled

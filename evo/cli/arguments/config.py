@@ -15,15 +15,15 @@ def parse_config(text: str, space: Space) -> Config:
     Raises:
         InvalidInput: names ``config.<tunable>`` and its values, or the constraint the config breaks.
     """
-    given = split_assignments(text, "config")
-    if not given:
+    assignments = split_assignments(text, "config")
+    if not assignments:
         return space.default()
     tunables = {tunable.name: tunable for tunable in space.tunables}
-    for name in given:
+    for name in assignments:
         if name not in tunables:
             raise InvalidInput(f"config.{name}", unknown(name, list(tunables), "tunables"))
     ranks = [
-        tunable.parse(given[name], f"config.{name}") if name in given else tunable.default_index
+        tunable.parse(assignments[name], f"config.{name}") if name in assignments else tunable.default_index
         for name, tunable in tunables.items()
     ]
     config = space.decode(ranks)

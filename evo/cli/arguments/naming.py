@@ -56,9 +56,9 @@ _SPEC = ("family.toml", "document")
 
 def typed_name(field: str) -> str:
     """Return the name that a user types: ``--webhook`` for ``webhook.url``, ``--problem S`` for ``problem.S``."""
-    file, found, place = field.partition(": ")
+    file, found, key = field.partition(": ")
     if found and file in _SPEC:
-        return f"{_SPEC[0]}: {place}"
+        return f"{_SPEC[0]}: {key}"
     field = re.sub(r"\.\d+$", "", field)  # an entry of a list, as the service counts it
     group, _, last = field.rpartition(".")
     if last in _SAME.get(group, ()):

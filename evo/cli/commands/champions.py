@@ -275,9 +275,9 @@ def called(
         console().print(f"Champion {champion.id} ({champion.subject} {champion.problem_key}): {text}", markup=False)
 
 
-def _why(given: str | None, done: str) -> str:
+def _why(reason: str | None, done: str) -> str:
     """Return the reason, asking the user if none was given; `done` says what happens to the champion."""
-    why = (_prompt_reason(done) if given is None else given).strip()
+    why = (_prompt_reason(done) if reason is None else reason).strip()
     if not why:
         raise InvalidInput("--reason", f"is blank: say why the champion is {done}")
     return why

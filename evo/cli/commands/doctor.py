@@ -55,7 +55,7 @@ def doctor(db: Db = None, as_json: Json = False) -> None:
     raise typer.Exit(Exit.DONE if devices else Exit.NOTHING_FOUND)
 
 
-def look_around(place: "LocalDatabase", devices: "list[Device]") -> Iterator[Finding]:
+def look_around(location: "LocalDatabase", devices: "list[Device]") -> Iterator[Finding]:
     """Yield the result of each check, for everything that a search may need."""
     from evo.cli.service.devices import cache_folder
 
@@ -76,9 +76,9 @@ def look_around(place: "LocalDatabase", devices: "list[Device]") -> Iterator[Fin
     remedy = "make it writable; otherwise every kernel is compiled again in each run"
     yield _temporary()
     yield _folder("cache", cache_folder(), needed_for="speed", remedy=remedy)
-    parent = place.database.parent
+    parent = location.database.parent
     yield _folder("database", parent, needed_for="searching", remedy="make it writable, or use another --db")
-    yield _service(place)
+    yield _service(location)
 
 
 def _compiler() -> Finding:
@@ -108,16 +108,16 @@ def _separation() -> Finding:
 
     needed_for = "CPU kernels from untrusted sources, and the policy's min_separation"
     try:
-        held = separation_here(CCompiler(find_compiler()), cache_folder())
+        reported = separation_here(CCompiler(find_compiler()), cache_folder())
     except (EvoError, OSError) as error:
         detail = "no kernel process can be started"
         return Finding(what="separation", found=False, detail=detail, needed_for=needed_for, remedy=str(error))
     return Finding(
         what="separation",
-        found=level(held) == "full",
-        detail=f"level {level(held)}: {held}",
+        found=level(reported) == "full",
+        detail=f"level {level(reported)}: {reported}",
         needed_for=needed_for,
-        remedy="; ".join(_REMEDIES[part] for part in missing(held)),
+        remedy="; ".join(_REMEDIES[part] for part in missing(reported)),
     )
 
 
@@ -127,20 +127,20 @@ def _sandbox() -> Finding:
     from workers.backends.cpu.compiler import CCompiler, find_compiler
     from workers.system.sandbox import sandbox_here
 
-    held, remedy = (
+    works, remedy = (
         sandbox_here(),
         "use Linux 6.2 or later with `landlock` among its security modules, or install bubblewrap",
     )
     with suppress(EvoError):
         compiler = CCompiler(find_compiler())
-        if held and not compiler.sandbox:
-            held, remedy = "", f"name a compiler with CC that works in it: {compiler.product} does not"
+        if works and not compiler.sandbox:
+            works, remedy = "", f"name a compiler with CC that works in it: {compiler.product} does not"
     return Finding(
         what="sandbox",
-        found=bool(held),
-        detail=f"compilers of proposed code: {held or 'none'}",
+        found=bool(works),
+        detail=f"compilers of proposed code: {works or 'none'}",
         needed_for="unreviewed code, and the policy field untrusted",
-        remedy="" if held else remedy,
+        remedy="" if works else remedy,
     )
 
 
@@ -224,10 +224,10 @@ def _temporary() -> Finding:
     return Finding(what="temporary files", found=not remedy, detail=folder, needed_for="CPU devices", remedy=remedy)
 
 
-def _service(place: "LocalDatabase") -> Finding:
+def _service(location: "LocalDatabase") -> Finding:
     from db.engine.ownership import running_service
 
-    running = running_service(place.database) if place.database.parent.exists() else None
+    running = running_service(location.database) if location.database.parent.exists() else None
     detail = "none on this database; a command starts one when it needs it"
     if running is not None:
         detail = f"{running.url or 'starting'} (process {running.pid})"

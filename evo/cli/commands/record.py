@@ -127,8 +127,8 @@ def _keep(client: "Client", view: "SearchView", folder: Path) -> None:
         path = folder / f"{recording.name}{form}.json.gz"
         _write(path, document)
         out.print(written(path))
-    whole = space.valid_count == len(recording.entries)
-    share = "all of them" if whole else f"of {space.valid_count or 'over a million'} valid ones"
+    complete = space.valid_count == len(recording.entries)
+    share = "all of them" if complete else f"of {space.valid_count or 'over a million'} valid ones"
     out.print(f"{len(recording.entries):,} configs, {share}")
     if view.device.runs == "recordings":
         out.print(

@@ -245,8 +245,8 @@ def search(
         raise InvalidInput("--ablate", "runs after the search, and --detach does not wait for it: run `ablate` later")
     if detach and url is None:
         again = [argument for argument in sys.argv[1:] if argument != "--detach"]
-        place = LocalDatabase.to_begin(db) if resume is None else LocalDatabase.to_use(db)
-        raise typer.Exit(background.detach(again, place, where.options, as_json=as_json))
+        location = LocalDatabase.to_begin(db) if resume is None else LocalDatabase.to_use(db)
+        raise typer.Exit(background.detach(again, location, where.options, as_json=as_json))
     if resume is not None and suite is not None:
         raise InvalidInput("--suite", f"search {resume} has its own problem: leave --suite or --resume out")
     if resume is not None and family is not None:
@@ -301,9 +301,11 @@ def search(
     raise typer.Exit(shapes.run(shaped, where, announce=announce, as_json=as_json, then=then))
 
 
-def _refuse_for_suites(given: "Sequence[str]") -> None:
-    if given:
-        raise InvalidInput(given[0], "is for the searches of one family, and --suite names many problems: leave it out")
+def _refuse_for_suites(options: "Sequence[str]") -> None:
+    if options:
+        raise InvalidInput(
+            options[0], "is for the searches of one family, and --suite names many problems: leave it out"
+        )
 
 
 def _search_suite(
@@ -333,8 +335,8 @@ def _search_suite(
         reason = f'suite {suite.name} saves total time (goal = "time"), to which metrics do not add up'
         raise InvalidInput("--objective", f'{reason}: set goal = "ratio" or "worst" in its file')
     requests = {call.name: Request.of(family=call.family, problem=call.text, **terms) for call in suite.calls}
-    given = {limit: value for limit, value in budget.items() if value is not None}
-    shared = suites.Shared(**(given if "trials" in given else {"minutes": MINUTES * len(suite.calls), **given}))
+    limits = {limit: value for limit, value in budget.items() if value is not None}
+    shared = suites.Shared(**(limits if "trials" in limits else {"minutes": MINUTES * len(suite.calls), **limits}))
     found = suites.run(suite, requests, where, shared, as_json=as_json)
     if as_json:
         print_json(suite_document(found, configs))

@@ -179,7 +179,7 @@ def _print_searches(views: "Iterable[SearchView]") -> None:
         out.print(styled("No searches here yet. Start one: ", ("kernel-evo search sdpa", "bold")))
 
 
-def _print_weighed(found: "Sequence[Weighed]", place: str) -> None:
+def _print_weighed(found: "Sequence[Weighed]", device: str) -> None:
     """Print the trials that have both figures, those of the Pareto front marked."""
     from rich.text import Text
 
@@ -195,14 +195,14 @@ def _print_weighed(found: "Sequence[Weighed]", place: str) -> None:
         time, config = time_text(each.time_us, estimated=estimated), Text(spaced_text(each.trial.config))
         rows.add_row(str(each.trial.number), time, *(f"{each.metrics[name]:,.6g}" for name in shown), mark, config)
     console().print(rows if rows.row_count else "No trial has these figures.")
-    console().print(Text(place, "dim"))
+    console().print(Text(device, "dim"))
 
 
-def _print_trials(found: "Iterable[TrialView]", place: str, objective: "Objective", front: "Collection[int]") -> None:
+def _print_trials(found: "Iterable[TrialView]", device: str, objective: "Objective", front: "Collection[int]") -> None:
     """Print trials as a table.
 
     Args:
-        place: names the device of the times.
+        device: names the device of the times.
         objective: of their search; its metric and its second objective have a column each.
         front: numbers of the trials of the Pareto front, which are marked.
     """
@@ -233,7 +233,7 @@ def _print_trials(found: "Iterable[TrialView]", place: str, objective: "Objectiv
             Text(f"{spaced_text(trial.config)}{duplicates_text(trial, duplicates)}"),
         )
     console().print(rows if rows.row_count else "No such trials.")
-    console().print(Text(place, "dim"))
+    console().print(Text(device, "dim"))
 
 
 if TYPE_CHECKING:
@@ -308,8 +308,8 @@ def edit(
     if as_json:
         print_json(view)
     else:
-        place = ", in the archive" if view.archived else ""
-        console().print(f"Search {view.id} has priority {view.priority}{place}. Notes: {view.notes or 'none'}")
+        archived_text = ", in the archive" if view.archived else ""
+        console().print(f"Search {view.id} has priority {view.priority}{archived_text}. Notes: {view.notes or 'none'}")
 
 
 def delete(search_id: SearchId, *, url: Url = None, token: Token = None, db: Db = None) -> None:

@@ -50,8 +50,8 @@ def record(
         to.write_text(recorder.suite(), encoding="utf-8")
     total = sum(recorder.counts.values())
     out.print(written(to, f": {count_text(len(recorder.counts), 'problem')} of {count_text(total, 'call')}"))
-    place = to if to.is_absolute() else f"./{to}"
-    out.print(f"\nSearch it:  kernel-evo search --suite {place}")
+    shown = to if to.is_absolute() else f"./{to}"
+    out.print(f"\nSearch it:  kernel-evo search --suite {shown}")
     if trouble is not None:
         raise EvoError(f"{script} failed after these calls: {trouble}")
 

@@ -83,12 +83,12 @@ def submit(
     from evo.cli.files.variant import read_variant_files
     from evo.cli.session.session import ended_by_signals, progress, reached
 
-    given = read_variant_files(path)
+    files = read_variant_files(path)
     out, parents = progress(as_json), parent or [0]
     where = ServiceRef(url=url, token=token, database=db)
     with ended_by_signals(), reached(out, where, measuring=wait and url is None) as connection:
         view = connection.client.submit_variant(
-            search_id, given.files, document=given.document, parents=parents, trials=trials
+            search_id, files.files, document=files.document, parents=parents, trials=trials
         )
         if not as_json:
             out.print(

@@ -54,13 +54,13 @@ def space_text(view: SearchView) -> str:
     return f"{count_text(valid, 'valid config')} of {count_text(product, 'combination')}"
 
 
-def warm_start_text(given: WarmStartView) -> str:
+def warm_start_text(view: WarmStartView) -> str:
     left = [
-        f"{given.invalid:,} not in this space" if given.invalid else None,
-        f"{given.spare:,} left out" if given.spare else None,
+        f"{view.invalid:,} not in this space" if view.invalid else None,
+        f"{view.spare:,} left out" if view.spare else None,
     ]
     rest = ", ".join(part for part in left if part)
-    return f"{given.words} first" + (f" ({rest})" if rest else "")
+    return f"{view.words} first" + (f" ({rest})" if rest else "")
 
 
 def budget_text(view: SearchView) -> str:

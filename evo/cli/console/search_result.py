@@ -303,8 +303,8 @@ def next_steps(view: SearchView, where: str, family: str) -> RenderableType:
         steps["show it again"] = f"kernel-evo champion show {view.champion.id}{where}"
     elif view.best is not None and not view.estimated and view.device.runs != "recordings":
         problem, config = settings_text(view.problem), settings_text(view.best.config)
-        given = ("--problem", problem) if problem else ()
-        steps["measure the best"] = command("measure", family, *given, "--config", config)
+        options = ("--problem", problem) if problem else ()
+        steps["measure the best"] = command("measure", family, *options, "--config", config)
     steps["all trials"] = f"kernel-evo trials {view.id}{where}"
     grid = facts()
     for what, step in steps.items():
@@ -379,5 +379,5 @@ def _mark(rule: Rule) -> Text:
 
 def _origin(champion: ChampionView) -> str:
     state = "current" if champion.current else "retired"
-    place = f", {champion.place}" if champion.objective.target else f" on {champion.place}"
-    return f"{state}; trial {champion.trial_number} of search {champion.search_id}{place}"
+    device = f", {champion.place}" if champion.objective.target else f" on {champion.place}"
+    return f"{state}; trial {champion.trial_number} of search {champion.search_id}{device}"

@@ -44,38 +44,38 @@ def write_imported(file: Path, folder: Path | None, *, entry: str | None, refere
     kind = _SUFFIXES[file.suffix]
     headers = Headers() if kind == "triton" else headers_of(file, text)
     draft, texts = _drafted(text, file, entry, headers)
-    place = folder or Path(re.sub(r"[^a-z0-9_-]+", "_", file.stem.lower()).strip("_-") or "kernel")
-    check_place(place)
+    target = folder or Path(re.sub(r"[^a-z0-9_-]+", "_", file.stem.lower()).strip("_-") or "kernel")
+    check_place(target)
     answer = None if reference is None else _answer(reference)
     source = str(PurePosixPath(headers.folder, _name(file)))
     files: dict[str, str | bytes] = {
         **{name: path.read_bytes() for name, path in headers.files.items()},
         **(answer.modules if answer else {}),
-        "family.toml": family_toml(draft, name=place.absolute().name, file=source),
+        "family.toml": family_toml(draft, name=target.absolute().name, file=source),
         "reference.py": reference_py(draft, answer),
         **texts,
     }
     for name, written in files.items():
-        path = place / name
+        path = target / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(written if isinstance(written, bytes) else written.encode("utf-8", "surrogateescape"))
-    return place, draft
+    return target, draft
 
 
-def check_place(place: Path) -> None:
+def check_place(folder: Path) -> None:
     """Refuse a folder in which no family can be written.
 
     Raises:
         InvalidInput: its name cannot be that of a family.
         Conflict: it is not empty; nothing is overwritten.
     """
-    name = place.absolute().name
+    name = folder.absolute().name
     if WORD.fullmatch(name) is None:
         other = re.sub(r"[^A-Za-z0-9_.+-]+", "_", name).strip("_.+-") or "kernel"
         rule = "letters, digits, _, -, . and +, a letter or digit first"
         raise InvalidInput("--folder", f"{name!r} cannot name a family ({rule}): write e.g. --folder ./{other}")
-    if place.exists() and (not place.is_dir() or any(place.iterdir())):
-        raise Conflict(f"{place} already exists: choose another folder with --folder, or remove it first")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise Conflict(f"{folder} already exists: choose another folder with --folder, or remove it first")
 
 
 def _drafted(text: str, file: Path, entry: str | None, headers: Headers) -> tuple[Draft, dict[str, str]]:
@@ -88,12 +88,12 @@ def _drafted(text: str, file: Path, entry: str | None, headers: Headers) -> tupl
     read = {
         each: read_source(path.read_text("utf-8", "surrogateescape"), language) for each, path in headers.files.items()
     }
-    whole = replace(
+    draft_with_starts = replace(
         source,
         plain="\n".join(each.plain for each in (source, *read.values())),
         macros=tuple(macro for each in (source, *read.values()) for macro in each.macros),
     )
-    draft = drafted(whole, entry)
+    draft = drafted(draft_with_starts, entry)
     if headers.missing:
         names = ", ".join(headers.missing)
         note = f"not found next to {file.name}: {names}; if the compiler does not find it, put it into this folder"

@@ -42,14 +42,14 @@ def write_kernelbench(file: Path, folder: Path | None) -> tuple[Path, Described]
         raise InvalidInput("FILE", f"{file} {not_utf8(content, error, str(file))}") from error
     except OSError as error:
         raise NotFound(f"{file} cannot be read: {error.strerror}") from error
-    place = folder or Path(_name(file.stem))
-    check_place(place)
+    target = folder or Path(_name(file.stem))
+    check_place(target)
     found = described(_run(file))
-    files = family_files(found, text, place.absolute().name)
-    place.mkdir(parents=True, exist_ok=True)
+    files = family_files(found, text, target.absolute().name)
+    target.mkdir(parents=True, exist_ok=True)
     for name, written in files.items():
-        (place / name).write_text(written, encoding="utf-8")
-    return place, found
+        (target / name).write_text(written, encoding="utf-8")
+    return target, found
 
 
 def _name(text: str) -> str:

@@ -9,7 +9,7 @@ from evo.errors import Conflict, EvoError, InvalidInput
 
 
 @contextmanager
-def writing_to(place: Path) -> Iterator[None]:
+def writing_to(target: Path) -> Iterator[None]:
     """Context manager for code that writes files.
 
     Raises:
@@ -19,37 +19,39 @@ def writing_to(place: Path) -> Iterator[None]:
     try:
         yield
     except IsADirectoryError:
-        raise InvalidInput("--to", f"{place} is a folder: name a file, e.g. {place / 'kernel.txt'}") from None
+        raise InvalidInput("--to", f"{target} is a folder: name a file, e.g. {target / 'kernel.txt'}") from None
     except OSError as error:
         reason = error.strerror or str(error)
-        raise EvoError(f"--to: {place} cannot be written ({reason}): name another place, e.g. ./{place.name}") from None
+        raise EvoError(
+            f"--to: {target} cannot be written ({reason}): name another place, e.g. ./{target.name}"
+        ) from None
 
 
-def require_place(place: Path, *, force: bool) -> None:
+def require_place(target: Path, *, force: bool) -> None:
     """Check at the start of a long run that a file can be written; existing content is not changed.
 
     Raises:
         Conflict: it exists and may not be replaced.
         EvoError: it could not be written.
     """
-    with writing_to(place):
-        if not place.exists():
-            place.open("xb").close()  # permissions alone do not show whether the system allows writing
-            place.unlink()
+    with writing_to(target):
+        if not target.exists():
+            target.open("xb").close()  # permissions alone do not show whether the system allows writing
+            target.unlink()
         elif force:
-            place.open("ab").close()
+            target.open("ab").close()
         else:
-            raise Conflict(f"{place} already exists: replace it with --force, or name another file with --to")
+            raise Conflict(f"{target} already exists: replace it with --force, or name another file with --to")
 
 
-def write_or_show(place: Path, text: str, *, force: bool) -> None:
+def write_or_show(target: Path, text: str, *, force: bool) -> None:
     """Write the result of a long run; if that fails in spite of `require_place`, print it to standard output.
 
     Raises:
         EvoError: it was not written.
     """
     try:
-        with writing_to(place), place.open("w" if force else "x", encoding="utf-8") as file:
+        with writing_to(target), target.open("w" if force else "x", encoding="utf-8") as file:
             file.write(text)
     except EvoError:
         sys.stdout.write(text)

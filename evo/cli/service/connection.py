@@ -73,9 +73,9 @@ def connect(where: ServiceRef, *, measuring: bool = False, beginning: bool = Fal
         from db.engine.key import local_key
         from evo.cli.service.local import Local  # imports the database, which a remote service does not need
 
-        place = LocalDatabase.to_begin(where.database) if beginning else LocalDatabase.to_use(where.database)
-        local = Local(place, measuring=measuring)
-        connection = Connection(local.tend, lambda: local_key(place.database) or where.token)
+        location = LocalDatabase.to_begin(where.database) if beginning else LocalDatabase.to_use(where.database)
+        local = Local(location, measuring=measuring)
+        connection = Connection(local.tend, lambda: local_key(location.database) or where.token)
     else:
         local, connection = None, Connection(lambda: str(where.url), lambda: where.token)
         with Client(where.url, token=where.token, attempts=2) as first:

@@ -128,8 +128,8 @@ class Local:
                 self._use(running.url)
                 return True
             if time.monotonic() > deadline:
-                held = f"process {running.pid} holds {self.place.database} but does not answer"
-                raise NotStarted(f"{held}: end it, or use another --db")
+                owner = f"process {running.pid} holds {self.place.database} but does not answer"
+                raise NotStarted(f"{owner}: end it, or use another --db")
             time.sleep(LOOK_S)
         return False
 

@@ -79,10 +79,10 @@ class LocalDatabase:
         Raises:
             NotFound: the user named a database that does not exist.
         """
-        place = cls.of(database)
-        if database is not None and not place.database.exists():
-            raise NotFound(f"no database at {place.database}: check --db; `search` and `serve` make new ones")
-        return place
+        location = cls.of(database)
+        if database is not None and not location.database.exists():
+            raise NotFound(f"no database at {location.database}: check --db; `search` and `serve` make new ones")
+        return location
 
     @classmethod
     def to_begin(cls, database: Path | None) -> "LocalDatabase":
@@ -91,11 +91,11 @@ class LocalDatabase:
         Raises:
             NotFound: the user named a database in a folder that does not exist.
         """
-        place = cls.of(database)
-        if database is not None and not place.database.parent.is_dir():
-            folder = place.database.parent
+        location = cls.of(database)
+        if database is not None and not location.database.parent.is_dir():
+            folder = location.database.parent
             raise NotFound(f"there is no folder {folder} for the database: make it first, or use another --db")
-        return place
+        return location
 
     @property
     def worker_data(self) -> Path:

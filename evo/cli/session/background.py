@@ -22,7 +22,7 @@ START_S = 120.0
 LOOK_S = 0.1
 
 
-def detach(arguments: Sequence[str], place: LocalDatabase, options: str, *, as_json: bool = False) -> int:
+def detach(arguments: Sequence[str], location: LocalDatabase, options: str, *, as_json: bool = False) -> int:
     """Run ``kernel-evo`` with these arguments in the background and return once its search has begun.
 
     Args:
@@ -32,10 +32,10 @@ def detach(arguments: Sequence[str], place: LocalDatabase, options: str, *, as_j
     Returns:
         The exit code of the background process if it ended before the search began (its output is then shown); else 0.
     """
-    log = place.log("search")  # each search has a file of its own, so that an error comes without others' progress
+    log = location.log("search")  # each search has a file of its own, so that an error comes without others' progress
 
     def tell(begun: dict[str, Any], pid: int) -> None:
-        own = Path(output.name).replace(place.log(f"search-{begun['search']}"))
+        own = Path(output.name).replace(location.log(f"search-{begun['search']}"))
         print_json(begun["view"]) if as_json else _tell(begun, pid, own, options)
 
     try:

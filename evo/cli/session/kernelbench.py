@@ -123,8 +123,8 @@ class Contest:
 
     def _steps(self, work: Work) -> Iterator[None]:
         name = work.file.stem
-        place, _ = write_kernelbench(work.file, self.families / name.lower())
-        request = Request.of(family=str(place), problem="", **self.terms)
+        folder, _ = write_kernelbench(work.file, self.families / name.lower())
+        request = Request.of(family=str(folder), problem="", **self.terms)
         view = request.submit(self.client())
         work.result = Result(problem=name, search_id=view.id)
         self.say(f"{name}: search {view.id} of {view.problem_key}")

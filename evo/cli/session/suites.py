@@ -229,8 +229,8 @@ class _Conductor:
 
     def _own_budget(self) -> dict[str, float]:
         """Return a limit that no search reaches before the whole budget is spent, except stagnation."""
-        given = {"trials": self._budget.trials, "minutes": self._budget.minutes, "stagnation": self._budget.stagnation}
-        return {name: limit for name, limit in given.items() if limit is not None}
+        limits = {"trials": self._budget.trials, "minutes": self._budget.minutes, "stagnation": self._budget.stagnation}
+        return {name: limit for name, limit in limits.items() if limit is not None}
 
     def _slice_over(self, trials: int, seconds: float) -> bool:
         slices = SLICES * len(self._entries)

@@ -21,19 +21,19 @@ MOST = 10_000
 """Maximum number of configs sent; the service uses the best of those in the space."""
 
 
-def read_warm_start(given: str) -> dict[str, Any]:
+def read_warm_start(source: str) -> dict[str, Any]:
     """Return the `warm_start` of a search's terms.
 
     Args:
-        given: a Kernel Tuner cache or T4 results (``.json``, also gzipped), or the storage of an Optuna study:
+        source: a Kernel Tuner cache or T4 results (``.json``, also gzipped), or the storage of an Optuna study:
             ``sqlite:///study.db``, with ``#NAME`` if it holds several.
 
     Raises:
         InvalidInput: it cannot be read, or contains no config with a time.
     """
-    if not given.strip():
+    if not source.strip():
         raise InvalidInput(OPTION, f"names nothing: {WANTED}")
-    return _from_study(given) if "://" in given else _from_file(Path(given).expanduser())
+    return _from_study(source) if "://" in source else _from_file(Path(source).expanduser())
 
 
 def _from_file(path: Path) -> dict[str, Any]:
@@ -52,8 +52,8 @@ def _from_file(path: Path) -> dict[str, Any]:
     return {"source": path.name[-200:], "configs": [dict(config) for config in fastest(recording, MOST)]}
 
 
-def _from_study(given: str) -> dict[str, Any]:
-    storage, _, name = given.partition("#")
+def _from_study(address: str) -> dict[str, Any]:
+    storage, _, name = address.partition("#")
     study = _study(storage, name)
     if len(study.directions) > 1:
         raise InvalidInput(OPTION, f"study {study.study_name!r} has several objectives: only one can be ranked by")

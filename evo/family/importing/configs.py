@@ -48,8 +48,8 @@ def read_configs(node: ast.expr, tree: ast.Module) -> Configs:
     stated = [name for name in OPTIONS if any(name in each for each in found)]
     names = dict.fromkeys([*chain.from_iterable(found), *stated])
     complete = [{name: each.get(name, OPTIONS.get(name)) for name in names} for each in found]
-    whole = [{name: value for name, value in each.items() if value is not None} for each in complete]
-    known = [each for each in whole if len(each) == len(names)]
+    configs = [{name: value for name, value in each.items() if value is not None} for each in complete]
+    known = [each for each in configs if len(each) == len(names)]
     return Configs(values=tuple(known), unread=tuple(dict.fromkeys(reader.unread)))
 
 
@@ -134,8 +134,12 @@ class _Reader:
                 return self._values_of(self._values[name], scope)
             case ast.Call(func=ast.Name(id="range"), args=arguments):
                 bounds = [self._value(each, scope) for each in arguments]
-                whole = [each for each in bounds if isinstance(each, int)]
-                return list(range(*whole)) if len(whole) == len(bounds) <= 3 and max(whole, default=0) <= 4096 else []
+                integers = [each for each in bounds if isinstance(each, int)]
+                return (
+                    list(range(*integers))
+                    if len(integers) == len(bounds) <= 3 and max(integers, default=0) <= 4096
+                    else []
+                )
         self.unread.append(ast.unparse(node))
         return []
 

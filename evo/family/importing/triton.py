@@ -107,24 +107,24 @@ def _tuning(kernel: Kernel, tree: ast.Module) -> _Tuning:
     tuning = _Tuning()
     for decorator in kernel.decorators:
         name = decorator.func.attr if isinstance(decorator.func, ast.Attribute) else ""
-        given = {each.arg: each.value for each in decorator.keywords if each.arg}
+        keywords = {each.arg: each.value for each in decorator.keywords if each.arg}
         if name == "heuristics":
             tuning = _Tuning(**{**vars(tuning), **_heuristics(decorator, tuning)})
         if name != "autotune":
             continue
         if decorator.args:
-            given.setdefault("configs", decorator.args[0])
-        configs = read_configs(given["configs"], tree) if "configs" in given else Configs(values=())
+            keywords.setdefault("configs", decorator.args[0])
+        configs = read_configs(keywords["configs"], tree) if "configs" in keywords else Configs(values=())
         notes = [f"this part of the configs was not read or applied: {each}" for each in configs.unread]
-        if "prune_configs_by" in given:
+        if "prune_configs_by" in keywords:
             notes.append(
-                f"prune_configs_by = {ast.unparse(given['prune_configs_by'])} is Python, which is not run: write "
+                f"prune_configs_by = {ast.unparse(keywords['prune_configs_by'])} is Python, which is not run: write "
                 "what it leaves out as [[triton.constraints]]"
             )
         tuning = _Tuning(
             configs=configs,
-            zeroed=_texts(given.get("reset_to_zero")),
-            restored=_texts(given.get("restore_value")),
+            zeroed=_texts(keywords.get("reset_to_zero")),
+            restored=_texts(keywords.get("restore_value")),
             derived=tuning.derived,
             notes=(*tuning.notes, *notes),
         )
@@ -298,9 +298,9 @@ def _block(name: str, kernel: Kernel, tree: ast.Module, known: Collection[str]) 
 def _described_blocks(name: str, kernel: Kernel, tree: ast.Module) -> Iterator[ast.expr]:
     """Yield the blocks of the descriptors that launches in the file pass for a parameter."""
     for call in _launches(kernel.name, tree):
-        given = dict(zip((each.name for each in kernel.parameters), call.args, strict=False))
-        given |= {each.arg: each.value for each in call.keywords if each.arg}
-        value = given.get(name)
+        passed = dict(zip((each.name for each in kernel.parameters), call.args, strict=False))
+        passed |= {each.arg: each.value for each in call.keywords if each.arg}
+        value = passed.get(name)
         made = [value, *(each.value for each in ast.walk(tree) if _assigns(each, value))]
         for each in made:
             if isinstance(each, ast.Call) and ast.unparse(each.func).rpartition(".")[2] in _DESCRIPTORS:
@@ -334,8 +334,8 @@ def _grid(kernel: Kernel, tree: ast.Module, known: Sequence[str]) -> tuple[tuple
 
 def _passed_names(kernel: Kernel, call: ast.Call) -> dict[str, str]:
     """Return the kernel's parameter for each variable that a launch passes."""
-    given = zip((each.name for each in kernel.parameters), call.args, strict=False)
-    pairs = [*given, *((each.arg, each.value) for each in call.keywords if each.arg)]
+    passed = zip((each.name for each in kernel.parameters), call.args, strict=False)
+    pairs = [*passed, *((each.arg, each.value) for each in call.keywords if each.arg)]
     return {value.id: name for name, value in pairs if isinstance(value, ast.Name)}
 
 

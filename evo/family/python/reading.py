@@ -119,11 +119,11 @@ class _Class:
 
 
 def _tunables(node: ast.FunctionDef) -> Iterator[tuple[str, Any]]:
-    given = node.args
-    if given.vararg or given.kwarg or given.posonlyargs:
+    arguments = node.args
+    if arguments.vararg or arguments.kwarg or arguments.posonlyargs:
         raise _refused(node, "takes its tunables by name, each with its values: `def cpu(TILE=[8, 16])`")
-    defaults = [*[None] * (len(given.args) - len(given.defaults)), *given.defaults, *given.kw_defaults]
-    for name, default in zip([*given.args, *given.kwonlyargs], defaults, strict=True):
+    defaults = [*[None] * (len(arguments.args) - len(arguments.defaults)), *arguments.defaults, *arguments.kw_defaults]
+    for name, default in zip([*arguments.args, *arguments.kwonlyargs], defaults, strict=True):
         if default is None:
             raise _refused(name, f"the tunable `{name.arg}` has no values: write `{name.arg}=[8, 16]`")
         yield name.arg, _keys(default) if _called(default) == "tunable" else _literal(default)
@@ -140,10 +140,10 @@ def _field(node: ast.AnnAssign) -> dict[str, Any]:
 def _keys(node: ast.expr) -> dict[str, Any]:
     """Return the arguments of a call by name."""
     assert isinstance(node, ast.Call)
-    places = _POSITIONS.get(_called(node), ())
-    if len(node.args) > len(places):
-        raise _refused(node, f"takes {len(places)} arguments by position, the others by name")
-    found = {name: _literal(value) for name, value in zip(places, node.args, strict=False)}
+    names = _POSITIONS.get(_called(node), ())
+    if len(node.args) > len(names):
+        raise _refused(node, f"takes {len(names)} arguments by position, the others by name")
+    found = {name: _literal(value) for name, value in zip(names, node.args, strict=False)}
     for keyword in node.keywords:
         if keyword.arg is None or keyword.arg in found:
             raise _refused(node, "takes each argument once, by name")

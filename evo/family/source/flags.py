@@ -144,17 +144,17 @@ class Option:
 
 def options(flags: Sequence[str]) -> Iterator[Option]:
     """Yield the flags as options with their values."""
-    place = 0
-    while place < len(flags):
-        flag = flags[place]
+    position = 0
+    while position < len(flags):
+        flag = flags[position]
         name = next(
             (each for each in _VALUED if flag == each or _joins(flag, each)), flag if flag[:1] == "-" != flag else ""
         )
-        separate = flag == name and name in _VALUED and place + 1 < len(flags)
-        value = flags[place + 1] if separate else flag.removeprefix(name).removeprefix("=" if name else "")
+        separate = flag == name and name in _VALUED and position + 1 < len(flags)
+        value = flags[position + 1] if separate else flag.removeprefix(name).removeprefix("=" if name else "")
         count = 2 if separate else 1
-        yield Option(name=name, value=value, place=place, flags=tuple(flags[place : place + count]))
-        place += count
+        yield Option(name=name, value=value, place=position, flags=tuple(flags[position : position + count]))
+        position += count
 
 
 def _joins(flag: str, option: str) -> bool:
@@ -236,7 +236,7 @@ def _check_blank(flag: str, name: str, field: str) -> None:
             words = shlex.split(flag)
         except ValueError:  # an apostrophe in the value of a macro
             return
-        starts = [place for place, word in enumerate(words) if not place or re.match(r"--?[A-Za-z]", word)]
+        starts = [position for position, word in enumerate(words) if not position or re.match(r"--?[A-Za-z]", word)]
         parts = [" ".join(words[start:end]) for start, end in zip(starts, [*starts[1:], None], strict=True)]
     if len(parts) > 1:
         count = "two" if len(parts) == 2 else len(parts)
@@ -288,8 +288,8 @@ def relocated(flags: Sequence[str], family: str, carried: Mapping[str, str]) -> 
     found: list[str] = []
     for option in options(flags):
         relative = not Path(option.value).is_absolute() and (option.name in _FOLDERS or not option.name)
-        if (place := moved.get(option.place)) is not None:
-            found += option.with_value(place)
+        if (path := moved.get(option.place)) is not None:
+            found += option.with_value(path)
         else:
             found += option.with_value(f"{family}/{option.value}") if relative else option.flags
     return tuple(found)

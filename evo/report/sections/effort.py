@@ -51,12 +51,12 @@ def effort_blocks(material: Material, terms: Terms) -> Iterator[Block]:
 
 def _by_stage(material: Material, cost: float | None) -> Listed:
     paid = [spent for spent in material.spent if spent.job != AFTERWARDS]
-    whole = sum(_seconds(spent.stages, STAGES) for spent in paid) or 1.0
+    total = sum(_seconds(spent.stages, STAGES) for spent in paid) or 1.0
     kinds = [f"{spent.job} ({spent.count:,})" for spent in material.spent]
     rows = []
     for stage, name in STAGES.items():
         each = [_seconds(spent.stages, [stage]) for spent in material.spent]
-        share = sum(_seconds(spent.stages, [stage]) for spent in paid) / whole
+        share = sum(_seconds(spent.stages, [stage]) for spent in paid) / total
         money = () if cost is None else (significant(cost * share),)
         rows.append((name, *map(_figure, each), percent_text(share), *money))
     return Listed(("stage, s", *kinds, "share", *(() if cost is None else ("cost",))), tuple(rows), figures=1)

@@ -123,41 +123,43 @@ def _try(material: Material) -> str:
 
 
 def _row(goal: Goal, material: Material) -> tuple[str, ...]:
-    held = judged(goal, material)
+    result = judged(goal, material)
     wanted = f"{significant(goal.factor)}× the fastest baseline" if goal.factor is not None else time_text(goal.time_us)
-    if held is None:
+    if result is None:
         nothing = "nothing was estimated" if material.search.estimated else "nothing was measured"
         why = nothing if material.reached_us is None else "no baseline ran"
         return goal.name, wanted, "–", f"not known: {why}"
-    return goal.name, wanted, held.found, held.words
+    return goal.name, wanted, result.found, result.words
 
 
-def _judged(held: GoalResult, material: Material) -> GoalResult:
+def _judged(result: GoalResult, material: Material) -> GoalResult:
     estimated, target = material.search.estimated, material.search.objective.target
-    if held.missing > 1.0:
+    if result.missing > 1.0:
         by, where = (" by the estimate", f"on {target}") if estimated else ("", "here")
-        words = f"missed{by}: a further speed-up of {factor_text(held.missing)} is needed"
-        if held.time_us < (floor_us := _floor_us(material)):
+        words = f"missed{by}: a further speed-up of {factor_text(result.missing)} is needed"
+        if result.time_us < (floor_us := _floor_us(material)):
             words = f"impossible {where}: it takes at least {time_text(floor_us)}"
-        return replace(held, words=words)
+        return replace(result, words=words)
     if estimated:
-        return replace(held, words="reached by the estimate, which was never run")
-    words = _reached(held, material)
-    return replace(held, words=words, everywhere=words == "reached")
+        return replace(result, words="reached by the estimate, which was never run")
+    words = _reached(result, material)
+    return replace(result, words=words, everywhere=words == "reached")
 
 
-def _reached(held: GoalResult, material: Material) -> str:
+def _reached(result: GoalResult, material: Material) -> str:
     """Judge a reached target by the prediction for one more process; without a prediction, state its basis."""
     verdict = None if material.champion is None else material.champion.verdict
     if verdict is None or verdict.challenger is None:
         return "reached by the quick samples of a trial that was not confirmed"
-    predicted = _predicted(held.goal, material)
+    predicted = _predicted(result.goal, material)
     if predicted is None:
         return "reached in the first process; no other process measured it"
-    if held.goal.factor is not None:
+    if result.goal.factor is not None:
         span = f"{factor_text(predicted.low)} to {factor_text(predicted.high)}"
-        return "reached" if predicted.low >= held.goal.factor else f"reached on average, not in all: {_one_more(span)}"
-    if predicted.high <= held.time_us:
+        return (
+            "reached" if predicted.low >= result.goal.factor else f"reached on average, not in all: {_one_more(span)}"
+        )
+    if predicted.high <= result.time_us:
         return "reached"
     span = f"{time_text(predicted.low)} to {time_text(predicted.high)}"
     return f"reached in the first process, not in all: {_one_more(span)}"

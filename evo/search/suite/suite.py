@@ -140,10 +140,10 @@ def _text(table: Mapping[str, Any], key: str, where: str) -> str:
     return value.strip()
 
 
-def _values(given: Any, where: str) -> list[Value]:
+def _values(entry: Any, where: str) -> list[Value]:
     """Return the values of one field, each once, in order."""
     found: list[Value] = []
-    for each in given if isinstance(given, list) else [given]:
+    for each in entry if isinstance(entry, list) else [entry]:
         if not isinstance(each, bool | int | float | str):
             raise InvalidInput(where, f"{literal_text(each, 60)} is neither a number, a word, true nor false")
         lengths = lengths_of(each, where) if isinstance(each, str) else None

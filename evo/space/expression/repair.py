@@ -164,9 +164,9 @@ def _spelled(text: str) -> str:
     return " ".join(_negations(part for part in parts if part))
 
 
-def _negations(given: Iterable[str]) -> list[str]:
+def _negations(names: Iterable[str]) -> list[str]:
     """Return the tokens with C's ``! x`` as ``(not x)``: it binds tighter than comparisons and arithmetic."""
-    parts = list(given)
+    parts = list(names)
     for index in reversed(range(len(parts))):
         if parts[index] == "!":
             end = _operand_end(parts, index + 1)

@@ -105,8 +105,8 @@ def _closed(text: str) -> Any:
             if not end:
                 return None
         else:
-            whole = isinstance(document, dict) and isinstance(document.get("cache"), dict) and document["cache"]
-            return document if whole else None
+            complete = isinstance(document, dict) and isinstance(document.get("cache"), dict) and document["cache"]
+            return document if complete else None
     return None
 
 

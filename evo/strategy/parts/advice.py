@@ -70,21 +70,21 @@ class LogViews:
         return self.whole if _leads(self.whole.seen, self.independent.seen) and trial % EVERY == 0 else self.independent
 
 
-def refuted(whole: Observations, independent: Observations) -> bool:
+def refuted(observations: Observations, independent: Observations) -> bool:
     """Return True if the advice did not help: enough advised trials have ended, and the others found a config as fast.
 
     Args:
-        whole: observations of all trials.
+        observations: observations of all trials.
         independent: observations of the trials that do not descend from the advice.
     """
-    ended = len(whole.rows) - len(independent.rows)
-    return ended >= BEFORE and independent.measured > 0 and not _leads(whole, independent)
+    ended = len(observations.rows) - len(independent.rows)
+    return ended >= BEFORE and independent.measured > 0 and not _leads(observations, independent)
 
 
-def _leads(whole: Observations, independent: Observations) -> bool:
+def _leads(observations: Observations, independent: Observations) -> bool:
     """True if the best config so far descends from the advice."""
     inf = float("inf")
-    return bool(whole.losses.min(initial=inf) < independent.losses.min(initial=inf))
+    return bool(observations.losses.min(initial=inf) < independent.losses.min(initial=inf))
 
 
 class WarmStartsFirst:

@@ -51,8 +51,8 @@ def _axes(tunable: Tunable, aligned: bool) -> list[Floats]:
 
 def _alignment(tunable: Tunable) -> Floats:
     """Return for each whole number the exponent of the largest power of two that divides it; 0 for other numbers."""
-    whole = [int(value) if float(value).is_integer() else 1 for value in tunable.values]
-    return np.array([(value & -value).bit_length() - 1 for value in whole], dtype=np.float64)
+    integers = [int(value) if float(value).is_integer() else 1 for value in tunable.values]
+    return np.array([(value & -value).bit_length() - 1 for value in integers], dtype=np.float64)
 
 
 def _unit(values: Floats) -> Floats:

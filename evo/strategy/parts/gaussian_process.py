@@ -99,10 +99,10 @@ def fit(points: Points, values: Floats, names: Flags) -> Covariance:
     count = points.shape[1]
     mean = np.append(np.full(count, LOG_WEIGHT), np.log(NOISE))
     spread = np.append(np.full(count, LOG_WEIGHT_SPREAD), LOG_NOISE_SPREAD)
-    apart = _apart(points, names)
+    distances = _apart(points, names)
 
     def loss(logs: Floats) -> tuple[float, Floats]:
-        value, slope = _misfit(np.exp(logs), apart, values)
+        value, slope = _misfit(np.exp(logs), distances, values)
         off = (logs - mean) / spread
         return value + 0.5 * float(off @ off), slope * np.exp(logs) + off / spread
 
@@ -119,12 +119,12 @@ def _apart(points: Points, names: Flags) -> Floats:
     return np.stack([squares[:, :, axis].ravel() for axis in range(points.shape[1])])
 
 
-def _misfit(weights: Floats, apart: Floats, values: Floats) -> tuple[float, Floats]:
+def _misfit(weights: Floats, distances: Floats, values: Floats) -> tuple[float, Floats]:
     """Return the negative log marginal likelihood, and its gradient in the axes' weights and the noise."""
     from scipy.linalg import cho_solve, cholesky
 
     n = len(values)
-    root = np.sqrt(5 * (weights[:-1] @ apart))
+    root = np.sqrt(5 * (weights[:-1] @ distances))
     decay = np.exp(-root)
     covariance = ((1 + root + root * root / 3) * decay).reshape(n, n)
     covariance[np.diag_indices(n)] += weights[-1]
@@ -133,7 +133,7 @@ def _misfit(weights: Floats, apart: Floats, values: Floats) -> tuple[float, Floa
     solved = inverse @ values
     variance = max(float(values @ solved) / n, 1e-10)
     slope = 0.5 * (inverse - np.outer(solved, solved) / variance)
-    by_weight = apart @ (slope.ravel() * (-5 / 6) * (1 + root) * decay)
+    by_weight = distances @ (slope.ravel() * (-5 / 6) * (1 + root) * decay)
     misfit = 0.5 * n * np.log(variance) + np.log(np.diag(lower)).sum()
     return float(misfit), np.append(by_weight, np.trace(slope))
 

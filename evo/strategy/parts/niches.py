@@ -80,9 +80,9 @@ class Niches:
         best = np.full(len(self._niches), -1, dtype=np.intp)
         losses = np.full(len(self._niches), np.inf)
         for niche in range(len(self._niches)):
-            places = np.flatnonzero(ended[:, niche])
-            if len(places):
-                best[niche] = places[seen.losses[places].argmin()]
+            indices = np.flatnonzero(ended[:, niche])
+            if len(indices):
+                best[niche] = indices[seen.losses[indices].argmin()]
                 losses[niche] = seen.losses[best[niche]]
         return NicheResults(trials=ended.sum(axis=0) + pending.sum(axis=0), best=best, losses=losses)
 

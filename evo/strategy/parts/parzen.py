@@ -85,11 +85,11 @@ class RankKernel:
 
     def __init__(self, tunable: Tunable) -> None:
         self.size = len(tunable.values)
-        apart = np.arange(self.size)
+        distances = np.arange(self.size)
         if tunable.ordinal and self.size > 2:
-            self._falling = np.exp(-0.5 * (apart / max(MIN_BANDWIDTH, BANDWIDTH * self.size)) ** 2)
+            self._falling = np.exp(-0.5 * (distances / max(MIN_BANDWIDTH, BANDWIDTH * self.size)) ** 2)
         else:
-            self._falling = (apart == 0).astype(np.float64)
+            self._falling = (distances == 0).astype(np.float64)
         falling = self._falling.cumsum()
         self._total = falling + falling[::-1] - self._falling[0]
 

@@ -36,8 +36,8 @@ class Relinking:
         pool = self.starts
         having = pool[:, columns] == values
         having, columns = having[:, having.any(axis=0)], columns[having.any(axis=0)]
-        apart = (pool != row).sum(axis=1)[:, None]
-        starts = pool[np.where(having, apart, len(row) + 1).argmin(axis=0)] if len(columns) else pool[:0]
+        distances = (pool != row).sum(axis=1)[:, None]
+        starts = pool[np.where(having, distances, len(row) + 1).argmin(axis=0)] if len(columns) else pool[:0]
         kept = np.zeros(starts.shape, dtype=np.bool_)
         kept[np.arange(len(starts)), columns] = True
         return self.ends(starts, np.broadcast_to(row, starts.shape), kept, np.random.default_rng(row))

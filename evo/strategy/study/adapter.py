@@ -89,11 +89,11 @@ class StudyReader:
         return self._pending[number]
 
     def _take(self, trial: FrozenTrial) -> None:
-        given, ended = self._noted(trial), trial.state in ENDED
+        noted, ended = self._noted(trial), trial.state in ENDED
         asked = self._pending.get(trial.number)
-        if asked is None and given is not None:
-            asked = self._ask(trial.number, given)
-        config = self._config(trial, given) if ended or self._whole(trial) else None
+        if asked is None and noted is not None:
+            asked = self._ask(trial.number, noted)
+        config = self._config(trial, noted) if ended or self._whole(trial) else None
         if asked is not None and ended and config != asked.config:
             self._miss(asked)
             asked = None
@@ -141,21 +141,21 @@ class StudyReader:
     def _whole(self, trial: FrozenTrial) -> bool:
         return all(each.name in trial.params for each in self._axes)
 
-    def _config(self, trial: FrozenTrial, given: Config | None) -> Config | None:
+    def _config(self, trial: FrozenTrial, noted: Config | None) -> Config | None:
         """Return the config that the trial tried; None if it is outside this space."""
         if not any(each.name in trial.params for each in self._axes):
             return None
-        ranks = [self._rank(each, trial, given) for each in self._axes]
+        ranks = [self._rank(each, trial, noted) for each in self._axes]
         if any(rank is None for rank in ranks):
             return None
         config = self._space.decode([rank or 0 for rank in ranks])
         return config if config in self._space else None
 
     @staticmethod
-    def _rank(axis: Axis, trial: FrozenTrial, given: Config | None) -> int | None:
+    def _rank(axis: Axis, trial: FrozenTrial, noted: Config | None) -> int | None:
         if axis.name in trial.params:
             return axis.rank(trial.params[axis.name])
-        return axis.tunable.default_index if given is None else axis.tunable.index(given[axis.tunable.name], axis.name)
+        return axis.tunable.default_index if noted is None else axis.tunable.index(noted[axis.tunable.name], axis.name)
 
 
 def _digest(axes: Sequence[Axis]) -> str:

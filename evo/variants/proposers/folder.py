@@ -20,16 +20,16 @@ class FolderProposer:
             raise InvalidInput("--proposer", f"{self._folder} is not a folder")
 
     def propose(self, client: Callable[[], Client], search_id: int, problem: str) -> Iterator[None]:
-        say, place = self._context.say, self._folder / problem
-        if not place.is_dir():
-            raise NotFound(f"{place} is not there: the proposer has no variants of this problem")
-        for path in sorted(each for each in place.iterdir() if not each.name.startswith(".")):
-            given = self._context.read(path)
+        say, folder = self._context.say, self._folder / problem
+        if not folder.is_dir():
+            raise NotFound(f"{folder} is not there: the proposer has no variants of this problem")
+        for path in sorted(each for each in folder.iterdir() if not each.name.startswith(".")):
+            files = self._context.read(path)
             brief = client().variant_brief(search_id)
             say(f"{problem}: read the brief ({len(brief.tried)} variants timed); submits {path.name}")
             try:
                 view = client().submit_variant(
-                    search_id, given.files, document=given.document, parents=(0,), trials=self._context.trials
+                    search_id, files.files, document=files.document, parents=(0,), trials=self._context.trials
                 )
             except EvoError as error:
                 say(f"{problem}: {path.name} was refused: {error}")

@@ -270,9 +270,9 @@ class CpuSession:
         return host_sets(arguments, inputs, count)
 
     def call(self, kernel: Any, buffers: Buffers, mode: CallMode = CallMode()) -> None:
-        process, held = cast(KernelProcess, kernel), cast(HostBuffers, buffers)
-        process.call(process.bind([held], new=False), mode)
-        self._at_return = (held, held.output_prints()) if _threads_of(process.pid) > 1 else None
+        process, arrays = cast(KernelProcess, kernel), cast(HostBuffers, buffers)
+        process.call(process.bind([arrays], new=False), mode)
+        self._at_return = (arrays, arrays.output_prints()) if _threads_of(process.pid) > 1 else None
 
     def call_together(self, kernel: Any, sets: Sequence[Buffers], calls: int, *, jitter: int = 0) -> float:
         process = cast(KernelProcess, kernel)
@@ -300,12 +300,12 @@ class CpuSession:
         )
 
     def timer(self, kernel: Any, sets: Sequence[Buffers], *, once: bool = False) -> Timer:
-        held = cast(Sequence[HostBuffers], sets)
-        return KernelTimer(cast(KernelProcess, kernel), held, rng=self._orders, once=once)
+        arrays = cast(Sequence[HostBuffers], sets)
+        return KernelTimer(cast(KernelProcess, kernel), arrays, rng=self._orders, once=once)
 
     def batch_timer(self, kernel: Any, sets: Sequence[Buffers], calls: int) -> Timer:
-        held = cast(Sequence[HostBuffers], sets)
-        return KernelTimer(cast(KernelProcess, kernel), held, rng=self._orders, calls=calls)
+        arrays = cast(Sequence[HostBuffers], sets)
+        return KernelTimer(cast(KernelProcess, kernel), arrays, rng=self._orders, calls=calls)
 
     def _process(self, library: Path, entry: str, cores: Sequence[int], *, timed: bool) -> KernelProcess:
         return KernelProcess(
@@ -374,12 +374,12 @@ class CpuSession:
     def _kernel_pids(self) -> set[int]:
         return {process.pid for process in self._processes} | ending()
 
-    def _others(self, place: int) -> tuple[int, ...]:
+    def _others(self, index: int) -> tuple[int, ...]:
         """Return this many cores, selected by a number; if possible, others than those on which kernels are timed."""
         least = max(len(self._cores), 1)
         spare = [core for core in self._all_cores if core not in self._cores]
         found = spare if len(spare) >= least else self._all_cores
-        start = place % max(1, len(found) - least + 1)
+        start = index % max(1, len(found) - least + 1)
         return tuple(found[start : start + least])
 
     def _left_running(self, process: KernelProcess) -> str | None:

@@ -394,8 +394,8 @@ class KernelProcess:
     def _greeted(self) -> str:
         values = self._answer()
         self._registers = values[1]
-        held = [words for bit, words in _LEVELS.items() if values[0] & bit]
-        return ", ".join(held) or "none"
+        levels = [words for bit, words in _LEVELS.items() if values[0] & bit]
+        return ", ".join(levels) or "none"
 
     def _reap(self, *, kill: bool) -> str:
         """End the process with its children, and return exit status, resource usage and output."""
@@ -568,41 +568,41 @@ class KernelProcess:
     def _near(self, address: int) -> tuple[GuardedArray, int] | None:
         """Return the array nearest to an address in or next to a mapped segment, and the offset from its start."""
         near: list[tuple[int, GuardedArray, int]] = []
-        for held in self._known.values():
-            segment, base = self._bases[held.segment.number]
+        for mapped in self._known.values():
+            segment, base = self._bases[mapped.segment.number]
             if not base - _APRON_BYTES <= address < base + segment.size + _APRON_BYTES:
                 continue
-            offset = address - base - held.offset
-            outside = max(-offset, offset - held.bytes.size + 1, 0)
-            near.append((outside, held, offset))
+            offset = address - base - mapped.offset
+            outside = max(-offset, offset - mapped.bytes.size + 1, 0)
+            near.append((outside, mapped, offset))
         if not near:
             return None
-        _, held, offset = min(near, key=lambda each: each[0])
-        return held, offset
+        _, mapped, offset = min(near, key=lambda each: each[0])
+        return mapped, offset
 
     # --- layout ------------------------------------------------------------------------------------------------------
 
-    def _address(self, held: GuardedArray) -> int:
-        return self._bases[held.segment.number][1] + held.offset
+    def _address(self, array: GuardedArray) -> int:
+        return self._bases[array.segment.number][1] + array.offset
 
     def _words(self, buffers: HostBuffers) -> bytes:
-        whole: list[bytes] = []
+        words: list[bytes] = []
         real: list[bytes] = []
         for argument in buffers.arguments:
             if argument.role != "scalar":
-                whole.append(struct.pack("=Q", self._address(buffers.arrays[argument.name])))
+                words.append(struct.pack("=Q", self._address(buffers.arrays[argument.name])))
                 continue
             value = scalar(argument)
-            (real if argument.dtype.startswith("float") else whole).append(bytes(value).ljust(8, b"\0"))
+            (real if argument.dtype.startswith("float") else words).append(bytes(value).ljust(8, b"\0"))
         most = self._registers + _STACKED
-        if len(whole) > most or len(real) > _FLOATS:
+        if len(words) > most or len(real) > _FLOATS:
             raise LaunchError(f"a kernel takes at most {most} buffers and whole numbers, and {_FLOATS} others")
-        return b"".join(whole).ljust(8 * most, b"\0") + b"".join(real).ljust(8 * _FLOATS, b"\0")
+        return b"".join(words).ljust(8 * most, b"\0") + b"".join(real).ljust(8 * _FLOATS, b"\0")
 
     def _writes(self, buffers: HostBuffers) -> bytes:
         """Return the writes before a call on a set: restored arguments first, then those that the call itself fills."""
-        held = [each for each in buffers.arguments if each.role != "scalar"]
-        chosen = [*(each for each in held if each.restored), *(each for each in held if each.filled)]
+        arrays = [each for each in buffers.arguments if each.role != "scalar"]
+        chosen = [*(each for each in arrays if each.restored), *(each for each in arrays if each.filled)]
         return b"".join(self._write(each, buffers) for each in chosen)
 
     def _write(self, argument: Argument, buffers: HostBuffers) -> bytes:
@@ -624,20 +624,20 @@ class KernelProcess:
         """Return the size of the process's memory without the buffers, and of the part that only it can write; empty
         if unknown.
         """
-        given = sum(segment.size + 2 * _APRON_BYTES for segment, _ in self._bases.values())
+        mapped = sum(segment.size + 2 * _APRON_BYTES for segment, _ in self._bases.values())
         try:
             pages = os.pread(self._memory[0], 128, 0).split()
-            return int(pages[0]) * mmap.PAGESIZE - given, int(pages[5]) * mmap.PAGESIZE
+            return int(pages[0]) * mmap.PAGESIZE - mapped, int(pages[5]) * mmap.PAGESIZE
         except (OSError, IndexError, ValueError):  # it has ended, or the system does not report it
             return ()
 
     def _exhausted(self) -> str | None:
         """Describe a leak that ended before the first sample, because no memory was left."""
-        held = self._mapped_bytes()
-        if not (self.memory_bytes and held) or held[0] < _NEARLY_ALL * self.memory_bytes:
+        mapped = self._mapped_bytes()
+        if not (self.memory_bytes and mapped) or mapped[0] < _NEARLY_ALL * self.memory_bytes:
             return None
         return (
-            f"keeps {held[0]:,} bytes after its calls, nearly all that it may allocate. Free memory that a call "
+            f"keeps {mapped[0]:,} bytes after its calls, nearly all that it may allocate. Free memory that a call "
             "allocates, and join threads that it starts"
         )
 
@@ -670,12 +670,12 @@ def _await_ends() -> None:
         each.wait()
 
 
-def _abandon(process: "subprocess.Popen[bytes]", held: contextlib.ExitStack) -> None:
+def _abandon(process: "subprocess.Popen[bytes]", resources: contextlib.ExitStack) -> None:
     """Kill a process and everything it started, and close this process's descriptors of it."""
     started = descendants.started_by(process.pid)
     _kill(process.pid)
     descendants.end_these(started)
-    held.close()
+    resources.close()
     _ENDING.append(process)
 
 
@@ -744,8 +744,8 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _trespass_text(held: GuardedArray, distance: int, writes: int) -> str:
-    name, size = held.argument.name, held.bytes.size
+def _trespass_text(array: GuardedArray, distance: int, writes: int) -> str:
+    name, size = array.argument.name, array.bytes.size
     if 0 <= distance < size:
         return f"modifies its input `{name}`"
     verb = {0: "reads", 1: "writes"}.get(writes, "reads or writes")

@@ -182,11 +182,11 @@ def _descriptors(folder: str) -> tuple[str, ...]:
 
 
 def _attributes(folder: str, status: Mapping[str, str]) -> tuple[str, ...]:
-    held = [f"{name} {value}" for name, value in status.items() if _STATUS.fullmatch(name)]
-    held += [f"{name} {_text(f'{folder}/{name}')}" for name in _FILES]
+    attributes = [f"{name} {value}" for name, value in status.items() if _STATUS.fullmatch(name)]
+    attributes += [f"{name} {_text(f'{folder}/{name}')}" for name in _FILES]
     with contextlib.suppress(OSError):
-        held.append(os.readlink(f"{folder}/cwd"))  # noqa: PTH115 - as in `_names`
-    return tuple(held)
+        attributes.append(os.readlink(f"{folder}/cwd"))  # noqa: PTH115 - as in `_names`
+    return tuple(attributes)
 
 
 def _mappings(folder: str) -> tuple[tuple[str, ...], tuple[range, ...], tuple[int, ...]]:

@@ -253,10 +253,10 @@ def scalar(argument: Argument) -> Any:
     return _SCALARS[argument.dtype](argument.value)
 
 
-def _originals(arguments: Sequence[Argument], given: Mapping[str, GuardedArray]) -> dict[str, GuardedArray]:
+def _originals(arguments: Sequence[Argument], sources: Mapping[str, GuardedArray]) -> dict[str, GuardedArray]:
     """Return an array with the original contents of each in-place argument."""
     wanted = {each.name: _original(each) for each in arguments if each.role == "inout"}
-    return {name: given.get(each.name) or GuardedArray(each) for name, each in wanted.items()}
+    return {name: sources.get(each.name) or GuardedArray(each) for name, each in wanted.items()}
 
 
 def _original(argument: Argument) -> Argument:

@@ -60,12 +60,12 @@ class PowercapMeter:
         Raises:
             NoMeterError: there are no counters, or they cannot be read.
         """
-        place = folder or Path(os.environ.get(FOLDER) or _SYSTEM)
-        zones = [zone for each in sorted(place.glob("*:*")) if (zone := _zone(each)) is not None]
+        root = folder or Path(os.environ.get(FOLDER) or _SYSTEM)
+        zones = [zone for each in sorted(root.glob("*:*")) if (zone := _zone(each)) is not None]
         if not any(zone.name.startswith("package") for zone in zones):
             raise NoMeterError(
-                f"{place} has no RAPL counter of a processor package: virtual machines and containers often hide them; "
-                f"search on the machine itself, or mount the folder and name it in {FOLDER}"
+                f"{root} has no RAPL counter of a processor package: virtual machines and containers often hide "
+                f"them; search on the machine itself, or mount the folder and name it in {FOLDER}"
             )
         meter = cls(zones)
         meter.read_uj()

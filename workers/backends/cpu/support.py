@@ -63,8 +63,8 @@ def load_support(compiler: CCompiler, folder: Path, path: Path | None = None) ->
     if binary is None:
         binary = _compile(compiler, source)
         cache.put(key, binary)
-    with scratch() as place:
-        path = path or place / f"support{compiler.suffix}"
+    with scratch() as temporary:
+        path = path or temporary / f"support{compiler.suffix}"
         path.write_bytes(binary)
         refuse_noexec(path.parent)
         library = ctypes.CDLL(str(path))
@@ -72,21 +72,21 @@ def load_support(compiler: CCompiler, folder: Path, path: Path | None = None) ->
     return library
 
 
-def kernel_program(compiler: CCompiler, folder: Path, place: Path) -> Path:
+def kernel_program(compiler: CCompiler, folder: Path, target: Path) -> Path:
     """Return the program that calls kernels, compiled once per compiler and kept in `folder`.
 
     Args:
-        place: folder for the program.
+        target: folder for the program.
 
     Raises:
         SupportError: it does not compile.
     """
     source = files("workers.backends.cpu").joinpath("kernel_process.c").read_text()
     cache, key = Cache(folder), cache_key("kernel process", compiler.version, source)
-    binary, path = cache.get(key), place / "kernel"
+    binary, path = cache.get(key), target / "kernel"
     if binary is None:
-        (place / "kernel_process.c").write_text(source)
-        status, log = run([*compiler.command, *_PROGRAM_FLAGS], place, _COMPILE_S)
+        (target / "kernel_process.c").write_text(source)
+        status, log = run([*compiler.command, *_PROGRAM_FLAGS], target, _COMPILE_S)
         if status != 0:
             raise SupportError(_not_compiled(compiler, "kernel_process.c", log))
         cache.put(key, path.read_bytes())
@@ -105,11 +105,11 @@ def separation_here(compiler: CCompiler, folder: Path) -> str:
     Raises:
         SupportError, LaunchError, DeviceLostError: no kernel process can be started.
     """
-    with scratch() as place:
-        load_support(compiler, folder, place / "support.so")
+    with scratch() as temporary:
+        load_support(compiler, folder, temporary / "support.so")
         process = KernelProcess(
-            program=kernel_program(compiler, folder, place),
-            library=place / "support.so",
+            program=kernel_program(compiler, folder, temporary),
+            library=temporary / "support.so",
             entry="empty",
             timed=False,
         )
@@ -122,10 +122,10 @@ def separation_here(compiler: CCompiler, folder: Path) -> str:
 def isolation(compiler: CCompiler, folder: Path) -> Mapping[str, str]:
     """Return the isolation of kernels and compilers here, as facts of a device; tried once per process."""
     try:
-        held = separation_here(compiler, folder)
+        reported = separation_here(compiler, folder)
     except (EvoError, OSError):
-        held = "none"
-    return {SEPARATION: held, SANDBOX: compiler.sandbox or "none"}
+        reported = "none"
+    return {SEPARATION: reported, SANDBOX: compiler.sandbox or "none"}
 
 
 def load_ceilings(compiler: CCompiler, folder: Path, model: str, last_level_bytes: int) -> Ceilings:

@@ -54,8 +54,8 @@ class GuardedBuffer:
         self._runtime.memset(self.pointer, byte, self.size)
 
     def guard(self) -> None:
-        for place in self._bands.values():
-            self._runtime.memset(place, POISON, GUARD_BYTES)
+        for band in self._bands.values():
+            self._runtime.memset(band, POISON, GUARD_BYTES)
 
     def write(self, values: NDArray[Any]) -> None:
         host = np.ascontiguousarray(values)

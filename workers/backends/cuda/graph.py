@@ -135,9 +135,9 @@ class RestoredTimer:
 
 def _call(calls: Sequence[Callable[[], object]], sets: int) -> None:
     """Make all calls; the results of the latest `sets` calls, the present one included, have memory of their own."""
-    held: deque[object] = deque(maxlen=sets - 1)
+    recent: deque[object] = deque(maxlen=sets - 1)
     for call in calls:
-        held.append(call())
+        recent.append(call())
 
 
 def _torch_graph(stream: Any, calls: Sequence[Callable[[], object]], sets: int) -> Callable[[], None]:

@@ -59,13 +59,13 @@ class SupportKernels:
         count = Argument(name="count", role="scalar", dtype="int64", value=size // 16)
         runtime = self._cuda.runtime
         with cuda_errors():
-            held = [[GuardedBuffer(each, runtime) for each in (source, target)] for _ in range(sets)]
-        pairs = [{buffer.argument.name: buffer.pointer for buffer in pair} for pair in held]
+            buffers = [[GuardedBuffer(each, runtime) for each in (source, target)] for _ in range(sets)]
+        pairs = [{buffer.argument.name: buffer.pointer for buffer in pair} for pair in buffers]
         blocks = math.ceil(size / _COPY_BYTES)
         by_kernel = [self._bound("copy", blocks, source, target, count, **pair) for pair in pairs]
         kind, stream = runtime.memcpyDeviceToDevice, self._stream.ptr
         by_driver = [partial(runtime.memcpyAsync, pair["to"], pair["from"], size, kind, stream) for pair in pairs]
-        return [GraphTimer(self._cuda, self._stream, calls, keep=held) for calls in (by_kernel, by_driver)]
+        return [GraphTimer(self._cuda, self._stream, calls, keep=buffers) for calls in (by_kernel, by_driver)]
 
     def checksums(self, spans: Sequence[Span]) -> list[int]:
         """Return one checksum per span of memory; all are started before the first wait."""

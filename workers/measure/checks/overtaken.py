@@ -223,9 +223,9 @@ def _changed_element(one: Arrays, other: Arrays, rng: np.random.Generator) -> tu
 
 def _writes(before: Arrays, after: Arrays) -> list[_Write]:
     """Return what turns one input into another: each differing element, or large pieces if many differ."""
-    places = {name: np.flatnonzero(_bits(array) != _bits(after[name])) for name, array in before.items()}
-    if sum(each.size for each in places.values()) <= _FEW:
-        return [(name, int(index), after[name].reshape(-1)[index]) for name in places for index in places[name]]
+    changed = {name: np.flatnonzero(_bits(array) != _bits(after[name])) for name, array in before.items()}
+    if sum(each.size for each in changed.values()) <= _FEW:
+        return [(name, int(index), after[name].reshape(-1)[index]) for name in changed for index in changed[name]]
     edges = {name: np.linspace(0, array.size, _PIECES + 1).astype(int) for name, array in after.items()}
     pieces = [(name, slice(*pair)) for name, each in edges.items() for pair in itertools.pairwise(each.tolist())]
     return [(name, piece, np.ascontiguousarray(after[name]).reshape(-1)[piece]) for name, piece in pieces]

@@ -57,8 +57,8 @@ PATIENCE = 3
 
 def ring_sets(arguments: Iterable[Argument], calls: int, cache_bytes: float) -> int:
     """Return the number of sets of a hot ring: the number of calls in a sample, within limits; at least 2."""
-    held = sum(each.bytes for each in arguments if each.written)
-    return max(2, min(calls, int(CACHE_SHARE * cache_bytes / max(held, 1)), MOST_SETS))
+    written_bytes = sum(each.bytes for each in arguments if each.written)
+    return max(2, min(calls, int(CACHE_SHARE * cache_bytes / max(written_bytes, 1)), MOST_SETS))
 
 
 def mixed_sets(bytes_held: int) -> int:
@@ -87,15 +87,15 @@ def most_disagreement(
         shared_inputs: True if they share the inputs.
         limits: limits of the device: ``l1_bytes``, ``l2_bytes`` and ``l3_bytes``, if known.
     """
-    held = {each.name: each.bytes for each in arguments if each.role != "scalar"}
+    sizes = {each.name: each.bytes for each in arguments if each.role != "scalar"}
     written = sum(each.bytes for each in arguments if each.written)
-    one = sum(held.values())
+    one = sum(sizes.values())
     ring = one + (sets - 1) * (written if shared_inputs else one)
     caches = [limits[name] for name in ("l1_bytes", "l2_bytes", "l3_bytes") if name in limits]
     if "l1_bytes" in limits:
         caches.append(_PAGES_BYTES)
-    apart = any(one < cache * _PARTLY and ring > cache * _WHOLLY for cache in caches)
-    return policy.max_ring_ratio_of_caches if apart else policy.max_ring_ratio
+    separate = any(one < cache * _PARTLY and ring > cache * _WHOLLY for cache in caches)
+    return policy.max_ring_ratio_of_caches if separate else policy.max_ring_ratio
 
 
 def disagreement(

@@ -48,8 +48,8 @@ def check_input(operand: Operand, made: Any, *, case: str, maker: str) -> NDArra
     array, where = array_of(made, operand, maker), f"{maker}: makes `{operand.name}` of case {case}"
     expected = stored(operand.dtype)
     if array.shape != operand.shape or array.dtype.newbyteorder("=") != expected:
-        held = f"family.toml says {expected.name} {operand.shape}{_codes(operand)}"
-        raise FamilyError(f"{where} as {array.dtype.name} {array.shape}; {held}")
+        declared = f"family.toml says {expected.name} {operand.shape}{_codes(operand)}"
+        raise FamilyError(f"{where} as {array.dtype.name} {array.shape}; {declared}")
     if expected == np.bool_:  # bytes other than 0 and 1 are True to NumPy, but not to every kernel
         return np.ascontiguousarray(array.view(np.uint8) != 0)
     return np.array(array, expected, order="C", copy=True)

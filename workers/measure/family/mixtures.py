@@ -129,12 +129,12 @@ def _with_equals(array: NDArray[Any], dtype: str, rng: np.random.Generator) -> N
         return found
     values = decoded(flat, dtype).astype(np.float64)
     count = -(-flat.size // _EQUAL_SHARE)
-    places = rng.permutation(flat.size)
-    behind = np.maximum(places[:count], 1)
+    order = rng.permutation(flat.size)
+    behind = np.maximum(order[:count], 1)
     flat[behind] = flat[behind - 1]
-    flat[places[count : 2 * count]] = flat[places[-1]]
+    flat[order[count : 2 * count]] = flat[order[-1]]
     if np.nanmin(values) < 0 < np.nanmax(values):
-        zeros = places[2 * count : 2 * count + -(-count // 2)]
+        zeros = order[2 * count : 2 * count + -(-count // 2)]
         flat[zeros] = 0  # all floating-point formats store 0 so
         flat[zeros[::2]] = encoded(np.array([-0.0], np.float32), dtype)[0]
     return found

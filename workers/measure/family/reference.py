@@ -413,8 +413,8 @@ def _golden(plan: CasePlan, inputs: Arrays, stored: Arrays, *, few: bool) -> Exp
 def _checksum(array: NDArray[Any]) -> str:
     """Return the sum of all 8-byte words and a digest of evenly spaced bytes, which runs at memory speed."""
     data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    whole = data.size // 8 * 8
-    total = int(data[:whole].view(np.uint64).sum(dtype=np.uint64)) + int(data[whole:].sum(dtype=np.uint64))
+    aligned = data.size // 8 * 8
+    total = int(data[:aligned].view(np.uint64).sum(dtype=np.uint64)) + int(data[aligned:].sum(dtype=np.uint64))
     sample = data[:: max(1, data.size // _SAMPLED_BYTES)]
     return f"{total:x} {hashlib.sha256(sample.tobytes()).hexdigest()}"
 

@@ -57,11 +57,11 @@ def compare_page(
         view: layout of the sources; None: side by side if the window is wide enough, else unified.
     """
     with service.database.read() as session:
-        given = _ticked(trial) if trial else {"left": left, "right": right}
-        places = [parse_reference(session, field, name, search) for field, name in given.items()]
-        if [left, right] != list(map(str, places)):
-            return RedirectResponse(_address(places, view), 303)
-        rows = [place.row(session) for place in places]
+        names = _ticked(trial) if trial else {"left": left, "right": right}
+        references = [parse_reference(session, field, name, search) for field, name in names.items()]
+        if [left, right] != list(map(str, references)):
+            return RedirectResponse(_address(references, view), 303)
+        rows = [reference.row(session) for reference in references]
         both = compared(session, service.artefacts, rows, service.conductor.clock())
     return render(request, "compare/compare.html", both=both, view=view)
 
@@ -72,8 +72,8 @@ def _ticked(trials: list[str]) -> dict[str, str]:
     return dict(zip(("left", "right"), trials, strict=True))
 
 
-def _address(places: list[TrialReference], view: View | None) -> str:
-    sides = dict(zip(("left", "right"), map(str, places), strict=True))
+def _address(references: list[TrialReference], view: View | None) -> str:
+    sides = dict(zip(("left", "right"), map(str, references), strict=True))
     return f"/compare?{urlencode(sides | ({} if view is None else {'view': view}))}"
 
 

@@ -183,11 +183,11 @@ def _spans(champion: ChampionView) -> Spans | None:
     )
 
 
-def _span(place: int, name: str, interval: Interval, axis: Axis) -> Span:
+def _span(index: int, name: str, interval: Interval, axis: Axis) -> Span:
     return Span(
         name=name,
-        place=place if name == "champion" else 2,
-        y=TOP + ROW * (place + 0.5),
+        place=index if name == "champion" else 2,
+        y=TOP + ROW * (index + 0.5),
         low_x=axis.at(interval.low),
         x=axis.at(interval.estimate),
         high_x=axis.at(interval.high),

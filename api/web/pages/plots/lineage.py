@@ -79,8 +79,8 @@ def _figure(family: Mapping[int, Relative], line: Sequence[int]) -> Figure:
         "type": "scatter",
         "mode": "lines",
         "hoverinfo": "skip",
-        "x": [place for child, parent in edges for place in (parent, child, None)],
-        "y": [place for child, parent in edges for place in (height[parent], height[child], None)],
+        "x": [end for child, parent in edges for end in (parent, child, None)],
+        "y": [end for child, parent in edges for end in (height[parent], height[child], None)],
         "line": {"color": "@quiet", "width": 1},
     }
     thick = {

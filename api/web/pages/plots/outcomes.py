@@ -29,8 +29,8 @@ def outcomes_over_time(landscape: Landscape, search: SearchView) -> Plot:
     traces = [_bars(kind, index, counted, (parts, search.asked)) for index, kind in enumerate(kinds)]
     rows = tuple((outcome_text(kind), totals[kind], f"{totals[kind] / search.asked:.1%}") for kind in kinds)
     tallest = math.ceil(search.asked / parts)
-    whole = {"dtick": 1} if tallest <= FEW else {}
-    layout = {"barmode": "stack", "bargap": 0.06, "xaxis": {"title": "Trial"}, "yaxis": {"title": "Trials", **whole}}
+    ticks = {"dtick": 1} if tallest <= FEW else {}
+    layout = {"barmode": "stack", "bargap": 0.06, "xaxis": {"title": "Trial"}, "yaxis": {"title": "Trials", **ticks}}
     return Plot(
         summary=", ".join(f"{count:,} {kind} ({share})" for kind, count, share in rows) + ".",
         figures=(Figure(data=tuple(traces), layout=layout),),
@@ -43,7 +43,7 @@ def _kind(each: Counted) -> str:
     return each.kind or "pending"
 
 
-def _bars(kind: str, place: int, counted: list[Counted], axis: tuple[int, int]) -> dict[str, object]:
+def _bars(kind: str, index: int, counted: list[Counted], axis: tuple[int, int]) -> dict[str, object]:
     parts, asked = axis
     width = asked / parts
     mine = [each for each in counted if _kind(each) == kind]
@@ -59,7 +59,7 @@ def _bars(kind: str, place: int, counted: list[Counted], axis: tuple[int, int]) 
             "color": colour,
             "opacity": 0.75 if kind in RANKED else 0.9,
             "pattern": {
-                "shape": PATTERNS[place % len(PATTERNS)],
+                "shape": PATTERNS[index % len(PATTERNS)],
                 "fillmode": "overlay",
                 "fgcolor": "@card",
                 "size": 6,

@@ -44,8 +44,8 @@ class Wanted:
 
     def query(self, cursor: str | None = None) -> str:
         """Return the query string with its question mark."""
-        given = self.given | ({} if cursor is None else {"cursor": cursor})
-        return f"?{urlencode(given)}" if given else ""
+        parameters = self.given | ({} if cursor is None else {"cursor": cursor})
+        return f"?{urlencode(parameters)}" if parameters else ""
 
     @property
     def filter(self) -> SearchFilter:

@@ -44,7 +44,7 @@ class Terms:
 
 def read(chosen: Candidate, typed: Mapping[str, str]) -> Terms:
     """Parse each field. Empty fields are left out, except those of the problem, which have no safe default."""
-    given: dict[str, object] = {}
+    values: dict[str, object] = {}
     wrong: dict[str, str] = {}
     for field in chosen.family.fields:
         name = PROBLEM + field.name
@@ -55,17 +55,17 @@ def read(chosen: Candidate, typed: Mapping[str, str]) -> Terms:
             wrong[name] = f"is empty: give a value{such_as}"
             continue
         try:
-            given[name] = field.parse(text, name)
+            values[name] = field.parse(text, name)
         except InvalidInput as error:
             wrong[name] = error.reason
     for name, entry in ENTRIES.items():
         if not (text := typed.get(name, "").strip()):
             continue
         try:
-            given[name] = entry.read(text)
+            values[name] = entry.read(text)
         except ValueError as error:
             wrong[name] = str(error)
-    return Terms(given=given, wrong=wrong)
+    return Terms(given=values, wrong=wrong)
 
 
 def judged(service: Service, chosen: Candidate, typed: Mapping[str, str]) -> Terms:
@@ -114,8 +114,8 @@ LONGEST_ADDRESS = 7000
 def address_of(typed: Mapping[str, str]) -> str:
     """Return the address of the form with this input, without defaults."""
     usual = {name: entry.usual for name, entry in ENTRIES.items()}
-    given = {"family": ""} | {name: text for name, text in typed.items() if text != usual.get(name)}
-    return f"/start?{urlencode(given)}"
+    parameters = {"family": ""} | {name: text for name, text in typed.items() if text != usual.get(name)}
+    return f"/start?{urlencode(parameters)}"
 
 
 def cut_address_of(typed: Mapping[str, str]) -> str:

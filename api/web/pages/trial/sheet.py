@@ -217,4 +217,8 @@ def _places(trial: TrialView, search: SearchView) -> dict[str, TrialReference]:
         if champion is None
         else TrialReference(search=champion.search_id, number=champion.trial_number),
     }
-    return {role: place for role, place in found.items() if place is not None and place != TrialReference.of(trial)}
+    return {
+        role: reference
+        for role, reference in found.items()
+        if reference is not None and reference != TrialReference.of(trial)
+    }

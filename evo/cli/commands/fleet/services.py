@@ -74,10 +74,10 @@ def serve(
     settings = Settings.read(host=host, port=port, db=location, **public)
 
     def announce(url: str) -> None:
-        places = [(url, "bold")]
+        lines = [(url, "bold")]
         if settings.public_url is not None:
-            places += [(", through its proxy at ", ""), (str(settings.public_url), "bold")]
-        console().print(styled(f"kernel-evo serves {settings.db} at ", *places))
+            lines += [(", through its proxy at ", ""), (str(settings.public_url), "bold")]
+        console().print(styled(f"kernel-evo serves {settings.db} at ", *lines))
 
     serve_until_told(settings, announce)
 
@@ -173,13 +173,13 @@ def worker(
     )
 
 
-def _token(given: str | None, file: Path | None) -> str | None:
+def _token(option: str | None, file: Path | None) -> str | None:
     """Return the token, given directly or in a file; a file keeps it out of the process list."""
     from evo.errors import InvalidInput
 
     if file is None:
-        return given
-    if given is not None:
+        return option
+    if option is not None:
         raise InvalidInput("--token-file", "give a token or a file that holds it, not both")
     try:
         text = file.read_text(encoding="utf-8").strip()
@@ -190,12 +190,12 @@ def _token(given: str | None, file: Path | None) -> str | None:
     return text
 
 
-def _kinds(given: list[str] | None) -> "list[DeviceKind]":
+def _kinds(names: list[str] | None) -> "list[DeviceKind]":
     from evo.device import kinds
     from evo.errors import InvalidInput
     from evo.text.suggestion import unknown
 
-    for name in given or ():
+    for name in names or ():
         if name not in kinds():
             raise InvalidInput("--kind", unknown(name, kinds(), "kinds"))
-    return [kind for kind in kinds() if not given or kind in given]
+    return [kind for kind in kinds() if not names or kind in names]

@@ -134,18 +134,18 @@ def rotate(
     _show(issued, as_json)
 
 
-def _roles(given: list[str] | None) -> "list[Role]":
+def _roles(names: list[str] | None) -> "list[Role]":
     from evo.errors import InvalidInput
     from evo.messages.access import MEANING, ROLES
     from evo.text.suggestion import unknown
 
-    if not given:
+    if not names:
         ways = "; ".join(f"{role}: {meaning}" for role, meaning in MEANING.items())
         raise InvalidInput("--role", f"say what the token is for: {ways}")
-    for name in given:
+    for name in names:
         if name not in ROLES:
             raise InvalidInput("--role", unknown(name, ROLES, "roles"))
-    return [role for role in ROLES if role in given]
+    return [role for role in ROLES if role in names]
 
 
 def _show(issued: "IssuedToken", as_json: bool) -> None:

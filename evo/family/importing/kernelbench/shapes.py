@@ -93,13 +93,13 @@ def _least(effects: Mapping[str, int]) -> str:
     return min(effects, key=lambda name: abs(effects[name]))
 
 
-def _extent(place: tuple[int, int], extent: int, influences: Values, probe: Probe) -> str | None:
-    """Return an expression for one extent, or None; `place` is the number of the tensor and of the axis."""
+def _extent(axis: tuple[int, int], extent: int, influences: Values, probe: Probe) -> str | None:
+    """Return an expression for one extent, or None; `axis` is the number of the tensor and of the axis."""
     if not influences:
         return str(extent)
     if len(influences) == 1:
         ((name, value),) = influences.items()
-        return _of_one(place, extent, name, value, probe)
+        return _of_one(axis, extent, name, value, probe)
     ratio = Fraction(extent, prod(influences.values()))
     if ratio.denominator > _LARGEST or ratio.numerator > _LARGEST:
         return None
@@ -107,12 +107,12 @@ def _extent(place: tuple[int, int], extent: int, influences: Values, probe: Prob
     return factors if ratio.denominator == 1 else f"{factors} // {ratio.denominator}"
 
 
-def _of_one(place: tuple[int, int], extent: int, name: str, value: int, probe: Probe) -> str | None:
+def _of_one(axis: tuple[int, int], extent: int, name: str, value: int, probe: Probe) -> str | None:
     """Return ``(p * name + b) // q`` in its simplest form."""
     seen = {value: extent}
     for other in (2 * value, 3 * value, value + 1, value + 2, value + 3, 4 * value):
         if (shapes := probe({name: other})) is not None:
-            seen[other] = shapes[place[0]][place[1]]
+            seen[other] = shapes[axis[0]][axis[1]]
     least, most = min(seen), max(seen)
     slope = (seen[most] - seen[least]) / (most - least)
     for q in range(1, _MOST_PARTS + 1):

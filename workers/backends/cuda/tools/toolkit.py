@@ -16,7 +16,7 @@ _USUAL = ("/usr/local/cuda",)
 
 def find_tool(name: str) -> Path | None:
     """Return a tool of the CUDA toolkit, from the path or from installed toolkits; None if there is none."""
-    found = (shutil.which(name, path=place) for place in _places())
+    found = (shutil.which(name, path=folder) for folder in _places())
     return next((Path(each) for each in found if each is not None), None)
 
 
