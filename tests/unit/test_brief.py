@@ -13,7 +13,7 @@ from evo.search.unexplored import BINARY, CUDA, C, unexplored
 from evo.trial.explain import error_lines, failure_text
 from evo.trial.outcome import CompileFailed, Measured
 from evo.trial.timing import Timing
-from workers.build.mechanisms import PTX
+from workers.build.kernel import PTX
 
 X = Operand(name="x", role="input", dtype="float16", shape=(8, 4))
 Y = Operand(name="y", role="output", dtype="float32", shape=(8,), tolerance=Tolerance(rel_l2=1e-5, max_abs=0.5))

@@ -7,7 +7,7 @@ import pytest
 
 from workers.backends.cpu.compiler import CCompiler, find_compiler
 from workers.build import Artefact, Unit
-from workers.build.mechanisms import mechanisms, of_disassembly, of_ptx
+from workers.build.kernel import mechanisms, of_disassembly, of_ptx
 
 PTX = [
     ("add.f32 %f1, %f2, %f3;", ("scalar",)),

@@ -9,8 +9,7 @@ from evo.device.estimate.target import known
 from evo.family import Work
 from evo.messages.view import BestView
 from evo.promotion.statistics import Interval
-from evo.report.mission import MISSION, REHEARSAL, Result
-from evo.report.mission.report import mission_report
+from evo.report.mission import MISSION, REHEARSAL, Result, mission_report
 from evo.trial.timing import Timing
 from tests.unit.views import CHAMPION, CONFIG, VERDICT, finished, trial, view
 

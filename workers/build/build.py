@@ -27,9 +27,8 @@ from workers.build.advice import Macros, advised, redefinition
 from workers.build.cache import Cache
 from workers.build.cached import compile_cached
 from workers.build.families import Assignment, Copy
-from workers.build.kernel import Argument, KernelFile, Step, steps
+from workers.build.kernel import Argument, KernelFile, Step, mechanisms, steps
 from workers.build.launch_checks import launch_refusal
-from workers.build.mechanisms import mechanisms
 from workers.build.own_headers import own_headers
 from workers.build.rendering import RENDERER
 
@@ -71,7 +70,7 @@ class Built:
         headers: path of each file that `source` includes, by its name in an export.
         log: the compiler's output for all cases.
         resources: of the searched problem, also if they are the reason of the refusal.
-        mechanisms: of the searched problem's kernel, see `workers.build.mechanisms`.
+        mechanisms: of the searched problem's kernel, see `workers.build.kernel`.
     """
 
     folder: Path

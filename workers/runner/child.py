@@ -1,4 +1,4 @@
-"""Slot side of a runner: start it, send requests, and kill it on a time-out."""
+"""Slot side of a runner: start it, also ahead of its need, send requests, and kill it on a time-out."""
 
 import contextlib
 import os
@@ -17,9 +17,10 @@ from pydantic import ValidationError
 
 from evo.errors import EvoError
 from workers.runner.guardian import PEAK
-from workers.runner.protocol import REPLIES, REQUESTS, Reply, Request, encode
+from workers.runner.protocol import REPLIES, REQUESTS, Load, Prepare, Ready, Reply, Request, encode
 from workers.system import descendants
 from workers.system.exit_status import ended, sent_from_outside
+from workers.system.interruption import Interruption
 from workers.system.program import keeping_bytecode, python_path
 from workers.system.scratch import sweep_scratch
 
@@ -229,3 +230,53 @@ def _close(stream: IO[bytes]) -> None:
         stream.close()
     except BrokenPipeError:
         return
+
+
+class Ahead:
+    """A runner that is started ahead. It opens no device before it is taken.
+
+    Args:
+        request: what it does in advance.
+        limit_s: seconds it may take.
+    """
+
+    def __init__(
+        self,
+        child: Child,
+        request: Load | Prepare,
+        *,
+        limit_s: float,
+        interruption: Interruption,
+    ) -> None:
+        self._child = child
+        self.request = request
+        self._limit_s = limit_s
+        self._interruption = interruption
+        self._ready = False
+        self._thread = threading.Thread(target=self._prepare, name="runner ahead", daemon=True)
+        self._thread.start()
+
+    def taken(self) -> Child | None:
+        """Return the runner once it is prepared; None if it failed; it is then ended."""
+        self.wait()
+        if self._ready and self._child.usable:
+            return self._child
+        self._child.kill()
+        return None
+
+    def wait(self) -> None:
+        """Return once it is prepared or has failed."""
+        self._thread.join()
+
+    def discard(self) -> None:
+        """End the runner."""
+        self._child.interrupt()
+        self._thread.join()
+        self._child.kill()
+
+    def _prepare(self) -> None:
+        with self._interruption.ends(self._child.interrupt):
+            try:
+                self._ready = isinstance(self._child.ask(self.request, self._limit_s), Ready)
+            except EvoError:  # the runner that is opened instead reports the reason
+                self._ready = False

@@ -14,8 +14,7 @@ from evo.errors import CannotJudge, EvoError
 from evo.promotion.policy import Policy
 from evo.trial.outcome import Crashed, LaunchFailed, Outcome, ReferenceFailed, TimedOut
 from workers.build.families import Assignment
-from workers.runner.ahead import Ahead
-from workers.runner.child import Child, ChildDiedError, ChildTimeoutError
+from workers.runner.child import Ahead, Child, ChildDiedError, ChildTimeoutError
 from workers.runner.killed import MOST_ATTEMPTS
 from workers.runner.plan import open_request
 from workers.runner.protocol import Draw, Load, Open, Prepare, Prove, Ready, Refused, Reply, Request, Trouble, Unfit

@@ -142,7 +142,7 @@ def _search(
 
 
 def _report(mission: "Mission", results: "list[Result]", findings: "list[Finding]") -> str:
-    from evo.report.mission.report import mission_report
+    from evo.report.mission import mission_report
     from templates import registry
 
     family = registry.find(mission.family).family

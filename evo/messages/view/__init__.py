@@ -1,6 +1,5 @@
 """State of the service as clients see it. The service serialises these classes and clients parse them."""
 
-from evo.messages.view.brief import BriefView, TriedView
 from evo.messages.view.champion import AblationView, ChampionView, Decision, RetiredView
 from evo.messages.view.fleet import FamilyView, SlotView, WorkerView
 from evo.messages.view.page import Collected, Item, Page
@@ -15,7 +14,15 @@ from evo.messages.view.search import (
     WebhookView,
 )
 from evo.messages.view.trial import AttemptView, TrialView
-from evo.messages.view.variant import FailureView, ProposalView, VariantSource, VariantView, elites
+from evo.messages.view.variant import (
+    BriefView,
+    FailureView,
+    ProposalView,
+    TriedView,
+    VariantSource,
+    VariantView,
+    elites,
+)
 
 __all__ = [
     "AblationView",

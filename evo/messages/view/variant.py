@@ -1,4 +1,4 @@
-"""Variants of a search, and requests to language models for them."""
+"""Variants of a search, the brief for their proposers, and requests to language models for them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 from evo.messages.view.search import BestView
 from evo.search.lifecycle import TERMINAL, State
 from evo.text.wording import time_text
-from evo.trial import Config
+from evo.trial import Config, Value
 from evo.trial.objective import Objective
 
 
@@ -187,3 +187,58 @@ class ProposalView:
         if self.error is not None:
             return "failed"
         return "asked" if self.answered_at is None else "answered"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TriedView:
+    """A variant with its source.
+
+    Attributes:
+        config: its best config; None if none was timed.
+        resources: registers, shared memory and so on of the best config, as the compiler reports them.
+        profile: counters of the profiler, where its champion was profiled.
+    """
+
+    view: VariantView
+    source: VariantSource
+    config: Config | None = None
+    resources: Mapping[str, float]
+    profile: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BriefView:
+    """Contract, device and earlier variants, in a fixed order.
+
+    Attributes:
+        signature: signature of the function to write, for the problem's dtypes.
+        arguments: name, role, dtype, shape and tolerance of each argument of the problem, as text.
+        cases: correctness cases as text; hidden ones are only counted.
+        device: facts about the device that a kernel author needs.
+        floor_us, bound: the least time that the problem takes on this device, and the resource that limits it; None if
+            unknown.
+        baselines: time of each baseline in microseconds.
+        tried: variants with a time, fastest first.
+        failed: variants of which no config was measured, latest first.
+        unexplored: hints at mechanisms that no variant uses yet.
+    """
+
+    search_id: int
+    family: str
+    title: str
+    description: str
+    kind: str
+    problem: Mapping[str, Value]
+    signature: str
+    entry: str
+    arguments: tuple[str, ...]
+    cases: tuple[str, ...]
+    hidden_cases: int
+    objective: str
+    device: Mapping[str, Any]
+    floor_us: float | None
+    bound: str | None
+    baselines: Mapping[str, float]
+    tried: tuple[TriedView, ...]
+    failed: tuple[TriedView, ...]
+    unexplored: tuple[str, ...]

@@ -1,21 +1,78 @@
-"""Report of a mission as Markdown: results on the GPU, compared with the goals and with the limits."""
+"""The mission (attention at two shapes on an NVIDIA L4, with target times) and its report as Markdown."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from evo.device import Device
 from evo.device.estimate.roofline import device_roofline
 from evo.device.estimate.target import known
 from evo.export.table import table
 from evo.family import Work
-from evo.messages.view import SearchView
-from evo.report.mission import Goal, Mission, Result
+from evo.messages.view import SearchView, TrialView
 from evo.report.saving import saving
 from evo.text.wording import count_text, duration_text, factor_text, percent_text, settings_text, significant, time_text
 from evo.trial.objective import Objective
 from evo.trial.outcome import Measured
 from evo.trial.timing import Timing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Goal:
+    """A target time on the mission's GPU."""
+
+    time_us: float
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mission:
+    """Problems of a mission, and its target times.
+
+    Attributes:
+        problems: shapes, searched one after another for equal parts of the time.
+        model: the GPU of the goals.
+        policy: fields that override the default policy.
+        trials: largest number of trials of each search; None: only the time limits them.
+        rehearsal: True for a small run that only exercises the whole procedure; its figures mean nothing else.
+    """
+
+    family: str = "sdpa"
+    problems: tuple[str, ...] = ("B=2,H=8,S=256,D=64", "B=2,H=8,S=512,D=64")
+    model: str = "NVIDIA L4"
+    goals: tuple[Goal, ...] = ()
+    policy: Mapping[str, Any] = field(default_factory=dict)
+    trials: int | None = None
+    rehearsal: bool = False
+
+
+GOALS = (
+    Goal(time_us=47.0, source="PyTorch's attention, as noted before"),
+    Goal(time_us=24.2, source="xFormers (CUTLASS), as noted before"),
+    Goal(time_us=16.0, source="first target"),
+    Goal(time_us=12.0, source="FP8 hoped for, upper end"),
+    Goal(time_us=8.0, source="FP8 hoped for, lower end"),
+    Goal(time_us=5.0, source="last target"),
+)
+
+MISSION = Mission(goals=GOALS)
+
+REHEARSAL = Mission(
+    problems=("B=1,H=1,S=32,D=16", "B=1,H=1,S=64,D=16"),
+    goals=GOALS,
+    policy={"quick_samples": 5, "confirm_samples": 10, "confirm_processes": 2, "most_processes": 4, "seeds": 1},
+    trials=2,
+    rehearsal=True,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """Result of the search of one shape; `best` with its outcome, None if nothing could be measured."""
+
+    search: SearchView
+    best: TrialView | None
+
 
 _SOURCES = {"measured": "measured here", "table": "from its datasheet"}
 
