@@ -288,7 +288,9 @@ def wrong_fields(errors: Iterable[Mapping[str, Any]], body: object = None) -> li
     for error in _relevant(errors):
         wrong = _wrong_field({**error, "loc": _sent(error, body)})
         reasons.setdefault(wrong["field"], []).append(wrong["reason"])
-    return [_named(field, "; or ".join(dict.fromkeys(each))) for field, each in list(reasons.items())[:MOST_NAMED]]
+    return [
+        _field_error(field, "; or ".join(dict.fromkeys(each))) for field, each in list(reasons.items())[:MOST_NAMED]
+    ]
 
 
 def _relevant(errors: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -307,11 +309,11 @@ def _wrong_field(error: Mapping[str, Any]) -> dict[str, str]:
     if isinstance(cause, InvalidInput):
         inner = [] if path[-1:] == [cause.field] else [cause.field]
         own = cause.field if "." in cause.field else ".".join([*path, *inner])
-        return _named(own, cause.reason)
-    return _named(".".join(path) or "body", refused(error) or str(error["msg"]))
+        return _field_error(own, cause.reason)
+    return _field_error(".".join(path) or "body", refused(error) or str(error["msg"]))
 
 
-def _named(field: str, reason: str) -> dict[str, str]:
+def _field_error(field: str, reason: str) -> dict[str, str]:
     return {"field": shortened(field, LONGEST_NAME), "reason": shortened(reason, LONGEST_REASON)}
 
 

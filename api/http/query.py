@@ -46,10 +46,10 @@ async def known_to_route(request: Request) -> None:
 
 def parameters(route: APIRoute) -> dict[str, bool]:
     """Return the query parameters of a route and its dependencies: name → True if it may be repeated."""
-    return dict(_named(route.dependant))
+    return dict(_parameters_of(route.dependant))
 
 
-def _named(dependant: Dependant) -> Iterator[tuple[str, bool]]:
+def _parameters_of(dependant: Dependant) -> Iterator[tuple[str, bool]]:
     for field in dependant.query_params:
         annotation = field.field_info.annotation
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):
@@ -58,7 +58,7 @@ def _named(dependant: Dependant) -> Iterator[tuple[str, bool]]:
         else:
             yield field.alias, _several(annotation)
     for each in dependant.dependencies:
-        yield from _named(each)
+        yield from _parameters_of(each)
 
 
 def _several(annotation: Any) -> bool:

@@ -51,7 +51,7 @@ async def _counted(service: ServiceDep) -> AsyncIterator[None]:
 Counted = Depends(_counted)
 
 
-async def _known(search_id: Id, service: ServiceDep) -> int:
+async def _existing_search(search_id: Id, service: ServiceDep) -> int:
     await run_in_threadpool(_look_up, service, search_id)
     return search_id
 
@@ -67,7 +67,7 @@ async def stream_events(service: ServiceDep, position: PositionDep) -> AsyncIter
 @router.get("/searches/{search_id}/events", response_class=EventSourceResponse, dependencies=[Counted])
 @allow("viewer")
 async def stream_search_events(
-    search_id: Annotated[int, Depends(_known)], service: ServiceDep, position: PositionDep
+    search_id: Annotated[int, Depends(_existing_search)], service: ServiceDep, position: PositionDep
 ) -> AsyncIterator[ServerSentEvent]:
     """Stream the events of one search: `trial`, `search`, `deleted`; first its state."""
     async for event in _stream(service, position, search_id):

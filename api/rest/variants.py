@@ -89,7 +89,7 @@ def source_of(session: Session, service: Service, base: SearchRow, number: int) 
     kind = aimed_at(base.device, base.objective).kind
     table = family.document.get(table_of(family.document, kind), {})
     try:
-        files = _own(files_of(session, service.artefacts, family), table)
+        files = _texts_of(files_of(session, service.artefacts, family), table)
     except (Conflict, NotFound):
         files = {}
     return VariantSource(number=number, kind=kind, table=table, files=files)
@@ -106,7 +106,7 @@ def _desk(service: Service) -> VariantDesk:
     )
 
 
-def _own(files: dict[str, bytes], table: dict[str, object]) -> dict[str, str]:
+def _texts_of(files: dict[str, bytes], table: dict[str, object]) -> dict[str, str]:
     """Return the texts of an implementation: the folder of a variant, or the template and included files of a
     family.
     """

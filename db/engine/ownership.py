@@ -57,7 +57,7 @@ class Ownership:
         while not _try_lock(lock):
             if time.monotonic() > deadline:
                 lock.close()
-                raise Conflict(_taken(database))
+                raise Conflict(_refusal(database))
             time.sleep(0.02)
         ownership = cls(database, lock)
         try:
@@ -134,7 +134,7 @@ def _read(database: Path) -> Announcement | None:
     return None
 
 
-def _taken(database: Path) -> str:
+def _refusal(database: Path) -> str:
     owner = _read(database)
     if owner is None or owner.url is None:
         who = "another service" if owner is None else f"another service (process {owner.pid}, still starting)"

@@ -49,12 +49,12 @@ class StoredResponses:
         try:
             with self._database.write() as session:
                 if (row := session.get(AnswerRow, key)) is not None:
-                    return _known(row, fingerprint)
+                    return _known_answer(row, fingerprint)
                 session.add(AnswerRow(key=key, fingerprint=fingerprint, asked_at=now))
                 return None
         except IntegrityError:  # another process recorded it at the same time
             with self._database.read() as session:
-                return _known(session.scalars(select(AnswerRow).where(AnswerRow.key == key)).one(), fingerprint)
+                return _known_answer(session.scalars(select(AnswerRow).where(AnswerRow.key == key)).one(), fingerprint)
 
     def end(self, key: str, answer: Answer) -> None:
         """Store the response of a request."""
@@ -72,7 +72,7 @@ def drop_old_answers(session: Session, now: datetime) -> None:
     session.execute(delete(AnswerRow).where(AnswerRow.asked_at < now - KEPT))
 
 
-def _known(row: AnswerRow, fingerprint: str) -> Known:
+def _known_answer(row: AnswerRow, fingerprint: str) -> Known:
     answer = None
     if row.status is not None:
         answer = Answer(status=row.status, headers=tuple(row.headers or ()), body=row.body or b"")

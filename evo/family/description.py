@@ -43,7 +43,7 @@ def describe_implementation(implementation: Implementation) -> dict[str, Any]:
             {"expression": each.expression.text, "config": dict(each.config), "because": each.because}
             for each in implementation.starts
         ],
-        "derived": _named(implementation.derived),
+        "derived": _texts_by_name(implementation.derived),
         "launch": implementation.geometry and _launch(implementation.geometry),
         "configs": None if implementation.valid_keys is None else len(implementation.valid_keys),
     }
@@ -71,7 +71,7 @@ def _constraints(constraints: Sequence[Constraint]) -> list[dict[str, str]]:
     return [{"expression": each.expression.text, "because": each.because} for each in constraints]
 
 
-def _named(expressions: Mapping[str, Expression]) -> dict[str, str]:
+def _texts_by_name(expressions: Mapping[str, Expression]) -> dict[str, str]:
     return {name: expression.text for name, expression in expressions.items()}
 
 

@@ -91,7 +91,7 @@ class Field:
         """
         match self.type:
             case "int":
-                return self._whole(given, where)
+                return self._integer(given, where)
             case "float":
                 return self._number(given, where)
             case "text":
@@ -143,7 +143,7 @@ class Field:
             raise InvalidInput(where, f"{value} is out of its limits; accepted: {self.accepts}")
         return value
 
-    def _whole(self, given: object, where: str) -> int:
+    def _integer(self, given: object, where: str) -> int:
         if isinstance(given, str) and HUGE.fullmatch(given.strip()):
             raise InvalidInput(where, f"a number of 20 digits or more is out of its limits; accepted: {self.accepts}")
         value = int(given) if isinstance(given, str) and WHOLE.fullmatch(given.strip()) else given

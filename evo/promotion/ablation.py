@@ -60,7 +60,7 @@ def changes(space: Space, champion: Config, *, values: bool = False) -> list[Cha
     return [
         _change(space, champion, tunable, rank)
         for tunable in space.tunables
-        for rank in _others(tunable, tunable.index(champion[tunable.name], tunable.name), values)
+        for rank in _ranks_to_try(tunable, tunable.index(champion[tunable.name], tunable.name), values)
     ]
 
 
@@ -89,7 +89,7 @@ def finding(ratio: Interval, *, least: float, noise: float = 0.0) -> Finding:
     return "hurts" if ratio.high < 1.0 - noise else "unclear"
 
 
-def _others(tunable: Tunable, own: int, values: bool) -> Iterator[int]:
+def _ranks_to_try(tunable: Tunable, own: int, values: bool) -> Iterator[int]:
     """Yield the ranks to try instead of the champion's own."""
     count = len(tunable.values)
     if not tunable.ordinal or count == 2:

@@ -210,9 +210,9 @@ def policy_from(document: str | Mapping[str, Any]) -> Policy:
         InvalidInput: unknown name or field (with the nearest known one), wrong type, or a value out of its range.
     """
     if isinstance(document, str):
-        return _named(document)
+        return _policy_of(document)
     overrides = dict(document)
-    base = _named(str(overrides.pop("base", "default")))
+    base = _policy_of(str(overrides.pop("base", "default")))
     for name, value in overrides.items():
         if name == "thresholds":
             _check_thresholds(value)
@@ -221,7 +221,7 @@ def policy_from(document: str | Mapping[str, Any]) -> Policy:
     return Policy(**{**vars(base), "name": "custom", **overrides} if overrides else vars(base))
 
 
-def _named(name: str) -> Policy:
+def _policy_of(name: str) -> Policy:
     if name not in POLICIES:
         raise InvalidInput("policy", unknown(name, POLICIES, "policies"))
     return POLICIES[name]

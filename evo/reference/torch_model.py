@@ -46,10 +46,10 @@ def constants_of(source: str) -> dict[str, int]:
     """
     found: dict[str, int] = {}
     for name, value in _assigned(ast.parse(source)):
-        if (number := _whole(value)) is not None:
+        if (number := _positive_integer(value)) is not None:
             found[name] = number
         elif isinstance(value, ast.Tuple | ast.List):
-            numbers = [_whole(each) for each in value.elts]
+            numbers = [_positive_integer(each) for each in value.elts]
             found |= {f"{name}[{index}]": each for index, each in enumerate(numbers) if each is not None}
     return found
 
@@ -65,7 +65,7 @@ def _assigned(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
     yield from ((name, value) for name, value in pairs if names.count(name) == 1)
 
 
-def _whole(value: ast.expr) -> int | None:
+def _positive_integer(value: ast.expr) -> int | None:
     """Return the value of a positive whole number, also as a product, sum or power of numbers."""
     if any(not isinstance(each, ast.Constant | ast.BinOp | ast.operator) for each in ast.walk(value)):
         return None
@@ -79,7 +79,7 @@ def _whole(value: ast.expr) -> int | None:
 
 
 def _calculated(value: ast.BinOp) -> int | None:
-    left, right = _whole(value.left), _whole(value.right)
+    left, right = _positive_integer(value.left), _positive_integer(value.right)
     if left is None or right is None:
         return None
     match value.op:

@@ -96,7 +96,7 @@ class _Relaxation:
             case ast.Constant(value=bool() | int() | float() as value):
                 return Range.fixed(value)
             case ast.Name(id=name):
-                return self._named(name)
+                return self._range_of(name)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 return _negate(self.range(operand))
             case ast.UnaryOp(op=ast.UAdd(), operand=operand):
@@ -112,7 +112,7 @@ class _Relaxation:
                 return Range.of(~verdict.false, verdict.true)
         return ANYTHING
 
-    def _named(self, name: str) -> Range:
+    def _range_of(self, name: str) -> Range:
         if name not in self.bound:
             return Range.of(*self.free[name]) if name in self.free else ANYTHING
         value = np.asarray(self.bound[name])

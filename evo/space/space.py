@@ -66,7 +66,9 @@ class Space:
         self._check()
         bound = [replace(each, expression=each.expression.bind(self.constants)) for each in self.constraints]
         plan = Plan.of(self.tunables, bound, self.constants)
-        self._valid: ValidPoints = self._listed_keys(plan, valid_keys) if valid_keys is not None else self._found(plan)
+        self._valid: ValidPoints = (
+            self._listed_keys(plan, valid_keys) if valid_keys is not None else self._valid_points(plan)
+        )
         listed = self._valid.indices if isinstance(self._valid, Listed) else None
         self.valid_count = None if listed is None else len(listed)
         self.mechanisms = _mechanisms(self.tunables, self.constraints)
@@ -250,7 +252,7 @@ class Space:
         for constraint in self.constraints:
             constraint.expression.check_names({*self.names, *self.constants})
 
-    def _found(self, plan: Plan) -> ValidPoints:
+    def _valid_points(self, plan: Plan) -> ValidPoints:
         listing = Lister(plan, limit=ENUMERATION_LIMIT).list()
         if listing.points is None:
             return Drawn(plan, listing.prefix)

@@ -13,7 +13,15 @@ from evo.space import Indices, Space, Tunable
 from evo.strategy import Context, build, portfolio
 from evo.strategy.parts import surrogate
 from evo.strategy.parts.coordinates import Coordinates
-from evo.strategy.parts.gaussian_process import Covariance, Posterior, _apart, _misfit, fit, log_improvement, matern
+from evo.strategy.parts.gaussian_process import (
+    Covariance,
+    Posterior,
+    _misfit,
+    _squared_distances,
+    fit,
+    log_improvement,
+    matern,
+)
 from evo.strategy.parts.initial_design import DESIGN
 from evo.strategy.parts.neighbourhood import MOST, Neighbourhood
 from evo.strategy.parts.observations import HOPELESS, Observations, spread
@@ -122,7 +130,7 @@ def test_algebra_of_a_proposal_runs_on_one_thread(monkeypatch: pytest.MonkeyPatc
 
 def test_gradient_of_the_likelihood_is_correct() -> None:
     points, values = rng().random((12, 2)), rng(1).standard_normal(12)
-    apart = _apart(np.column_stack([points, np.arange(12) % 3]), np.array([False, False, True]))
+    apart = _squared_distances(np.column_stack([points, np.arange(12) % 3]), np.array([False, False, True]))
     assert set(apart[2]) == {0.0, 1.0}
     weights = np.array([3.0, 0.7, 0.4, 0.05])
     _, slope = _misfit(weights, apart, values)

@@ -81,7 +81,7 @@ def idle_tunables(space: Space, differ: Callable[[Config, Config], bool]) -> tup
     default, found = space.default(), dict[str, Idle]()
     with suppress(OutOfTime):
         for name in space.names:
-            others = _others(space, default, name)
+            others = _neighbours_of(space, default, name)
             if others and not any(differ(default, other) for other in others):
                 found[name] = Idle(tunable=name, values=len(others), contexts=0)
         for name in tuple(found):
@@ -93,7 +93,7 @@ def idle_tunables(space: Space, differ: Callable[[Config, Config], bool]) -> tup
     return tuple(found.values())
 
 
-def _others(space: Space, config: Config, name: str) -> list[Config]:
+def _neighbours_of(space: Space, config: Config, name: str) -> list[Config]:
     """Return at most `VALUES` valid configs that differ only in this tunable: its first, last and a middle value."""
     found = [each for each in space.neighbours(config, "hamming") if each[name] != config[name]]
     indices = dict.fromkeys((len(found) - 1, 0, len(found) // 2)) if found else {}
@@ -110,7 +110,7 @@ def _contexts(space: Space, default: Config, name: str) -> Iterator[tuple[Config
     nearby = [each for turn in zip_longest(*map(reversed, changed)) for each in turn if each is not None]
     spread = space.sample(np.random.default_rng(0), CONTEXTS // 3)
     for context in [*nearby[: CONTEXTS - len(spread)], *spread]:
-        for other in _others(space, context, name)[:1]:
+        for other in _neighbours_of(space, context, name)[:1]:
             yield context, other
 
 

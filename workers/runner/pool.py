@@ -284,7 +284,7 @@ class Runners:
         finally:
             child.kill()
 
-    def _taken(self, request: Open) -> Child | None:
+    def _take_prepared(self, request: Open) -> Child | None:
         """Return the runner that was prepared for a request; runners prepared before it are ended."""
         while self._ahead:
             ahead = self._ahead.pop(0)
@@ -307,7 +307,7 @@ class Runners:
         self.interruption.check()
         self.opening = Seconds()
         with self.opening.of("start"):
-            child = self._taken(request) or self._started(work.terms.objective.threads)
+            child = self._take_prepared(request) or self._started(work.terms.objective.threads)
         if another and work.terms.objective.threads == SPARE_THREADS:
             self.stand_by(())
         limit_s = open_limit_s(work.terms.policy)

@@ -91,7 +91,7 @@ class Runner:
             case Draw():
                 self._drawn = Drawn.of(request.terms)
             case Open() if self._session is not None:
-                self._bench = Bench.open(self._made(request), self._session)
+                self._bench = Bench.open(self._prepared_for(request), self._session)
             case Save() if self._drawn is not None:
                 return self._drawn.save(request)
             case Verify() | Measure() | Compare() if self._bench is not None:
@@ -100,7 +100,7 @@ class Runner:
                 return Trouble(reason="a request arrived before the device was opened")
         return Ready()
 
-    def _made(self, request: Open) -> Prepared:
+    def _prepared_for(self, request: Open) -> Prepared:
         """Return the inputs and references of a request, which may be prepared already."""
         prepared, self._prepared = self._prepared, None
         return prepared if prepared is not None and prepared.terms == request else Prepared.of(request)

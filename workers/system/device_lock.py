@@ -55,7 +55,7 @@ def exclusive(
         begun = time.monotonic()
         reported = False
         for descriptor in (queue, device):
-            while not _taken(descriptor):
+            while not _is_locked(descriptor):
                 if unwanted():
                     raise GaveUp("the measurement is no longer needed")
                 if not reported and time.monotonic() - begun >= BUSY_S:
@@ -86,7 +86,7 @@ def _opened(name: str) -> Iterator[int | None]:
             os.close(descriptor)
 
 
-def _taken(descriptor: int) -> bool:
+def _is_locked(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

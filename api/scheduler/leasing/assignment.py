@@ -67,7 +67,9 @@ class Dispatch:
         )
         leases: list[Lease] = []
         self._failures.each(
-            unheard[:count], lambda each: leases.extend(self._again(each[1], slot, each[0])), key=lambda each: each[1]
+            unheard[:count],
+            lambda each: leases.extend(self._earlier_lease(each[1], slot, each[0])),
+            key=lambda each: each[1],
         )
 
         def add(search_id: int) -> None:
@@ -77,7 +79,7 @@ class Dispatch:
         self._failures.each(searches, add, key=lambda search_id: search_id)
         return LeaseReply(leases=leases, drain=False)
 
-    def _again(self, search_id: int, slot: Slot, attempt_id: int) -> list[Lease]:
+    def _earlier_lease(self, search_id: int, slot: Slot, attempt_id: int) -> list[Lease]:
         """Return the lease that an earlier, lost answer granted."""
         with self._registry.transaction(search_id) as transaction:
             return [] if transaction is None else claims.again(transaction, slot, attempt_id, self._clock())

@@ -70,7 +70,7 @@ def proposed(transaction: SearchTransaction, clock: Clock, count: int) -> list[P
         if (trial := _ask(active)) is None:
             break
         job = Evaluate(number=trial.number, config=trial.config, bars=bars)
-        proposals.append(_asked(active, trial, job, clock()))
+        proposals.append(_proposed_trial(active, trial, job, clock()))
     return proposals
 
 
@@ -131,7 +131,7 @@ def _prefers_other_slot(transaction: SearchTransaction, slot: Slot, job: JobRow,
     return any(transaction.active.fits(other) for other in others)
 
 
-def _asked(active: ActiveSearch, trial: Trial, job: Evaluate, now: datetime) -> ProposedTrial:
+def _proposed_trial(active: ActiveSearch, trial: Trial, job: Evaluate, now: datetime) -> ProposedTrial:
     key = active.search.space.key(trial.config)
     return ProposedTrial(
         trial=trial, config_key=key, told_before=active.search.history.seen[trial.number], at=now, job=job

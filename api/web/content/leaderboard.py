@@ -174,7 +174,7 @@ def listing_of(
         return Listing(address=address, tunables=tunables, device=model, wrong={error.field: error.reason})
     board, offset = Leaderboard(session), (address.page - 1) * PAGE
     found, counted = board.look(selection, offset=offset, limit=PAGE, most=COUNTED)
-    known = None if searches else _known(search, selection)
+    known = None if searches else _known_count(search, selection)
     trials = trial_views(session, found)
     places = {row.id: offset + index for index, row in enumerate(found, 1) if row.time_us is not None}
     ranks = places if selection.plain else board.ranks(ids, list(places)) if places else {}
@@ -205,7 +205,7 @@ def listing_of(
     )
 
 
-def _known(search: SearchView, selection: Selection) -> int | None:
+def _known_count(search: SearchView, selection: Selection) -> int | None:
     """Return the number of matching trials if the search's counters give it."""
     if selection.conditions or selection.text:
         return None

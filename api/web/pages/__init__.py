@@ -46,7 +46,7 @@ def install(app: FastAPI) -> None:
     app.state.gallery = Gallery()
 
 
-def _again(request: Request) -> str | None:
+def _form_address(request: Request) -> str | None:
     """Return the address of the refused form with the user's input; None for other pages."""
     typed = {name: text for name, text in typed_of(request).items() if name not in (FIELD, CHOSEN)}
     return cut_address_of(typed) if typed and (request.method, request.url.path) == ("POST", "/start") else None
@@ -54,7 +54,7 @@ def _again(request: Request) -> str | None:
 
 def error_page(request: Request, refused: Refusal) -> HTMLResponse:
     """Return the error page for a link or a button."""
-    content = error_content(refused, request.url.path, again=_again(request))
+    content = error_content(refused, request.url.path, again=_form_address(request))
     return render(request, "error/error.html", status=refused.status, content=content, code=refused.status)
 
 

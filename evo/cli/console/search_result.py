@@ -132,7 +132,7 @@ def ranked(view: SearchView, ranking: Sequence[TrialView]) -> Table:
     metric = view.objective.metric
     shared = _shared([trial.config for trial in ranking])
     duplicates, runs = same_binary(ranking), _runs(view, ranking)
-    configs = [f"{_rest(each.config, shared)}{duplicates_text(each, duplicates)}" for each in ranking]
+    configs = [f"{_remaining_text(each.config, shared)}{duplicates_text(each, duplicates)}" for each in ranking]
     rows = [
         (each.cost or 0.0, each.time_us or 0.0, str(each.number), _source(each, runs), _over(view, each), cells, "")
         for each, cells in zip(ranking, configs, strict=True)
@@ -173,7 +173,7 @@ def front_table(view: SearchView, front: Sequence[TrialView]) -> Table:
         first = view.objective.metric_text(trial.cost)
         first = first if view.objective.metric else time_text(trial.time_us, estimated=view.estimated)
         second = "–" if view.objective.second is None else view.objective.second.metric_text(trial.second_cost)
-        made.add_row(str(trial.number), first, second, Text(_rest(trial.config, shared)))
+        made.add_row(str(trial.number), first, second, Text(_remaining_text(trial.config, shared)))
     if len(front) > FRONT:
         made.caption = f"{len(front) - FRONT:,} further ones: `kernel-evo trials {view.id} --json` has all"
     return made
@@ -185,7 +185,7 @@ def _shared(configs: Sequence[Config]) -> Config:
     return {name: value for name, value in first.items() if others and all(each[name] == value for each in others)}
 
 
-def _rest(config: Config, shared: Config) -> str:
+def _remaining_text(config: Config, shared: Config) -> str:
     return spaced_text({name: value for name, value in config.items() if name not in shared})
 
 

@@ -120,12 +120,16 @@ def place_text(device: Device, objective: Objective) -> str:
 def _place(device: Device, objective: Objective) -> str:
     if objective.target is None:
         return device.model
-    target = _named(aimed_at(device, objective))
+    target = _model_and_architecture(aimed_at(device, objective))
     estimated = device.runs == "nothing"
-    return f"estimated for {target}, never run" if estimated else f"timed on {_named(device)}, gated for {target}"
+    return (
+        f"estimated for {target}, never run"
+        if estimated
+        else f"timed on {_model_and_architecture(device)}, gated for {target}"
+    )
 
 
-def _named(device: Device) -> str:
+def _model_and_architecture(device: Device) -> str:
     return f"{device.model} ({device.architecture})"
 
 

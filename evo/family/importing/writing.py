@@ -193,7 +193,7 @@ def _outputs(draft: Draft, answer: Answer | None) -> Iterator[str]:
         yield '    raise NotImplementedError("reference.py: write reference(), which returns the right outputs")'
         return
     function = "answer" if answer.function == "reference" else answer.function
-    call = f"{function}({', '.join(_given(draft, answer))})"
+    call = f"{function}({', '.join(_call_arguments(draft, answer))})"
     if len(judged) == 1:
         yield f'    return {{"{judged[0]}": np.asarray({call})}}'
         return
@@ -202,7 +202,7 @@ def _outputs(draft: Draft, answer: Answer | None) -> Iterator[str]:
     yield f"    return found if isinstance(found, dict) else dict(zip(({names}), map(np.asarray, found), strict=True))"
 
 
-def _given(draft: Draft, answer: Answer) -> Iterator[str]:
+def _call_arguments(draft: Draft, answer: Answer) -> Iterator[str]:
     """Yield the arguments of the call of the user's function."""
     for place, parameter in enumerate(answer.parameters):
         value = _passed(parameter, draft)

@@ -42,7 +42,7 @@ def _reason(ratio: float, quick: Quick, report: ConfirmReport, policy: Policy) -
     """Return likely causes and advice, depending on whether the baselines changed in the same way."""
     shift = _shift(quick, report)
     if shift is None:
-        return f"No baseline ran in both sessions, so the cause is open. {_own(ratio)}"
+        return f"No baseline ran in both sessions, so the cause is open. {_likely_causes(ratio)}"
     name, changed = shift
     changed_text = f"{name} took {factor_text(changed)} its earlier time"
     if math.log(changed) / math.log(ratio) >= policy.session_share:
@@ -51,10 +51,10 @@ def _reason(ratio: float, quick: Quick, report: ConfirmReport, policy: Policy) -
             "clocks. The speed-up within the confirmation still holds. Repeat the search on an idle device before you "
             "quote a time."
         )
-    return f"{changed_text}, so the device does not explain it. {_own(ratio)}"
+    return f"{changed_text}, so the device does not explain it. {_likely_causes(ratio)}"
 
 
-def _own(ratio: float) -> str:
+def _likely_causes(ratio: float) -> str:
     if ratio < 1.0:
         return (
             "Likely causes: the quick samples were disturbed by another program, or the kernel needs a longer warm-up. "

@@ -90,7 +90,7 @@ def never_measured(found: Sequence[Found], least: int = 2) -> list[NeverMeasured
 
 
 def _of_tunable(name: str, measured: Sequence[Found], winner: Config, confidence: float) -> Iterator[Comparison]:
-    own, home = winner[name], _rest(name, winner)
+    own, home = winner[name], _other_values(name, winner)
     met: dict[Value, _Met] = {}
     for rest, group in _groups(name, measured).items():
         for value, other in group.items():
@@ -130,11 +130,11 @@ def _groups(name: str, measured: Sequence[Found]) -> dict[tuple[Value, ...], dic
     """Group trials that differ only in this tunable; each value occurs at most once per group."""
     groups: dict[tuple[Value, ...], dict[Value, Found]] = {}
     for each in measured:
-        groups.setdefault(_rest(name, each.config), {})[each.config[name]] = each
+        groups.setdefault(_other_values(name, each.config), {})[each.config[name]] = each
     return groups
 
 
-def _rest(name: str, config: Config) -> tuple[Value, ...]:
+def _other_values(name: str, config: Config) -> tuple[Value, ...]:
     return tuple(value for other, value in config.items() if other != name)
 
 

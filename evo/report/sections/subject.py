@@ -86,7 +86,7 @@ def command_blocks(material: Material) -> Iterator[Block]:
     """Yield the command that starts the same search, and the files it needs."""
     policy = material.search.policy
     yield Code(command_text(material))
-    if not _named(policy):
+    if not _is_named(policy):
         changed = {name: value for name, value in vars(policy).items() if value != vars(Policy())[name]}
         yield Text("with this policy.json:")
         yield Code(json.dumps(changed, indent=2))
@@ -121,11 +121,11 @@ def command_text(material: Material) -> str:
     if search.objective.axes is not None:
         words += [word for goal in search.objective.goals for word in ("--objective", goal)]
     words += [] if search.objective.target is None else ["--target", search.objective.target]
-    words += ["--policy", search.policy.name if _named(search.policy) else "policy.json"]
+    words += ["--policy", search.policy.name if _is_named(search.policy) else "policy.json"]
     return joined(words)
 
 
-def _named(policy: Policy) -> bool:
+def _is_named(policy: Policy) -> bool:
     """True if the policy is fully described by its name."""
     try:
         return policy_from(policy.name) == policy

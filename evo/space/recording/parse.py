@@ -47,7 +47,7 @@ def parse_recording(text: str, name: str) -> Recording:
         recording = read_results(document, name)
     else:
         known = "a Kernel Tuner cache (an object `cache`) or T4 results (a list `results`)"
-        raise InvalidInput(name, f"expected {known}, but it has {_held(document)}")
+        raise InvalidInput(name, f"expected {known}, but it has {_describe(document)}")
     if not any(isinstance(entry.outcome, Measured) for entry in recording.entries.values()):
         ends = Counter(entry.outcome.kind for entry in recording.entries.values())
         listed = ", ".join(f"{count:,} {outcome_text(kind)}" for kind, count in ends.items()) or "it holds none"
@@ -70,7 +70,7 @@ def _is_cltune(document: dict[str, Any]) -> bool:
     return isinstance(first, dict) and {"parameters", "time"} <= first.keys() and "configuration" not in first
 
 
-def _held(document: dict[str, Any]) -> str:
+def _describe(document: dict[str, Any]) -> str:
     """Describe a file of another kind, and how to convert it if that is known."""
     keys = ", ".join(f"`{key}`" for key in list(document)[:5]) or "no keys"
     if isinstance(document.get("Results"), list) and isinstance(document.get("Metadata"), dict):

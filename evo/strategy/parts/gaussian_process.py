@@ -99,7 +99,7 @@ def fit(points: Points, values: Floats, names: Flags) -> Covariance:
     count = points.shape[1]
     mean = np.append(np.full(count, LOG_WEIGHT), np.log(NOISE))
     spread = np.append(np.full(count, LOG_WEIGHT_SPREAD), LOG_NOISE_SPREAD)
-    distances = _apart(points, names)
+    distances = _squared_distances(points, names)
 
     def loss(logs: Floats) -> tuple[float, Floats]:
         value, slope = _misfit(np.exp(logs), distances, values)
@@ -112,7 +112,7 @@ def fit(points: Points, values: Floats, names: Flags) -> Covariance:
     return Covariance(weights=weights[:-1], noise=float(weights[-1]), names=names)
 
 
-def _apart(points: Points, names: Flags) -> Floats:
+def _squared_distances(points: Points, names: Flags) -> Floats:
     """Return squared distances along each axis, shape (axes, n²)."""
     squares = (points[:, None, :] - points) ** 2
     squares[:, :, names] = squares[:, :, names] > 0

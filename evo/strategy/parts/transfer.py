@@ -108,10 +108,10 @@ def _nearest_rank(tunable: Tunable, value: Value | None) -> int | None:
     numbers = isinstance(value, int | float) and not isinstance(value, bool) and tunable.ordinal
     if not numbers:
         return None
-    return min(range(len(tunable.values)), key=lambda rank: _apart(tunable.values[rank], value))
+    return min(range(len(tunable.values)), key=lambda rank: _distance(tunable.values[rank], value))
 
 
-def _apart(one: Value, other: Value) -> float:
+def _distance(one: Value, other: Value) -> float:
     """Return the distance of two numbers: doublings, if both are positive."""
     a, b = float(one), float(other)
     return abs(math.log2(a / b)) if min(a, b) > 0 else abs(a - b) + 1.0

@@ -93,7 +93,7 @@ class StudyReader:
         asked = self._pending.get(trial.number)
         if asked is None and noted is not None:
             asked = self._ask(trial.number, noted)
-        config = self._config(trial, noted) if ended or self._whole(trial) else None
+        config = self._config(trial, noted) if ended or self._is_complete(trial) else None
         if asked is not None and ended and config != asked.config:
             self._miss(asked)
             asked = None
@@ -138,7 +138,7 @@ class StudyReader:
     def _tell(self, asked: Trial, outcome: Outcome) -> None:
         self.history.tell(Trial(number=asked.number, proposal=asked.proposal, outcome=outcome))
 
-    def _whole(self, trial: FrozenTrial) -> bool:
+    def _is_complete(self, trial: FrozenTrial) -> bool:
         return all(each.name in trial.params for each in self._axes)
 
     def _config(self, trial: FrozenTrial, noted: Config | None) -> Config | None:

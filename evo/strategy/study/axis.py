@@ -98,7 +98,7 @@ def axis(name: str, distribution: BaseDistribution, label: str) -> Axis:
         case CategoricalDistribution():
             return Axis(name=name, values=distribution.choices, tunable=_choices(label, distribution.choices))
         case IntDistribution():
-            values = _whole(distribution)
+            values = _integers(distribution)
         case FloatDistribution():
             values = _real(distribution)
         case _:
@@ -125,7 +125,7 @@ def _choices(label: str, choices: Sequence[Any]) -> Tunable:
         return Tunable(name=label, values=range(len(choices)), ordinal=False)
 
 
-def _whole(distribution: IntDistribution) -> tuple[int, ...]:
+def _integers(distribution: IntDistribution) -> tuple[int, ...]:
     low, high, step = distribution.low, distribution.high, distribution.step
     if (high - low) // step < MAX_INTS:
         return tuple(range(low, high + 1, step))

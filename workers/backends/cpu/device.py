@@ -256,7 +256,7 @@ class CpuSession:
         """See `workers.backends.Session`."""
         if forbidden := forbidden_imports(binary):
             raise LaunchError(f"the kernel uses {', '.join(forbidden)}: {NO_KERNEL_MAY}")
-        cores = self._cores if elsewhere is None else self._others(elsewhere)
+        cores = self._cores if elsewhere is None else self._other_cores(elsewhere)
         process = self._process(binary, entry, cores, timed=elsewhere is None)
         self._processes.add(process)
         return process
@@ -374,7 +374,7 @@ class CpuSession:
     def _kernel_pids(self) -> set[int]:
         return {process.pid for process in self._processes} | ending()
 
-    def _others(self, index: int) -> tuple[int, ...]:
+    def _other_cores(self, index: int) -> tuple[int, ...]:
         """Return this many cores, selected by a number; if possible, others than those on which kernels are timed."""
         least = max(len(self._cores), 1)
         spare = [core for core in self._all_cores if core not in self._cores]

@@ -166,12 +166,12 @@ def program(entry: str, arguments: Sequence[Argument]) -> str:
     buffers = [argument for argument in arguments if argument.role != "scalar"]
     parameters = ", ".join(_C_TYPES[each.dtype] if each.role == "scalar" else "void *" for each in arguments)
     values = ", ".join(repr(each.value) if each.role == "scalar" else f"{each.name}_" for each in arguments)
-    lines = [f"    void *{each.name}_ = {_made(each)};" for each in buffers]
+    lines = [f"    void *{each.name}_ = {_allocation(each)};" for each in buffers]
     lines += [f"    fill({each.name}_, {each.bytes}ul, {_pattern(each)});" for each in buffers if each.init is not None]
     return _PROGRAM % {"entry": entry, "parameters": parameters, "values": values, "buffers": "\n".join(lines)}
 
 
-def _made(argument: Argument) -> str:
+def _allocation(argument: Argument) -> str:
     source = f'"{argument.name}.bin"' if argument.drawn else "NULL"
     return f"buffer({argument.bytes}ul, argv[1], {source})"
 

@@ -123,7 +123,7 @@ class Reference:
 
     def drawn(self, plans: Sequence[CasePlan]) -> list[Arrays]:
         """Return the inputs of each case and seed, drawn in parallel."""
-        asked = _asked(plans)
+        asked = _cases_and_seeds(plans)
         with ThreadPoolExecutor(min(len(asked), os.cpu_count() or 1)) as pool:
             return list(pool.map(self.draw, *zip(*asked, strict=True)))
 
@@ -136,7 +136,7 @@ class Reference:
         Raises:
             GpuNeededError: a reference is computed on a GPU, and `without_gpu` holds.
         """
-        asked = _asked(plans)
+        asked = _cases_and_seeds(plans)
         self._most_kept_bytes = LIMIT_BYTES // (_CACHE_SHARE * len(asked))
         with _pool_for(drawn) as pool:
             made = list(pool.map(self.golden, *zip(*asked, strict=True), drawn))
@@ -200,7 +200,7 @@ class Reference:
         """
         inputs = self.draw(plan, seed) if inputs is None else inputs
         key = self._key(plan, seed, inputs)
-        stored = self._kept(key) or self._made(key, plan, inputs)
+        stored = self._cached_golden(key) or self._compute_golden(key, plan, inputs)
         golden = self._complete(plan, inputs, stored, few=few)
         if isinstance(golden.verify, Verification):
             golden.verify.check_refuses()
@@ -218,7 +218,7 @@ class Reference:
         verify = Verification(function=self._required("verify"), maker=self._maker("verify"), plan=plan, inputs=inputs)
         return replace(golden, verify=verify, verified=tuple(each.name for each in plan.verified))
 
-    def _kept(self, key: str) -> Arrays | None:
+    def _cached_golden(self, key: str) -> Arrays | None:
         """Return a cached golden, unless a file outside the family that it depends on has changed."""
         content = self._cache.get(key)
         if content is None:
@@ -226,7 +226,7 @@ class Reference:
         stored = _unpack(content)
         return stored if are_unchanged(unpacked(stored.pop(_DEPENDENCIES).tobytes())) else None
 
-    def _made(self, key: str, plan: CasePlan, inputs: Arrays) -> Arrays:
+    def _compute_golden(self, key: str, plan: CasePlan, inputs: Arrays) -> Arrays:
         """Compute a golden, and cache it if that saves time."""
         began = time.perf_counter()
         made = self._compute(plan, inputs)
@@ -365,7 +365,7 @@ class Reference:
             raise FamilyError(f"{self.path.name}, {doing}{line}: {type(error).__name__}: {error}{remedy}") from error
 
 
-def _asked(plans: Sequence[CasePlan]) -> list[tuple[CasePlan, tuple[int, ...]]]:
+def _cases_and_seeds(plans: Sequence[CasePlan]) -> list[tuple[CasePlan, tuple[int, ...]]]:
     return [(plan, seed) for plan in plans for seed in plan.seeds]
 
 

@@ -52,11 +52,11 @@ class Contest:
         return Address().at("/leaderboard", vars(self))
 
 
-def _asked(family: Text, problem: Text, device: Text, objective: Text) -> Contest:
+def _parsed_contest(family: Text, problem: Text, device: Text, objective: Text) -> Contest:
     return Contest(family=family, problem=problem, device=device, objective=objective)
 
 
-ContestDep = Annotated[Contest, Depends(_asked)]
+ContestDep = Annotated[Contest, Depends(_parsed_contest)]
 
 
 @router.get("")

@@ -45,8 +45,8 @@ def contour(landscape: Landscape, x: str | None, y: str | None) -> Plot:
     names = varied(shown)
     if len(names) < 2:
         return nothing("A contour needs two tunables with different values among the measured trials.")
-    x = _known("x", x, names, next(name for name in names if name != y))
-    y = _known("y", y, names, next(name for name in names if name != x))
+    x = _valid_name("x", x, names, next(name for name in names if name != y))
+    y = _valid_name("y", y, names, next(name for name in names if name != x))
     columns, lines = values_of(x, shown), values_of(y, shown)
     best = _best_of_pairs(x, y, shown)
     grid = [[best.get((column, line)) for column in columns] for line in lines]
@@ -108,7 +108,7 @@ def drawn_note(landscape: Landscape) -> str:
     return "Of a search this long, the fastest trials and an even sample of the others are drawn."
 
 
-def _known(field: str, name: str | None, names: Sequence[str], otherwise: str) -> str:
+def _valid_name(field: str, name: str | None, names: Sequence[str], otherwise: str) -> str:
     if name is not None and name not in names:
         raise InvalidInput(field, unknown(name, names, "varied tunables"))
     return name or otherwise

@@ -57,7 +57,7 @@ class Wanted:
         )
 
 
-def _wanted(
+def _filters(
     *,
     state: Annotated[State | None, BeforeValidator(lambda typed: typed or None)] = None,
     family: Words = "",
@@ -69,7 +69,7 @@ def _wanted(
     return Wanted(state=state, family=family, text=text, archived=archived, sort=sort, cursor=cursor)
 
 
-WantedDep = Annotated[Wanted, Depends(_wanted)]
+WantedDep = Annotated[Wanted, Depends(_filters)]
 
 
 @router.get("/")

@@ -57,17 +57,17 @@ def start_search(request: Request, service: ServiceDep, typed: Annotated[dict[st
     with service.database.read() as session:
         chosen = candidate(session, typed.get("family"))
     if chosen is None:
-        return _again(request, service, typed, {"family": "is missing: choose one"})
+        return _show_again(request, service, typed, {"family": "is missing: choose one"})
     refuse_unknown(typed, _fields(chosen, typed), PAGES)
     typed = _unticked(chosen) | typed
     chosen.register(service)
     terms = judged(service, chosen, typed)
     if terms.wrong:
-        return _again(request, service, typed, dict(terms.wrong))
+        return _show_again(request, service, typed, dict(terms.wrong))
     try:
         search_id = service.conductor.orders.submit(SearchRequest.model_validate(terms.body(chosen)))
     except (InvalidInput, Unavailable) as error:  # e.g. the last worker has just left
-        return _again(request, service, typed, {error.field: str(error)})
+        return _show_again(request, service, typed, {error.field: str(error)})
     return RedirectResponse(f"/searches/{search_id}", 303)
 
 
@@ -78,7 +78,7 @@ def choose_family(request: Request, service: ServiceDep, typed: Annotated[dict[s
     with service.database.read() as session:
         before, after = candidate(session, typed.get("family")), candidate(session, typed.pop(CHOSEN, None))
     if after is None:
-        return _again(request, service, typed, {"family": "is missing: choose one"})
+        return _show_again(request, service, typed, {"family": "is missing: choose one"})
     typed = ({} if before is None else _unticked(before)) | typed | {"family": after.name}
     return RedirectResponse(cut_address_of({name: typed[name] for name in typed if name in _fields(after, typed)}), 303)
 
@@ -94,7 +94,7 @@ def _unticked(chosen: Candidate) -> dict[str, str]:
     return {PROBLEM + each.name: "false" for each in chosen.family.fields if each.type == "bool"}
 
 
-def _again(request: Request, service: Service, typed: dict[str, str], wrong: dict[str, str]) -> Response:
+def _show_again(request: Request, service: Service, typed: dict[str, str], wrong: dict[str, str]) -> Response:
     address = address_of(typed)
     if len(address) <= LONGEST_ADDRESS:
         return RedirectResponse(address, 303)

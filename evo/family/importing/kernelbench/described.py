@@ -194,7 +194,7 @@ def describe(path: Path) -> Described:
     shapes = fitted(file.defaults, file.shapes)
     if shapes is None:
         raise InvalidInput(path.name, "runs once, but not a second time: its functions must not keep a state")
-    given, state, names = _given(model, values), _state(model), _Names(file.constants)
+    given, state, names = _parameter_names(model, values), _state(model), _Names(file.constants)
     inputs = [names.of(name) if _is_tensor(value) else None for name, value in zip(given, values, strict=True)]
     parameters = {names.of(key): key for key in state}
     outputs = [names.of("out" if len(made) == 1 else f"out{index}") for index in range(len(made))]
@@ -260,7 +260,7 @@ def _check_outputs(path: Path, made: Sequence[Any]) -> None:
         raise InvalidInput(path.name, "Model.forward() must return a tensor, or a tuple of tensors")
 
 
-def _given(model: Any, values: Sequence[Any]) -> list[str]:
+def _parameter_names(model: Any, values: Sequence[Any]) -> list[str]:
     """Return the names of the parameters of ``forward()`` for the values of ``get_inputs()``."""
     names = [
         each.name

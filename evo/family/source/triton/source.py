@@ -239,7 +239,7 @@ def sliced(text: str, entry: str, file: str) -> str:
     """
     tree = parsed(text, file)
     lines, kept = text.split("\n"), [""] * (text.count("\n") + 1)
-    statements, modules = _named(tree), _modules(tree)
+    statements, modules = _statements_by_name(tree), _modules(tree)
     names = [each.name for each in kernels_of(text, file)]
     if entry not in names:
         raise InvalidInput(f"{file}: entry", unknown(entry, names, "functions under @triton.jit"))
@@ -273,7 +273,7 @@ def _of_signature(node: ast.FunctionDef) -> list[ast.expr]:
     return [*annotations, *node.args.defaults, *(each for each in node.args.kw_defaults if each is not None)]
 
 
-def _named(tree: ast.Module) -> dict[str, ast.stmt]:
+def _statements_by_name(tree: ast.Module) -> dict[str, ast.stmt]:
     """Return, by name, the statements of a module that a compilation may use; the last one of a name counts."""
     found: dict[str, ast.stmt] = {}
     for node in tree.body:

@@ -67,7 +67,7 @@ def survey(toolkit: tuple[int, int]) -> dict[str, Any]:
     gpus, faults = [], []
     for index in range(runtime.getDeviceCount()):
         try:
-            gpus.append({**_asked(runtime, index), "software": software})
+            gpus.append({**_attributes_of(runtime, index), "software": software})
         except runtime.CUDARuntimeError as error:
             faults.append(_fault(index, error))
     return {"gpus": gpus, "obstacle": "; ".join(faults) or None}
@@ -96,7 +96,7 @@ def index_of(uuid: str) -> int:
     raise CudaUnusableError("; ".join([gone, *faults]))
 
 
-def _asked(runtime: Any, index: int) -> dict[str, Any]:
+def _attributes_of(runtime: Any, index: int) -> dict[str, Any]:
     properties = runtime.getDeviceProperties(index)
     return {
         "name": properties["name"].decode(),

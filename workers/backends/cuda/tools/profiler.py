@@ -48,12 +48,14 @@ class NcuProfiler:
         requested only once.
         """
         asked = [name for figure in FIGURES.values() for name in figure.metric.names]
-        status, log = self._asked(asked, subject, cold, timeout_s)
+        status, log = self._run_profiler(asked, subject, cold, timeout_s)
         if unknown := set(_NOT_FOUND.findall(log)):
-            status, log = self._asked([name for name in asked if name not in unknown], subject, cold, timeout_s)
+            status, log = self._run_profiler([name for name in asked if name not in unknown], subject, cold, timeout_s)
         return status, log
 
-    def _asked(self, names: Sequence[str], subject: Subject, cold: bool, timeout_s: float) -> tuple[int | None, str]:
+    def _run_profiler(
+        self, names: Sequence[str], subject: Subject, cold: bool, timeout_s: float
+    ) -> tuple[int | None, str]:
         warm = 0 if cold else WARM_LAUNCHES
         command = [
             *(self._command or ()),
