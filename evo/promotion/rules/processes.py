@@ -29,7 +29,7 @@ def prediction_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     slower = f"; a single process may take up to {more}" if more else ""
     text = (
         f"In {len(found)} fresh processes the challenger {words.ran} {min(found):.3g} to {max(found):.3g} "
-        f"{words.ratio} as {_incumbent_name(prediction.against)}, {speedup.estimate:.3g} times on average; one more will find "
+        f"{words.ratio} as {_name_of(prediction.against)}, {speedup.estimate:.3g} times on average; one more will find "
         f"{speedup.low:.3g} to {speedup.high:.3g} ({prediction.confidence:.0%} prediction interval){slower}"
     )
     if prediction.against == "incumbent":
@@ -127,7 +127,7 @@ def over_processes(prediction: Prediction | None) -> str:
     return "" if prediction is None else f" over {len(prediction.found)} processes"
 
 
-def _incumbent_name(against: str) -> str:
+def _name_of(against: str) -> str:
     return "the incumbent" if against == "incumbent" else against
 
 
