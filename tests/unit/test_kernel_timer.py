@@ -31,6 +31,7 @@ class Process:
 
     def run(self, table: Table, calls: int, *, first: int, behind: bool, order: bytes) -> Batch:
         self.first, self.order = first, order
+        self.made = calls
         us, self.requests = 10.0 * calls, self.requests + 1
         extra_us = self._request_us if self.requests % self._every == 0 else 0.0
         cpu_ns = round(1e3 * (us * self._factor + extra_us))
@@ -70,6 +71,15 @@ def test_single_contradicted_samples_leave_the_others_short() -> None:
     assert timer.calls * 10 == MINIMUM_SAMPLE_S * 1e6
     assert contradicted(process.ledger, IDLE, 1) is None
     assert timed(Process(80.0)).calls > timer.calls
+
+
+@pytest.mark.parametrize("samples", [0, 3])
+def test_warming_up_takes_one_request(samples: int) -> None:
+    process = Process(10.0)
+    timer = timed(process, samples)
+    before, ledger = process.requests, len(process.ledger)
+    timer.warm_up(10_000.0)
+    assert (process.requests - before, process.made - 1000, len(process.ledger)) == (1, 0, ledger)
 
 
 @pytest.mark.parametrize("factor", [1.03, 1.1, 2.0])

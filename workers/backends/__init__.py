@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias, cast
+from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 from numpy.typing import NDArray
 
@@ -199,6 +199,15 @@ class Timer(Protocol):
 
     def sample(self) -> float:
         """Take one sample: microseconds per call."""
+        ...
+
+
+@runtime_checkable
+class Warming(Protocol):
+    """A timer that makes calls without timing them, with less effort than by samples."""
+
+    def warm_up(self, span_us: float) -> None:
+        """Make calls that last about so many microseconds."""
         ...
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from evo.trial.timing import Bars, Timing
-from workers.backends import Session, Timer
+from workers.backends import Session, Timer, Warming
 from workers.measure.baselines import Baselines
 from workers.runner.protocol import Compare
 
@@ -172,6 +172,9 @@ def repeats(sample_us: float) -> int:
 
 
 def _warm_up(timer: Timer) -> None:
+    if isinstance(timer, Warming):
+        timer.warm_up(WARM_US)
+        return
     spent_us = 0.0
     while spent_us < WARM_US:
         spent_us += timer.sample() * timer.calls

@@ -125,7 +125,7 @@ class KernelTimer:
         self._process, self._sets, self._last = process, sets, 0
         self._orders = SetOrders(len(sets), rng) if len(sets) > 1 and not once else None
         self._table, self._once, self._fixed = process.bind(sets, new=True), once, calls > 0
-        self._prolonged = 0
+        self._prolonged, self._call_us = 0, MINIMUM_SAMPLE_S * 1e6
         self._restore_ns = _most_restore_ns(sets) if self._table.restored else 0.0
         if once:
             self.calls = len(sets)
@@ -154,6 +154,14 @@ class KernelTimer:
             self.calls = calls
         return taken_s / calls * 1e6
 
+    def warm_up(self, span_us: float) -> None:
+        """Make calls for this long, in few requests: while other programs run, each request may wait for a core."""
+        spent_us = 0.0
+        while spent_us < span_us:
+            taken_s = self._take(max(self.calls, math.ceil((span_us - spent_us) / self._call_us)))
+            self._process.note(self._batch)
+            spent_us += taken_s * 1e6
+
     @property
     def last(self) -> int:
         return self._last
@@ -166,7 +174,9 @@ class KernelTimer:
         )
         self._table, self._last = replace(self._table, spans=()), int(order[(calls - 1) % len(order)])
         restored_ns = min(self._batch.restored_ns, self._restore_ns * calls)
-        return max(self._batch.claimed_ns - restored_ns, 1) * 1e-9
+        taken_s = max(self._batch.claimed_ns - restored_ns, 1) * 1e-9
+        self._call_us = taken_s * 1e6 / calls
+        return taken_s
 
 
 class SetOrders:
