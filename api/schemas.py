@@ -314,7 +314,7 @@ class Receipt(BaseModel):
 
 
 class Restore(Body):
-    """The reason, and the current champion as the caller saw it; None: there was none."""
+    """Makes an earlier champion current: the reason, and the id of the champion it replaces, if any."""
 
     reason: Why
     over: Id | None

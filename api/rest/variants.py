@@ -1,4 +1,4 @@
-"""Variants of a search with their source and standing, and the proposals of language models."""
+"""Variants of a search with source, state and best time, and the proposals of language models."""
 
 from typing import Annotated
 

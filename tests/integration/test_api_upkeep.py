@@ -457,7 +457,7 @@ def test_secret_that_cannot_sign_is_refused_by_name(stage: Stage, monkeypatch: p
     assert secret not in str(refused.value)
 
 
-def test_message_of_a_search_deleted_meanwhile_is_forgotten(stage: Stage) -> None:
+def test_queued_message_of_a_deleted_search_is_dropped(stage: Stage) -> None:
     receiver = Receiver(200)
     courier = courier_of(stage, receiver)
     search = ended_with_hook(stage, courier)

@@ -159,7 +159,7 @@ def test_nvrtc_and_nvcc_do_not_share_builds(fake: FakeNvcc, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("architecture", one_in(3, ["sm_90a", "sm_80", "sm_90"]))
-def test_standard_headers_are_there(real: NvccCompiler, architecture: str) -> None:
+def test_standard_headers_are_available(real: NvccCompiler, architecture: str) -> None:
     first, second = (made_by(real, replace(UNIT, architecture=architecture)) for _ in range(2))
     assert first.binary[:4] == b"\x7fELF"
     assert first.digest == second.digest

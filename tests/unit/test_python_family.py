@@ -97,7 +97,7 @@ def test_class_is_equivalent_to_a_document() -> None:
     assert files["reference.py"].endswith("\ninputs = scale.inputs\nreference = scale.reference\n")
 
 
-def test_functions_of_the_class_are_those_of_reference() -> None:
+def test_methods_of_the_class_act_as_reference_functions() -> None:
     module: dict[str, Any] = {}
     exec(read_family(CLASS)[1]["reference.py"], module)  # as the runner imports it
     import numpy as np

@@ -171,8 +171,8 @@ def _remedy(launch: Launch, *, fixed: bool) -> str:
 def _where(launch: Launch) -> str:
     where = {
         "page": "with buffers on pages",
-        "first": "with buffers directly behind memory that is not there",
-        "last": "with buffers directly before memory that is not there",
+        "first": "with buffers directly after inaccessible memory",
+        "last": "with buffers directly before inaccessible memory",
         "unaligned": "with buffers that begin on any element",
     }[launch.placement.where]
     return where + ", on another thread" * launch.mode.own_thread

@@ -49,7 +49,7 @@ class Address:
 
 
 def address_of(connection: HTTPConnection) -> Address:
-    """Return how the client addressed the service."""
+    """Return the public address by which the client reached the service."""
     address: Address = connection.scope[KEY]
     return address
 

@@ -24,7 +24,7 @@ def read_variant_files(path: Path) -> VariantFiles:
     if path.is_file():
         return VariantFiles(document={"name": path.name.partition(".")[0]}, files={path.name: _text(path)})
     if not path.is_dir():
-        raise NotFound(f"{path} is not there: give a folder with {DOCUMENT} and sources, or one source file")
+        raise NotFound(f"{path} does not exist: give a folder with {DOCUMENT} and sources, or one source file")
     matching = (each for each in path.rglob("*") if each.is_file() and _matters(each.relative_to(path)))
     found = sorted(islice(matching, MAX_FILES + 2))  # the folder may be large: no more is read than is needed
     if len(found) > MAX_FILES + 1:

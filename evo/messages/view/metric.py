@@ -1,4 +1,4 @@
-"""Two figures of each trial, of which one may be the time, and the trials that no other beats in both."""
+"""Two figures of each trial, one of which may be the time, and their Pareto front."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -26,7 +26,7 @@ def words_meant(missing: Collection[str], choices: Mapping[str, Sequence[Value]]
 
 
 def impossible_value(tree: ast.expr, choices: Mapping[str, Sequence[Value]]) -> str | None:
-    """Explain a comparison with a text that can never hold, and how to correct it; None if there is none.
+    """Return an error text and a correction if a comparison with a text can never be true; else None.
 
     A name with a single value may be compared with others: its author may have pinned it temporarily.
     """
