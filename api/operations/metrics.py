@@ -83,7 +83,7 @@ class _StateCollector(Collector):
         try:
             census = self._census()
         except StoreUnavailable as error:
-            log.warning("the database cannot be counted", reason=str(error))
+            log.warning("the rows of the database cannot be counted", reason=str(error))
             yield GaugeMetricFamily("kernel_evo_database_up", _UP, value=0)
             return
         yield GaugeMetricFamily("kernel_evo_database_up", _UP, value=1)

@@ -297,7 +297,7 @@ Points = list[tuple[int, float]]
 
 
 class Trends:
-    """Queries over one session; they read only an index."""
+    """Queries for the plots of a search. They read only an index, so they are fast on long searches."""
 
     def __init__(self, session: Session) -> None:
         self.session = session

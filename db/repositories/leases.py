@@ -82,7 +82,7 @@ def check_live(attempt_id: int, state: AttemptState) -> None:
         StaleLease: the lease has ended.
     """
     if state != "live":
-        raise StaleLease(f"attempt {attempt_id} is {state}: its result is no longer needed: end the work")
+        raise StaleLease(f"attempt {attempt_id} is {state}: its result is no longer needed, so end the work")
 
 
 class Leases:

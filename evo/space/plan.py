@@ -82,8 +82,8 @@ class CachedFunction:
 
     Args:
         places: positions of the tunables it depends on, in joining order.
-        shape: their numbers of values.
-        question: the function, of ranks, one array per place.
+        shape: number of values of each of these tunables.
+        question: the function; its arguments are ranks, one array per tunable.
     """
 
     def __init__(

@@ -329,7 +329,7 @@ def test_old_files_without_rows_are_deleted(stage: Stage, tmp_path: Path) -> Non
     assert sorted(path.name for path in folder.iterdir()) == sorted([kept[2:], "young"])
 
 
-def test_search_that_cannot_be_collected_blocks_no_other(
+def test_search_that_cannot_be_collected_does_not_block_others(
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, *others = (stage.submit(seed=seed) for seed in range(4))
@@ -349,7 +349,7 @@ def test_search_that_cannot_be_collected_blocks_no_other(
     assert stage.view(first).state == "cancelled", "a partial deletion is rolled back"
 
 
-def test_artefact_that_cannot_be_deleted_blocks_no_other(
+def test_artefact_that_cannot_be_deleted_does_not_block_others(
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = Artefacts(tmp_path / "artefacts")
@@ -397,7 +397,7 @@ PARTS = ("collect_log", "collect_workers", "collect_searches", "collect_families
 
 
 @pytest.mark.parametrize("poisoned", PARTS)
-def test_failing_part_of_the_collection_blocks_no_other(
+def test_failing_part_of_the_collection_does_not_block_others(
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, poisoned: str
 ) -> None:
     ran: list[str] = []

@@ -163,7 +163,7 @@ def test_constant_memory_beyond_the_limit_gets_advice(nvrtc: NvrtcCompiler) -> N
     assert re.search(r"__constant__` data: 68,000 bytes of at most 65,536\. Make some of it `__device__ const`", said)
 
 
-def test_other_errors_blame_no_macro(cc: CCompiler, nvrtc: NvrtcCompiler) -> None:
+def test_other_errors_do_not_blame_a_macro(cc: CCompiler, nvrtc: NvrtcCompiler) -> None:
     text = "int f(void) { return N + missing; }"
     assert "macro in front" not in failure(cc, with_macros(text, {"N": "3"}, C), macros(text, N="problem field"))
     text = 'extern "C" __global__ void f(int *x) { *x = N + missing; }'

@@ -81,7 +81,7 @@ def test_every_gpu_is_surveyed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert report["gpus"][1]["memory_bytes"] == 24 << 30
 
 
-def test_unresponsive_gpu_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unresponsive_gpu_does_not_hide_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", fake_cupy(13000, ("NVIDIA L4", None, "NVIDIA H200")))
     report = survey((13, 0))
     assert [gpu["name"] for gpu in report["gpus"]] == ["NVIDIA L4", "NVIDIA H200"]

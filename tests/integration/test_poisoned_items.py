@@ -62,7 +62,7 @@ def state(stage: Stage, search: int) -> tuple[str, str | None]:
 
 
 @pytest.mark.parametrize("loss", ["sweep", "register", "leave"])
-def test_lease_that_cannot_be_ended_blocks_no_other(stage: Stage, loss: str) -> None:
+def test_lease_that_cannot_be_ended_does_not_block_others(stage: Stage, loss: str) -> None:
     poisoned, sound = stage.submit(priority=5), stage.submit(seed=1)
     assert stage.one().terms.search_id == poisoned
     assert len(stage.conductor.claim("w1", DEVICE.uuid, unable=[poisoned]).leases) == 1
@@ -79,7 +79,7 @@ def test_lease_that_cannot_be_ended_blocks_no_other(stage: Stage, loss: str) -> 
     assert (again.terms.search_id, again.job.kind) == (sound, "baseline")
 
 
-def test_failing_listener_blocks_no_other(stage: Stage) -> None:
+def test_failing_listener_does_not_block_others(stage: Stage) -> None:
     heard: list[str] = []
 
     def fail(_: str) -> None:
@@ -91,7 +91,7 @@ def test_failing_listener_blocks_no_other(stage: Stage) -> None:
     assert "work" in heard
 
 
-def test_unreadable_event_blocks_no_other(stage: Stage) -> None:
+def test_unreadable_event_does_not_block_others(stage: Stage) -> None:
     poisoned, sound = stage.submit(priority=5, budget={"trials": 3}), stage.submit(seed=1, budget={"trials": 3})
     list(stage.play())
     with stage.database.write() as session:
@@ -126,7 +126,7 @@ FAILURES = (UnicodeEncodeError("ascii", "ｌ", 0, 1, "no"), httpx.InvalidURL("no
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-def test_failing_message_blocks_no_other(stage: Stage, failure: Exception) -> None:
+def test_failing_message_does_not_block_others(stage: Stage, failure: Exception) -> None:
     told: list[str] = []
 
     def send(target: Target, *_: Any) -> int:
@@ -159,7 +159,7 @@ def test_message_that_cannot_be_written_is_given_up_and_the_others_are_sent(
     assert rows[good].delivered_at is not None
 
 
-def test_unresponsive_receivers_delay_no_other(stage: Stage) -> None:
+def test_unresponsive_receivers_do_not_delay_others(stage: Stage) -> None:
     """Forty messages to ten of them, all due earlier; their deliveries still run when the other one is sent."""
     never, told = threading.Event(), list[str]()
 
@@ -279,7 +279,7 @@ def test_non_ascii_name_is_encoded_or_refused_on_input(url: str, host: str | Non
 # Lists
 
 
-def test_unreadable_row_blocks_no_list(tmp_path: Path) -> None:
+def test_unreadable_row_does_not_block_lists(tmp_path: Path) -> None:
     with local(tmp_path / "evo.db") as rest:
         rest.prepare()
         rest.submit()

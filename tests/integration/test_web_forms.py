@@ -241,7 +241,9 @@ def test_families_are_explained(page: httpx.Client) -> None:
     assert page.get("/families/tox").status_code == 404
 
 
-def test_unreadable_family_hides_no_other(page: httpx.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_family_does_not_hide_others(
+    page: httpx.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folders = registry._builtin_folders()
     (tmp_path / "torn").mkdir()
     (tmp_path / "torn" / "family.toml").write_text("name = ")

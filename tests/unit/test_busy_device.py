@@ -78,6 +78,6 @@ def test_calls_that_are_far_faster_in_the_timed_rounds_are_refused(speedup: floa
         assert "in the timed rounds" in reason
 
 
-def test_few_noisy_samples_refuse_no_kernel_for_its_timed_rounds() -> None:
+def test_few_noisy_samples_are_no_evidence_of_shortened_rounds() -> None:
     turn = Timing(samples_us=(9.0, 15.0, 16.0, 15.0, 17.0, 15.0))
     assert shortened(turn, Timing(samples_us=(10.0,) * 30), 1.25, 0.999) is None

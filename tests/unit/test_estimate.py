@@ -106,7 +106,7 @@ def test_longer_attention_never_takes_less(family: str) -> None:
     assert np.diff(efforts).max() > 0
 
 
-def test_copy_only_warps_hide_no_latency() -> None:
+def test_copy_only_warps_do_not_hide_latency() -> None:
     subject = find("sdpa").family
     config = {each.name: each.values[each.default_index] for each in subject.implementation("cuda").tunables}
     alone, beside = (

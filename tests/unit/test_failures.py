@@ -7,7 +7,7 @@ from api.operations.failures import Failures
 from db.engine.session import StoreUnavailable
 
 
-def test_failing_item_delays_no_other_and_is_given_up() -> None:
+def test_failing_item_does_not_delay_others_and_is_given_up() -> None:
     given_up: list[tuple[int, str]] = []
     loop = Failures("number", lambda key, reason: given_up.append((key, reason)))
     done: list[int] = []
@@ -26,7 +26,7 @@ def test_only_consecutive_failures_count() -> None:
     assert given_up == []
 
 
-def test_item_that_cannot_be_given_up_delays_no_other() -> None:
+def test_item_that_cannot_be_given_up_does_not_delay_others() -> None:
     def refuse(*_: object) -> None:
         raise RuntimeError
 
@@ -51,7 +51,7 @@ def test_unavailable_database_ends_the_loop_and_gives_up_nothing() -> None:
         assert len(asked) == failures.MOST_UNAVAILABLE
 
 
-def test_item_that_waits_for_the_database_delays_no_other() -> None:
+def test_item_that_waits_for_the_database_does_not_delay_others() -> None:
     done: list[int] = []
 
     def work(item: int) -> None:

@@ -118,7 +118,7 @@ def test_artefacts_beyond_one_request_are_sent_before_it(tmp_path: Path, monkeyp
     assert service.stored_apart == [digest_of(b"very, very large"), digest_of(b"small too")]
 
 
-def test_refusal_of_the_worker_is_reported_and_loses_no_result(tmp_path: Path) -> None:
+def test_refusal_of_the_worker_is_reported_and_results_are_kept(tmp_path: Path) -> None:
     service = Service()
     service.error = AccessDenied("wrong token")
     outbox = Outbox(service, tmp_path)
@@ -259,7 +259,7 @@ def test_every_kind_of_refused_report_is_replaced(tmp_path: Path, report: Report
     assert "holds a NUL" in repr(delivered.report)
 
 
-def test_result_that_fails_the_service_delays_no_other_and_is_set_aside(tmp_path: Path) -> None:
+def test_result_that_fails_the_service_does_not_delay_others_and_is_set_aside(tmp_path: Path) -> None:
     service = Service()
     service.poison = 2
     outbox = Outbox(service, tmp_path)

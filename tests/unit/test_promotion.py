@@ -426,7 +426,7 @@ def test_challenger_with_too_little_gain_gets_no_further_processes() -> None:
 
 
 @pytest.mark.parametrize("against", ["numpy", "nothing"])
-def test_processes_against_another_kernel_promote_nothing_over_an_incumbent(against: str) -> None:
+def test_processes_without_the_incumbent_cannot_promote_over_it(against: str) -> None:
     report = repeated(confirmation(np.random.default_rng(1), challenger_us=80, numpy=90), *(1.25,) * 4, against=against)
     result = verdict(report)
     assert [each.name for each in result.unmet] == ["processes"]
@@ -556,7 +556,7 @@ def test_tools_run_only_for_a_winner() -> None:
     assert not promising(confirmation(np.random.default_rng(2), challenger_us=100), strict)
 
 
-def test_slowdown_common_to_both_hides_no_gain() -> None:
+def test_slowdown_common_to_both_does_not_hide_a_gain() -> None:
     rng = np.random.default_rng(14)
     neighbour = np.where(rng.random(100) < 0.4, 1.4, 1.0)
     series = [Timing(samples_us=tuple(us * neighbour * rng.lognormal(0, 0.02, 100))) for us in (95, 95, 100)]

@@ -175,7 +175,7 @@ def test_wrong_values_are_refused_as_in_toml(tmp_path: Path) -> None:
     assert refused.value.field == "family.py: cpu.derive"
 
 
-def test_name_differs_from_the_folders(tmp_path: Path) -> None:
+def test_class_name_that_differs_from_the_folder_is_refused(tmp_path: Path) -> None:
     place = tmp_path / "other"
     place.mkdir()
     (place / "family.py").write_text(textwrap.dedent(CLASS))

@@ -56,7 +56,7 @@ def test_threads_lower_the_floor() -> None:
     assert roofline(work(1e6, 0), CEILINGS, threads=4).floor_us == 2.5
 
 
-def test_special_operations_raise_the_floor_but_make_no_kernel_impossible() -> None:
+def test_special_operations_raise_the_floor_but_do_not_mark_kernels_as_impossible() -> None:
     ceilings = replace(CEILINGS, special_per_s={"exponentials": 1e9, "divisions": 1e12})
     softmax = replace(work(1e4, 1e4), special={"exponentials": 1e4, "divisions": 1e4, "conversions": 1e9})
     limit = roofline(softmax, ceilings, threads=2)

@@ -371,7 +371,7 @@ def test_confirmation_corrects_the_times_of_the_strategy(space: Space) -> None:
     assert [trial.number for trial in search.history.elites(5)] == [3, 1, 2, 4, 0]
 
 
-def test_refuted_lucky_times_block_no_challenger(space: Space) -> None:
+def test_refuted_lucky_times_do_not_block_challengers(space: Space) -> None:
     search = start(space)
     for number in range(Policy().challengers):
         tell(search, 50 + number, f"lucky {number}")

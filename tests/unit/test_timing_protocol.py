@@ -236,7 +236,7 @@ def test_baselines_alone_are_all_timed() -> None:
     assert set(baselines.timers) == {"flash", "naive"}
 
 
-def test_requested_baseline_is_timed_however_slow_with_fewer_rounds_if_needed() -> None:
+def test_slow_requested_baseline_is_timed_in_fewer_rounds() -> None:
     timers, baselines = {"challenger": ScriptedTimer([4.0])}, Baselines(timers={"library": ScriptedTimer([2e6])})
     request = Compare(series={}, rounds=100, baselines=True, only="library", budget_s=48.0)
     assert 1 < fitting_rounds(timers, baselines, request) < 100

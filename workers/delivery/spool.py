@@ -33,7 +33,7 @@ class Parcel:
 
     @property
     def key(self) -> tuple[int, str]:
-        """Id and token of the attempt: a restored or new database gives the ids again."""
+        """Id and token of the attempt. A restored or new database may assign the same id again."""
         return self.attempt_id, self.token
 
 

@@ -100,7 +100,7 @@ PLANS: dict[Key | None, Plan] = {}
 
 
 def keep(key: Key | None, plan: Plan) -> None:
-    """Store a plan for further calls with the same key; None: for none."""
+    """Store the plan for further calls with the same key; without a key it is not stored."""
     if key is not None:
         if len(PLANS) >= KEPT:
             PLANS.clear()

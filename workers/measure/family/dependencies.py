@@ -100,7 +100,7 @@ def packed(found: Mapping[str, list[int]]) -> bytes:
 
 
 def unpacked(content: bytes) -> dict[str, list[int]]:
-    """Return the states of `packed`."""
+    """Return the states that `packed` made bytes of."""
     found: dict[str, list[int]] = json.loads(content.decode("utf-8", "surrogateescape"))
     return found
 
