@@ -19,6 +19,7 @@ from evo.messages.job import Baseline, Confirm, Evaluate, Lease
 from evo.trial import Config
 from evo.trial.outcome import Abandoned, Measured
 from tests.integration.stage import DEVICE, DIGEST, VALID, Stage, answer, policy
+from tests.tiers import one_in
 
 
 def test_report_is_taken_once_and_repeated_with_the_same_answer(stage: Stage) -> None:
@@ -257,7 +258,7 @@ def log_of(stage: Stage, search: int) -> list[tuple[object, ...]]:
     return [(trial.number, trial.config, trial.origin, trial.parents, trial.outcome) for trial in stage.trials(search)]
 
 
-@pytest.mark.parametrize("strategy", ["random", "portfolio"])
+@pytest.mark.parametrize("strategy", one_in(2, ["portfolio", "random"]))
 def test_restarts_change_nothing(locations: Callable[[], Location], strategy: str) -> None:
     undisturbed, restarted = Stage(locations()), Stage(locations())
     terms = {"seed": 7, "strategy": strategy, "policy": policy(challenge_every=4)}
