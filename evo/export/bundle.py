@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from evo.errors import EvoError
 from evo.export.compiled import FORMS, Compiled, as_json
 from evo.export.evidence import evidence_json, evidence_schema, series
-from evo.export.profile import profile_markdown
-from evo.export.report import evidence_markdown
+from evo.export.report import evidence_markdown, profile_markdown
 from evo.family import Candidate
 from evo.messages.view import ChampionView, SearchView
 from evo.trial.timing import Timing

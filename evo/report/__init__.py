@@ -2,8 +2,7 @@
 
 from evo.report.assembly import search_report
 from evo.report.document import Code, Document, Listed, Picture, Section, Text, to_markdown
-from evo.report.material import Example, Found, Front, FrontRow, Material, Spent
-from evo.report.terms import Goal, Terms, parse_goals
+from evo.report.material import Example, Found, Front, FrontRow, Goal, Material, Spent, Terms, parse_goals
 
 __all__ = [
     "Code",

@@ -4,14 +4,13 @@ from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from evo.report.document import Block, Document, Section
-from evo.report.material import Material
+from evo.report.material import Material, Terms
 from evo.report.sections.ablation import ablation_blocks
 from evo.report.sections.effort import effort_blocks
 from evo.report.sections.findings import importance_blocks, negative_blocks, never_blocks, outcome_blocks
 from evo.report.sections.goals import goal_blocks
 from evo.report.sections.subject import command_blocks, environment_blocks, subject_blocks
 from evo.report.sections.times import front_blocks, limit_blocks, progress_blocks, sample_blocks, verdict_blocks
-from evo.report.terms import Terms
 
 Sections: TypeAlias = Mapping[str, Iterable[Block]]
 """Section titles and their blocks."""

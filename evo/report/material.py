@@ -1,11 +1,15 @@
-"""Input of a report. It comes from the database alone, so that a report needs no worker."""
+"""Input of a report, from the database alone, so that it needs no worker, and the terms by which it judges a search."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from evo.errors import InvalidInput
 from evo.family import Work
+from evo.family.problem import split_assignments
 from evo.messages.view import AblationView, ChampionView, SearchView, TrialView
 from evo.report.saving import Saving, saving
+from evo.text.document import literal_text
 from evo.trial import Config
 from evo.trial.results import Stages
 from evo.trial.timing import Timing
@@ -130,3 +134,55 @@ class Material:
             timing = getattr(None if self.best is None else self.best.outcome, "timing", None)
             named = {"fastest trial": timing, **self.search.baselines}
         return {name: timing for name, timing in named.items() if timing is not None}
+
+
+_TIME = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|x|×)")
+_UNITS_US = {"ns": 1e-3, "us": 1.0, "µs": 1.0, "ms": 1e3, "s": 1e6}
+MOST_GOALS = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Goal:
+    """A target: either a time, or a speed-up over the fastest baseline."""
+
+    name: str
+    time_us: float | None = None
+    factor: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """Terms given by the user; None where not given.
+
+    Attributes:
+        cost_per_hour: cost of the machines that worked for the search; without it, the rate of its budget.
+        calls_per_second: of the kernel in production.
+        goals: the least ambitious first.
+    """
+
+    cost_per_hour: float | None = None
+    calls_per_second: float | None = None
+    goals: tuple[Goal, ...] = ()
+
+
+def parse_goals(text: str, field: str = "targets") -> tuple[Goal, ...]:
+    """Read goals from ``conservative=800us,stretch=1.5x,dream=0.2ms``.
+
+    Raises:
+        InvalidInput: names the goal that cannot be read, and the accepted form.
+    """
+    assignments = split_assignments(text, field)
+    if len(assignments) > MOST_GOALS:
+        raise InvalidInput(field, f"has {len(assignments)} entries; accepted: {MOST_GOALS} at most")
+    return tuple(_goal(name, value, field) for name, value in assignments.items())
+
+
+def _goal(name: str, value: str, field: str) -> Goal:
+    read = _TIME.fullmatch(value.replace(" ", ""))
+    if read is None or float(read[1]) <= 0 or len(read[1]) > 12:
+        raise InvalidInput(
+            f"{field}.{name}",
+            f"{literal_text(value, 40)} is not a target: give a time (800us, 1.2ms) or a speed-up (1.5x)",
+        )
+    figure, unit = float(read[1]), read[2]
+    return Goal(name=name, factor=figure) if unit in "x×" else Goal(name=name, time_us=figure * _UNITS_US[unit])

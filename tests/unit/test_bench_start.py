@@ -7,7 +7,7 @@ import pytest
 from db.models import AttemptRow, SearchRow
 from evo.trial.outcome import LaunchFailed, Measured
 from evo.trial.results import BaselineReport, EvaluateReport, Report
-from evo.trial.results.stages import Stages
+from evo.trial.results.confirmation import Stages
 from evo.trial.timing import Timing
 from tests.bench.start import split
 

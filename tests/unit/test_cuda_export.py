@@ -18,7 +18,7 @@ import pytest
 from evo.device import Device
 from evo.export.bundle import Bundle
 from evo.export.evidence import series
-from evo.export.profile import profile_markdown
+from evo.export.report import profile_markdown
 from evo.messages.view import ChampionView, SearchView
 from evo.trial.results import ConfirmReport, Profiled, Repeat
 from evo.trial.timing import Timing

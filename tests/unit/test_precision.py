@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evo.promotion.policy import Policy
-from evo.promotion.rules.precision import clear, hopeless, precise
+from evo.promotion.rules.sequential import clear, hopeless, precise
 from tests.bench.verdict.draws import rounds_taken
 from tests.unit.policies import STATED
 

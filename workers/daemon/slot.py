@@ -22,8 +22,7 @@ from workers.daemon.idle_clock import IdleClock
 from workers.daemon.pipeline import Pending, Performed, Pipeline, Prepared
 from workers.delivery.report import died, doubtful, failure, job_of, refused, summary
 from workers.delivery.shipping import Shipping
-from workers.jobs.duplicates import Duplicates
-from workers.jobs.evaluation import Performer, Preparation
+from workers.jobs.evaluation import Duplicates, Performer, Preparation
 from workers.jobs.stopwatch import Status
 from workers.runner.pool import TroubleError, UnfitError
 from workers.system.backoff import Backoff

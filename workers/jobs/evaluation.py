@@ -1,18 +1,22 @@
 """Evaluation ladder of a candidate (build, verify, quick gate) and the jobs that only time.
 
-A slot runs it on leases; `workers.jobs.single` runs the same steps without a service.
+A slot runs it on leases; `workers.jobs.single` runs the same steps without a service. Candidates of a search that
+compile to the same binary are measured once.
 """
 
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
+from evo.client import Client
 from evo.device import DeviceKind
 from evo.device.estimate.roofline import device_roofline
-from evo.messages.job import Ablate, Baseline, Confirm, Evaluate, Job, SearchTerms
+from evo.errors import EvoError
+from evo.lru_cache import LruCache
+from evo.messages.job import Ablate, Baseline, Confirm, Evaluate, Job, Lease, SearchTerms
 from evo.trial import Config
 from evo.trial.outcome import Impossible, Measured, Outcome, Pruned
 from evo.trial.results import AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Report
@@ -285,3 +289,54 @@ def _impossible(work: Assignment, timing: Timing) -> Impossible | None:
     if limit is None or not limit.impossible(timing.median_us):
         return None
     return Impossible(timing=timing, floor_us=limit.floor_us)
+
+
+SEARCHES = 32
+"""Number of remembered searches; for a forgotten one, the service is queried."""
+
+
+@dataclass
+class _Search:
+    reports: dict[str, EvaluateReport] = field(default_factory=dict)
+    expected: set[int] = field(default_factory=set)
+
+
+class Duplicates:
+    """Reports by binary: from memory for this process, from the service for other workers."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._searches: LruCache[str, _Search] = LruCache(SEARCHES)
+
+    def expect(self, lease: Lease) -> None:
+        """Record that this process measures a trial."""
+        if isinstance(lease.job, Evaluate):
+            self._of(lease.terms).expected.add(lease.job.number)
+
+    def find(self, lease: Lease, digest: str) -> EvaluateReport | None:
+        """Return the report on an earlier trial of the same binary, for variants also of another variant of the family.
+
+        None if there is none or the service fails.
+        """
+        if (known := self._of(lease.terms).reports.get(digest)) is not None:
+            return known
+        if self._measured_all_before(lease):
+            return None
+        try:
+            return self._client.find_duplicate(lease.terms.search_id, digest)
+        except EvoError:
+            return None
+
+    def note(self, terms: SearchTerms, report: EvaluateReport) -> None:
+        if report.binary_digest is not None:
+            self._of(terms).reports[report.binary_digest] = report
+
+    def _of(self, terms: SearchTerms) -> "_Search":
+        return self._searches.get(terms.key, _Search)
+
+    def _measured_all_before(self, lease: Lease) -> bool:
+        """True if this process measured all earlier trials of the search, so the service knows no others."""
+        if not isinstance(lease.job, Evaluate) or lease.terms.family.variant:
+            return False
+        mine = self._of(lease.terms).expected
+        return mine.issuperset(range(lease.job.number))

@@ -19,7 +19,7 @@ from evo.device.estimate.roofline import cold_sets
 from evo.promotion import straddles
 from evo.promotion.goal import needs_energy
 from evo.promotion.policy import Policy
-from evo.promotion.rules.precision import clear, hopeless, precise
+from evo.promotion.rules.sequential import clear, hopeless, precise
 from evo.reference.encoding import is_floating
 from evo.reference.library import GpuNeededError, without_gpu
 from evo.trial.objective import Objective

@@ -1,9 +1,11 @@
-"""Options that many commands share, so that they mean the same everywhere."""
+"""Options that many commands share, so that they mean the same everywhere, and help that lists what is discovered."""
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
+from typer.core import TyperCommand
 
 from evo.cli.arguments.naming import VARIABLES
 
@@ -130,3 +132,28 @@ PriceOut = Annotated[
 def examples(*lines: str) -> str:
     """Return the examples for a command's help, one per line."""
     return "\n".join(("Examples:", *(f"  {line}" for line in lines)))
+
+
+def listing(option: str, names: Callable[[], Iterable[str]]) -> type[TyperCommand]:
+    """Return a class of commands whose help lists names for an option. They are imported only for the help."""
+
+    class Listing(TyperCommand):
+        def format_help(self, ctx: Any, formatter: Any) -> None:
+            shown: Any = next(each for each in self.params if each.name == option)
+            shown.help = f"{shown.help.partition(' One of ')[0]} One of {', '.join(names())}."
+            super().format_help(ctx, formatter)
+
+    return Listing
+
+
+def strategies() -> Iterable[str]:
+    from evo.strategy import STRATEGIES
+
+    return STRATEGIES
+
+
+def proposers() -> Iterable[str]:
+    """Kinds with a placeholder for their argument."""
+    from evo.variants.proposers import PROPOSERS
+
+    return (f"{kind}:…" for kind in PROPOSERS)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evo.cli.arguments.discovered import listing, proposers
 from evo.cli.arguments.options import (
     BudgetUsd,
     Db,
@@ -21,6 +20,8 @@ from evo.cli.arguments.options import (
     Token,
     Url,
     examples,
+    listing,
+    proposers,
 )
 from evo.cli.service.locations import ServiceRef
 from evo.errors import InvalidInput

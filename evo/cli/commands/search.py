@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evo.cli.arguments.discovered import listing, strategies
 from evo.cli.arguments.naming import VARIABLES
 from evo.cli.arguments.options import (
     AnyOrder,
@@ -23,6 +22,8 @@ from evo.cli.arguments.options import (
     Url,
     WarmStart,
     examples,
+    listing,
+    strategies,
 )
 from evo.cli.service.locations import ServiceRef
 from evo.errors import InvalidInput

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evo.cli.arguments.discovered import listing, proposers
-from evo.cli.arguments.options import Db, Json, ProposerName, SearchId, Token, Url, examples
+from evo.cli.arguments.options import Db, Json, ProposerName, SearchId, Token, Url, examples, listing, proposers
 from evo.cli.service.locations import ServiceRef
 from evo.errors import EvoError
 

@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Iterator
 
 from evo.report.document import Block, Listed, Text
-from evo.report.material import Material
+from evo.report.material import Material, Terms
 from evo.report.saving import Saving
-from evo.report.terms import Terms
 from evo.text.wording import count_text, duration_text, percent_text, significant, time_text
 from evo.trial.results import Stages
 

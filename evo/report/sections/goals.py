@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from evo.promotion.prediction import predict_time
 from evo.promotion.statistics import Interval
 from evo.report.document import Block, Listed, Text
-from evo.report.material import Material
+from evo.report.material import Goal, Material, Terms
 from evo.report.saving import Saving
-from evo.report.terms import Goal, Terms
 from evo.text.wording import factor_text, significant, time_text
 
 _REFERENCES = {"default": "default config", "random": "median random config"}

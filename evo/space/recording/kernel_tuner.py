@@ -4,9 +4,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from evo.errors import InvalidInput
-from evo.space.recording.columns import Column, read_columns, read_config
+from evo.space.recording.columns import (
+    MICROSECONDS_PER,
+    Column,
+    is_no_time,
+    other_figure,
+    read_columns,
+    read_config,
+    read_list,
+    read_seconds,
+    read_time,
+)
 from evo.space.recording.recording import Costs, Entry, Recording, config_key
-from evo.space.recording.values import MICROSECONDS_PER, is_no_time, other_figure, read_list, read_seconds, read_time
 from evo.text.document import literal_text
 from evo.trial.outcome import CompileFailed, InvalidConfig, LaunchFailed, Outcome
 

@@ -4,18 +4,21 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from evo.errors import InvalidInput
-from evo.space.recording.columns import Column, check_value, read_columns, read_config
-from evo.space.recording.recording import Costs, Entry, Recording, config_key
-from evo.space.recording.values import (
+from evo.space.recording.columns import (
     MICROSECONDS_PER,
+    Column,
+    check_value,
     is_no_time,
     other_figure,
+    read_columns,
+    read_config,
     read_list,
     read_object,
     read_seconds,
     read_time,
     unit_us,
 )
+from evo.space.recording.recording import Costs, Entry, Recording, config_key
 from evo.text.document import literal_text
 from evo.trial.outcome import CompileFailed, InvalidConfig, LaunchFailed, Measured, Outcome, TimedOut, WrongAnswer
 

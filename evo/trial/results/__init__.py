@@ -9,9 +9,10 @@ from evo.trial.results.confirmation import (
     Repeat,
     Repetition,
     Sanitized,
+    Stages,
+    Step,
 )
 from evo.trial.results.report import Ablated, AblateReport, BaselineReport, EvaluateReport, Report
-from evo.trial.results.stages import Stages, Step
 
 __all__ = [
     "AblateReport",

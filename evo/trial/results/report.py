@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from evo.trial.outcome import Outcome
-from evo.trial.results.confirmation import ConfirmReport
-from evo.trial.results.stages import Stages
+from evo.trial.results.confirmation import ConfirmReport, Stages
 from evo.trial.timing import Timing
 
 

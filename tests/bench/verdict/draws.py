@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from evo.promotion import looks
 from evo.promotion.policy import Policy
-from evo.promotion.rules.precision import STEP, hopeless, precise
+from evo.promotion.rules.sequential import STEP, hopeless, precise
 from evo.promotion.statistics import Samples
 from evo.trial.results import ConfirmReport, OverwriteCheck, Repeat
 from evo.trial.timing import Timing

@@ -15,8 +15,7 @@ from api.web.pages.evidence.sheet import EvidenceSheet, bundle_of, champion_repo
 from api.web.rendering import render
 from evo.errors import NotFound
 from evo.export.evidence import evidence_json
-from evo.export.profile import profile_markdown
-from evo.export.report import evidence_markdown
+from evo.export.report import evidence_markdown, profile_markdown
 
 router = page_router("/champions/{champion_id}")
 
