@@ -174,7 +174,27 @@ def _unquoted(text: str) -> str:
 
 def _reason(error: ValueError) -> str:
     if isinstance(error, json.JSONDecodeError):
-        return f"{error.msg} at line {error.lineno}, column {error.colno}"
+        return f"{error.msg} at line {error.lineno}, column {error.colno}{_json_advice(error.doc, error.pos)}"
     if isinstance(error, UnicodeDecodeError):
         return "the text is not UTF-8"
     return "it holds a number of thousands of digits"
+
+
+_PYTHON = re.compile(r"(True|False|None|NaN|nan)\b")
+
+
+def _json_advice(text: str, place: int) -> str:
+    """Return what JSON has in place of the sign at this place, as the end of a message; empty if that is unclear."""
+    before = text[max(0, place - 100) : place].rstrip()
+    if (word := _PYTHON.match(text, place)) is not None:
+        return f": write {'null' if word[1] not in ('True', 'False') else word[1].lower()}"
+    match text[place : place + 1]:
+        case "'" | "“" | "”" | "‘" | "’":
+            return ': texts and names stand in " quotes'
+        case "}" | "]" if before.endswith(","):
+            return ": leave out the comma before it"
+        case "/" | "#":
+            return ": JSON has no comments, leave it out"
+        case letter if letter.isidentifier():
+            return ': texts and names stand in " quotes'
+    return ""

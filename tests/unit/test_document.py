@@ -135,3 +135,25 @@ def test_dots_in_values_and_comments_are_not_key_separators(text: str, value: ob
 )
 def test_values_are_shown_as_documents_write_them(value: object, shown: str) -> None:
     assert literal_text(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("{'a': 1}", 'texts and names stand in " quotes'),
+        ("{a: 1}", 'texts and names stand in " quotes'),
+        ('{"a": b}', 'texts and names stand in " quotes'),
+        ('{"a": True}', "write true"),
+        ('{"a": [None]}', "write null"),
+        ('{"a": 1,}', "leave out the comma before it"),
+        ('{"a": [1, 2, ]}', "leave out the comma before it"),
+        ('{"a": 1} // one', "JSON has no comments, leave it out"),
+        ('{ // one\n"a": 1}', "JSON has no comments, leave it out"),
+        ('{"a": }', None),
+        ("", None),
+    ],
+)
+def test_fault_of_json_is_answered_with_what_json_has(text: str, advice: str | None) -> None:
+    with pytest.raises(InvalidInput, match="this is not valid JSON: ") as refused:
+        read_json(text)
+    assert refused.value.reason.endswith(f": {advice}" if advice else tuple("0123456789"))
