@@ -188,13 +188,10 @@ def _json_advice(text: str, place: int) -> str:
     before = text[max(0, place - 100) : place].rstrip()
     if (word := _PYTHON.match(text, place)) is not None:
         return f": write {'null' if word[1] not in ('True', 'False') else word[1].lower()}"
-    match text[place : place + 1]:
-        case "'" | "“" | "”" | "‘" | "’":
-            return ': texts and names stand in " quotes'
-        case "}" | "]" if before.endswith(","):
-            return ": leave out the comma before it"
-        case "/" | "#":
-            return ": JSON has no comments, leave it out"
-        case letter if letter.isidentifier():
-            return ': texts and names stand in " quotes'
-    return ""
+    letter, after = text[place : place + 1], text[place + 1 : place + 100].lstrip()
+    if (letter in ("}", "]") and before.endswith(",")) or (letter == "," and after[:1] in ("}", "]")):
+        return ": leave out the comma"
+    if letter in ("/", "#"):
+        return ": JSON has no comments, leave it out"
+    quoted = letter in ("'", "“", "”", "‘", "’") or letter.isidentifier()
+    return ': texts and names stand in " quotes' if quoted else ""

@@ -49,7 +49,9 @@ def check_input(operand: Operand, made: Any, *, case: str, maker: str) -> NDArra
     expected = stored(operand.dtype)
     if array.shape != operand.shape or array.dtype.newbyteorder("=") != expected:
         declared = f"family.toml says {expected.name} {operand.shape}{_codes(operand)}"
-        raise FamilyError(f"{where} as {array.dtype.name} {array.shape}; {declared}")
+        same = array.shape == operand.shape and not _codes(operand)
+        remedy = f": return {operand.name}.astype(np.{expected.name})" if same else ""
+        raise FamilyError(f"{where} as {array.dtype.name} {array.shape}; {declared}{remedy}")
     if expected == np.bool_:  # bytes other than 0 and 1 are True to NumPy, but not to every kernel
         return np.ascontiguousarray(array.view(np.uint8) != 0)
     return np.array(array, expected, order="C", copy=True)

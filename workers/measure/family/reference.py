@@ -361,7 +361,7 @@ class Reference:
         except (Exception, SystemExit) as error:
             frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(self.path)]
             line = f" (line {frames[-1].lineno})" if frames else ""
-            remedy = _import_advice(error, self.path)
+            remedy = _import_advice(error, self.path) or _dict_advice(error)
             raise FamilyError(f"{self.path.name}, {doing}{line}: {type(error).__name__}: {error}{remedy}") from error
 
 
@@ -373,6 +373,13 @@ def _timers() -> frozenset[int]:
     """Return the running timers of this process."""
     every = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
     return frozenset(which for which in every if signal.getitimer(which)[0])
+
+
+def _dict_advice(error: BaseException) -> str:
+    """Return how to read a problem or inputs, for an attribute that a dict does not have; else nothing."""
+    if not isinstance(error, AttributeError) or not isinstance(error.obj, dict):
+        return ""
+    return f': problem and inputs are dicts, so write e.g. problem["{error.name}"]'
 
 
 def _import_advice(error: BaseException, path: Path) -> str:
