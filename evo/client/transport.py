@@ -310,7 +310,7 @@ def from_json(text: str, shape: type[T], *, what: str) -> T:
     try:
         return adapter.validate_json(text)
     except ValidationError as error:
-        raise ServiceError(f"the service sent {what} which {_not_understood(error)}") from None
+        raise ServiceError(f"the service sent {what}, which {_not_understood(error)}") from None
 
 
 def parse(response: httpx.Response, shape: type[T]) -> T:
@@ -322,10 +322,10 @@ def parse(response: httpx.Response, shape: type[T]) -> T:
     except ValidationError as error:
         if error.errors()[0]["type"] == "json_invalid":
             raise _foreign(response, f"{response.status_code}, and no JSON") from None
-        raise ServiceError(f"{response.request.url.path} answered something {_not_understood(error)}") from None
+        raise ServiceError(f"{response.request.url.path}: the answer {_not_understood(error)}") from None
 
 
 def _not_understood(error: ValidationError) -> str:
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
-    return f"this version does not understand ({where}: {first['msg']}): are client and service of the same version?"
+    return f"is not understood by this version ({where}: {first['msg']}): are client and service of the same version?"

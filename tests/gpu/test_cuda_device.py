@@ -221,7 +221,7 @@ def test_copy_bandwidth_is_measured(gpu: Device, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_distance_on_the_device_equals_the_hosts(session: CudaSession, dtype: str) -> None:
+def test_distance_on_the_device_equals_that_on_the_host(session: CudaSession, dtype: str) -> None:
     rng = np.random.default_rng(0)
     right = rng.standard_normal((3, 1001))
     values = (right + rng.normal(0, 1e-3, right.shape)).astype(dtype)

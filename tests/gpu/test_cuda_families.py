@@ -390,7 +390,7 @@ def test_baselines_run_and_are_timed(bench: Workbench, family: str, text: str) -
 
 
 @pytest.mark.parametrize("causal", ["false", "true"])
-def test_large_reference_on_the_gpu_equals_the_hosts(
+def test_large_reference_on_the_gpu_equals_that_of_the_host(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, causal: str
 ) -> None:
     package = find("sdpa")

@@ -163,7 +163,7 @@ def test_page_of_a_proxy_is_not_a_stream(answer: httpx.Response, words: str, of_
 @pytest.mark.parametrize("data", ['{"id": "seven"}', "{}", "no JSON", "[]"])
 def test_event_of_another_version_is_reported(data: str) -> None:
     client = Service(stream_of(f"event: deleted\ndata: {data}\nid: 0-1\n\n")).client()
-    with pytest.raises(ServiceError, match="'deleted' which this version does not understand"):
+    with pytest.raises(ServiceError, match="'deleted', which is not understood by this version"):
         next(client.events())
 
 

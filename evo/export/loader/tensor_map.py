@@ -103,4 +103,4 @@ def _encoder() -> Any:
     try:
         return ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled
     except (OSError, AttributeError):
-        raise TensorMapError("there is no CUDA driver here that makes tensor maps: it takes CUDA 12 or later") from None
+        raise TensorMapError("no CUDA driver for tensor maps was found: install one for CUDA 12 or later") from None
