@@ -189,6 +189,14 @@ def test_references_are_recomputed_when_their_imports_change(tmp_path: Path, mon
         (WHOLE.replace("def reference", "def other"), "has no function `reference`"),
         (WHOLE.replace('"N"', '"M"'), r"reference.py, inputs\(\) \(line 7\): KeyError: 'M'"),
         (
+            WHOLE.replace('problem["N"]', "problem.N"),
+            r"problem and inputs are dicts, so write e\.g\. problem\[\"N\"\]$",
+        ),
+        (
+            WHOLE.replace("np.float32", "np.float64", 1),
+            r"family.toml says float32 \(\d+,\): return \w+\.astype\(np\.float32\)$",
+        ),
+        (
             WHOLE.replace('return {"y": 2', 'return {"z": 2'),
             r"reference\(\): makes no output `y` for case nominal; it makes `z`",
         ),
