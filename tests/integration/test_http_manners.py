@@ -124,7 +124,7 @@ def test_refusals_have_no_tag(rest: Local) -> None:
     ("body", "field", "words"),
     [
         ('{"family_digest": "x", "family_digest": "y"}', "family_digest", "twice"),
-        ('{"budget": {"trials": 1, "minutes": 1, "trials": 9}}', "trials", "twice"),
+        ('{"budget": {"trials": 1, "minutes": 1, "trials": 9}}', "budget.trials", "twice"),
         ('{"problem": ' + '{"a":' * 200 + "1" + "}" * 200 + "}", "body", "deeper"),
         ("[" * 100_000, "body", "deeper"),
         ('{"seed": ' + "1" * 6000 + "}", "body", "digits"),
