@@ -1,12 +1,16 @@
-"""The synthetic recording as a search space."""
+"""The synthetic recording as a search space; examples of Hypothesis have no time limit, as machines may be busy."""
 
 import json
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from evo.space import Space, Tunable
 from evo.space.recording import Recording, parse_recording
 from tests.data import synthetic
+
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ def refusal(text: str, **environment: Any) -> str:
     return raised.value.reason
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(
     text=expressions(),
     rows=st.lists(st.tuples(*[st.integers(-3, 9)] * 3, st.sampled_from("xyz")), min_size=1, max_size=6),
@@ -51,7 +51,7 @@ def test_expression_has_pythons_value(text: str, rows: list[tuple[int, int, int,
 SCALAR_VALUES = st.sampled_from([-3, 0, 1, 2, 9, True, False, 0.5, -2.0, 2**53 + 1, 2**61, -(2**62) + 1, 2**62, 1e308])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(text=expressions(), values=st.tuples(*[SCALAR_VALUES] * 3), t=st.sampled_from("xyz"))
 def test_scalar_fast_path_gives_the_same_values_types_and_faults(text: str, values: tuple[Any, ...], t: str) -> None:
     expression, environment = parse(text), dict(zip(NUMBERS, values, strict=True)) | {"t": t}
@@ -64,7 +64,7 @@ def test_scalar_fast_path_gives_the_same_values_types_and_faults(text: str, valu
         assert (type(value), value) == (type(expected), expected)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(text=expressions(), rows=st.lists(st.tuples(*[st.integers(-3, 9)] * 2), min_size=1, max_size=6), data=st.data())
 def test_bound_constants_change_no_value(text: str, rows: list[tuple[int, int]], data: st.DataObject) -> None:
     constants = {"c": data.draw(SCALAR_VALUES), "t": data.draw(st.sampled_from("xyz"))}

@@ -94,7 +94,7 @@ def problems(draw: st.DrawFn) -> tuple[list[Tunable], list[str]]:
     return tunables, [fill(draw, JOINS, claim) for _ in range(draw(st.integers(0, 3)))]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(problem=problems())
 def test_valid_set_equals_pythons_in_lexicographic_order(problem: tuple[list[Tunable], list[str]]) -> None:
     tunables, texts = problem
@@ -112,7 +112,7 @@ def test_valid_set_equals_pythons_in_lexicographic_order(problem: tuple[list[Tun
         assert (not space.violations(config)) == (config in expected)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(problem=problems(), bound=st.sets(st.sampled_from(NAMES)))
 def test_bounds_never_exclude_a_satisfiable_expression(
     problem: tuple[list[Tunable], list[str]], bound: set[str]
@@ -129,7 +129,7 @@ def test_bounds_never_exclude_a_satisfiable_expression(
             assert can_hold(Expression.parse(text, "here"), known, free)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     text=expressions(), bound=st.sets(st.sampled_from(NUMBERS)), values=st.sampled_from([(-2, 0, 3), (1, 2), (4, 9)])
 )
@@ -151,7 +151,7 @@ def test_bounds_use_bound_texts_and_decided_conditions() -> None:
     assert can_hold(Expression.parse("MODE != 'wide'", "here"), bound, {}).tolist() == [False, False, True, True]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(problem=problems(), data=st.data())
 def test_repair_finds_the_nearest_valid_config(problem: tuple[list[Tunable], list[str]], data: st.DataObject) -> None:
     tunables, texts = problem
