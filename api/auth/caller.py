@@ -39,7 +39,7 @@ class Caller:
         """Refuse, with 403, a request on behalf of another worker."""
         if self.token_id is not None and self.worker_id != worker_id:
             own = "no worker's yet: register first" if self.worker_id is None else f"worker {self.worker_id!r}'s"
-            raise HTTPException(403, f"this token may not act for worker {worker_id!r}, it is {own}")
+            raise HTTPException(403, f"this token may not act for worker {worker_id!r}; it is {own}")
 
 
 ANY_LOCAL_CALLER = Caller(name="any caller on this machine", roles=effective(ROLES))

@@ -206,7 +206,7 @@ def _check_threads(objective: Objective, device: Device) -> None:
     cores = device.limits.get("cores", math.inf)
     if not 1 <= objective.threads <= cores:
         most = "1 or more" if math.isinf(cores) else f"1 … {cores:g}, the cores of {device.model}"
-        raise InvalidInput("objective.threads", f"{objective.threads} is out of its limits; accepted: {most}")
+        raise InvalidInput("objective.threads", f"{objective.threads} is out of range; accepted: {most}")
 
 
 def _check_launch(objective: Objective, device: Device, family: Family) -> None:
@@ -216,7 +216,7 @@ def _check_launch(objective: Objective, device: Device, family: Family) -> None:
     if objective.launch == "pdl" and device.limits.get("compute_capability", 0) < PDL_SINCE:
         needed = f"programmatic dependent launch needs a GPU of sm_{PDL_SINCE} or newer"
         raise InvalidInput(
-            "objective.launch", f"{needed}, and {device.model} is {device.architecture}; accepted: plain"
+            "objective.launch", f"{needed}, but {device.model} is {device.architecture}; accepted: plain"
         )
     if objective.launch == "pdl" and not family.implementation(device.kind).programmatic:
         remedy = "for kernels that wait for the launch before them, set `programmatic` under derived in family.toml"
@@ -230,7 +230,7 @@ def _check_work(device: Device, family: Family, problem: Problem) -> None:
     """Refuse estimates of a family without `[work]`: each trial would be compiled and fail."""
     if device.runs == "nothing" and family.work(problem) is None:
         remedy = "add [work] with flops, bytes and dtype to its family.toml"
-        raise InvalidInput("family", f"{family.name} states no [work], from which times are estimated: {remedy}")
+        raise InvalidInput("family", f"{family.name} has no [work] table, from which times are estimated: {remedy}")
 
 
 def _no_worker_text(family: Family, wanted: str, uuid: str | None, offered: Sequence[DeviceRow]) -> str:

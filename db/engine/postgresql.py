@@ -218,7 +218,7 @@ _REMEDIES = {
     "57": "the server is shutting down, or ended this connection: try again",
     "40": "two processes changed the same rows at once: try again",
     "25P03": "this process paused for too long within a transaction, which was rolled back: try again",
-    "25006": "it takes no writes: it is a standby, or default_transaction_read_only is on (some hosts set that when "
+    "25006": "it accepts no writes: it is a standby, or default_transaction_read_only is on (some hosts set that when "
     "the disk is full): use the primary server, or turn that off",
     "3F": "no schema of the user's search_path exists: create it, or change the search_path",
     "42P01": OTHER_TABLES,

@@ -27,7 +27,7 @@ MEANING = {
     Exit.UNAVAILABLE: "something is missing: service not reachable or none of kernel-evo, port taken, "
     "database locked, read-only or of a newer schema, no compiler, no GPU that can be used, a file or standard "
     "output that cannot be read or written",
-    Exit.CONFLICT: "the request does not fit the present state, e.g. resuming a search that has ended",
+    Exit.CONFLICT: "the request does not fit the current state, e.g. resuming a search that has ended",
     Exit.BUG: "an error of kernel-evo itself; the message names the file with the details",
     Exit.INTERRUPTED: "interrupted: Ctrl-C twice, or once before anything ran; ended by another signal N: 128 + N",
     Exit.UNHEARD: "the reader of standard output closed it, as `| head` does; the rest of the output is lost",

@@ -243,7 +243,7 @@ def _read_mode(table: Table, *, triton: bool) -> tuple[Literal["template", "sour
     if triton:
         return "triton", "source"
     if ("template" in table) == ("source" in table):
-        raise InvalidInput(table.field("template"), "give one of template (Jinja2) and source (used as it is)")
+        raise InvalidInput(table.field("template"), "give either template (Jinja2) or source (used unchanged)")
     return ("template", "template") if "template" in table else ("source", "source")
 
 

@@ -136,21 +136,21 @@ class Field:
             value = math.nan
         except OverflowError:
             accepted = f"accepted: {self.accepts}"
-            raise InvalidInput(where, f"a number of 309 digits or more is out of its limits; {accepted}") from None
+            raise InvalidInput(where, f"a number of 309 digits or more is out of range; {accepted}") from None
         if not math.isfinite(value):
             raise InvalidInput(where, f"{literal_text(given)} is not a number; accepted: {self.accepts}")
         if not self.min <= value <= self.max:
-            raise InvalidInput(where, f"{value} is out of its limits; accepted: {self.accepts}")
+            raise InvalidInput(where, f"{value} is out of range; accepted: {self.accepts}")
         return value
 
     def _integer(self, given: object, where: str) -> int:
         if isinstance(given, str) and HUGE.fullmatch(given.strip()):
-            raise InvalidInput(where, f"a number of 20 digits or more is out of its limits; accepted: {self.accepts}")
+            raise InvalidInput(where, f"a number of 20 digits or more is out of range; accepted: {self.accepts}")
         value = int(given) if isinstance(given, str) and WHOLE.fullmatch(given.strip()) else given
         if isinstance(value, bool) or not isinstance(value, int):
             raise InvalidInput(where, f"{literal_text(given)} is not a whole number; accepted: {self.accepts}")
         if not self.min <= value <= self.max:
-            raise InvalidInput(where, f"{value} is out of its limits; accepted: {self.accepts}")
+            raise InvalidInput(where, f"{value} is out of range; accepted: {self.accepts}")
         return value
 
 
@@ -247,11 +247,11 @@ def split_assignments(text: str, what: str) -> dict[str, str]:
         InvalidInput: a piece without ``=``, a name given twice, or a text that is too long.
     """
     if len(text) > MAX_TEXT:
-        raise InvalidInput(what, f"is {len(text)} characters long, of at most {MAX_TEXT}")
+        raise InvalidInput(what, f"is {len(text)} characters long; the limit is {MAX_TEXT}")
     found: dict[str, str] = {}
     pieces = _pieces(text, what)
     if len(pieces) > MAX_FIELDS:
-        raise InvalidInput(what, f"names {len(pieces)} fields, of at most {MAX_FIELDS}")
+        raise InvalidInput(what, f"names {len(pieces)} fields; at most {MAX_FIELDS} are accepted")
     for piece in pieces:
         name, equals, value = (part.strip() for part in piece.partition("="))
         if not (name and equals and value):

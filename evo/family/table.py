@@ -37,7 +37,7 @@ class Table:
         if not isinstance(content, Mapping) or not all(isinstance(key, str) for key in content):
             raise InvalidInput(self.field(), f"must be a table (KEY = VALUE pairs), not {literal_text(content)}")
         if len(content) > MAX_ENTRIES:
-            raise InvalidInput(self.field(), f"has {len(content)} entries, of at most {MAX_ENTRIES}")
+            raise InvalidInput(self.field(), f"has {len(content)} entries; at most {MAX_ENTRIES} are accepted")
         self._content = content
         self._asked: dict[str, None] = {}
 
@@ -147,7 +147,7 @@ class Table:
         """Return a list of tables; empty when the key is absent."""
         entries = self.sequence(key)
         if len(entries) > MAX_ENTRIES:
-            raise InvalidInput(self.field(key), f"has {len(entries)} entries, of at most {MAX_ENTRIES}")
+            raise InvalidInput(self.field(key), f"has {len(entries)} entries; at most {MAX_ENTRIES} are accepted")
         return [Table(entry, self.where, self._below(f"{key}[{index}]")) for index, entry in enumerate(entries)]
 
     def named_tables(self) -> Iterator[tuple[str, "Table"]]:

@@ -46,7 +46,7 @@ class Budget:
             limit = getattr(self, name)
             if limit is not None and not 0 < limit <= MOST:
                 takes = f"above 0, up to {MOST:,}"
-                reason = f"{limit} is out of its limits; accepted: {takes}; leave it out for no limit"
+                reason = f"{limit} is out of range; accepted: {takes}; leave it out for no limit"
                 raise InvalidInput(f"budget.{name}", reason)
         if self.cost is not None and self.cost_per_hour is None:
             raise InvalidInput("budget.cost_per_hour", "is needed for a budget in money: give it with cost")
@@ -278,6 +278,6 @@ def _check_log(asked: list[Logged], ended: list[Logged]) -> None:
         if (entry.position is None) != (entry.trial.outcome is None):
             raise EvoError(f"trial {entry.trial.number} must have both an outcome and a position, or neither")
         if not 0 <= entry.seen <= len(ended) or (entry.position is not None and entry.position < entry.seen):
-            raise EvoError(f"trial {entry.trial.number} saw outcomes that came after its own")
+            raise EvoError(f"trial {entry.trial.number} is stored with an impossible number of earlier outcomes")
     if any(earlier.seen > later.seen for earlier, later in pairwise(asked)):
-        raise EvoError("a later trial saw fewer outcomes than an earlier one")
+        raise EvoError("a later trial is stored with fewer earlier outcomes than the one before")

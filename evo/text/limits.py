@@ -88,7 +88,7 @@ def refused(error: Mapping[str, Any], limits: str = "") -> str | None:
     elif error["type"] in _NO_NUMBER:
         reason = f"{quoted} is not a number"
     elif missed:
-        reason = f"{shown} is out of its limits"
+        reason = f"{shown} is out of range"
     else:
         text = None if given else _EMPTY.get(error["type"])
         text = text or _OTHERWISE.get(error["type"])
@@ -146,7 +146,7 @@ T = TypeVar("T")
 
 
 def storable(value: T) -> T:
-    """Return a message with U+FFFD in place of each such character; compilers and kernels write any bytes.
+    """Return a message with U+FFFD in place of characters that databases cannot store; compilers write any bytes.
 
     Args:
         value: a text, or dataclasses, mappings and tuples of texts and other values.

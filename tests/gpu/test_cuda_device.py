@@ -168,7 +168,7 @@ def test_timers_distinguish_short_from_long(bench: Workbench, session: CudaSessi
     assert least_us(floor) < least_us(session.anchor()) < times[1]
 
 
-def test_cold_samples_call_every_set(bench: Workbench, session: CudaSession) -> None:
+def test_cold_samples_call_every_buffer_set(bench: Workbench, session: CudaSession) -> None:
     sets = [session.allocate((X, OUT), INPUTS) for _ in range(7)]
     timer = session.timer(bench.load(DOUBLE), sets)
     assert timer.calls % 7 == 0

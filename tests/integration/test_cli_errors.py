@@ -44,7 +44,7 @@ def serving(line: CommandLine) -> Iterator[str]:
         (["search", "./nowhere"], "nowhere does not exist: give the path of a folder"),
         (["search", "sdpa", "--problem", "Z=3"], "--problem Z: there is no `Z`"),
         (["search", "sdpa", "--problem", "S=many"], "--problem S: 'many' is not a whole number"),
-        (["search", "sdpa", "--problem", "S=0"], "--problem S: 0 is out of its limits"),
+        (["search", "sdpa", "--problem", "S=0"], "--problem S: 0 is out of range"),
         (["search", "sdpa", "--problem", "S"], "`S` is not of the form NAME=VALUE"),
         (["search", "sdpa", "--problem", "S=8,,B=2"], "--problem: has nothing between two commas"),
         (["search", "sdpa", "--policy", "strict"], "--policy: there is no `strict`"),

@@ -69,7 +69,7 @@ def test_class_becomes_a_champion(line: CommandLine) -> None:
     assert "void saxpy(" in (folder / "kernel.c").read_text()
 
 
-def test_cuda_file_is_imported_with_what_a_person_must_decide(line: CommandLine) -> None:
+def test_imported_cuda_file_marks_decisions_for_a_person(line: CommandLine) -> None:
     assert line.run(*command_of("cuda-kernel.md", "import")).code == 0
     document = (line.home / "column_sums" / "family.toml").read_text()
     assert "deterministic = false" in document

@@ -69,9 +69,9 @@ def test_collection_needs_an_explicit_limit(run: Callable[..., str]) -> None:
     ("options", "words"),
     [
         (["--max-cost", "1"], "--max-cost: needs --cost-per-hour as well"),
-        (["--max-cost", "inf", "--cost-per-hour", "1"], "out of its limits"),
+        (["--max-cost", "inf", "--cost-per-hour", "1"], "out of range"),
         (["--warm-start", "nowhere.json"], "--warm-start: nowhere.json cannot be read"),
-        (["--priority", "1001"], "--priority: 1001 is out of its limits; accepted: -1,000 … 1,000"),
+        (["--priority", "1001"], "--priority: 1001 is out of range; accepted: -1,000 … 1,000"),
     ],
 )
 def test_invalid_warm_start_is_named(

@@ -125,7 +125,7 @@ def test_runners_up_are_exported_as_such(line: CommandLine, searched: Ended, tmp
     assert (told.code, "No champions of transpose here yet. Champions of: saxpy" in told.out) == (0, True)
     refused = line.run("champion", "export", "1", "2", "--top", "3")
     assert (refused.code, "--top: is for one champion" in refused.err) == (2, True)
-    assert "0 is out of its limits; accepted: 1 and more" in line.run("champion", "export", "0").err
+    assert "0 is out of range; accepted: 1 and more" in line.run("champion", "export", "0").err
 
 
 def test_export_computes_correctly_in_a_clean_process(exported: Path, tmp_path: Path) -> None:

@@ -183,7 +183,7 @@ def test_search_runs_in_the_background(line: CommandLine) -> None:
 def test_failed_background_start_is_reported_in_the_foreground(line: CommandLine) -> None:
     refused = line.run_apart("search", SAXPY, "--problem", "N=0", "--detach")
     assert refused.code == 2
-    assert refused.err.startswith("Error: --problem N: 0 is out of its limits")
+    assert refused.err.startswith("Error: --problem N: 0 is out of range")
 
 
 def test_failed_background_start_shows_nothing_of_other_searches(line: CommandLine) -> None:

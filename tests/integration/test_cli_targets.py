@@ -127,7 +127,7 @@ def test_estimates_check_the_targets_abilities(line: CommandLine, service: str) 
     assert line.run(*aimed, "--target", "sm_90").code == 0
     refused = line.run(*aimed, "--target", "sm_89")
     assert refused.code == 2
-    assert "needs a GPU of sm_90 or newer, and NVIDIA L4 is sm_89; accepted: plain" in " ".join(refused.err.split())
+    assert "needs a GPU of sm_90 or newer, but NVIDIA L4 is sm_89; accepted: plain" in " ".join(refused.err.split())
     ladder = ("search", "sdpa_ladder", "--compile-only", "--trials", "1", "--launch", "pdl", "--target", "sm_90")
     refused = line.run(*ladder)
     assert refused.code == 2
@@ -149,4 +149,4 @@ def test_family_without_work_has_no_estimates(line: CommandLine, service: str) -
     (line.home / "workless" / "kernel.c.j2").rename(line.home / "workless" / "kernel.cu.j2")
     refused = line.run("search", str(line.home / "workless"), "--target", "sm_89", "--compile-only", "--trials", "1")
     assert refused.code == 2
-    assert "FAMILY: workless states no [work], from which times are estimated: add [work]" in refused.err
+    assert "FAMILY: workless has no [work] table, from which times are estimated: add [work]" in refused.err

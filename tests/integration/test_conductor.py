@@ -469,7 +469,7 @@ def test_stop_before_the_first_trial_ends_after_the_baseline(stage: Stage) -> No
     assert (stage.view(search).state, stage.view(search).asked) == ("finished", 0)
 
 
-def test_cancel_ends_everything_at_once(stage: Stage) -> None:
+def test_cancel_ends_search_trials_and_leases_at_once(stage: Stage) -> None:
     search = stage.submit()
     stage.hand_in(stage.one())
     leases = stage.claim(count=2)

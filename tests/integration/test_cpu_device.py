@@ -140,7 +140,7 @@ def _loaded(folder: Path, tmp_path: Path, source: str, arguments: list[Argument]
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="registers of x86-64")
 @pytest.mark.parametrize(("bits", "fault"), [(0x8040, None), (0x2000, "rounding mode")])
-def test_modes_changed_by_a_kernel_are_restored_after_calls_and_samples(
+def test_floating_point_modes_changed_by_a_kernel_are_restored(
     folder: Path, tmp_path: Path, bits: int, fault: str | None
 ) -> None:
     source = f"""

@@ -184,7 +184,7 @@ def test_changes_are_shown_against_the_requested_trial(stage: Stage, page: httpx
         assert words in text_of(refused.text)
 
 
-def test_failed_outcomes_say_what_and_where(stage: Stage, page: httpx.Client) -> None:
+def test_failed_outcomes_show_error_and_location(stage: Stage, page: httpx.Client) -> None:
     failed, wrong, both, _ = trials(stage, 2)
     assert "No source was stored" in text_of(shown(page, f"/trials/{failed}"))
     for trial in (failed, wrong, both):
@@ -259,7 +259,7 @@ def test_pages_of_a_family_without_work_do_not_blame_the_device(tmp_path: Path) 
     with served(place(stage)) as url, httpx.Client(base_url=url, headers=BROWSER, timeout=20) as client:
         for path in ("/searches/1", "/searches/1/trials/0", f"/champions/{stage.champions()[0].id}"):
             text = text_of(shown(client, path))
-            assert "the family states no [work]" in text, path
+            assert "the family has no [work] table" in text, path
             assert "limits are unknown" not in text, path
     stage.database.close()
 

@@ -602,7 +602,7 @@ def test_causal_mask_of_unequal_lengths_matches_pytorch(fast: Any) -> None:
     assert served(fast) == 0
 
 
-def test_more_threads_than_the_kernel_was_compared_with_fall_back(fast: Any) -> None:
+def test_call_with_more_threads_than_measured_falls_back(fast: Any) -> None:
     import torch
 
     torch.set_num_threads(2)

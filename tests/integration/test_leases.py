@@ -404,7 +404,7 @@ def test_restart_excludes_the_time_no_service_ran(stage: Stage) -> None:
     assert stage.view(search).elapsed_s == pytest.approx(10)
 
 
-def test_restart_carries_out_what_was_due(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_restarted_service_takes_overdue_steps(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """The service dies between taking the last report and queueing the challenge."""
     search = stage.submit(budget={"trials": 1})
     stage.hand_in(stage.one())

@@ -74,7 +74,7 @@ def test_unknown_parameter_of_a_page_is_named(page: httpx.Client) -> None:
         ("/?text=nothing+like+it", 200, "No search matches"),
         ("/searches/1?sort=bogus", 200, "Sort: there is no `bogus`"),
         ("/searches/1?outcome=bogus", 422, "outcome: 'bogus' is not one of"),
-        ("/searches/1?page=0", 422, "page: 0 is out of its limits; accepted: 1 and more"),
+        ("/searches/1?page=0", 422, "page: 0 is out of range; accepted: 1 and more"),
         ("/searches/1/trials/1?against=next", 422, "against: must be"),
         ("/searches/1/trials/99", 404, "Search 1 has no trial 99"),
         ("/searches/1/plots/contour?x=bogus", 422, "there is no `bogus`"),

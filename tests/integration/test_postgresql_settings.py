@@ -68,7 +68,7 @@ def test_service_does_not_depend_on_the_defaults_of_its_database(
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ("default_transaction_read_only = on", "it takes no writes"),
+        ("default_transaction_read_only = on", "it accepts no writes"),
         ("search_path = missing", "no schema of the user's search_path exists"),
     ],
 )

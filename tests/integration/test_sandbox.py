@@ -135,7 +135,7 @@ print(tried(lambda: socket.create_connection(("127.0.0.1", {port}), 2)),
 
 
 @pytest.mark.parametrize("installed", [True, False])
-def test_confined_python_imports_what_an_installer_put_anywhere(
+def test_confined_python_imports_packages_from_any_install_folder(
     installed: bool, confined: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Packages may lie in any folder of PYTHONPATH (`pip install --target`); a user's own modules stay unreadable."""

@@ -70,7 +70,7 @@ def test_form_starts_the_same_search_as_rest(page: httpx.Client) -> None:
 @pytest.mark.parametrize(
     ("fields", "reasons"),
     [
-        ({"problem__N": "99999"}, {"problem.N": "out of its limits; accepted: 1 … 4096"}),
+        ({"problem__N": "99999"}, {"problem.N": "out of range; accepted: 1 … 4096"}),
         ({"objective__threads": "64"}, {"objective.threads": "1 … 2, the cores of Toy CPU"}),
         ({"family": "tyo"}, {"family": "did you mean `toy`?"}),
         ({"device": "NVIDIA L4"}, {"device": "no connected worker offers"}),
@@ -101,7 +101,7 @@ def test_form_starts_the_same_search_as_rest(page: httpx.Client) -> None:
             {
                 "problem.N": "is empty: give a value, such as 64",
                 "budget.minutes": "“soon” is not a number: write one such as 10, with a point and no unit",
-                "budget.trials": "-3 is out of its limits: give 1 to",
+                "budget.trials": "-3 is out of range: give 1 to",
                 "policy": "there is no “lax”: choose default,",
                 "strategy": "there is no “luck”: choose portfolio,",
                 "objective.threads": "“two” is not a whole number: write digits only, such as 1",

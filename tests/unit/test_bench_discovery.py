@@ -30,7 +30,7 @@ def test_row_marks_a_ratio_above_the_bound() -> None:
     assert replace(RESULT, known_us=None).ratio is None
 
 
-def test_recorded_optimum_of_a_problem_is_known() -> None:
+def test_known_configs_include_the_recorded_optimum() -> None:
     match = Match(family="gemm", problem="M=4096,N=4096,K=4096")
     family, hopper = find("gemm").family, known("sm_90")
     space = family.space(family.problem(match.problem, "cuda"), hopper, Objective())

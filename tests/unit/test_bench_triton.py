@@ -117,9 +117,7 @@ def baseline(place: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], objec
     return prepared
 
 
-def test_baseline_launches_what_autotune_chose_without_asking_again(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_baseline_reuses_the_config_that_autotune_chose(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     choose(place)
     assert json.loads((place / "choices.json").read_text())["launched"] == {"BLOCK": 128, "num_warps": 4}
     assert (place / "autotuned").read_text() == "once\n"

@@ -44,7 +44,7 @@ def test_usable_gpus_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
         ("none", False, "level none: none", "run workers as root"),
     ],
 )
-def test_available_separation_is_named_with_what_is_missing(
+def test_doctor_lists_available_and_missing_parts_of_separation(
     monkeypatch: pytest.MonkeyPatch, held: str, found: bool, detail: str, remedy: str
 ) -> None:
     monkeypatch.setattr(support, "separation_here", lambda *_: held)

@@ -170,14 +170,14 @@ def test_search_needs_a_family(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("line", "shown_error"),
     [
-        (f"search sdpa --minutes {wrong}", f"--minutes: {wrong} is out of its limits; accepted: 0.01 … 1,000,000,000")
+        (f"search sdpa --minutes {wrong}", f"--minutes: {wrong} is out of range; accepted: 0.01 … 1,000,000,000")
         for wrong in ("0", "-1", "inf", "nan", "1e10")
     ]
     + [
         ("search sdpa --minutes ten", "--minutes: 'ten' is not a number; accepted: 0.01 … 1,000,000,000"),
         ("search sdpa --trials 1.5", "--trials: '1.5' is not a whole number; accepted: 1 … 1,000,000,000"),
-        (f"search sdpa --trials {'9' * 60}", f"--trials: {'9' * 40}… is out of its limits; accepted: 1 … 1,000,0"),
-        ("search sdpa --seed -1", "--seed: -1 is out of its limits; accepted: 0 and more"),
+        (f"search sdpa --trials {'9' * 60}", f"--trials: {'9' * 40}… is out of range; accepted: 1 … 1,000,0"),
+        ("search sdpa --seed -1", "--seed: -1 is out of range; accepted: 0 and more"),
         ("trials x", "SEARCH: 'x' is not a whole number; accepted: 1 and more"),
         ("trials", "SEARCH: is missing: Number of the search, as `kernel-evo searches` lists"),
         ("searches --state runing", "--state: 'runing' is not one of 'running', 'paused'"),
@@ -213,7 +213,7 @@ def test_search_needs_a_family(capsys: pytest.CaptureFixture[str]) -> None:
         ("searches --url http://a:1#x", "--url: 'http://a:1#x' has a `#`: leave it out"),
         ("searches --url http://a:1/evo/api/v1/", "--url: 'http://a:1/evo/api/v1/' has /api/v1, which the client adds"),
         ("searches --url http://127.0.0.1:1 --token ü", "--token: has characters that no token has, e.g. a line break"),
-        ("token join a --hours nan", "--hours: nan is out of its limits; accepted: 0.001 … 876,000"),
+        ("token join a --hours nan", "--hours: nan is out of range; accepted: 0.001 … 876,000"),
     ],
 )
 def test_invalid_input_is_one_line_with_option_and_remedy(
@@ -338,7 +338,7 @@ def test_reference_matches_the_help() -> None:
     ("command", "found"),
     [("search", STRATEGIES), ("bench kernelbench", PROPOSERS), ("variant propose", PROPOSERS)],
 )
-def test_help_lists_what_is_discovered(
+def test_help_lists_discovered_plugins(
     command: str, found: dict[str, object], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(found, "mine", object())

@@ -187,7 +187,7 @@ def test_retries_are_bounded_and_the_error_names_a_remedy() -> None:
 @pytest.mark.parametrize(
     ("answer", "error", "words"),
     [
-        (problem(422, detail="problem.S: 0 is out of its limits", field="problem.S"), InvalidInput, "^problem.S: 0 is"),
+        (problem(422, detail="problem.S: 0 is out of range", field="problem.S"), InvalidInput, "^problem.S: 0 is"),
         (problem(404, detail="no search 7; the last is 3"), NotFound, "no search 7"),
         (problem(409, detail="the lease is stale"), Conflict, "stale"),
         (problem(401, detail="wrong token"), AccessDenied, "KERNEL_EVO_TOKEN"),
@@ -275,7 +275,7 @@ def test_long_retry_after_ends_the_call_and_says_when_to_retry() -> None:
     assert service.pauses == []
 
 
-def test_missing_duplicate_is_not_an_error() -> None:
+def test_search_for_a_duplicate_returns_none_on_404() -> None:
     assert Service(problem(404, detail="none")).client().find_duplicate(1, "ab") is None
 
 

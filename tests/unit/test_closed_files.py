@@ -53,6 +53,8 @@ def test_other_texts_are_not_taken_for_closed_files(folder: Path, source: str) -
     assert list(closed_files(source.replace("%s", str(folder)))) == []
 
 
-def test_kernels_of_ordinary_users_see_what_their_user_sees(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_not_reported_closed_to_kernels_of_ordinary_users(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert list(closed_files(f'access("{folder}/table.bin", 4)')) == []

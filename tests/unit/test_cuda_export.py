@@ -176,7 +176,7 @@ def test_export_and_report_contain_the_profile(folder: Path) -> None:
     assert profile_markdown(replace(champion()[0], report=None)) is None
 
 
-def test_loader_launches_what_the_folder_describes(folder: Path, cupy: SimpleNamespace) -> None:
+def test_loader_launches_the_exported_kernel_with_its_geometry(folder: Path, cupy: SimpleNamespace) -> None:
     kernel = loaded(folder, "kernel").Kernel()
     x = array(np.arange(N))
     np.testing.assert_array_equal(kernel(x=x)["y"], 3 * x + 1)

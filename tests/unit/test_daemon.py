@@ -273,7 +273,9 @@ def test_failed_heartbeat_does_not_end_the_worker(tmp_path: Path, monkeypatch: p
     assert not stopping.is_set()
 
 
-def test_worker_without_devices_says_what_each_kind_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_of_worker_without_devices_lists_needs_of_each_kind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
     monkeypatch.setattr("workers.backends.cpu.device.DRIVER", CpuDriver())
     with pytest.raises(NoDevice, match=r"cpu needs a C compiler .*`cpu-compiler`.*kernel-evo doctor"):

@@ -144,7 +144,7 @@ def test_files_named_in_the_documentation_exist(path: Path) -> None:
     assert [file for file in sorted(named) if not (ROOT / file).exists()] == []
 
 
-def test_stops_of_a_trial_are_at_most_twelve_and_name_what_exists() -> None:
+def test_path_of_a_trial_has_at_most_twelve_stops_with_existing_names() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     path = text[text.index("## The path of a trial") : text.index("## Packages")]
     stops = [line.strip("|").split("|") for line in path.splitlines() if re.match(r"\| \d+\. ", line)]
@@ -202,7 +202,7 @@ def test_strategy_of_the_guide_keeps_the_contract(monkeypatch: pytest.MonkeyPatc
     assert {trial.proposal.origin for trial in trials} == {"random", "hill_climb"}
 
 
-def test_proposer_of_the_guide_submits_what_a_program_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proposer_of_the_guide_submits_the_output_of_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("evo.variants.proposers.base.MARKED", {})
     guide = (GUIDES / "proposer.md").read_text()
     (module,) = [block for language, block in FENCE.findall(guide) if language == "python"]

@@ -153,7 +153,7 @@ def test_values_are_shown_as_documents_write_them(value: object, shown: str) -> 
         ("", None),
     ],
 )
-def test_fault_of_json_is_answered_with_what_json_has(text: str, advice: str | None) -> None:
+def test_json_syntax_error_states_a_correction(text: str, advice: str | None) -> None:
     with pytest.raises(InvalidInput, match="this is not valid JSON: ") as refused:
         read_json(text)
     assert refused.value.reason.endswith(f": {advice}" if advice else tuple("0123456789"))

@@ -149,7 +149,7 @@ def test_no_launch_takes_less_than_an_empty_one() -> None:
 
 
 def test_without_work_there_is_no_estimate() -> None:
-    with pytest.raises(InvalidInput, match=r"states no \[work\]"):
+    with pytest.raises(InvalidInput, match=r"has no \[work\] table"):
         estimate(None, L4, Footprint(blocks=1, items=1, threads=32, blocks_per_sm=1), HOT)
 
 

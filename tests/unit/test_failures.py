@@ -26,7 +26,7 @@ def test_only_consecutive_failures_count() -> None:
     assert given_up == []
 
 
-def test_item_that_cannot_be_given_up_does_not_delay_others() -> None:
+def test_error_while_giving_up_an_item_does_not_delay_others() -> None:
     def refuse(*_: object) -> None:
         raise RuntimeError
 

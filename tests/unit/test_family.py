@@ -129,7 +129,7 @@ def test_case_beyond_the_limits_is_reported_not_raised() -> None:
     case = family.case_problems(family.problem("", "cpu"), "cpu")[1]
     assert case.problem is None
     assert case.refusal is not None
-    assert "problem.ROWS: -65408 is out of its limits" in case.refusal
+    assert "problem.ROWS: -65408 is out of range" in case.refusal
 
 
 def test_violations_are_found_without_building_the_space(family: Family) -> None:
@@ -170,7 +170,7 @@ WRONG: list[tuple[str, Any, str, str]] = [
     ("problem.ROWS.type", "integer", "problem.ROWS.type", "did you mean `int`"),
     ("problem.ROWS.min", True, "problem.ROWS.min", "must be a whole number"),
     ("problem.ROWS.min", 70000, "problem.ROWS.min", "is above max"),
-    ("problem.ROWS.default", 0, "problem.ROWS.default", "out of its limits"),
+    ("problem.ROWS.default", 0, "problem.ROWS.default", "out of range"),
     ("problem.ROWS.default", True, "problem.ROWS.default", "not a whole number"),
     ("problem.ROWS.choices", ["a"], "problem.ROWS.choices", "there is no `choices`"),
     ("problem.squared.default", 0, "problem.squared.default", "neither true nor false"),
@@ -211,8 +211,8 @@ WRONG: list[tuple[str, Any, str, str]] = [
     ("cases.1.hidden", "yes", "cases[1].hidden", "must be true or false"),
     ("cases.0.mixed", 0, "cases[0].mixed", "must be true or false"),
     ("cases.1.inputs", None, "cases[1].inputs", "is missing"),
-    ("cpu.template", None, "cpu.template", "give one of template (Jinja2) and source"),
-    ("cpu.source", "kernel.c", "cpu.template", "give one of template (Jinja2) and source"),
+    ("cpu.template", None, "cpu.template", "give either template (Jinja2) or source"),
+    ("cpu.source", "kernel.c", "cpu.template", "give either template (Jinja2) or source"),
     ("cpu.template", "../kernel.c.j2", "cpu.template", "the path of a file in the family's folder"),
     ("cpu.template", "/etc/passwd", "cpu.template", "the path of a file in the family's folder"),
     ("cpu.entry", "scale()", "cpu.entry", "the name of the function"),
@@ -232,7 +232,7 @@ WRONG: list[tuple[str, Any, str, str]] = [
     ("cpu.starts", [{"expression": "True", "because": "x"}], "cpu.starts[0].config", "give the tunables that differ"),
     ("cpu.starts", [START | {"config": {"TILE": 3}}], "cpu.starts[0].config.TILE", "3 is not one of 1, 2, 4, 8"),
     ("cpu.starts", [START | {"config": {"TILES": 2}}], "cpu.starts[0].config.TILES", "did you mean `TILE`"),
-    ("cpu.defaults", {"ROWS": 0}, "cpu.defaults.ROWS", "out of its limits"),
+    ("cpu.defaults", {"ROWS": 0}, "cpu.defaults.ROWS", "out of range"),
     ("cpu.defaults", {"rows": 1}, "cpu.defaults.rows", "did you mean `ROWS`"),
     ("cpu.launch", {"grid": ["1"]}, "cpu.launch", "there is no `launch`"),
     ("cpu.tunables", {}, "cpu.tunables", "at least one tunable"),

@@ -117,7 +117,7 @@ def test_relative_folders_and_objects_are_in_the_family() -> None:
     )
 
 
-def test_header_folders_and_linker_files_are_known() -> None:
+def test_header_folders_and_linked_files_are_read_from_flags() -> None:
     assert header_folders(("-Ia", "-isystem", "b", "-iquote=c", "-Ld", "-idiraftere", "--include-path=f")) == (
         *("a", "b", "c", "e", "f"),
     )

@@ -26,7 +26,7 @@ def goal(metric: str, direction: str = "minimise", *, work: bool = True) -> Goal
 KERNEL = Kernel(config={"BLOCK": 8}, resources={"registers": 40.0})
 
 
-def test_time_needs_no_goal_and_keeps_the_key_of_earlier_champions() -> None:
+def test_objective_time_has_no_goal_and_keeps_its_key() -> None:
     assert Goal.of(Objective(), {}, flops=1.0, moved=1.0) is None
     assert Objective().key == "hot,threads=1,plain,float32,deterministic,v3"
     assert Objective(metric="registers", direction="maximise").key.endswith(",v3,maximise=registers")

@@ -66,7 +66,7 @@ def test_without_nvml_every_start_surveys(tmp_path: Path, monkeypatch: pytest.Mo
     assert survey.count == 2
 
 
-def test_driver_and_every_uuid_identify_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_survey_key_contains_driver_and_every_uuid(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     library = ModuleType("pynvml")
     library.__dict__.update(

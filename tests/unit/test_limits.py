@@ -12,9 +12,9 @@ from evo.text.limits import accepted, refuse_invisible, refused
 @pytest.mark.parametrize(
     ("shape", "given", "said"),
     [
-        (Annotated[int, Field(ge=1)], 0, "0 is out of its limits; accepted: 1 and more"),
-        (Annotated[float, Field(gt=0, le=30)], 31, "31 is out of its limits; accepted: 30 and less"),
-        (Annotated[float, Field(gt=0)], "-1.5", "-1.5 is out of its limits; accepted: above 0"),
+        (Annotated[int, Field(ge=1)], 0, "0 is out of range; accepted: 1 and more"),
+        (Annotated[float, Field(gt=0, le=30)], 31, "31 is out of range; accepted: 30 and less"),
+        (Annotated[float, Field(gt=0)], "-1.5", "-1.5 is out of range; accepted: above 0"),
         (int, "1.5", "'1.5' is not a whole number"),
         (int, 1.5, "1.5 is not a whole number"),
         (int, [], "[] is not a whole number"),

@@ -99,7 +99,7 @@ def test_schemas_of_large_views_are_built_when_first_used(view: type) -> None:
     [
         (490.0, True, None),
         (0.0, True, "none: all bytes stay in the cache"),
-        (None, True, "the family states no [work]"),
+        (None, True, "the family has no [work] table"),
         (None, False, "the device's limits are unknown"),
     ],
 )

@@ -35,7 +35,7 @@ TRIALS = [
 ]
 
 
-def test_front_matches_its_definition() -> None:
+def test_pareto_front_matches_its_definition() -> None:
     rng = np.random.default_rng(1)
     for size in (0, 1, 2, 7, 60):
         points = [(float(x), float(y)) for x, y in rng.integers(0, 9, (size, 2))]
@@ -75,7 +75,7 @@ def test_metric_is_maximised_where_its_direction_says_so() -> None:
     assert [(each.metrics["registers"], each.front) for each in found] == [(64, True), (32, False), (32, False)]
 
 
-def test_two_metrics_have_a_front_without_the_time() -> None:
+def test_pareto_front_of_two_metrics_ignores_the_time() -> None:
     found = weighed(TRIALS, ["maximize: TILE", "registers"], PROBLEM, "--metric")
     assert [(dict(each.metrics), each.front) for each in found] == [
         ({"TILE": 2, "registers": 64}, False),
@@ -92,10 +92,10 @@ def test_two_metrics_have_a_front_without_the_time() -> None:
         (["time_us"], "compared with itself"),
     ],
 )
-def test_metrics_without_a_front_are_refused(metrics: list[str], said: str) -> None:
+def test_metrics_without_a_pareto_front_are_refused(metrics: list[str], said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         weighed(TRIALS, metrics, PROBLEM, "--metric")
 
 
-def test_search_without_times_has_no_front() -> None:
+def test_search_without_times_has_no_pareto_front() -> None:
     assert weighed([trial(2, None)], ["registers"], PROBLEM, "--metric") == []

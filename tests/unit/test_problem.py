@@ -45,14 +45,14 @@ def test_passed_defaults_override_those_of_the_fields() -> None:
         ("S=1,heads=2", "problem.heads", "Fields: B, S, causal, dtype, offset"),
         ("S=1,S=2", "problem.S", "given twice"),
         ("B=1", "problem.S", "missing and has no default; accepted: 1 … 4096"),
-        ("S=0", "problem.S", "out of its limits; accepted: 1 … 4096"),
-        ("S=5000", "problem.S", "out of its limits"),
+        ("S=0", "problem.S", "out of range; accepted: 1 … 4096"),
+        ("S=5000", "problem.S", "out of range"),
         ("S=1.5", "problem.S", "not a whole number"),
         ("S=1e3", "problem.S", "not a whole number"),
-        ("S=" + "9" * 30, "problem.S", "a number of 20 digits or more is out of its limits; accepted: 1 … 4096"),
-        ("S=" + "9" * 1900, "problem.S", "out of its limits"),
-        ({"S": "9" * 9000}, "problem.S", "out of its limits"),
-        ({"S": 10**30}, "problem.S", "out of its limits"),
+        ("S=" + "9" * 30, "problem.S", "a number of 20 digits or more is out of range; accepted: 1 … 4096"),
+        ("S=" + "9" * 1900, "problem.S", "out of range"),
+        ({"S": "9" * 9000}, "problem.S", "out of range"),
+        ({"S": 10**30}, "problem.S", "out of range"),
         ("S=٣", "problem.S", "not a whole number"),
         ("S", "problem", "NAME=VALUE"),
         ("S=", "problem", "NAME=VALUE"),
@@ -131,5 +131,5 @@ def test_several_values_are_several_problems() -> None:
 def test_text_with_too_many_fields_is_refused() -> None:
     text = ",".join(f"a{number}=1" for number in range(MAX_FIELDS))
     assert len(split_assignments(text, "problem")) == MAX_FIELDS
-    with pytest.raises(InvalidInput, match="problem: names 101 fields, of at most 100"):
+    with pytest.raises(InvalidInput, match="problem: names 101 fields; at most 100 are accepted"):
         split_assignments(f"{text},b=1", "problem")

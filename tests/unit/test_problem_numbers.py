@@ -28,7 +28,7 @@ def test_numbers_are_accepted_as_text_and_as_values(given: object, value: float)
 
 
 @pytest.mark.parametrize("given", ["nan", "inf", "x", "", True, None, [1], "-0.1", "1.5", 2, 10**400, "1e999"])
-def test_invalid_numbers_are_refused_with_what_is_accepted(given: object) -> None:
+def test_refusal_of_an_invalid_number_states_accepted_values(given: object) -> None:
     with pytest.raises(InvalidInput, match="accepted: 0 … 1") as refused:
         family(**EPSILON).problem({"extra": given})
     assert refused.value.field == "problem.extra"

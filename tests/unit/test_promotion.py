@@ -538,7 +538,7 @@ def test_noise_is_reported_both_ways_if_they_differ() -> None:
     assert told.endswith("0.0%, compared round by round, while their medians differ by 50.0%.")
 
 
-def test_further_processes_against_a_baseline_are_only_reported() -> None:
+def test_processes_compared_with_a_baseline_do_not_decide_a_promotion() -> None:
     report = confirmation(np.random.default_rng(8), challenger_us=90, incumbent_us=None, numpy=80)
     result = verdict(repeated(report, 0.9, 0.88, against="numpy"))
     assert result.promote

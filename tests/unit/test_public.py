@@ -68,11 +68,11 @@ def test_proxies_are_addresses_and_networks() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("nginx", "'nginx' is no IP address or network"),
+        ("nginx", "'nginx' is not an IP address or network"),
         ("10.0.0.5/24", "write 10.0.0.0/24"),
-        ("10.0.0.1;10.0.0.2", "is no IP address"),
-        ("127.0.0.1,*", r"'\*' is no IP address or network"),
-        ("10.0.0.1:80", "is no IP address"),
+        ("10.0.0.1;10.0.0.2", "is not an IP address"),
+        ("127.0.0.1,*", r"'\*' is not an IP address or network"),
+        ("10.0.0.1:80", "is not an IP address"),
     ],
 )
 def test_invalid_proxies_are_refused(text: str, reason: str) -> None:

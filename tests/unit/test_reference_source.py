@@ -20,7 +20,7 @@ from templates.reference_source import require_inputs, returned_names
         ('def draw():\n    inputs = 3\n    return inputs\ndef inputs(p, d, r):\n    return {"x": draw()}', {"x"}),
     ],
 )
-def test_keys_of_returned_dicts_are_known(text: str, names: set[str]) -> None:
+def test_keys_of_returned_dicts_are_read_from_the_source(text: str, names: set[str]) -> None:
     assert returned_names(text.encode()) == names
 
 

@@ -107,7 +107,7 @@ def test_seed_determines_the_search(name: str, recording: Recording, space: Spac
     assert configs[0] == configs[1] != configs[2]
 
 
-def test_tell_returns_what_a_restart_needs(space: Space) -> None:
+def test_tell_returns_the_entry_to_store_for_a_restart(space: Space) -> None:
     search = start(space)
     first, second = search.ask(), search.ask()
     assert first is not None and second is not None
@@ -142,10 +142,10 @@ def shifted(log: Sequence[Logged], place: int, **changes: Any) -> list[Logged]:
         (1, {"position": 3}, "order of ended trials has gaps"),
         (2, {"position": None}, "order of ended trials has gaps|both an outcome and a position"),
         (3, {"position": None}, "trial 3 must have both an outcome and a position"),
-        (2, {"seen": 3}, "trial 2 saw outcomes that came after its own"),
-        (3, {"seen": 9}, "trial 3 saw outcomes that came after its own"),
-        (1, {"seen": -1}, "trial 1 saw outcomes"),
-        (2, {"seen": 0}, "a later trial saw fewer outcomes"),
+        (2, {"seen": 3}, "trial 2 is stored with an impossible number of earlier outcomes"),
+        (3, {"seen": 9}, "trial 3 is stored with an impossible number of earlier outcomes"),
+        (1, {"seen": -1}, "trial 1 is stored with an impossible number"),
+        (2, {"seen": 0}, "a later trial is stored with fewer earlier outcomes"),
     ],
 )
 def test_contradictory_log_is_refused(place: int, changes: dict[str, Any], reason: str, space: Space) -> None:

@@ -204,7 +204,7 @@ def test_draws_concentrate_around_centres_and_cover_the_rest_thinly() -> None:
 
 
 @pytest.mark.parametrize("ordinal", [True, False])
-def test_weights_sum_to_one_and_fall_to_both_sides(ordinal: bool) -> None:
+def test_kernel_weights_sum_to_one_and_decrease_with_distance(ordinal: bool) -> None:
     kernel = RankKernel(Tunable(name="X", values=range(200), ordinal=ordinal))
     ranks = np.arange(200, dtype=np.int32)
     weights = kernel.weights(ranks[:, None], ranks)

@@ -88,7 +88,7 @@ def test_box_of_bytes_has_twice_the_columns() -> None:
     ("change", "field", "reason"),
     [
         ({"of": "factor"}, "of", "there is no `factor`"),
-        ({"box": ["8"]}, "box", "as many as shape has"),
+        ({"box": ["8"]}, "box", "for each axis of `shape`"),
         ({"shape": ["ROWS", "TILE"]}, "shape[1]", "did you mean"),
         ({"shape": ["ROWS", "ROWS"]}, "shape[0]", "is not a view of `x`"),
         ({"shape": ["ROWS * 250", "4"]}, "shape[1]", "8 bytes here, but must have a multiple of 16"),

@@ -49,7 +49,7 @@ benchmark()
 """
 
 
-def test_slice_has_only_what_the_kernel_needs_on_its_own_lines() -> None:
+def test_slice_keeps_only_the_lines_of_a_kernel_in_place() -> None:
     lines, kept = FILE.splitlines(), sliced(FILE, "scale", "kernel.py").splitlines()
     left = [number for number, line in enumerate(kept) if line]
     assert "torch" not in "\n".join(kept)
@@ -167,7 +167,7 @@ def test_descriptors_may_view_an_argument_in_another_shape(tmp_path: Path) -> No
     [
         ('of = "c"', 'of = "d"', "descriptors.2..of: there is no `d`"),
         ('of = "c"', 'of = "b"', "`b` has a descriptor already"),
-        ('block = ["BLOCK_K", "BLOCK_N"]', 'block = ["BLOCK_K"]', "as many as the argument, which has 2 axes"),
+        ('block = ["BLOCK_K", "BLOCK_N"]', 'block = ["BLOCK_K"]', "one for each of the argument's 2 axes"),
         ('block = ["BLOCK_K", "BLOCK_N"]', 'block = ["BLOCK_K", "max_threads"]', "there is no `max_threads`"),
         ('dtype = "float16"\nalignment = 16\nrel', 'dtype = "float16"\nrel', "give that argument `alignment = 16`"),
     ],

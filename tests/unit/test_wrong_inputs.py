@@ -178,7 +178,7 @@ def test_integers_and_fractions_in_one_list_are_one_type_on_the_command_line(tex
         (lambda text: parse_config(text, FRACTIONS), "f=1", "config.f", "did you mean `F`?"),
         (lambda text: parse_config(text, FRACTIONS), "F", "config", "write e.g. `A=1,B=2`"),
         (lambda text: parse_config(text, FRACTIONS), "F=1,F=2", "config.F", "is given twice: keep one"),
-        (lambda text: parse_config(text, FRACTIONS), f"F={'9' * 3000}", "config", "of at most"),
+        (lambda text: parse_config(text, FRACTIONS), f"F={'9' * 3000}", "config", "the limit is"),
         (lambda text: parse_config(text, FRACTIONS), f"F={'9' * 900}", "config.F", "not one of 0.5, 1, 2"),
         (lambda text: parse_config(text, FRACTIONS), "ON=1", "config.ON", "not one of false, true"),
         (lambda text: parse_problem(FIELDS, text), "ROWS=0", "problem.ROWS", "accepted: 1 … 65536"),

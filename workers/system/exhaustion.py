@@ -38,6 +38,6 @@ def refuse_noexec(folder: Path) -> None:
     """
     if os.statvfs(folder).f_flag & os.ST_NOEXEC:
         raise MachineExhausted(
-            f"{folder} lies on a file system mounted with `noexec`, where no compiled kernel can be loaded: set TMPDIR "
+            f"{folder} is on a file system mounted with `noexec`, where no compiled kernel can be loaded: set TMPDIR "
             "to a folder of another file system"
         )

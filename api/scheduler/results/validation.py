@@ -68,7 +68,7 @@ def _check_kind(report: Report, runs: Runs) -> None:
     if runs == "nothing" and any(_timings(report)):
         raise InvalidInput("report", "nothing is timed in a search of estimates")
     if runs != "nothing" and isinstance(report, EvaluateReport) and isinstance(report.outcome, Estimated):
-        raise InvalidInput("report.outcome.kind", "estimated: this search measures")
+        raise InvalidInput("report.outcome.kind", "this search measures kernels: an estimate is not accepted")
 
 
 def _check_protocol(report: Report, protocol: int) -> None:
@@ -269,4 +269,4 @@ def _range(content: Any, name: str) -> Range:
 def _check(where: str, value: float, within: Range) -> None:
     least, most = within
     if not least <= value <= most:
-        raise InvalidInput(where, f"{str(value)[:40]} cannot be; accepted: {accepted(least, most)}")
+        raise InvalidInput(where, f"{str(value)[:40]} is out of range; accepted: {accepted(least, most)}")

@@ -1,4 +1,4 @@
-"""Options that many commands share, so that they mean the same everywhere, and help that lists what is discovered."""
+"""Options shared by many commands, and help that lists the discovered strategies and proposers."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -122,10 +122,10 @@ BudgetUsd = Annotated[
     typer.Option(min=0.0, metavar="X", help="Maximum cost of the model; needs prices.", rich_help_panel=_MODEL),
 ]
 PriceIn = Annotated[
-    float, typer.Option(min=0.0, metavar="USD", help="Price of a million prompt tokens.", rich_help_panel=_MODEL)
+    float, typer.Option(min=0.0, metavar="USD", help="Price per million prompt tokens.", rich_help_panel=_MODEL)
 ]
 PriceOut = Annotated[
-    float, typer.Option(min=0.0, metavar="USD", help="Price of a million answer tokens.", rich_help_panel=_MODEL)
+    float, typer.Option(min=0.0, metavar="USD", help="Price per million answer tokens.", rich_help_panel=_MODEL)
 ]
 
 
@@ -135,7 +135,7 @@ def examples(*lines: str) -> str:
 
 
 def listing(option: str, names: Callable[[], Iterable[str]]) -> type[TyperCommand]:
-    """Return a class of commands whose help lists names for an option. They are imported only for the help."""
+    """Return a command class whose help lists the valid names of `option`; only the help calls `names`."""
 
     class Listing(TyperCommand):
         def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -153,7 +153,7 @@ def strategies() -> Iterable[str]:
 
 
 def proposers() -> Iterable[str]:
-    """Kinds with a placeholder for their argument."""
+    """Return the kinds of proposers, each with a placeholder for its argument: ``folder:…``."""
     from evo.variants.proposers import PROPOSERS
 
     return (f"{kind}:…" for kind in PROPOSERS)

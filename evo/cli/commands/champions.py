@@ -234,7 +234,10 @@ def restore(
 
 def called(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="What `python -m fast --json` wrote, fast being an exported package.")
+        Path,
+        typer.Argument(
+            metavar="FILE", help="File written by `python -m fast --json`, where fast is an exported package."
+        ),
     ],
     *,
     url: Url = None,

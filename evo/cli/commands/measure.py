@@ -196,4 +196,4 @@ def _refuse_threads(objective: "Objective", device: "Device") -> None:
 
     cores = int(device.limits.get("cores", objective.threads))
     if kind_of(device.kind).on_host and objective.threads > cores:
-        raise InvalidInput("--threads", f"{objective.threads} is out of its limits; accepted: 1 … {cores}")
+        raise InvalidInput("--threads", f"{objective.threads} is out of range; accepted: 1 … {cores}")

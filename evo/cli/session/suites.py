@@ -33,12 +33,12 @@ SLICES = 4
 
 LEAST_SLICE_S = 2.0
 NEIGHBOURS = 3
-"""Number of searches of near problems from whose best configs a new search starts."""
+"""Number of searches of similar problems from whose best configs a new search starts."""
 
 BEST_OF_NEIGHBOUR = 2
 LEAST_MINUTES = 0.05
 MOST_EXCHANGED = 6
-"""Trials of an exchange: the default config, and as many champions of near problems as a search starts with."""
+"""Trials of an exchange: the default config, and as many champions of similar problems as a search starts with."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +132,7 @@ class _Conductor:
             entry.view = self._follow(entry.view)
 
     def exchange(self) -> None:
-        """Measure the champions of near problems on each problem, by a search that starts with them."""
+        """Measure the champions of similar problems on each problem, by a search that starts with them."""
         together = [entry for entry in self._entries.values() if self._relatives(entry)]
         for entry in together:
             if self._session.interrupts.count:
@@ -142,7 +142,7 @@ class _Conductor:
             if self._budget.minutes is not None:
                 share = EXCHANGE_SHARE * self._budget.minutes / len(together)
                 budget["minutes"] = max(LEAST_MINUTES, share)
-            self._session.shown.note(f"Champions of near problems on {entry.call.name}:")
+            self._session.shown.note(f"Champions of similar problems on {entry.call.name}:")
             try:
                 view = begun(
                     entry.request.with_terms(budget=budget, seed=1), self._session.connection, self._session.where

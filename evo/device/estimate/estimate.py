@@ -80,11 +80,11 @@ def estimate(work: Work | None, target: Device, used: Footprint, objective: Obje
     With w resident warps for each scheduler, each waiting as long as it computes, one is ready w / (w + 1) of the time.
 
     Raises:
-        InvalidInput: the family states no work, so there is nothing to estimate from.
+        InvalidInput: the family states no work, or the target has no ceilings.
     """
     limit = stream_roofline(target, work and replace(work, flops=work.flops * used.effort), objective)
     if work is None or limit is None or target.ceilings is None:
-        raise InvalidInput("device", "the family states no [work]: there is nothing to estimate its time from")
+        raise InvalidInput("device", "the family has no [work] table, from which times are estimated")
     multiprocessors = int(target.limits["sm_count"])
     busiest = math.ceil(used.blocks / multiprocessors)
     each, left = divmod(used.items, used.blocks)

@@ -102,10 +102,8 @@ def _read(table: Table, call: Sequence[Argument], scope: Scope) -> DescriptorFor
         raise InvalidInput(table.field("of"), f"{reason}: give that argument `alignment = {ALIGNMENT}`")
     axes = len(made.shape or argument.shape)
     if not 1 <= axes <= MOST_AXES or len(made.block) != axes:
-        what = "shape" if made.shape else f"the argument, which has {axes} axes"
-        raise InvalidInput(
-            table.field("block"), f"give one to {MOST_AXES} expressions, as many as {what}; or also give `shape`"
-        )
+        each = "axis of `shape`" if made.shape else f"of the argument's {axes} axes, or also give `shape`"
+        raise InvalidInput(table.field("block"), f"give one to {MOST_AXES} expressions: one for each {each}")
     for expression in made.expressions:
         expression.check_names(scope)
     return made

@@ -119,5 +119,5 @@ def _read_map(table: Table, buffers: Collection[str]) -> MapFormula:
     if made.of not in buffers:
         raise InvalidInput(table.field("of"), unknown(made.of, list(buffers), "arguments with memory"))
     if not 1 <= len(made.shape) <= MOST_AXES or len(made.box) != len(made.shape):
-        raise InvalidInput(table.field("box"), f"give one to {MOST_AXES} expressions, as many as shape has")
+        raise InvalidInput(table.field("box"), f"give one to {MOST_AXES} expressions: one for each axis of `shape`")
     return made

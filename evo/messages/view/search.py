@@ -242,7 +242,7 @@ class SearchView(Deferred):
         """Why no share of a limit can be stated; None if there is a limit."""
         if self.roofline is not None:
             return None if self.roofline.floor_us > 0 else "none: all bytes stay in the cache"
-        return "the device's limits are unknown" if self.device.ceilings is None else "the family states no [work]"
+        return "the device's limits are unknown" if self.device.ceilings is None else "the family has no [work] table"
 
     @property
     def quick_gaps(self) -> tuple[str, ...]:

@@ -84,13 +84,13 @@ def _attention(  # noqa: PLR0917 — the signature is that of PyTorch
     if attn_mask is not None or dropout_p:
         raise NotServed("a mask or dropout")
     if len(query.shape) != 4 or tuple(key.shape) != tuple(value.shape):
-        raise NotServed("not four dimensions, or values unlike keys")
+        raise NotServed("not four dimensions, or values shaped unlike keys")
     batch, heads, length, size = map(int, query.shape)
     kv_heads, keys = int(key.shape[1]), int(key.shape[2])
     if scale is not None and abs(scale * size**0.5 - 1.0) > 1e-6:
-        raise NotServed("another scale than 1 / sqrt(D)")
+        raise NotServed("a scale other than 1 / sqrt(D)")
     if is_causal and keys != length:
-        raise NotServed("a causal mask of queries and keys of unlike length, which PyTorch aligns at the first key")
+        raise NotServed("a causal mask with more or fewer keys than queries, which PyTorch aligns at the first key")
     dtype, layout = _dtype(query), _layout(query)
     if length == 1 and keys > 1:
         sizes: dict[str, Value] = {"B": batch, "H": heads, "KV": kv_heads, "S": keys, "Q": 1, "D": size}
@@ -136,7 +136,7 @@ def _layer_norm(
 def _softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: object = None) -> Recognised:
     rank = len(input.shape)
     if dim is None or rank == 0 or dim % rank != rank - 1 or dtype not in (None, input.dtype):
-        raise NotServed("another dimension than the last, or a dtype")
+        raise NotServed("a dimension other than the last, or a dtype argument")
     return "softmax", {**_rows(input), "dtype": _dtype(input)}
 
 

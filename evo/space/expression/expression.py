@@ -51,7 +51,9 @@ class Expression:
         if not isinstance(text, str):
             raise InvalidInput(field, f"must be an expression in quotes, not {literal_text(text)}")
         if len(text) > MAX_TEXT:
-            raise InvalidInput(field, f"is {len(text)} characters long, of at most {MAX_TEXT}: name parts of it first")
+            raise InvalidInput(
+                field, f"is {len(text)} characters long; the limit is {MAX_TEXT}: name parts of it first"
+            )
         try:
             return cls._parse(text, field)
         except InvalidInput as error:
@@ -93,12 +95,11 @@ class Expression:
         return terms(self.tree, {})
 
     def check_names(self, scope: Scope, meaning: str = "") -> "Expression":
-        """Return this expression after checking that `scope` has all its names and the values with which they are
-        compared.
+        """Return this expression after checking its names, and the constants that they are compared with.
 
         Args:
-            scope: the names; as a mapping also the values of each, empty if they are not listed.
-            meaning: what the scope consists of, for the message, e.g. ``problem fields``.
+            scope: the known names. A mapping also gives the possible values of each; empty: any value.
+            meaning: noun for the names in the message, e.g. ``problem fields``.
 
         Raises:
             InvalidInput: a name is unknown; the message gives it, near misses, and all names.
@@ -155,7 +156,9 @@ class Expression:
         trees = {name: definitions[name].tree for name in used}
         grown = terms(self.tree, {name: terms(tree, {}) for name, tree in trees.items()})
         if grown > MAX_NODES:
-            raise InvalidInput(self.field, f"`{self.text}` grows to {grown} terms, of at most {MAX_NODES}: simplify it")
+            raise InvalidInput(
+                self.field, f"`{self.text}` grows to {grown} terms; the limit is {MAX_NODES}: simplify it"
+            )
         tree = Inliner(trees).visit(copy.deepcopy(self.tree))
         check_depth(tree, self.field, depth_limit=MAX_INLINED_DEPTH)
         return Expression(text=self.text, field=self.field, names=free_names(tree), tree=tree)
@@ -223,7 +226,7 @@ def terms(tree: ast.expr, sizes: Mapping[str, int]) -> int:
 
 
 class Inliner(ast.NodeTransformer):
-    """Replaces names by trees."""
+    """Replaces names by the syntax trees of their definitions."""
 
     def __init__(self, trees: Mapping[str, ast.expr]) -> None:
         self.trees = trees

@@ -67,7 +67,7 @@ def axes_of(distributions: Distributions) -> list[Axis]:
     """
     if not distributions:
         raise InvalidInput(
-            "space", "has no parameters: declare some, or give None to search those trials have in common"
+            "space", "has no parameters: declare some, or give None to search the parameters that all trials share"
         )
     if len(distributions) > MAX_TUNABLES:
         raise InvalidInput(

@@ -167,7 +167,7 @@ class Chat:
             tokens_in, tokens_out = (_count(each) for each in counts)
             return Answer(text=str(text), tokens_in=tokens_in, tokens_out=tokens_out)
         except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
-            raise ModelFailed(f"its answer is not of the {self.protocol} protocol: {error}", charged=True) from error
+            raise ModelFailed(f"its answer breaks the {self.protocol} protocol: {error}", charged=True) from error
 
 
 def chat_of(provider: Protocol, model: str, base_url: str | None, *, most_tokens: int = 8192) -> Chat:

@@ -22,7 +22,7 @@ def test_search_is_started_from_the_form_and_watched(site: Site, page: Page) -> 
     page.get_by_role("button", name="Start the search").click()
     wrong = page.get_by_label("N", exact=True)
     expect(wrong).to_have_attribute("aria-invalid", "true")
-    expect(wrong).to_have_accessible_description(re.compile("is out of its limits"))
+    expect(wrong).to_have_accessible_description(re.compile("is out of range"))
     expect(wrong).to_be_focused()
     assert_accessible(page)
     page.get_by_role("link", name="Workers").click()

@@ -230,7 +230,7 @@ def calibrated(take: Callable[[int], float]) -> int:
 
 
 class CpuSession:
-    """A `workers.backends.Session` on this machine's cores: kernels run in processes of their own."""
+    """A `workers.backends.Session` on this machine's cores: kernels run in separate processes."""
 
     places = True
 
@@ -335,7 +335,7 @@ class CpuSession:
         return CallTimer([self._support.anchor])
 
     def floor(self) -> Timer:
-        """Return a timer of an empty function, called as kernels are."""
+        """Return a timer of an empty function, which is called in the same way as kernels."""
         process = self._process(self._support_path, "empty", self._cores, timed=True)
         self._processes.add(process)
         buffer = Argument(name="x", role="input", dtype="float32", shape=(1,))
@@ -486,7 +486,7 @@ class CpuDriver:
     def open(self, device: Device, objective: Objective, folder: Path) -> CpuSession:
         available = len(machine.cores())
         if objective.threads > available:
-            raise InvalidInput("objective.threads", f"{objective.threads} asked for, but this machine has {available}")
+            raise InvalidInput("objective.threads", f"{objective.threads} requested, but this machine has {available}")
         return CpuSession(device, objective, folder)
 
 

@@ -26,7 +26,7 @@ def whole(such_as: str, *, least: int = 1, most: int) -> Reading:
         if not WHOLE.fullmatch(text) and not HUGE.fullmatch(text):
             raise ValueError(f"“{text:.80}” is not a whole number: write digits only, such as {such_as}")
         if not least <= (value := int(text)) <= most:
-            raise ValueError(f"{text:.80} is out of its limits: give {least:,} to {most:,}, such as {such_as}")
+            raise ValueError(f"{text:.80} is out of range: give {least:,} to {most:,}, such as {such_as}")
         return value
 
     return read
