@@ -307,7 +307,7 @@ class Release(Body):
 
 
 class Receipt(BaseModel):
-    """A report was taken. `repeated`: it had been taken before, and nothing changed."""
+    """A report was accepted. `repeated`: it had been accepted before, and nothing changed."""
 
     accepted: bool = True
     repeated: bool = False

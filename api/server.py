@@ -92,7 +92,7 @@ def serve(settings: Settings, announce: Callable[[str], None] = lambda url: None
 
 
 def refuse_open_network(settings: Settings, database: Database) -> None:
-    """Require an access token if other machines reach the service.
+    """Require an access token if other machines can reach the service.
 
     Raises:
         OpenNetwork: no token exists.

@@ -102,7 +102,7 @@ class Settings(BaseSettings):
 
     @property
     def local(self) -> bool:
-        """True if only this machine reaches the service."""
+        """True if only this machine can reach the service."""
         return is_loopback(self.host) and self.public_url is None
 
     @property
@@ -112,7 +112,7 @@ class Settings(BaseSettings):
 
     @property
     def key_file(self) -> Path:
-        """The file or folder next to which the local key lies (`db.engine.key`): database file or artefact folder."""
+        """The path next to which the local key is stored (`db.engine.key`): database file or artefact folder."""
         return self.db.file or self.artefact_folder
 
 

@@ -31,7 +31,7 @@ class Gate:
 
     Args:
         key: key of the local database; grants every role.
-        local: True if only this machine reaches the service. No token is needed then until the first one exists.
+        local: True if only this machine can reach the service. No token is needed then until the first one exists.
     """
 
     def __init__(self, database: Database, *, key: str | None, local: bool, clock: Clock) -> None:
@@ -105,7 +105,7 @@ class Gate:
         """Store when tokens were last used. This runs periodically, so that admitting a caller needs no write.
 
         Raises:
-            StoreUnavailable: the database takes no writes. The times are kept for the next run.
+            StoreUnavailable: the database accepts no writes. The times are kept for the next run.
         """
         with self._lock:
             used = dict(self._used)

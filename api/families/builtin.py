@@ -33,7 +33,7 @@ class BuiltinFamilies:
                 because reading all of them takes seconds.
 
         Raises:
-            StoreUnavailable: the database takes no writes.
+            StoreUnavailable: the database accepts no writes.
         """
         packages = registry.builtin()
         if name in registry.recordings():
@@ -53,7 +53,7 @@ class BuiltinFamilies:
             self._registered |= digests
 
     def try_to_ensure(self, name: str | None = None) -> None:
-        """Call `ensure` for a read: if the database takes no writes, log it and continue."""
+        """Call `ensure` for a read: if the database accepts no writes, log it and continue."""
         try:
             self.ensure(name)
         except StoreUnavailable as error:

@@ -60,7 +60,7 @@ async def claim_leases(body: LeaseRequest, request: Request, service: ServiceDep
 @router.post("/attempts/{attempt_id}/result")
 @allow("worker")
 async def report_result(attempt_id: Id, body: Result, service: ServiceDep) -> Receipt:
-    """Report a result. It is taken once; a repetition gets the same answer; 409 if the lease had ended before."""
+    """Report a result. It is accepted once; a repetition gets the same answer; 409 if the lease had ended before."""
     receipt = await run_in_threadpool(service.conductor.report, attempt_id, body.token, body.report)
     service.metrics.reported("repeated" if receipt.repeated else "accepted")
     return receipt
@@ -77,7 +77,7 @@ async def report_results(body: Results, service: ServiceDep) -> ResultsReply:
 
 
 def _take(body: Results, service: Service) -> list[Answer]:
-    """Store the artefacts of the reports, then take the reports."""
+    """Store the artefacts of the reports, then accept the reports."""
     if body.contents:
         with service.database.write() as session:
             now = service.conductor.clock()

@@ -56,7 +56,7 @@ def get_health() -> Health:
 @router.get("/ready")
 @public
 def get_ready(service: ServiceDep) -> Health:
-    """Answer 200 if the service takes requests: it is not stopping, and the database has the expected schema."""
+    """Answer 200 if the service accepts requests: it is not stopping, and the database has the expected schema."""
     if service.wakeup.closed:
         ending = "this process is stopping: use another one"
         raise StoreUnavailable(ending, public=ending)

@@ -38,7 +38,7 @@ def utc_now() -> datetime:
 
 
 def family_ref(row: FamilyRow) -> FamilyRef:
-    """Return the reference by which workers find a family."""
+    """Return the reference that workers use to find a family."""
     variant = row.base_digest is not None
     return FamilyRef(name=row.name, digest=row.digest, location=row.location, variant=variant)
 

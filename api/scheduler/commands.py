@@ -77,7 +77,7 @@ class Commands:
             terms_of(session, request, self._catalogue, self._connected_since())
 
     def command(self, search_id: int, command: Command) -> None:
-        """Pause, resume, stop or cancel a search. A command for the present state changes nothing.
+        """Pause, resume, stop or cancel a search. A command for the current state changes nothing.
 
         Raises:
             NotFound, Conflict: no such search, or the command does not fit its state.

@@ -1,4 +1,4 @@
-"""Runs the searches: leases work, takes results, expires leases, and moves every search to its end.
+"""Runs the searches: leases work, accepts results, expires leases, and moves every search to its end.
 
 A conductor keeps each search in memory and stores every step before it answers, so a killed service continues where it
 stopped. Conductors of several processes change a search one after the other (`api.scheduler.leasing.transaction`).
@@ -214,7 +214,7 @@ class Conductor:
             return self._dispatch.claim(worker_id, device_uuid, count, holding, unable, incarnation=incarnation)
 
     def report(self, attempt_id: int, token: str, report: Report) -> Receipt:
-        """Take the result of an attempt once. A repetition gets the same answer.
+        """Accept the result of an attempt once. A repetition gets the same answer.
 
         Raises:
             NotFound: no such attempt.
@@ -227,16 +227,16 @@ class Conductor:
         return receipts
 
     def report_many(self, deliveries: Sequence[Delivery]) -> list[Answer]:
-        """Take several results, each as `report` does. The answers are in the same order."""
+        """Accept several results, each like `report`. The answers are in the same order."""
         return [
             answer(delivery, receipts) for delivery, receipts in zip(deliveries, self._take(deliveries), strict=True)
         ]
 
     def release(self, attempt_id: int, token: str, reason: str = "", *, unfit: bool = False) -> None:
-        """Return a lease; its job waits for the next worker.
+        """Give a lease back; its job is queued for the next worker.
 
         Args:
-            unfit: the worker can do no work of the search. The search shows the reason until some work is done.
+            unfit: the worker cannot do any job of the search, which shows the reason until one of its jobs is done.
         """
         with self.database.read() as session:
             search_id = Leases(session).attempt(attempt_id, token).job.search_id

@@ -46,7 +46,7 @@ class Interruptions:
         self._ending.set()
 
     def lost_s(self) -> float:
-        """Return the seconds by which the wall clock advanced more than this process ran; negative after a set-back."""
+        """Return the seconds that the wall clock advanced more than this process ran; negative if it was set back."""
         with self._lock:
             now = (self._wall(), self._steady())
             passed_s, steady_s = (new - old for new, old in zip(now, self._last, strict=True))

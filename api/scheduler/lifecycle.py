@@ -266,7 +266,7 @@ def change_state(transaction: SearchTransaction, command: Command, now: datetime
     """Carry out a command. Cancelling ends every lease and every pending trial.
 
     Raises:
-        Conflict: it does not fit the present state.
+        Conflict: it does not fit the current state.
     """
     session, active = transaction.session, transaction.active
     row = Archive(session).search(active.id)

@@ -23,7 +23,7 @@ log = structlog.get_logger("conductor")
 
 
 def stuck(reason: str) -> str:
-    """Return the reason of a search that ended because the service could not continue it."""
+    """Return the reason shown for a search that the service could not continue."""
     return f"the service could not continue it: {reason} (its log says more)"
 
 

@@ -1,4 +1,4 @@
-"""Variants of a search: takes a proposal, and starts the search that tunes it."""
+"""Variants of a search: accepts a variant, and starts the search that tunes it."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -60,7 +60,7 @@ class _Composed:
 
 @dataclass(frozen=True, kw_only=True)
 class VariantDesk:
-    """Takes variants of searches. Methods may be called from any thread.
+    """Accepts variants of searches. Methods may be called from any thread.
 
     Attributes:
         connected_since: workers seen since then offer their devices.

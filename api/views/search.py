@@ -51,7 +51,7 @@ def listed_views(session: Session, rows: Sequence[SearchRow], now: datetime) -> 
 
 
 def search_view(session: Session, search_id: int, now: datetime) -> SearchView:
-    """Return one search, with the gain that it brought; gains are in time, so a search with a metric has none."""
+    """Return one search with its gains over default and random configs. They compare times: none under a metric."""
     row = Archive(session).search(search_id)
     view = search_views(session, [row], now)[0]
     if view.estimated or view.objective.metric is not None:

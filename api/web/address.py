@@ -75,7 +75,7 @@ class Address:
         return f"?{urlencode(parameters)}" if parameters else ""
 
     def url(self, **changes: Any) -> str:
-        """Return the address with these changes. Every change but that of the page returns to the first page."""
+        """Return the address with these changes. Any change except that of the page returns to the first page."""
         changed = replace(self, **{"page": 1, **changes})
         return changed.path + changed.query()
 

@@ -44,10 +44,10 @@ class Store(Protocol):
         """Prevent other processes from upgrading the schema until the transaction ends."""
 
     def explained(self, error: SQLAlchemyError) -> EvoError | None:
-        """Return an error that tells the user what to do, or None if the error is a bug of this program."""
+        """Return an error that names a remedy, or None if the error is a bug of this program."""
 
     def rebuilding(self, connection: Connection) -> AbstractContextManager[None]:
-        """Allow migrations to rebuild tables that others refer to; enter it before the transaction begins."""
+        """Let migrations rebuild tables that foreign keys reference. Enter it before the transaction begins."""
 
     def number_events(self, session: Session) -> None:
         """Prevent other transactions from numbering events until the session's transaction ends."""
@@ -65,7 +65,7 @@ class Store(Protocol):
         """Return True if other processes listen now."""
 
     def listen(self, subscriber: Callable[[Topic], None]) -> Callable[[], None]:
-        """Call `subscriber` with what other processes publish. Return a function that stops this."""
+        """Call `subscriber` with each topic that another process publishes. Return a function that stops this."""
 
 
 def store_of(location: Location) -> Store:

@@ -29,7 +29,7 @@ def announced(session: Session) -> list[Topic]:
 
 
 class Signals:
-    """Subscribers to topics. They are called from any thread, must return quickly, and may be called without need."""
+    """Subscribers to topics. They are called from any thread, also without a change, and must return quickly."""
 
     def __init__(self) -> None:
         self._subscribers: list[Subscriber] = []

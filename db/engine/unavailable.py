@@ -10,7 +10,7 @@ OTHER_TABLES = (
 
 
 class StoreUnavailable(EvoError, OSError):
-    """The database cannot be read or written now; the message names it and says what to do.
+    """The database cannot be read or written now; the message names it and a remedy.
 
     Args:
         public: advice for remote callers, who may not see where the database is.

@@ -59,7 +59,7 @@ class FamilyRow(Base):
 
     @property
     def variant(self) -> str | None:
-        """Name of the variant that this version is; None for a family's own implementations."""
+        """Name of the variant, if this version is one; None for a family's own implementation."""
         name = self.document.get("variant", {}).get("name")
         return name if isinstance(name, str) else None
 

@@ -101,11 +101,11 @@ class Deliveries:
         row.next_at = now + timedelta(seconds=PAUSES_S[row.attempts - 1]) if again else None
 
     def any_ahead(self, now: datetime, slack: timedelta) -> bool:
-        """Return True if an attempt is further ahead than any pause: a clock that was ahead scheduled it."""
+        """Return True if an attempt is due later than any pause allows: the clock was ahead when it was scheduled."""
         return self.session.scalar(select(DeliveryRow.id).where(_ahead(now, slack)).limit(1)) is not None
 
     def reset_ahead(self, now: datetime, slack: timedelta) -> None:
-        """Make attempts due that are further ahead than any pause."""
+        """Make attempts due now that are scheduled later than any pause allows."""
         late = update(DeliveryRow).where(_ahead(now, slack)).values(next_at=now)
         self.session.execute(late.execution_options(synchronize_session=False))
 

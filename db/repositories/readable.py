@@ -1,7 +1,7 @@
 """Queries and views that skip what cannot be read, so that one unreadable row does not end a list.
 
 A JSON document that is damaged, or no longer matches its type, fails with a `ValueError` when its row is loaded. The
-item that holds it is named, with the way out, for people who asked for its page.
+item that holds it is named, with a remedy, in the answer to a request for it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -97,7 +97,7 @@ MOST_NAMED = 3
 
 
 class UnreadableItem(UnreadableValue):
-    """An item of the database cannot be read; the message names it and the way out."""
+    """An item of the database cannot be read; the message names it and a remedy."""
 
     def __init__(self, error: UnreadableValue, message: str) -> None:
         super().__init__(error.kind, error.stored, error.reason)
@@ -137,7 +137,7 @@ NAMES: Mapping[str, Names] = {
 
 
 def named(database: Database, error: UnreadableValue) -> UnreadableItem:
-    """Return the error with the names of the items that hold the unreadable value, and the way out."""
+    """Return the error with the names of the items that hold the unreadable value, and a remedy."""
     column: Column[Any] | None = None
     found: Sequence[Any] = ()
     try:

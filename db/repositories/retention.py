@@ -180,7 +180,7 @@ def collect_artefacts(session: Session, limit_bytes: int, now: datetime) -> tupl
 
 
 def collect_log(session: Session, now: datetime) -> None:
-    """Delete expired events, stored responses and browser sessions, and shorten sessions that a clock ahead began."""
+    """Delete expired events, stored responses and browser sessions, and shorten overlong sessions."""
     drop_old_answers(session, now)
     session.execute(delete(SessionRow).where(SessionRow.expires_at <= now))
     Tokens(session).reset_ahead(now)

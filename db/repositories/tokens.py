@@ -173,7 +173,7 @@ class Tokens:
         return token if token is not None and _valid(token, now) else None
 
     def reset_ahead(self, now: datetime) -> None:
-        """Shorten sessions that end later than any can: a clock that was ahead began them."""
+        """Shorten sessions that end later than their limit: the clock was ahead when they began."""
         late = update(SessionRow).where(SessionRow.expires_at > now + SESSION)
         self.session.execute(late.values(expires_at=now + SESSION).execution_options(synchronize_session=False))
 

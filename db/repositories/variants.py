@@ -95,9 +95,9 @@ class Variants:
         return list(self.session.scalars(select(TrialRow.binary_digest).where(ended)).all())
 
     def costs(self, search_id: int) -> list[float | None]:
-        """Return what ranks a search's ended trials, in the order in which they ended; None: not measured.
+        """Return the figure that ranks each ended trial, in the order in which they ended; None: not measured.
 
-        The quick times in microseconds, or the costs of the search's metric.
+        It is the quick time in microseconds, or the cost by the search's metric.
         """
         query = select(self._cost(search_id)).where(TrialRow.search_id == search_id, TrialRow.finished_seq.is_not(None))
         return list(self.session.scalars(query.order_by(TrialRow.finished_seq)).all())

@@ -28,7 +28,7 @@ the line, `--debug` shows the traceback behind an error.
 
 
 def reference() -> str:
-    """Return the whole document."""
+    """Return the reference of the command line as Markdown."""
     strategies = {name: each for name, each in STRATEGIES.items() if name in MARKED}
     proposers = {kind: each for kind, each in PROPOSERS.items() if kind in MARKED_PROPOSERS}
     parts = [_HEAD, "## Exit codes\n", _exit_codes()]
@@ -102,7 +102,7 @@ def _examples(epilog: str) -> str:
 
 
 def main() -> None:
-    """Write the document."""
+    """Write the reference to docs/reference/cli.md."""
     DOCUMENT.write_text(reference(), encoding="utf-8")
 
 

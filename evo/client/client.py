@@ -62,7 +62,7 @@ class Champions(Calls):
 
 
 class Tokens(Calls):
-    """Requests about access."""
+    """Requests about access tokens."""
 
     def tokens(self) -> Page[TokenView]:
         return self._get("/tokens", Page[TokenView])
@@ -138,7 +138,7 @@ class Families(Calls):
 
 
 class Artefacts(Calls):
-    """Requests about files."""
+    """Requests about artefacts, the stored files of trials."""
 
     def put_artefact(self, digest: str, content: bytes) -> None:
         self._transport.request("PUT", f"/artefacts/{digest}", content=content)

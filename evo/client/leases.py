@@ -101,7 +101,7 @@ class Work(Calls):
         return parse(self._send("POST", "/results", body), ResultAnswers).answers
 
     def release(self, attempt_id: int, token: str, *, reason: str = "", unfit: bool = False) -> None:
-        """Return a lease; this does not count as a fault.
+        """Give a lease back, so that another worker gets the job. This does not count as a failure.
 
         Args:
             unfit: this worker cannot do any work of the search; the search shows the reason until some is done.

@@ -143,7 +143,7 @@ class Transport:
         raise AssertionError("the last attempt returns or raises")
 
     def reached(self, path: str) -> bool:
-        """Return True if a request that reads this path succeeds at once."""
+        """Return True if a GET of this path succeeds without a retry."""
         try:
             return self._http.get(path).is_success
         except httpx.TransportError:

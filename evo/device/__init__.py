@@ -77,7 +77,7 @@ _NONE = "none"
 
 
 def without_meter(reason: str) -> str:
-    """Return the fact of a device that has no energy meter."""
+    """Return the value of `ENERGY` for a device that has no energy meter."""
     return f"{_NONE}: {reason}"
 
 

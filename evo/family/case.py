@@ -37,7 +37,7 @@ class CaseProblem:
     """A case applied to one searched problem.
 
     Attributes:
-        problem: None when the case does not exist here, e.g. because a field is out of its limits; see `refusal`.
+        problem: None when the case does not exist here, e.g. because a field is out of range; see `refusal`.
         refusal: why the case does not exist here.
     """
 

@@ -80,7 +80,7 @@ _SOURCES = {"measured": "measured here", "table": "from its datasheet"}
 def mission_report(
     mission: Mission, results: Sequence[Result], works: Sequence[Work | None], missing: Sequence[str]
 ) -> str:
-    """Return the whole document.
+    """Return the report of the mission as Markdown.
 
     Args:
         works: least work of each result's problem.

@@ -1,4 +1,4 @@
-"""Secrets in headers and in addresses of services."""
+"""Masks passwords in URLs, and checks secrets that are sent in headers."""
 
 import re
 

@@ -54,14 +54,14 @@ def significant(value: float) -> str:
 
 
 def factor_text(factor: float | None) -> str:
-    """A ratio of times, three digits of it: ``3.42×``, ``1.70×``."""
+    """A ratio of times with three digits: ``3.42×``, ``1.70×``."""
     if factor is None:
         return "–"
     return f"{factor:,.0f}×" if factor >= 100 else f"{factor:#.3g}".rstrip(".") + "×"
 
 
 def times_text(factor: float, what: str) -> str:
-    """A ratio before the thing that is compared with: ``2.6 times as long``, and ``as long`` for a ratio of about 1."""
+    """A ratio in words, to be followed by its reference: ``2.6 times as long``, or ``as long`` if it is about 1."""
     shown = f"{factor:.3g}"
     return f"as {what}" if shown == "1" else f"{shown} times as {what}"
 
@@ -93,7 +93,7 @@ def settings_text(settings: Mapping[str, bool | int | float | str]) -> str:
 
 
 def spaced_text(settings: Mapping[str, bool | int | float | str]) -> str:
-    """The same with blanks, so that lines may break between entries."""
+    """Like `settings_text`, with a space after each comma, so that lines may break between entries."""
     return settings_text(settings).replace(",", ", ")
 
 

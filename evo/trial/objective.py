@@ -99,9 +99,7 @@ class Objective:
 
     @property
     def axes(self) -> "tuple[Objective, Objective] | None":
-        """The two objectives of which trials are weighed: the two of the search, or the time and its metric; None: only
-        the time.
-        """
+        """The two objectives of the search, or the time and its metric; None if the time is the only objective."""
         if self.second is not None:
             return self.first, self.second
         return None if self.metric is None else (replace(self, metric=None, direction="minimise"), self)
@@ -112,11 +110,11 @@ class Objective:
         return "time" if self.metric is None else self.metric
 
     def metric_text(self, cost: float | None) -> str:
-        """Return the metric that has a cost as text; a dash where there is none."""
+        """Return the metric's value at a cost as text; a dash without a cost."""
         return "–" if cost is None else significant(self.value(cost))
 
     def value(self, cost: float) -> float:
-        """Return the metric, or the time in µs, that has a cost: the reciprocal where the metric is maximised."""
+        """Return the metric, or the time in µs, at a cost: the reciprocal of the cost if it is maximised."""
         return 1.0 / cost if self.direction == "maximise" else cost
 
 
@@ -138,7 +136,7 @@ def objective_text(objective: Objective) -> str:
 
 
 def front(points: Sequence[tuple[float, float]]) -> frozenset[int]:
-    """Return the places of the points of the Pareto front, where less is better in both coordinates."""
+    """Return the indices of the points on the Pareto front; less is better in both coordinates."""
     found, least, earlier = set[int](), float("inf"), None
     for index in sorted(range(len(points)), key=points.__getitem__):
         if points[index][1] < least or points[index] == earlier:

@@ -80,7 +80,7 @@ class CallMode:
 
 
 class Pace(Protocol):
-    """Calls in a row, seen from another core."""
+    """Consecutive calls, as another core observes them."""
 
     @property
     def running(self) -> bool:
@@ -88,11 +88,11 @@ class Pace(Protocol):
         ...
 
     def wait_for(self, calls: int) -> None:
-        """Return once so many calls have ended, or all."""
+        """Return once this many calls, or all, have ended."""
         ...
 
     def halt_after_next(self) -> int:
-        """End the calls with the first one that surely begins now or later.
+        """Let the calls end after the first one that certainly begins after this request.
 
         Returns:
             Calls that had ended, and the one that may have begun before: if more were made, the last one began later.
@@ -106,7 +106,7 @@ Change: TypeAlias = Callable[[Pace], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Overlap:
-    """Consecutive calls during which something was changed.
+    """Consecutive calls during which another core changed buffers.
 
     Attributes:
         made: number of calls.
@@ -204,10 +204,10 @@ class Timer(Protocol):
 
 @runtime_checkable
 class Warming(Protocol):
-    """A timer that makes calls without timing them, with less effort than by samples."""
+    """A timer that can also make untimed calls, at less cost than by taking samples."""
 
     def warm_up(self, span_us: float) -> None:
-        """Make calls that last about so many microseconds."""
+        """Make untimed calls for about this many microseconds."""
         ...
 
 
@@ -237,10 +237,10 @@ class Session(Protocol):
         *,
         elsewhere: int | None = None,
     ) -> Any:
-        """Load a kernel, or begin to. The handle is opaque; the kernel is unloaded when the handle is deleted.
+        """Load a kernel, perhaps in the background. The kernel is unloaded when the opaque handle is deleted.
 
         Args:
-            elsewhere: selects cores other than those that kernels are timed on.
+            elsewhere: a number that selects cores other than those for timing; None: those for timing.
 
         Raises:
             LaunchError: the binary is not loadable, lacks the entry, or the launch exceeds the device's limits. Where

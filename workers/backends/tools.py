@@ -48,7 +48,7 @@ class Sanitizer(Protocol):
     at_once: int
 
     def examine(self, subject: Subject, *, timeout_s: float) -> Sequence[Sanitized]:
-        """Return one result per tool, in a fixed order."""
+        """Run the tools on one case of a candidate. Return one result per tool, in a fixed order."""
         ...
 
 

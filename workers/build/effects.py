@@ -255,7 +255,7 @@ MOST = 3
 
 
 def closed_files(source: str, flags: Sequence[str] = ()) -> Iterator[str]:
-    """Yield a sentence for each path in a source or flag that lies in a folder which other users may not enter.
+    """Yield a sentence for each path in a source or flag that is in a folder which other users may not enter.
 
     Nothing is yielded for sources that ask for no file, nor in processes that are not root's: their kernels run as the
     same user.

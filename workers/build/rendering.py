@@ -1,6 +1,6 @@
-"""Renders templates of variants in a process of their own, with limited time and memory.
+"""Renders templates of variants in a separate process, with limited time and memory.
 
-Jinja2's sandbox keeps a template from Python's objects, but not from loops without end and texts without limit. As
+Jinja2's sandbox keeps a template from Python's objects, but not from endless loops and unlimited output. As
 ``python -m workers.build.rendering`` it answers each line of JSON with a line of JSON.
 """
 
@@ -90,7 +90,7 @@ RENDERER = Renderer()
 
 
 def serve() -> None:
-    """Answer requests until the input ends."""
+    """Render templates: answer each request on standard input, until it is closed."""
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     most = _MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(hard, _MEMORY_BYTES)
     resource.setrlimit(resource.RLIMIT_AS, (most, most))

@@ -12,7 +12,10 @@ def job_of(lease: Lease) -> str:
 
 
 def refused(job: Job, built: Preparation) -> bool:
-    """True if the build refused the job's config, so that no device is needed; one refused change does not count."""
+    """True if the build refused the job's config, so that no device is needed.
+
+    An ablation is refused only with its champion's config; it reports refused changes with the others.
+    """
     needed = [built["champion"]] if isinstance(job, Ablate) and built else built.values()
     return any(each.refusal is not None for each in needed)
 

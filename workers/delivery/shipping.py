@@ -1,4 +1,4 @@
-"""Selects the artefacts that are stored at the service with a result."""
+"""Selects the artefacts that a worker sends to the service with a result."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -20,7 +20,7 @@ _LOG = structlog.get_logger()
 
 @dataclass(frozen=True, kw_only=True)
 class Parcel:
-    """One result.
+    """A result to deliver, with its artefacts.
 
     Attributes:
         contents: contents of the report's artefacts, by digest.

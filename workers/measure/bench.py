@@ -133,7 +133,7 @@ class Prepared:
 
     @classmethod
     def ahead(cls, request: Prepare) -> "Prepared | None":
-        """Do what needs no GPU, because another process may be measuring on it; None if nothing could be done.
+        """Compute only what needs no GPU, since another process may be measuring on it; None if everything needs it.
 
         Raises:
             FamilyError: reference.py does not keep its contract.
@@ -148,7 +148,7 @@ class Prepared:
 
     @classmethod
     def of(cls, terms: Open) -> "Prepared":
-        """Do everything, on the GPU where that is faster.
+        """Compute inputs and expected outputs, on the GPU where that is faster.
 
         Raises:
             FamilyError: reference.py does not keep its contract.
@@ -162,7 +162,7 @@ class Prepared:
         return cls(terms=terms, reference=reference, drawn=reference.drawn(terms.cases), golden=None)
 
     def complete(self) -> "Prepared":
-        """Return the same with the references that are missing.
+        """Return a copy in which the missing references are computed.
 
         Raises:
             FamilyError: reference.py does not keep its contract.

@@ -257,7 +257,7 @@ class Ahead:
         self._thread.start()
 
     def taken(self) -> Child | None:
-        """Return the runner once it is prepared; None if it failed; it is then ended."""
+        """Return the runner once it is prepared. If it failed, end it and return None."""
         self.wait()
         if self._ready and self._child.usable:
             return self._child

@@ -186,7 +186,7 @@ class Runners:
         self.interruption = Interruption()
 
     def stand_by(self, modules: tuple[str, ...]) -> None:
-        """Start a runner and import these modules in it, before it is known for what. The next one opened is this."""
+        """Start a runner and import these modules, before any search is known. The next search gets this runner."""
         with self._starting:
             if self._spare is None:
                 self._spare = Ahead(

@@ -8,7 +8,7 @@ from workers.system.device_lock import GaveUp
 
 
 class Interruption:
-    """Interruption of the present job; thread-safe."""
+    """Interruption of the current job; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""The log. Its library is loaded with the first line, because runners rarely log and must start fast."""
+"""The logger. The logging library is loaded with the first message: runners rarely log and must start fast."""
 
 from typing import TYPE_CHECKING
 

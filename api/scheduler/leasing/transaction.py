@@ -58,7 +58,7 @@ class SearchTransaction:
         self._milestone = True
 
     def end(self) -> None:
-        """Store what happened, and raise the revision so that other processes update their copies."""
+        """Store the changes, and increment the revision so that other processes update their copies."""
         if self.ended:
             Events(self.session).trials_ended(self.active.id, self.ended)
         if self._database.shared:

@@ -1,1 +1,1 @@
-"""How results are taken in: once, validated, stored."""
+"""Receives results: each is accepted once, validated and stored."""

@@ -17,7 +17,7 @@ from evo.messages.job import Answer, Delivery
 
 
 class ResultReceiver:
-    """Takes deliveries of results. Safe to share between threads."""
+    """Accepts deliveries of results. Safe to share between threads."""
 
     def __init__(self, database: Database, queue: WorkQueue) -> None:
         self._database = database
@@ -60,7 +60,7 @@ class ResultReceiver:
 
 
 def answer(delivery: Delivery, receipt: ReceiptOrRefusal) -> Answer:
-    """Return a receipt as one answer of several."""
+    """Return the answer to one of several deliveries, from its receipt or its error."""
     match receipt:
         case Receipt(repeated=repeated):
             return Answer(attempt_id=delivery.attempt_id, status="repeated" if repeated else "accepted")

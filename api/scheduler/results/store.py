@@ -37,7 +37,7 @@ Ruling: TypeAlias = Verdict | tuple[Effect | None, ...] | None
 
 
 def settle(transaction: SearchTransaction, attempt: AttemptRow, report: Report, ruling: Ruling, now: datetime) -> None:
-    """Take the report of a live attempt.
+    """Accept the report of a live attempt.
 
     Args:
         attempt: with its job and trial.

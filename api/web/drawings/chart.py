@@ -145,7 +145,7 @@ SPARK_WIDTH, SPARK_HEIGHT, MARGIN = 120.0, 28.0, 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class Spark:
-    """A path in its own coordinates; `summary` describes it in words."""
+    """Sparkline as an SVG path in its own coordinates; `summary` describes it in words."""
 
     path: str
     summary: str

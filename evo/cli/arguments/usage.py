@@ -50,7 +50,7 @@ def _negative(error: TyperException, arguments: Sequence[str]) -> str | None:
 
 
 def help_of(error: TyperException) -> str:
-    """Return the command whose help lists the options."""
+    """Return the command that prints the help for the command line at fault: ``kernel-evo search --help``."""
     context = getattr(error, "ctx", None)
     return f"{context.command_path if context is not None else 'kernel-evo'} --help"
 

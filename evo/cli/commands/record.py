@@ -1,4 +1,4 @@
-"""``record``: measure a whole space, or a random sample of it, and write it down for others to search again."""
+"""``record``: measures a space, or a random sample of it, and writes files that can be searched without the device."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""The folder that ``kernel-evo import`` writes: a family around a source that exists."""
+"""The folder that ``kernel-evo import`` writes: a family for an existing source."""
 
 import ast
 import importlib.util
@@ -39,9 +39,9 @@ class Headers:
 
 
 def headers_of(file: Path, text: str) -> Headers:
-    """Find the headers that a source and its headers include by a path relative to themselves.
+    """Find the headers that a source includes by a relative path, directly or through other headers.
 
-    The folders keep their places relative to each other, so that no directive has to change.
+    In the family, the headers keep their paths relative to the source, so no `#include` has to change.
     """
     start = Path(os.path.normpath(Path.cwd() / file))
     found: dict[Path, None] = {}
@@ -87,7 +87,7 @@ _SUFFIXES = {".c": "cpu", ".cpp": "cpu", ".cc": "cpu", ".cxx": "cpu", ".cu": "cu
 
 
 def write_imported(file: Path, folder: Path | None, *, entry: str | None, reference: str | None) -> tuple[Path, Draft]:
-    """Write a family around a source; returns its folder and the draft that it was written from.
+    """Write a family for a source. Return its folder and the draft from which it was written.
 
     Args:
         folder: None: one in the working directory that is named like the source.
@@ -132,7 +132,7 @@ def write_imported(file: Path, folder: Path | None, *, entry: str | None, refere
 
 
 def check_place(folder: Path) -> None:
-    """Refuse a folder in which no family can be written.
+    """Refuse a folder where no family can be created.
 
     Raises:
         InvalidInput: its name cannot be that of a family.

@@ -18,7 +18,7 @@ class Connection:
     """A client that outlives restarts of its service, also at another address.
 
     Args:
-        find: returns the present address; for a local database it also keeps the service running.
+        find: returns the current address; for a local database it also keeps the service running.
         token: returns the token for that service.
     """
 

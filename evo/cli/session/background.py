@@ -1,4 +1,4 @@
-"""Runs a search in the background: the same command, in its own session."""
+"""Runs a search in the background: starts the same command as a detached process."""
 
 import json
 import subprocess

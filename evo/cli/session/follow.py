@@ -24,7 +24,7 @@ class Screen(Protocol):
     """Display of progress: a live panel on a terminal, lines elsewhere."""
 
     def show(self, view: SearchView) -> None:
-        """Show the present state; called about twice a second."""
+        """Show the current state; called about twice a second."""
         ...
 
     def note(self, text: str) -> None:
@@ -33,7 +33,7 @@ class Screen(Protocol):
 
 
 class Interrupts:
-    """Counts Ctrl-C while it listens, so that the first two can mean something; the third ends the program."""
+    """Counts presses of Ctrl-C while it listens. Callers act on the first two; the third ends the program."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -99,7 +99,7 @@ def follow(
 
 
 def _present(connection: Connection, search_id: int, where: str) -> SearchView:
-    """Return the present state of the search."""
+    """Return the current state of the search."""
     try:
         return connection.ask(lambda client: client.search(search_id))
     except ServiceUnreachable as error:

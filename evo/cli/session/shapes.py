@@ -25,7 +25,7 @@ def run(
     config.
 
     As JSON the searches are one list, even if an error ended it early. The service starts each search with the
-    champions of near problems.
+    champions of similar problems.
     """
     ended: list[SearchView] = []
     codes: list[Exit] = []

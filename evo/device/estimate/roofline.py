@@ -153,7 +153,7 @@ _LEAST_SET_BYTES = 1 << 16
 
 
 def cold_sets(cache_bytes: int, bytes_held: int, memory_bytes: int) -> int:
-    """Return the number of sets, so that none is in a cache of `cache_bytes` when its turn comes again; at least 2.
+    """Return how many sets to call in turn so that each has left a cache of `cache_bytes` by its next call; at least 2.
 
     Args:
         bytes_held: size of one set. The number of sets is limited, so very small sets stay in the largest cache; the

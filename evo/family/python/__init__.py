@@ -1,7 +1,7 @@
-"""A family as a Python class: what `family.py` imports.
+"""Declares a family as a Python class: the decorators and functions that a `family.py` imports.
 
-The class is read from its text, so that nothing of it runs where families are listed, searched or uploaded: names are
-those of family.toml, and values are literals. Its functions run only in the runner, as those of reference.py do.
+The class is parsed, not run, where families are listed, searched or uploaded. Names are therefore those of family.toml,
+and values are literals. The functions of the class run only in the runner, like those of reference.py.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Reads the class in a `family.py` from its text, as the document that a family.toml holds."""
+"""Parses the class in a `family.py`, without running it, into the same document as a family.toml."""
 
 import ast
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ _POSITIONS = {
 
 
 def read_family(text: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the document of the class under ``@family``, and the files that stand for its functions and sources.
+    """Return the family document of the class under ``@family``, and files with its functions and sources.
 
     Args:
         text: of a module with one such class.

@@ -47,7 +47,7 @@ def effect_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
 
 @rule("significance", about="rounds", rank=100)
 def significance_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
-    """Bonferroni correction, which unlike Holm's does not need the number of later challengers."""
+    """Require significance. Bonferroni's correction, unlike Holm's, does not need the number of later challengers."""
     policy, challengers, theirs = confirmation.policy, confirmation.challengers, confirmation.theirs
     if theirs is None:
         return ()

@@ -172,7 +172,7 @@ def hopeless(own: Samples, incumbent: Samples, policy: Policy) -> bool:
 
 
 def clear(own: Samples, baselines: Sequence[Samples], policy: Policy) -> bool:
-    """Return True if the speed-up over the fastest baseline is known well, relative to its size.
+    """Return True if the error of the speed-up over the fastest baseline is small relative to the speed-up.
 
     It serves for a first process without an incumbent: its rounds decide no promotion, and the speed-up is stated with
     its interval.

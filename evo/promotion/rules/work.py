@@ -1,4 +1,4 @@
-"""The rule that every timed call must do all its work, whatever its outputs hold."""
+"""The rule that every timed call does all its work, even if its outputs already hold the answer."""
 
 from evo.promotion.policy import Policy
 from evo.promotion.rules.base import Confirmation, rule
@@ -19,7 +19,7 @@ def rework(check: OverwriteCheck, confidence: float = CONFIDENCE) -> Interval:
 
 
 def straddles(check: OverwriteCheck, policy: Policy) -> bool:
-    """True if more rounds are needed: it is open whether calls skip more work than allowed."""
+    """True while the rounds so far leave open whether calls skip more work than allowed."""
     most = 1.0 + policy.max_skipped
     return rework(check, policy.skip_confidence).low <= most < rework(check).high
 

@@ -49,7 +49,7 @@ def ablation_blocks(material: Material) -> Iterator[Block]:
 
 
 def by_effect(found: Sequence[AblationView]) -> list[AblationView]:
-    """Sort changes: those with a figure first, the most expensive one in front."""
+    """Sort changes by measured slowdown, the largest first; changes without a figure come last."""
     return sorted(found, key=lambda each: -each.effect.ratio.estimate if each.effect else 0.0)
 
 

@@ -68,7 +68,7 @@ class NeverMeasured:
 
 
 def comparisons(found: Sequence[Found], winner: Config, confidence: float) -> list[Comparison]:
-    """Compare every value that forms a pair with the winner's, by tunable, slowest first."""
+    """Compare each value with the winner's, in pairs of trials that differ in nothing else; the slowest first."""
     measured = [each for each in found if each.time_us is not None]
     made = [each for name in winner for each in _of_tunable(name, measured, winner, confidence)]
     return sorted(made, key=lambda each: 0.0 if each.ratio is None else -each.ratio.estimate)

@@ -35,7 +35,7 @@ class Measurements:
     goal: Goal = "ratio"
 
     def without(self, call: str) -> "Measurements":
-        """Return the measurements of all other calls."""
+        """Return a copy without the measurements of one call."""
         rest = {name: problem for name, problem in self.problems.items() if name != call}
         costs = {name: self.costs[name] for name in rest}
         return replace(self, problems=rest, costs=costs)

@@ -374,7 +374,7 @@ class _WholeDivision(ast.NodeTransformer):
 
 
 def of_c(tree: ast.expr) -> str | None:
-    """Return what to write for a part that means something else in C, and is of no use here; None if there is none."""
+    """Return the correction of a part that is useless here but has another meaning in C; None if there is none."""
     division = _WholeDivision()
     whole = division.visit(copy.deepcopy(tree))
     if division.found:

@@ -204,7 +204,7 @@ def _is_finite(value: float) -> bool:
 
 
 def other_figure(objective: str, figure: object) -> str:
-    """Explain how to convert a recording of another quantity than time.
+    """Explain how to convert a recording of a quantity other than time.
 
     Args:
         figure: the first entry's value of this name; if it is not a number, the example is general.

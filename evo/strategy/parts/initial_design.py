@@ -54,7 +54,7 @@ class InitialDesign:
         return bool(self._advice)
 
     def lasting(self, seen: Observations) -> int:
-        """Return the number of trials of the initial design; advice that was tried is added."""
+        """Return the number of trials of the initial design, including tried advice."""
         return DESIGN + len(self._advice & seen.keys)
 
     def start(self, seen: Observations, *, advice: bool = True) -> Proposal | None:

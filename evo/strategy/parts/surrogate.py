@@ -147,7 +147,7 @@ class Surrogate:
 
 
 def last_fit(worked: int) -> int:
-    """Return the number of observations at the last fit."""
+    """Return how many of `worked` successful trials the latest fit uses. Fits become rarer as trials accumulate."""
     lengths = accumulate(repeat(GROWTH), lambda length, growth: int(length * growth) + 1, initial=FIRST_FIT)
     return max(takewhile(lambda length: length <= worked, lengths))
 

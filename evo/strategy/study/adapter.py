@@ -202,8 +202,9 @@ class PositiveTimes:
         return (signed + root) / 2 if signed >= 0 else 2 / (root - signed)
 
     def outdoes(self, trial: FrozenTrial, other: FrozenTrial) -> bool:
-        """True if `trial` replaces `other` for the same config: a value wins over none, and the better of two grid
-        points wins.
+        """True if `trial` replaces `other` for the same config: only it has a value, or its value is better.
+
+        Trials with equal parameters are repetitions: the first one stays.
         """
         if trial.state != TrialState.COMPLETE or trial.value is None:
             return False

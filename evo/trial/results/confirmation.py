@@ -87,7 +87,7 @@ class Repeat:
 
 @dataclass(frozen=True, kw_only=True)
 class Repetition:
-    """Calls of the challenger on new and on repeated inputs; entry i of all was taken in round i.
+    """Times of the challenger on new and on repeated inputs; entry i of each was taken in round i.
 
     Attributes:
         new: calls on inputs that the kernel was not called with before.
@@ -207,7 +207,7 @@ _FORMER_NAMES = {"witness": "overwrite_check"}
 
 
 def _renamed(document: Any) -> Any:
-    """Return a document with the present names of its fields."""
+    """Return a document with the current names of its fields."""
     if not isinstance(document, dict):
         return document
     return {_FORMER_NAMES.get(name, name): value for name, value in document.items()}

@@ -1,1 +1,1 @@
-"""Tools by which agents evolve kernels on a service."""
+"""Tools of the Model Context Protocol, with which agents evolve kernels on a service."""

@@ -58,7 +58,8 @@ class Tools:
         """Submit a variant: source files by name, and in `table` the keys of [cpu] or [cuda] that its parent lacks.
 
         It is compiled, proven on every case, timed and tuned. Returns its figures, or why it failed. `parents` are
-        numbers of variants; 0 is the family's own implementation. If `wait_s` is over, ask with `result` later.
+        numbers of variants; 0 is the family's own implementation. If it takes longer than `wait_s` seconds,
+        call `result` later.
         """
         document = {**(table or {}), "idea": idea, "author": self._author} | ({"name": name} if name else {})
         view = self._service().submit_variant(search, files, document=document, parents=parents or [0], trials=trials)

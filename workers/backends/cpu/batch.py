@@ -222,7 +222,7 @@ class SharedPace:
                 break
 
     def halt_after_next(self, running: Callable[[], bool]) -> int:
-        """End the batch with the first call that surely begins now or later.
+        """Let the batch end after the first call that certainly begins after this request.
 
         Args:
             running: False once the batch has ended.

@@ -59,10 +59,10 @@ _CODE = (0, 2, 10)
 
 @dataclass(frozen=True, kw_only=True)
 class Symbol:
-    """One name of a library.
+    """One entry of a library's dynamic symbol table.
 
     Attributes:
-        defined: True if the library contains it, False if it needs it.
+        defined: True if the library defines the symbol, False if it imports it.
         callable: True for functions, False for data.
     """
 
@@ -94,6 +94,6 @@ def symbols(image: bytes) -> Iterator[Symbol]:
 
 
 def forbidden_imports(library: Path) -> list[str]:
-    """Return the forbidden functions that a library imports, sorted; none if it is no ELF file."""
+    """Return the forbidden functions that a library imports, sorted; none if it is not an ELF file."""
     needed = (each.name for each in symbols(library.read_bytes()) if not each.defined)
     return sorted({name for name in needed if _FORBIDDEN.fullmatch(name)})

@@ -187,7 +187,7 @@ class KernelProcess:
         return not self.answered
 
     def wait_for(self, calls: int) -> None:
-        """Return once so many calls of the batch have ended, or the batch has."""
+        """Return once this many calls of the batch, or the whole batch, have ended."""
         self.pace.wait_for(calls, lambda: self.running)
 
     def halt_after_next(self) -> int:

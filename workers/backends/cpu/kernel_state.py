@@ -106,7 +106,7 @@ _WORDS = {
 
 
 def state_of(pid: int) -> KernelState:
-    """Return the present state; empty for a process that has ended."""
+    """Return the current state; empty for a process that has ended."""
     folder = f"/proc/{pid}"
     status = dict(line.partition(":\t")[::2] for line in _text(f"{folder}/status").splitlines())
     if not status:

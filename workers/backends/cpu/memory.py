@@ -139,9 +139,7 @@ class HostBuffers:
                 array.bytes.fill(byte)
 
     def restore(self) -> None:
-        """Restore the contents of every argument that callers must restore before a call; kernel processes do so
-        themselves.
-        """
+        """Restore arguments as callers must before each call; kernel processes restore their own."""
         for name, array in self.arrays.items():
             if name in self.originals:
                 np.copyto(array.bytes, self.originals[name].bytes)

@@ -73,10 +73,11 @@ def load_support(compiler: CCompiler, folder: Path, path: Path | None = None) ->
 
 
 def kernel_program(compiler: CCompiler, folder: Path, target: Path) -> Path:
-    """Return the program that calls kernels, compiled once per compiler and kept in `folder`.
+    """Write the program that calls kernels into `target`, and return its path.
 
     Args:
-        target: folder for the program.
+        folder: cache of compiled programs; each compiler compiles it once.
+        target: existing folder, in which the program may be executed.
 
     Raises:
         SupportError: it does not compile.

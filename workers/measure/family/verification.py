@@ -52,7 +52,7 @@ class Verification:
         )
 
     def check_refuses(self) -> None:
-        """Check that it refuses outputs that no kernel has written.
+        """Check that ``verify()`` refuses outputs that no kernel has written.
 
         Raises:
             FamilyError: it accepts zeros as well as other bytes, so it would accept every kernel.

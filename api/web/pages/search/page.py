@@ -51,7 +51,7 @@ def leaderboard_fragment(search_id: Id, address: AddressDep, request: Request, s
 @router.get("/{search_id}/cancel")
 @allow("submitter")
 def cancel_page(search_id: Id, request: Request, service: ServiceDep) -> HTMLResponse:
-    """Ask for a confirmation before cancelling."""
+    """Ask whether to cancel the search."""
     with service.database.read() as session:
         search = search_view(session, search_id, service.conductor.clock())
     return render(request, "search/cancel.html", search=search, ended=search.state in TERMINAL)

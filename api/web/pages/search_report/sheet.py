@@ -1,4 +1,4 @@
-"""The report of a search as a page: its material from the database, and its document with drawings."""
+"""The report of a search as a page: reads its data, and adds drawings to its document."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

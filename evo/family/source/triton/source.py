@@ -1,6 +1,6 @@
 """Facts of a Triton source, and the part of it that a kernel needs. The file is parsed, never run.
 
-A Triton kernel usually lies in a file that also makes tensors, runs benchmarks and reads files. Only imports of Triton,
+A Triton kernel is usually in a file that also makes tensors, runs benchmarks and reads files. Only imports of Triton,
 functions under ``@triton.jit`` and constants take part in a compilation, so the rest is left out.
 """
 

@@ -1,1 +1,1 @@
-"""Compilers of CUDA C++ and Triton; each runs in processes of its own."""
+"""Compilers of CUDA C++ and Triton; each runs in separate processes."""

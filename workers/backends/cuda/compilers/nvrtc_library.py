@@ -1,6 +1,6 @@
 """NVIDIA's runtime compiler and its process: ``python -m workers.backends.cuda.compilers.nvrtc_library``.
 
-It needs neither a GPU nor a driver. It runs in processes of its own because a compilation cannot be interrupted, holds
+It needs neither a GPU nor a driver. It runs in separate processes because a compilation cannot be interrupted, holds
 a lock of its library, and may crash its process.
 """
 

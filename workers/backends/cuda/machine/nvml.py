@@ -23,7 +23,7 @@ measurement, and programs run under tools.
 
 
 def facts(uuid: str) -> Mapping[str, str]:
-    """Return the present facts of the GPU with this UUID; empty if NVML does not answer."""
+    """Return the current facts about the GPU with this UUID; empty if NVML does not answer."""
     nvml, handle = _handle(uuid)
     if handle is None:
         return {}

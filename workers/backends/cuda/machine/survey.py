@@ -36,7 +36,7 @@ class CudaUnusableError(DeviceUnfitError):
 
 
 def surveyed(toolkit: tuple[int, int]) -> dict[str, Any]:
-    """Run `survey` in a process of its own; a failure is returned as the obstacle."""
+    """Run `survey` in a separate process; a failure is returned as the obstacle."""
     command = [sys.executable, "-m", "workers.backends.cuda.machine.survey", *map(str, toolkit)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
@@ -78,7 +78,7 @@ def _none(obstacle: str) -> dict[str, Any]:
 
 
 def index_of(uuid: str) -> int:
-    """Return the driver's present number of a GPU.
+    """Return the driver's current index of a GPU.
 
     Raises:
         CudaUnusableError: it is absent or does not answer.

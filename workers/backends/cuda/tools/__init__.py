@@ -1,1 +1,1 @@
-"""NVIDIA's tools: the profiler and the sanitizer, run on one kernel in a process of its own."""
+"""NVIDIA's tools: the profiler and the sanitizer, run on one kernel in a separate process."""
