@@ -141,7 +141,7 @@ class ActiveSearch:
         return self._active_s + max(0.0, (now - self._active_since).total_seconds() - lost_s)
 
     def cost_of(self, champion: ChampionRow, time_us: float) -> float:
-        """Return the cost of a champion at a time, as this search counts it.
+        """Return the cost of a champion with this time, by the objective of this search.
 
         Raises:
             InvalidInput: the search's metric has no value for it.

@@ -102,7 +102,7 @@ class Leaderboard:
         return ids
 
     def place(self, selection: Selection, trial_id: int) -> PagePosition:
-        """Return the position of a trial, as the end of a page."""
+        """Return the position of a trial, at which the page after it begins."""
         query = select(key_of(selection.order), TrialRow.number).where(TrialRow.id == trial_id)
         key, number = self.session.execute(query).one()
         return PagePosition(key=key, number=number, id=trial_id)

@@ -46,7 +46,7 @@ NO_FAILURE = ("measured", "estimated", "pruned", "reference_failed", "abandoned"
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """End of a trial, as it is stored."""
+    """Values to store with a trial that has ended."""
 
     logged: Logged
     at: datetime

@@ -291,7 +291,9 @@ def _read_field(name: str, table: Table) -> Field:
     if "default" in table:
         field = replace(field, default=field.parse(table.raw("default"), table.field("default")))
     elif omit:
-        raise InvalidInput(table.field("omit_default"), "needs a default to omit: give the field one")
+        raise InvalidInput(
+            table.field("omit_default"), "applies only to fields with a default: add `default`, or remove it"
+        )
     table.done()
     return field
 

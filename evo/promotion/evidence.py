@@ -56,7 +56,7 @@ def decide(
     quick: Quick | None = None,
     costs: Costs | None = None,
 ) -> Verdict:
-    """Return the verdict on a confirmation: the rules of `judge`, and that all required evidence is present.
+    """Return the verdict on a confirmation: the rules of `judge`, and rules on required separation and evidence.
 
     Args:
         kind: kind of the device that measured; see `required`. The other arguments are those of `judge`.

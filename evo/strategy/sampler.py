@@ -175,9 +175,9 @@ def _drawn_seed() -> int:
 def _check_kinds(space: object, constraints: object, seed: object) -> None:
     """Check types at run time with clear messages: studies are often set up interactively."""
     if isinstance(constraints, str):
-        raise InvalidInput("constraints", f"is one text; give a sequence: [{constraints!r:.100}]")
+        raise InvalidInput("constraints", f"is one string; give a sequence: [{constraints!r:.100}]")
     if not isinstance(constraints, Sequence) or not all(isinstance(each, str) for each in constraints):
-        raise InvalidInput("constraints", f"expected a sequence of texts, got {constraints!r:.100}")
+        raise InvalidInput("constraints", f"expected a sequence of strings, got {constraints!r:.100}")
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0):
         raise InvalidInput("seed", f"expected a whole number from 0 on, or None, got {seed!r:.100}")
     if space is None:

@@ -41,7 +41,9 @@ def test_known_gpus_are_not_surveyed_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("changed", ["driver or GPU", "compiler", "visible GPUs"])
-def test_change_leads_to_a_new_survey(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str) -> None:
+def test_changed_driver_gpu_or_compiler_causes_a_survey(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
     survey = Survey([known("sm_90")])
     kept_survey(tmp_path, "NVRTC 13.1", survey)
     if changed == "driver or GPU":

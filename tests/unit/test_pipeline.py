@@ -140,7 +140,7 @@ def test_an_eighth_of_the_room_is_claimed_at_once(monkeypatch: pytest.MonkeyPatc
         assert line.room == 0
 
 
-def test_no_more_jobs_are_held_than_keep_the_device_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pipeline_holds_only_jobs_needed_to_keep_the_device_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     with pipeline("cuda", 16, monkeypatch) as (line, builds):
         add(line, builds, *range(16))
         for gate in builds.gates.values():

@@ -248,7 +248,7 @@ MIXED = CategoricalDistribution([16, 32, None])
     ("space", "options", "message"),
     [
         ({"B": MIXED}, {"constraints": ["B <= 16"]}, r"^constraints\[0\]: `B` has choices that cannot be compared"),
-        ({"B": IntDistribution(0, 9)}, {"constraints": "B <= 2"}, r"^constraints: is one text; give a sequence"),
+        ({"B": IntDistribution(0, 9)}, {"constraints": "B <= 2"}, r"^constraints: is one string; give a sequence"),
         (
             {"B": IntDistribution(0, 9)},
             {"constraints": ["B > 9"]},
@@ -264,7 +264,7 @@ MIXED = CategoricalDistribution([16, 32, None])
         ([("x", IntDistribution(0, 1))], {}, "^space: expected distributions by name"),
         (SPACE, {"seed": "a"}, "^seed: expected a whole number from 0 on, or None, got 'a'"),
         (SPACE, {"seed": -1}, "^seed: expected"),
-        (SPACE, {"constraints": None}, "^constraints: expected a sequence of texts, got None"),
+        (SPACE, {"constraints": None}, "^constraints: expected a sequence of strings, got None"),
         (SPACE, {"strategy": ""}, "^strategy: `` is not one of portfolio"),
         (SPACE, {"strategy": ["tpe"]}, r"^strategy: `\['tpe'\]` is not one of portfolio"),
     ],

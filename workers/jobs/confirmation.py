@@ -313,7 +313,7 @@ def prepare_first(runners: Runners, work: Assignment, job: Confirm) -> None:
 
 
 def compare(child: Child, request: Compare, work: Assignment) -> Compared:
-    """Compare in the runner. Baseline setup (imports, input copies) may take as long again as the rounds."""
+    """Compare in the runner. The time limit is doubled for the setup of baselines (imports, copies of inputs)."""
     return ask(child, request, Compared, stage="measure", limit_s=2 * work.terms.policy.measure_timeout_s)
 
 

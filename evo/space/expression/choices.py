@@ -41,7 +41,7 @@ def impossible_value(tree: ast.expr, choices: Mapping[str, Sequence[Value]]) -> 
 
 
 def absent_value(tree: ast.expr, choices: Mapping[str, Sequence[Value]]) -> str | None:
-    """Return the first constant with which a name is compared but which it cannot have; None if there is none."""
+    """Return the first constant that a name is compared with and can never equal; None if there is none."""
     for name, value in _comparisons(tree):
         if name in choices and value not in choices[name]:
             shown = ", ".join(map(repr, choices[name][:20]))

@@ -190,7 +190,7 @@ _LOOKS = 50
 class SharedPace:
     """A page that the judge shares with one kernel process. The loop that calls the kernel counts its calls there.
 
-    A kernel could learn from the loop how many calls a batch has. The order to end a batch comes at any time.
+    A kernel could read the length of a batch from the loop, so the judge may end a batch at any time.
 
     Attributes:
         halted: True if the judge ordered the batch to end. This does not read the page, because a kernel may write to

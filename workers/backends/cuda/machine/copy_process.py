@@ -20,7 +20,7 @@ SAMPLES = 7
 
 
 def copy_bytes(device: Device) -> int:
-    """Return the bytes of one copy."""
+    """Return the size of one copy in bytes."""
     share = MOST_BYTES if device.memory_bytes is None else device.memory_bytes // 16
     return min(MOST_BYTES, share) // 16 * 16
 
