@@ -28,5 +28,5 @@ def test_later_fields_are_in_the_key_only_if_not_default(name: str, given: str, 
 def test_only_a_default_can_be_omitted() -> None:
     made = document()
     made["problem"]["extra"] = {"type": "int", "omit_default": True}
-    with pytest.raises(InvalidInput, match=r"problem\.extra\.omit_default: needs a default"):
+    with pytest.raises(InvalidInput, match=r"problem\.extra\.omit_default: applies only to fields with a default"):
         Family.from_document(made)
