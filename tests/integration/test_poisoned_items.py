@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import text
 
 from api.events.stream import read_batch
-from api.events.webhooks import outbound
+from api.events.webhooks import delivery, outbound
 from api.events.webhooks.delivery import AT_ONCE, RETRIES_AT_ONCE, UnderWay, WebhookDelivery
 from api.events.webhooks.outbound import Target, post, target_of
 from api.operations import failures
@@ -118,6 +118,12 @@ def submit_with_hook(stage: Stage, url: str) -> int:
     return search
 
 
+@pytest.fixture
+def deliveries_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a round of deliveries last until all have ended, however busy the machine is."""
+    monkeypatch.setattr(delivery, "ROUND_S", 60.0)
+
+
 def courier(stage: Stage, send: Callable[..., int]) -> WebhookDelivery:
     return WebhookDelivery(stage.database, clock=lambda: stage.now, secret=None, private=False, send=send)
 
@@ -125,6 +131,7 @@ def courier(stage: Stage, send: Callable[..., int]) -> WebhookDelivery:
 FAILURES = (UnicodeEncodeError("ascii", "ｌ", 0, 1, "no"), httpx.InvalidURL("no"), KeyError(1))
 
 
+@pytest.mark.usefixtures("deliveries_awaited")
 @pytest.mark.parametrize("failure", FAILURES)
 def test_failing_message_does_not_block_others(stage: Stage, failure: Exception) -> None:
     told: list[str] = []
@@ -144,6 +151,7 @@ def test_failing_message_does_not_block_others(stage: Stage, failure: Exception)
     assert delivered.delivered_at is not None
 
 
+@pytest.mark.usefixtures("deliveries_awaited")
 def test_message_that_cannot_be_written_is_given_up_and_the_others_are_sent(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,6 +224,7 @@ def test_repeated_attempts_leave_room_for_new_messages() -> None:
     assert (len(chosen), sum(each.retried for each in chosen)) == (AT_ONCE, RETRIES_AT_ONCE)
 
 
+@pytest.mark.usefixtures("deliveries_awaited")
 def test_new_messages_are_due_before_repeated_ones(stage: Stage) -> None:
     failing = [submit_with_hook(stage, "http://8.8.8.8/") for _ in range(3)]
     courier(stage, lambda *_: 500).run()
