@@ -27,7 +27,7 @@ def toml_advice(text: str, error: str) -> str:
     """
     if (twice := _TWICE.search(error)) is not None:
         name = ".".join(re.findall(r"'([^']*)'", twice[1]))
-        listed = re.sub(rf"(?m)^(\s*)\[\s*{re.escape(name)}\s*\]", rf"\1[[{name}]]", text)
+        listed = re.sub(rf"(?m)^([ \t]*)\[[ \t]*{re.escape(name)}[ \t]*\]", rf"\1[[{name}]]", text)
         return f": write `[[{name}]]` where it may be given several times" if _faulty(listed) is None else ""
     if (place := _PLACE.search(error)) is None:
         return ""

@@ -106,6 +106,11 @@ def test_large_document_of_any_content_is_cheap(filler: str) -> None:
     assert peak < 40 * QUARTER
 
 
+def test_table_given_twice_before_many_empty_lines_is_refused_cheaply() -> None:
+    took, _ = cost(lambda: read_toml("[a]\nb = 1\n[a]\n" + "\n" * QUARTER))
+    assert took < 5  # with quadratic cost it would be minutes
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [
