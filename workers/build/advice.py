@@ -150,7 +150,7 @@ _CPP = re.compile(
     r"unknown type name [‘'](template|class|namespace|using|constexpr|bool|typename)|"
     r"expected identifier or [‘']\([’'] before string constant|[‘'](std|namespace|template|nullptr)[’'] undeclared"
 )
-_CPP_SOURCE = re.compile(r"^\s*(template\s*<|namespace\b|using\s+\w)", re.MULTILINE)
+_CPP_SOURCE = re.compile(r"^[ \t]*(template\s*<|namespace\b|using\s+\w)", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Finds tunables without effect: compiles configs that differ in one tunable and compares their kernels.
 
-The same warnings name files that a kernel cannot see (`workers.build.effects`).
+It also finds files that a kernel names and cannot see; `Effects.warnings` reports both.
 
 A tunable without effect makes the space larger and the search longer, and is often a typing error. Only the binary
 shows every kind: a name that the source lacks, one that a header redefines, one that is assigned and never used.
@@ -248,7 +248,7 @@ _NAMED = re.compile(r'"(/[^"\\\n]{1,1000})"')
 _ASKS = re.compile(r"\baccess\s*\(")
 """Matches the only call about files that kernels may make."""
 
-_INCLUDE = re.compile(r"^\s*#\s*include\b.*$", re.MULTILINE)
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b.*$", re.MULTILINE)
 
 MOST = 3
 """Maximum number of files that are reported."""
