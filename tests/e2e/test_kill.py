@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from tests.integration.commands import CommandLine, wait_until
+from tests.processes import arguments_of
 
 FAMILY = Path(__file__).resolve().parents[2] / "docs" / "guides" / "examples" / "saxpy"
 TARGETS = ("command", "serve", "worker", "runner", "all")
@@ -63,10 +64,7 @@ def kill(root: int, target: str) -> bool:
 
 
 def role(process: psutil.Process) -> str | None:
-    try:
-        words = process.cmdline()
-    except (psutil.NoSuchProcess, psutil.ZombieProcess):
-        return None
+    words = arguments_of(process)
     if "workers.runner.guardian" in words:
         return "runner"
     return next((word for word in ("serve", "worker") if word in words), "command" if "evo" in words else None)

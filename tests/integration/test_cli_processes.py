@@ -16,6 +16,7 @@ from db.engine.ownership import running_service
 from evo.client import Client, ServiceUnreachable
 from evo.messages.view import SearchView
 from tests.integration.commands import CommandLine, Running, recording, wait_until
+from tests.processes import ended, running_with
 
 SAXPY = str(Path(__file__).parents[2] / "docs" / "guides" / "examples" / "saxpy")
 MIDDLE = re.compile(r": [0-9,]{2,} trials")
@@ -64,19 +65,12 @@ def state(line: CommandLine) -> str | None:
 
 
 def gone(processes: list[psutil.Process]) -> bool:
-    return all(not each.is_running() or each.status() == psutil.STATUS_ZOMBIE for each in processes)
+    return all(ended(each) for each in processes)
 
 
 def children(command: Running, name: str) -> list[psutil.Process]:
     """Return the living child processes."""
-
-    def named(process: psutil.Process) -> bool:
-        try:
-            return name in process.cmdline()
-        except psutil.NoSuchProcess:  # also a zombie
-            return False
-
-    return [each for each in command.family if named(each)]
+    return running_with(name, command.family)
 
 
 def child(command: Running, name: str) -> psutil.Process:

@@ -500,7 +500,7 @@ def test_empty_space_is_refused_with_the_constraint(stage: Stage) -> None:
         ({"problem": "N=0"}, InvalidInput, "problem.N"),
         ({"strategy": "magic"}, InvalidInput, "^strategy: there is no strategy 'magic'; choose one of portfolio, "),
         ({"objective": {"threads": 3}}, InvalidInput, "^objective.threads: 3 .* accepted: 1 … 2, the cores of Toy CPU"),
-        ({"objective": {"launch": "pdl"}}, InvalidInput, "^objective.launch: .* sm_90 or newer, and Toy CPU .*plain$"),
+        ({"objective": {"launch": "pdl"}}, InvalidInput, "^objective.launch: .* sm_90 or newer, but Toy CPU .*plain$"),
         ({"objective": {"threads": 0}}, InvalidInput, "^objective.threads: 0 "),
         ({"policy": "lax"}, InvalidInput, "policy"),
         ({"policy": {"minimum_gian": 0.1}}, InvalidInput, "minimum_gain"),

@@ -34,6 +34,7 @@ from evo.trial.results import EvaluateReport
 from evo.trial.timing import Bars
 from templates.registry import find
 from tests.integration.workbench import FAMILIES, QUICK, config, cpu, faulty, terms
+from tests.processes import arguments_of, ended, running_with
 from workers.build.families import Assignment, Families
 from workers.jobs import evaluation
 from workers.jobs.confirmation import NOT_WON
@@ -180,8 +181,8 @@ def test_process_killed_from_outside_uses_an_attempt_and_the_candidate_is_not_bl
         if left:
             left -= 1
             started = psutil.Process(child.pid).children(recursive=True)
-            below = [each for each in started if each.status() != psutil.STATUS_ZOMBIE]
-            kernels = [each for each in below if each.cmdline()[:1] == ["kernel"]]
+            below = [each for each in started if not ended(each)]
+            kernels = [each for each in below if arguments_of(each)[:1] == ["kernel"]]
             victims = kernels if victim == "kernel" else [each for each in below if each not in kernels]
             for each in victims:
                 each.kill()
@@ -370,8 +371,7 @@ def test_large_reference_has_a_longer_time_limit_than_a_candidate() -> None:
 
 def guardians() -> list[psutil.Process]:
     """Return the guardians of this process's runners; kernel processes that were killed may still be zombies."""
-    children = [each for each in psutil.Process().children() if each.status() != psutil.STATUS_ZOMBIE]
-    return [each for each in children if "workers.runner.guardian" in each.cmdline()]
+    return running_with("workers.runner.guardian", psutil.Process().children())
 
 
 def test_runner_serves_good_trials_and_is_replaced_after_a_fault(workshop: Workshop) -> None:

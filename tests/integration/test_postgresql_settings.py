@@ -82,7 +82,7 @@ def test_defaults_that_prevent_writing_are_explained(
 
 def test_connections_that_end_while_idle_fail_no_request(postgresql: Server, location: Location) -> None:
     """Servers with `idle_session_timeout`, restarts, poolers and firewalls end them."""
-    idle = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name_of(location)}'"
+    idle = f"SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = '{name_of(location)}'"
     with local(location) as rest:
         rest.prepare()
         rest.submit()

@@ -1,7 +1,7 @@
 """Workers against a real service: every trial ends once, under all kernel faults and process deaths."""
 
+import contextlib
 import hashlib
-import os
 import shutil
 import signal
 import subprocess
@@ -24,6 +24,7 @@ from evo.search.lifecycle import TERMINAL
 from templates.registry import Package, find
 from tests.integration.serving import announced, process_of, served, wait_until
 from tests.integration.workbench import FAMILIES
+from tests.processes import running_with
 from workers.daemon.daemon import Settings, serve
 
 RECORDING = FAMILIES.parent / "synthetic.json"
@@ -248,9 +249,9 @@ def test_runner_killed_from_outside_costs_at_most_its_trial(bench: Bench, mixed:
         search = bench.search(mixed, problem="N=4096", budget={"trials": 9})
         for finished in (1, 5):
             bench.begun(search, finished)
-            for child in psutil.Process().children(recursive=True):
-                if child.status() != psutil.STATUS_ZOMBIE and "workers.runner.guardian" in child.cmdline():
-                    os.kill(child.pid, signal.SIGKILL)
+            for child in running_with("workers.runner.guardian", psutil.Process().children(recursive=True)):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    child.kill()
         search = bench.ended(search)
     assert (search.state, search.finished) == ("finished", 9)
 

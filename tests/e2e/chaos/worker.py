@@ -10,6 +10,8 @@ from pathlib import Path
 
 import psutil
 
+from tests.processes import running_with
+
 SHIM = Path(__file__).with_name("shim.c")
 NS = 10**9
 
@@ -84,9 +86,9 @@ class RealWorker:
         """Return its child processes that touch the device."""
         try:
             below = psutil.Process(self.process.pid).children(recursive=True)
-            return [each for each in below if "workers.runner.guardian" in each.cmdline()]
-        except psutil.Error:
+        except psutil.NoSuchProcess:
             return []
+        return running_with("workers.runner.guardian", below)
 
     def restart(self) -> None:
         """Kill it with kill -9 and start it again, as a watchdog would."""
