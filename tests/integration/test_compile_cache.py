@@ -256,6 +256,91 @@ def test_header_tested_with_has_include_is_part_of_the_key(cache: Cache, default
     assert compiled(compiler, cache, asked).binary != two.binary
 
 
+def test_header_beside_an_including_header_precedes_folders(
+    compiler: Counting, cache: Cache, tmp_path: Path, language: str
+) -> None:
+    header(tmp_path / "folder", 2)
+    (tmp_path / "beside").mkdir()
+    (tmp_path / "beside" / "outer.h").write_text('#include "factor.h"\n')
+    time.sleep(0.02)
+    asked = unit(language, f'#include "{tmp_path}/beside/outer.h"', f"-I{tmp_path}/folder")
+    two = compiled(compiler, cache, asked)
+    compiled(compiler, cache, asked)
+    assert compiler.count == 1
+    header(tmp_path / "beside", 3)
+    assert compiled(compiler, cache, asked).binary != two.binary
+
+
+def test_link_that_gets_its_target_is_noticed(compiler: Counting, cache: Cache, tmp_path: Path, language: str) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    (first / "factor.h").symlink_to(tmp_path / "target" / "factor.h")
+    header(second, 2)
+    asked = unit(language, "#include <factor.h>", f"-I{first}", f"-I{second}")
+    two = compiled(compiler, cache, asked)
+    header(tmp_path / "target", 3)
+    assert compiled(compiler, cache, asked).binary != two.binary
+
+
+def test_parent_of_a_linked_folder_is_where_the_link_leads(
+    compiler: Counting, cache: Cache, tmp_path: Path, language: str
+) -> None:
+    header(tmp_path / "real", 2)
+    (tmp_path / "real" / "deep").mkdir()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "link").symlink_to(tmp_path / "real" / "deep")
+    asked = unit(language, '#include "link/../factor.h"', f"-I{tmp_path}/folder")
+    two = compiled(compiler, cache, asked)
+    header(tmp_path / "real", 3)
+    assert compiled(compiler, cache, asked).binary != two.binary
+
+
+def test_header_named_by_a_macro_for_has_include_is_noticed(cache: Cache, default_folders: tuple[Path, Path]) -> None:
+    compiler = Counting(CCompiler(find_compiler()))
+    asked = unit("c", "#define H <factor.h>\n#if __has_include(H)\n#include H\n#else\n#define FACTOR 2\n#endif")
+    two = compiled(compiler, cache, asked)
+    header(default_folders[0], 3)
+    assert compiled(compiler, cache, asked).binary != two.binary
+
+
+@pytest.mark.parametrize("script", [False, True])
+def test_library_in_a_default_folder_is_part_of_the_key(
+    cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: bool
+) -> None:
+    first, second, other = (tmp_path / name for name in ("first", "second", "other"))
+    for folder in (first, second, other):
+        folder.mkdir()
+    monkeypatch.setenv("LIBRARY_PATH", f"{first}:{second}")
+    compiler = Counting(CCompiler(find_compiler()))
+
+    def library(folder: Path, factor: int) -> None:
+        source = f"int factor(void) {{ return {factor}; }}"
+        made = compiler.compiler.compile(Unit(source=source, architecture="native", entry="factor"), timeout_s=60)
+        assert isinstance(made, Artefact)
+        (folder / "libfactor.so").write_bytes(made.binary)
+        time.sleep(0.02)
+
+    library(other if script else second, 2)
+    if script:
+        (second / "libfactor.so").write_text(f"INPUT({other}/libfactor.so)\n")
+    asked = unit("c", "int factor(void);\n#define FACTOR factor()", "-lfactor")
+    for _ in range(2):
+        compiled(compiler, cache, asked)
+    assert compiler.count == (2 if script else 1)  # files that a script names are unknown
+    library(second, 3)
+    compiled(compiler, cache, asked)
+    library(first, 4)
+    compiled(compiler, cache, asked)
+    assert compiler.count == (4 if script else 3)
+
+
+@pytest.mark.parametrize("name", ["LD_RUN_PATH", "CPATH"])
+def test_environment_of_a_c_compiler_is_part_of_the_key(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    before = CCompiler(find_compiler()).version
+    monkeypatch.setenv(name, "/nowhere")
+    assert CCompiler(find_compiler()).version != before
+
+
 def test_truncated_entry_is_compiled_again(cache: Cache, tmp_path: Path) -> None:
     compiler = Counting(CCompiler(find_compiler()))
     asked = unit("c", "#define FACTOR 2")

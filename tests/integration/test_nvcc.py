@@ -146,6 +146,16 @@ def test_builds_are_kept_until_a_header_changes(fake: FakeNvcc, tmp_path: Path) 
         assert len(fake.calls) == calls
 
 
+@pytest.mark.parametrize("name", ["NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS", "CPATH"])
+def test_builds_are_not_shared_between_environments(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    try:
+        before = CudaCompiler().version
+    except NoNvrtcError:
+        pytest.skip("NVRTC is not installed")
+    monkeypatch.setenv(name, "-DX=1")
+    assert CudaCompiler().version != before
+
+
 def test_nvrtc_and_nvcc_do_not_share_builds(fake: FakeNvcc, tmp_path: Path) -> None:
     try:
         compiler, cache = CudaCompiler(), Cache(tmp_path / "cache")

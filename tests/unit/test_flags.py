@@ -13,7 +13,9 @@ TAKING_OVER: dict[DeviceKind, list[list[str]]] = {
         *(["-o", "kernel.so"], ["-oelsewhere.so"], ["--output=x"], ["-openmp"], ["-Wl,-o,x"], ["-Xlinker", "-o"]),
         *(["-c"], ["--compile"], ["-S"], ["--assemble"], ["-E"], ["--preprocess"], ["-fsyntax-only"], ["-r"]),
         *(["-x", "c++"], ["-xc"], ["--language=c++"], ["-static"], ["-m32"], ["--target=arm-linux"], ["-target", "x"]),
-        *(["-M"], ["-MD"], ["-MFdeps"], ["-Wp,-MD,deps"], ["--dependencies"], ["@more"], ["-specs=mine"]),
+        *(["-M"], ["-MD"], ["-MFdeps"], ["-Wp,-MD,deps"], ["--dependencies"], ["@more"]),
+        *(["-Wl,@more"], ["-Wp,@more"], ["-Xlinker", "@more"], ["-Xpreprocessor", "@more"], ["-Xassembler", "@more"]),
+        *(["-specs=mine"],),
         *(["-fplugin=mine.so"], ["-B/opt/bin"], ["-save-temps"], ["-dM"], ["--help"], ["-###"], ["-Wa,-o,x"]),
         *(
             ["other.c"],
@@ -32,6 +34,7 @@ TAKING_OVER: dict[DeviceKind, list[list[str]]] = {
         *(["--ptxas-options", "-arch=sm_80"], ["-dc"], ["--device-c"], ["-rdc=true"], ["-dlto"], ["-ptx"], ["-c"]),
         *(["--relocatable-device-code=true"], ["--fdevice-syntax-only"], ["-fdevice-syntax-only"], ["-optix-ir"]),
         *(["-o", "x"], ["-pch"], ["--create-pch=x"], ["--use-pch=x"], ["-time=x"], ["--fdevice-time-trace=x"]),
+        *(["-Xcompiler", "@more"], ["-Xcompiler=-O2,@more"], ["--compiler-options=@more"], ["-Xptxas=@more"]),
         *(["other.cu"], ["@more"], ["-x", "cu"], ["-default-device", "-arch=sm_80"]),
         *(["-D__CUDA_ARCH__=800"], ["-U", "__CUDA_ARCH__"], ["--define-macro=__CUDA_ARCH_LIST__=800"]),
     ],

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.build.contents import all_vacant, search_list, vacancies
+from workers.build.contents import all_vacant, asked_headers, search_list, vacancies
 
 
 @pytest.fixture
@@ -40,16 +40,45 @@ def test_files_outside_the_folders_have_no_vacancies(folders: list[str], tmp_pat
     assert vacancies([str(tmp_path / "elsewhere.h")], [], folders) == []
 
 
-@pytest.mark.parametrize("asked", ["__has_include(<a.h>)", '__has_include ( "a.h" )', "__has_include_next(<a.h>)"])
-def test_headers_tested_by_a_source_are_vacancies(folders: list[str], asked: str) -> None:
+def test_headers_tested_by_a_source_are_vacancies(folders: list[str]) -> None:
     one, two, three = folders
-    assert vacancies([], [f"#if {asked}\n#endif"], folders) == [f"{one}/a.h", f"{three}/a.h", two]
+    assert vacancies([], ["a.h"], folders) == [f"{one}/a.h", f"{three}/a.h", two]
+    assert vacancies([], [f"{three}/b.h"], folders) == [f"{three}/b.h"]
 
 
-def test_dangling_link_exists(tmp_path: Path) -> None:
-    assert all_vacant([str(tmp_path / "a.h")])
-    (tmp_path / "a.h").symlink_to("missing")
-    assert not all_vacant([str(tmp_path / "a.h")])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "__has_include(<a.h>)",
+        '__has_include ( "a.h" )',
+        "__has_include_next(<a.h>)",
+        "__has_\\\ninclude(<a.h>)",
+        "__has_include(/* a comment */<a.h>)",
+        '__has_embed("a.h" limit(2))',
+        "defined(__has_include) && __has_include(<a.h>)",
+    ],
+)
+def test_tested_headers_are_found_in_every_spelling(asked: str) -> None:
+    assert asked_headers(f"#ifdef __has_include\n#if {asked}\n#endif\n#endif") == ["a.h"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["#define H <a.h>\n#if __has_include(H)", "#define HAS(x) __has_include(x)", "#define HAS __has_include"],
+)
+def test_header_names_formed_by_macros_are_unknown(source: str) -> None:
+    assert asked_headers(source) is None
+
+
+def test_link_without_a_target_is_vacant(folders: list[str], tmp_path: Path) -> None:
+    one, two, three = folders
+    Path(three, "a.h").touch()
+    Path(one, "a.h").symlink_to(tmp_path / "target")
+    vacant = vacancies([f"{three}/a.h"], [], folders)
+    assert vacant == [f"{one}/a.h", two]
+    assert all_vacant(vacant)
+    (tmp_path / "target").touch()
+    assert not all_vacant(vacant)
 
 
 def test_search_list_of_gcc_and_clang_is_parsed() -> None:

@@ -8,7 +8,7 @@ that it did not find, under the unit itself, and the artefact, under the unit an
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +16,17 @@ from evo.family.source.flags import header_folders
 from evo.trial.outcome import CompileFailed
 from workers.build import Artefact, Compiler, Unit
 from workers.build.cache import Cache, cache_key
-from workers.build.contents import all_vacant, assembler_reads, digest_of_names, digests_of_files, new_since, vacancies
+from workers.build.contents import (
+    all_vacant,
+    asked_headers,
+    assembler_reads,
+    digest_of_names,
+    digests_of_files,
+    is_library,
+    new_since,
+    vacancies,
+)
+from workers.build.own_headers import everywhere
 from workers.system.exhaustion import refuse_exhaustion
 
 
@@ -24,8 +34,8 @@ def compile_cached(compiler: Compiler, cache: Cache, unit: Unit, *, timeout_s: f
     """Return the artefact of a unit from the cache, or compile it.
 
     Failures are not cached, because a time-out may be the machine's fault. Units are not cached if the compiler does
-    not report the files it read, if one of these changed during the compilation, or if the source's assembler code may
-    read files.
+    not report the files it read, if one of these changed during the compilation, if the source's assembler code may
+    read files, or if it tests for headers whose names only a preprocessor knows.
 
     Raises:
         MachineExhausted: the disk is full, which is not the unit's fault.
@@ -46,6 +56,7 @@ def compile_cached(compiler: Compiler, cache: Cache, unit: Unit, *, timeout_s: f
         or not isinstance(result, Artefact)
         or result.reads is None
         or assembler_reads(unit.source.encode())
+        or (vacant := _vacancies(result.reads, result.searched, unit)) is None
     ):
         return result
     portable = _portable(result.reads, unit)
@@ -53,7 +64,6 @@ def compile_cached(compiler: Compiler, cache: Cache, unit: Unit, *, timeout_s: f
         return result
     key = _key(question, portable, unit)
     if key is not None:
-        vacant = vacancies(result.reads, _sources(result.reads, unit), result.searched)
         cache.put(question, json.dumps({"reads": portable, "vacant": vacant}).encode())
         cache.put(key, _pack(result))
     return result
@@ -79,11 +89,32 @@ def _question(compiler: Compiler, unit: Unit) -> str | None:
     return cache_key("unit and places", *parts, unit.source)
 
 
-def _sources(reads: Sequence[str], unit: Unit) -> list[str]:
-    """Return the unit's source and the headers of its folders that were read."""
-    own = (*map(str, unit.folders), *header_folders(unit.placed_flags))
-    paths = (Path(name) for name in reads if name.startswith(tuple(f"{folder}{os.sep}" for folder in own)))
-    return [unit.source, *(path.read_text(encoding="utf-8", errors="replace") for path in paths if path.is_file())]
+def _vacancies(reads: Sequence[str], searched: Sequence[str], unit: Unit) -> list[str] | None:
+    """Return the absent paths where a new file would change the build; None if they are unknown.
+
+    A header in quotes is first looked for in the folder of the file that includes it.
+    """
+    default = tuple(f"{folder}{os.sep}" for folder in searched)
+    read = [*_read_outside_systems(reads)]
+    tested = {path: asked_headers(Path(path).read_text(encoding="utf-8", errors="replace")) for path in read}
+    asked = [asked_headers(unit.source), *(names for path, names in tested.items() if not path.startswith(default))]
+    if None in asked:
+        return None
+    names = [name for each in (*asked, *tested.values()) for name in each or ()]
+    copied = tuple(f"{folder}{os.sep}" for folder in unit.folders)
+    beside = (str(Path(path).parent) for path in read if not path.startswith(copied))
+    return vacancies(reads, names, list(dict.fromkeys((*header_folders(unit.placed_flags), *searched, *beside))))
+
+
+def _read_outside_systems(reads: Sequence[str]) -> Iterator[str]:
+    """Yield the headers that were read, except those of the system and of CUDA."""
+    known: dict[Path, bool] = {}
+    for path in reads:
+        folder = Path(path).parent
+        if folder not in known:
+            known[folder] = any(everywhere(str(each)) for each in (folder, *folder.parents))
+        if not known[folder] and not is_library(path) and Path(path).is_file():
+            yield path
 
 
 def _key(question: str, portable: Sequence[Sequence[str]], unit: Unit) -> str | None:
@@ -104,7 +135,13 @@ def _portable(names: Sequence[str], unit: Unit) -> list[tuple[str, str]]:
         for index, folder in enumerate(unit.folders)
         for root in sorted({str(folder), os.path.realpath(folder)})
     ]
-    return sorted({_within(os.path.normpath(name), roots) for name in names})
+    return sorted({_within(_plain(name), roots) for name in names})
+
+
+def _plain(name: str) -> str:
+    """Return a path without ``..``, unless a link makes it lead elsewhere."""
+    plain = os.path.normpath(name)
+    return plain if os.path.realpath(plain) == os.path.realpath(name) else name
 
 
 def _within(path: str, roots: Sequence[tuple[str, str]]) -> tuple[str, str]:

@@ -22,13 +22,14 @@ _SETTLED_S = 2.0
 _NAME = re.compile(r"(?:\\[ #\\]|[^\s])+")
 """A file name in Make's syntax, with its escapes."""
 
+_LIBRARY = re.compile(r"\.(?:a|o|dylib|so(?:\.\d+)*)$")
 _ABSENT = "absent"
 _known: dict[str, tuple[tuple[int, ...], str | None]] = {}
-"""By path: the file's state (times, size, inode) and its digest; None: its assembler code reads others."""
+"""By path: the file's state (times, size, inode) and its digest; None: others are read because of it."""
 
 
 def digests_of_files(paths: Sequence[str]) -> list[str] | None:
-    """Return the SHA-256 of each file, in order; None if the assembler code of one may read others."""
+    """Return the SHA-256 of each file, in order; None if others, which are not listed, may be read because of one."""
     found: list[str] = []
     for path in paths:
         digest = _digest(path)
@@ -105,10 +106,20 @@ def _digest(path: str) -> str | None:
         content = Path(path).read_bytes()
     except OSError:
         return _ABSENT
-    digest = None if not path.endswith((".a", ".so", ".o")) and assembler_reads(content) else _hashed(content)
+    names_others = _names_libraries(path, content) if is_library(path) else assembler_reads(content)
+    digest = None if names_others else _hashed(content)
     if time.time() - max(status.st_mtime, status.st_ctime) > _SETTLED_S:
         _known[path] = (state, digest)
     return digest
+
+
+def is_library(path: str) -> bool:
+    return _LIBRARY.search(path) is not None
+
+
+def _names_libraries(path: str, content: bytes) -> bool:
+    """True for a linker script or a thin archive outside the system's folders: the linker reads the files it names."""
+    return not path.startswith(("/usr/", "/lib")) and (content.startswith(b"!<thin>") or b"\0" not in content)
 
 
 def assembler_reads(content: bytes) -> bool:
@@ -121,34 +132,51 @@ def _hashed(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-_ASKED = re.compile(r"""__has_include(?:_next)?\s*\(\s*(?:"([^"\n]+)"|<([^>\n]+)>)""")
+_UNSEEN = re.compile(r"(?:\\|\?\?/)\r?\n|/\*.*?\*/|//[^\n]*", re.DOTALL)
+"""Matches what a preprocessor removes first: the ends of continued lines, and comments."""
+
+_ASKS = re.compile(
+    r"""(?P<tested>\bdefined\s*\(?\s*|\#\s*(?:ifdef|ifndef|elifdef|elifndef|undef)\s+)?
+        \b__has_(?:include(?:_next)?|embed)\b(?:\s*\(\s*(?:"(?P<quoted>[^"\n]+)"|<(?P<angled>[^>\n]+)>))?""",
+    re.VERBOSE,
+)
 _LISTED = re.compile(r'^ignoring nonexistent directory "(.+)"$')
 _BEGINS, _ENDS = ("#include ", "search starts here:"), "End of search list."
 _OWN_FRAMEWORKS = " (framework directory)"
 
 
-def vacancies(reads: Iterable[str], sources: Iterable[str], folders: Sequence[str]) -> list[str]:
+def asked_headers(source: str) -> list[str] | None:
+    """Return the names of the headers that a source tests with ``__has_include``; None if a macro forms a name."""
+    found = list(_ASKS.finditer(_UNSEEN.sub(lambda seen: " " if seen[0].startswith("/") else "", source)))
+    names = [each["quoted"] or each["angled"] for each in found if not each["tested"]]
+    return None if None in names else names
+
+
+def vacancies(reads: Iterable[str], asked: Iterable[str], folders: Sequence[str]) -> list[str]:
     """Return absent paths where a new file might be read instead of one that was read.
 
-    If parent folders of a path are missing, the topmost missing one is listed instead.
+    If parent folders of a path are missing, the topmost missing one is listed instead. A link without a target is
+    absent, as it is to a compiler.
 
     Args:
         reads: absolute paths of the files that were read.
-        sources: texts that may test for headers with ``__has_include``.
+        asked: headers whose absence the sources test; names or absolute paths.
         folders: absolute paths of the searched folders, in any order.
     """
     read = {os.path.normpath(path) for path in reads}
     roots = {folder: {folder, os.path.realpath(folder)} for folder in folders}
     names = {name for path in read for folder in folders if (name := _below(path, roots[folder])) is not None}
-    names |= {quoted or angled for text in sources for quoted, angled in _ASKED.findall(text)}
-    exists = cache(os.path.lexists)
-    candidates = (os.path.normpath(f"{folder}/{name}") for folder in folders for name in names)
-    return sorted({missing for path in candidates if (missing := _missing(path, exists)) is not None})
+    names |= {*asked}
+    exists = cache(lambda path: Path(path).exists())
+    placed = {name for name in names if Path(name).is_absolute()}
+    candidates = placed | {f"{folder}/{name}" for folder in folders for name in names - placed}
+    normal = map(os.path.normpath, candidates)
+    return sorted({missing for path in normal if (missing := _missing(path, exists)) is not None})
 
 
 def all_vacant(paths: Iterable[str]) -> bool:
     """Return True while all paths are absent."""
-    return not any(os.path.lexists(path) for path in paths)
+    return not any(Path(path).exists() for path in paths)
 
 
 def search_list(said: str) -> Iterator[str]:

@@ -21,7 +21,7 @@ def own_headers(reads: Iterable[str], unit: Unit) -> dict[str, str]:
     """Return the path of each header by its name in an export, without system and CUDA headers."""
     folders = {} if unit.root is None else {FAMILY: str(unit.root)}
     named = enumerate(header_folders(unit.placed_flags))
-    folders |= {str(number): folder for number, folder in named if not _everywhere(folder)}
+    folders |= {str(number): folder for number, folder in named if not everywhere(folder)}
     found: dict[str, str] = {}
     for path in map(os.path.normpath, reads):
         name = _name(path, folders)
@@ -51,7 +51,7 @@ def _name(path: str, folders: Mapping[str, str]) -> str | None:
     return None
 
 
-def _everywhere(folder: str) -> bool:
+def everywhere(folder: str) -> bool:
     """Return True for folders that every machine with a compiler has."""
     path = os.path.realpath(folder)
     return path == _SYSTEM or path.startswith(f"{_SYSTEM}/") or Path(path, _TOOLKIT).exists()

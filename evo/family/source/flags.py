@@ -35,7 +35,18 @@ _VALUED = (
     *_FOLDERS,
     *("-include", "-imacros", "--include", "--imacros", "--pre-include"),
     *("-D", "-U", "--define-macro", "--undefine-macro", "-l", "--library", "-u", "-z", "-e", "-T", "-F"),
-    *("-Xlinker", "-Xpreprocessor", "-Xassembler", "-Xclang", "-Xptxas", "-mllvm", "--param", "-framework"),
+    *(
+        "-Xcompiler",
+        "--compiler-options",
+        "-Xlinker",
+        "-Xpreprocessor",
+        "-Xassembler",
+        "-Xclang",
+        "-Xptxas",
+        "-mllvm",
+        "--param",
+        "-framework",
+    ),
     *("-std", "--std", "--ptxas-options", "--maxrregcount", "-maxrregcount", "--diag-suppress", "-diag-suppress"),
     *("--diag-error", "-diag-error", "--diag-warn", "-diag-warn", "-split-compile"),
     *("--split-compile", "-ftz", "--ftz", "-prec-sqrt", "--prec-sqrt", "-prec-div", "--prec-div", "-fmad", "--fmad"),
@@ -99,6 +110,7 @@ _INNER: Mapping[str, Mapping[str, str]] = {
     "linker": {r"-o.*|--output.*": _OUTPUT, r"-r|-i|--relocatable|-static|-pie|-m.+|-V|--version|--help": _SHARED},
     "preprocessor": {r"-M.*": _RECORD, r"-o.*": _OUTPUT},
     "assembler": {r"-o.*": _OUTPUT, r"--32|--x32": _MACHINE},
+    "C++ compiler": {r"-specs.*|-B.*|-wrapper": _PARTS},
     "ptxas": {r"-arch.*|--gpu-name.*": _TARGET, r"-o.*|--output-file.*": _OUTPUT, r"-c|--compile-only": _NO_CUBIN},
 }
 """Patterns of options passed on to a later stage, and why they are refused."""
@@ -109,6 +121,8 @@ _STAGES: Mapping[str, str] = {
     "-Wa,": "assembler",
     "-Xlinker": "linker",
     "-Xpreprocessor": "preprocessor",
+    "-Xcompiler": "C++ compiler",
+    "--compiler-options": "C++ compiler",
     "-Xassembler": "assembler",
     "--for-linker": "linker",
     "--for-assembler": "assembler",
@@ -265,7 +279,7 @@ def _check_later_stages(option: Option, field: str) -> None:
             handed = option.value or flag.removeprefix(prefix).removeprefix("=")
             words = [handed] if stage == "ptxas" else handed.split(",")
             for word in words:
-                for pattern, reason in _INNER[stage].items():
+                for pattern, reason in {r"@.*|-optf.*|--options-file.*": _HIDDEN, **_INNER[stage]}.items():
                     if re.fullmatch(pattern, word):
                         text = " ".join(option.flags)
                         raise InvalidInput(field, f"`{text}` cannot be a flag of a family: {reason}")
@@ -305,8 +319,12 @@ def header_folders(flags: Sequence[str]) -> tuple[str, ...]:
     return tuple(option.value for option in options_of_headers(flags))
 
 
-def linked_files(flags: Sequence[str]) -> tuple[str, ...]:
-    """Return every file that the linker or optimiser may read because of the flags; some may not exist."""
+def linked_files(flags: Sequence[str], default: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return every file that the linker or optimiser may read because of the flags; some may not exist.
+
+    Args:
+        default: folders in which the linker looks for libraries after those of the flags.
+    """
     found, folders, libraries = [], [], []
     for option in options(flags):
         if not option.name:
@@ -317,7 +335,7 @@ def linked_files(flags: Sequence[str]) -> tuple[str, ...]:
             libraries.append(option.value)
         elif option.name in ("-T", "-Xlinker") or "=" in option.flags[0] or option.flags[0].startswith("-Wl,"):
             found += [part for part in re.split(r"[=,]", option.flags[-1]) if Path(part).is_absolute()]
-    for folder in folders:
+    for folder in (*folders, *default):
         for library in libraries:
             names = [library[1:]] if library.startswith(":") else [f"lib{library}.so", f"lib{library}.a"]
             found += [f"{folder}/{name}" for name in names]

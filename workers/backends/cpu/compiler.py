@@ -22,6 +22,7 @@ from evo.trial.outcome import CompileFailed, OverResources
 from workers.backends.cpu.imports import is_elf, symbols
 from workers.build import Artefact, Launch, Resources, Unit
 from workers.build.contents import listed_files, search_list
+from workers.build.surroundings import surroundings
 from workers.system.interruption import Interruption
 from workers.system.program import run
 from workers.system.sandbox import environment, sandbox_here, sandboxed
@@ -29,9 +30,6 @@ from workers.system.scratch import scratch
 
 SUFFIXES: Mapping[Language, str] = {"c": ".c", "c++": ".cpp"}
 """Suffixes of source files, from which every C compiler infers the language."""
-
-_SURROUNDINGS = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX")
-"""Environment variables that change the headers and programs a compiler finds."""
 
 _ANSWER_S = 60.0
 """Seconds for a compiler query that involves no source."""
@@ -93,8 +91,17 @@ class CCompiler:
     def version(self) -> str:
         target = hashlib.sha256(repr(sorted(self.macros.items())).encode()).hexdigest()[:16]
         steps = c_steps(platform.machine(), (), source="kernel.c", library="kernel.so")
-        surroundings = "".join(f" {name}={os.environ[name]}" for name in _SURROUNDINGS if name in os.environ)
-        return f"{self.product} {'; '.join(map(shlex.join, steps))} target {target}{surroundings}"
+        return f"{self.product} {'; '.join(map(shlex.join, steps))} target {target}{surroundings()}"
+
+    @cached_property
+    def library_folders(self) -> tuple[str, ...]:
+        """Folders in which the linker looks for libraries after those of the flags; empty if it does not say."""
+        try:
+            said = self._ask("-print-search-dirs")
+        except NoCompilerError:
+            return ()
+        _, _, listed = said.partition("libraries: =")
+        return tuple(dict.fromkeys(map(os.path.normpath, filter(None, listed.partition("\n")[0].split(os.pathsep)))))
 
     def compile(self, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
         with scratch() as folder:
@@ -115,7 +122,7 @@ class CCompiler:
             binary = (folder / library).read_bytes()
             if not _exports(binary, unit.entry):
                 return CompileFailed(log=f"{_unexported(unit, binary)}\n{messages}".strip())
-            read = _read_files(folder / reads, unit)
+            read = self._read_files(folder / reads, unit)
             messages = f"{messages}\n{self._redefined(unit, folder, source, read)}".strip()
             return Artefact(binary=binary, log=messages, reads=read, searched=self._searched(unit, folder))
 
@@ -166,6 +173,16 @@ class CCompiler:
         preprocess = [*searched_flags(unit), "-E", "-Wsystem-headers", "-Wno-error", "-o", os.devnull, source]
         _, messages = self.run(unit, preprocess, folder, _ANSWER_S)
         return messages
+
+    def _read_files(self, dependencies: Path, unit: Unit) -> tuple[str, ...] | None:
+        """Return the files listed in a dependency file except the source, and the libraries named by the flags."""
+        headers = listed_files(dependencies)
+        if headers is None:
+            return None
+        own = str(dependencies.parent / f"kernel{SUFFIXES[unit.language]}")
+        flags = unit.placed_flags
+        folders = self.library_folders if any(each.startswith(("-l", "--library")) for each in flags) else ()
+        return tuple(name for name in (*headers, *linked_files(flags, folders)) if name != own)
 
     def _searched(self, unit: Unit, folder: Path) -> tuple[str, ...]:
         """Return the compiler's header folders; queried once for equal flags."""
@@ -236,12 +253,3 @@ def _defined(header: Path) -> set[str]:
         return set(_MACRO.findall(header.read_text(encoding="utf-8", errors="replace")))
     except OSError:
         return set()
-
-
-def _read_files(dependencies: Path, unit: Unit) -> tuple[str, ...] | None:
-    """Return the files listed in a dependency file except the source, and the libraries named by the flags."""
-    headers = listed_files(dependencies)
-    if headers is None:
-        return None
-    own = str(dependencies.parent / f"kernel{SUFFIXES[unit.language]}")
-    return tuple(name for name in (*headers, *linked_files(unit.placed_flags)) if name != own)

@@ -10,6 +10,7 @@ from workers.backends.cuda.compilers.nvcc import NvccCompiler
 from workers.backends.cuda.compilers.nvrtc import NvrtcCompiler, figures
 from workers.backends.cuda.compilers.triton_library import installed_version
 from workers.build import Artefact, Unit
+from workers.build.surroundings import surroundings
 
 
 class CudaCompiler(NvrtcCompiler):
@@ -26,7 +27,7 @@ class CudaCompiler(NvrtcCompiler):
 
     @cached_property
     def version(self) -> str:
-        return f"{super().version}; {self._triton.version}; {self._nvcc.version}"
+        return f"{super().version}; {self._triton.version}; {self._nvcc.version}{surroundings(nvcc=True)}"
 
     def compile(self, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
         if unit.language == "triton":

@@ -1,0 +1,15 @@
+"""Environment variables that change what a compiler makes of the same source and flags."""
+
+import os
+
+_OF_C = (
+    *("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX"),
+    *("LD_RUN_PATH", "SOURCE_DATE_EPOCH", "SDKROOT", "MACOSX_DEPLOYMENT_TARGET", "CCC_OVERRIDE_OPTIONS"),
+)
+_OF_NVCC = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN")
+
+
+def surroundings(*, nvcc: bool = False) -> str:
+    """Return these variables with their values, each after a blank; nvcc calls a C++ compiler, and has its own."""
+    names = (*_OF_C, *_OF_NVCC) if nvcc else _OF_C
+    return "".join(f" {name}={os.environ[name]}" for name in names if name in os.environ)
