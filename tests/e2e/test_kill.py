@@ -22,7 +22,8 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("rounds", [1, pytest.param(3, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("rounds", [3])
 def test_no_trial_is_lost_or_counted_twice(line: CommandLine, rounds: int) -> None:
     """Kill each kind of process as often as there are rounds, in random order."""
     rng = random.Random(20)

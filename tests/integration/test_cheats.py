@@ -19,6 +19,7 @@ from evo.promotion.policy import Policy
 from evo.trial.objective import Objective
 from tests.integration.cheats import CHEATS, HONEST, IN_A_ROW, source
 from tests.integration.workbench import cpu
+from tests.tiers import one_in
 from workers.backends import Session, driver
 from workers.build import Artefact, Unit
 from workers.build.kernel import Argument
@@ -145,7 +146,12 @@ def climb(session: Session, path: Path, arguments: tuple[Argument, ...]) -> None
     judge(held, HELD_BACK, "held back")
 
 
-@pytest.mark.parametrize("trick", CHEATS)
+def kind(trick: str) -> str:
+    """Return the beginning of the words by which a trick is refused, which differ for each check."""
+    return " ".join(CHEATS[trick][1].split()[:3])
+
+
+@pytest.mark.parametrize("trick", one_in(4, CHEATS, of=kind))
 def test_cheating_kernel_is_refused(session: Session, tmp_path: Path, trick: str) -> None:
     body, words = CHEATS[trick]
     if words in NEEDS_CORES:
@@ -157,7 +163,7 @@ def test_cheating_kernel_is_refused(session: Session, tmp_path: Path, trick: str
     assert re.search(words, reason), reason
 
 
-@pytest.mark.parametrize("kind", HONEST)
+@pytest.mark.parametrize("kind", one_in(3, HONEST))
 def test_honest_kernel_is_accepted(session: Session, tmp_path: Path, kind: str) -> None:
     assert refusal(session, kind, HONEST[kind], tmp_path) is None
 

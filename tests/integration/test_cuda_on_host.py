@@ -385,7 +385,7 @@ def ladder_config(name: str) -> Config:
     return next(step.config for step in steps(find("sdpa_ladder")) if step.name == name)
 
 
-@pytest.mark.parametrize(("name", "text"), LADDER)
+@pytest.mark.parametrize(("name", "text"), one_in(3, LADDER))
 def test_ladder_step_is_correct(name: str, text: str) -> None:
     package = find("sdpa_ladder")
     problem = package.family.problem(text, "cuda")
@@ -393,7 +393,7 @@ def test_ladder_step_is_correct(name: str, text: str) -> None:
     assert max(errors(kernel, package, problem)) < TOLERANCE
 
 
-@pytest.mark.parametrize(("text", "change"), one_in(2, KEYS), ids=[text for text, _ in KEYS])
+@pytest.mark.parametrize(("text", "change"), one_in(3, KEYS), ids=[text for text, _ in KEYS])
 @pytest.mark.parametrize("drawn", ["normal", "peaked"])
 def test_cross_attention_is_correct(text: str, change: Config, drawn: str) -> None:
     package = find("sdpa")
@@ -404,7 +404,7 @@ def test_cross_attention_is_correct(text: str, change: Config, drawn: str) -> No
     assert max(errors(kernel, package, problem, drawn)) < LIMITS[str(problem["dtype"])]
 
 
-@pytest.mark.parametrize(("text", "change"), one_in(3, LAYOUTS))
+@pytest.mark.parametrize(("text", "change"), one_in(6, LAYOUTS))
 def test_attention_in_every_layout_is_correct(text: str, change: Config) -> None:
     package = find("sdpa")
     problem = package.family.problem(text, "cuda")
@@ -434,7 +434,7 @@ SCORES = (
 """Scores that are capped, and that are less with each key between a query and a key."""
 
 
-@pytest.mark.parametrize(("text", "change"), one_in(2, SCORES))
+@pytest.mark.parametrize(("text", "change"), one_in(3, SCORES))
 @pytest.mark.parametrize("drawn", ["normal", "large"])
 def test_attention_with_adjusted_scores_is_correct(text: str, change: Config, drawn: str) -> None:
     package = find("sdpa")
@@ -457,7 +457,7 @@ SCORE_TWINS = (
 
 @pytest.mark.parametrize(
     ("terms", "drawn", "text", "instead"),
-    SCORE_TWINS,
+    one_in(3, SCORE_TWINS),
     ids=["no cap", "no slopes", "one slope", "aligned at the first key", "later keys weigh more", "another base"],
 )
 def test_kernels_that_mistake_scores_are_wrong(terms: str, drawn: str, text: str, instead: str) -> None:
@@ -491,7 +491,7 @@ DECODE_TWINS = (
 )
 
 
-@pytest.mark.parametrize("page", [0, 16])
+@pytest.mark.parametrize("page", one_in(2, [16, 0]))
 def test_decoding_beyond_a_length_is_wrong(page: int) -> None:
     package = find("sdpa_decode")
     problem = package.family.problem(f"B=3,H=4,KV=2,S=147,D=64,page={page},lengths=ragged", "cuda")
@@ -513,7 +513,9 @@ PACKED_TWINS = (
 )
 
 
-@pytest.mark.parametrize(("text", "instead"), PACKED_TWINS, ids=["one start", "a key leaks", "other queries"])
+@pytest.mark.parametrize(
+    ("text", "instead"), one_in(3, PACKED_TWINS), ids=["one start", "a key leaks", "other queries"]
+)
 def test_kernels_that_mistake_packed_sequences_are_wrong(text: str, instead: str) -> None:
     package, file = find("sdpa"), "include/attention/walk.cuh.j2"
     sound = package.files[file].decode()
@@ -530,7 +532,9 @@ def test_kernels_that_mistake_packed_sequences_are_wrong(text: str, instead: str
     assert not made < 10 * TOLERANCE
 
 
-@pytest.mark.parametrize("change", DIFFERENTLY, ids=["ahead", "producers", "alone", "boxes", "shared", "shared boxes"])
+@pytest.mark.parametrize(
+    "change", one_in(3, DIFFERENTLY), ids=["ahead", "producers", "alone", "boxes", "shared", "shared boxes"]
+)
 def test_attention_is_correct(change: Config) -> None:
     package = find("sdpa")
     length = 139 + 64 * (change.get("KV_SPLITS") == 2)  # the same number of tiles for each sharing block
@@ -541,7 +545,9 @@ def test_attention_is_correct(change: Config) -> None:
     assert max(errors(kernel, package, problem)) < TOLERANCE
 
 
-@pytest.mark.parametrize("change", [{}, {"WARPS_KV": 1, "PARTS_APART": True}], ids=["warps too", "blocks alone"])
+@pytest.mark.parametrize(
+    "change", one_in(2, [{}, {"WARPS_KV": 1, "PARTS_APART": True}]), ids=["warps too", "blocks alone"]
+)
 @pytest.mark.parametrize("order", [0, 1, 2, 3, 4])
 def test_blocks_of_a_cluster_merge_alike_in_every_order(change: Config, order: int) -> None:
     """Not causal: each block has keys, so that one that adds its own part twice instead of the other's is wrong."""
@@ -555,7 +561,7 @@ def test_blocks_of_a_cluster_merge_alike_in_every_order(change: Config, order: i
     assert error(kernel(inputs, order=order), exact) < TOLERANCE
 
 
-@pytest.mark.parametrize(("text", "change"), QUANTISE)
+@pytest.mark.parametrize(("text", "change"), one_in(2, QUANTISE))
 def test_codes_are_the_nearest_values(text: str, change: Config) -> None:
     package = find("quantize_e4m3")
     problem, device = package.family.problem(text, "cuda"), known("sm_89")
@@ -572,7 +578,7 @@ def test_codes_are_the_nearest_values(text: str, change: Config) -> None:
         assert made["scale"] == pytest.approx(exact["scale"], rel=1e-6)
 
 
-@pytest.mark.parametrize(("text", "change"), one_in(2, FP8))
+@pytest.mark.parametrize(("text", "change"), one_in(6, FP8))
 def test_attention_on_e4m3_is_correct(text: str, change: Config) -> None:
     """Within the family's tolerance: a wrong key, column or byte costs far more than rounding to E4M3."""
     package = find("sdpa_fp8")
@@ -592,7 +598,7 @@ def test_attention_on_e4m3_is_correct(text: str, change: Config) -> None:
             assert np.abs(made["out"] - exact["out"]).max() < 2 * worst
 
 
-@pytest.mark.parametrize(("text", "change"), one_in(2, WARPGROUPS), ids=["boxes", "alone", "turns", "shared"])
+@pytest.mark.parametrize(("text", "change"), one_in(4, WARPGROUPS), ids=["boxes", "alone", "turns", "shared"])
 def test_attention_by_warpgroups_is_correct(text: str, change: Config) -> None:
     package = find("sdpa")
     problem = package.family.problem(text, "cuda")
@@ -603,7 +609,7 @@ def test_attention_by_warpgroups_is_correct(text: str, change: Config) -> None:
     assert max(errors(kernel, package, problem, "normal")) < tolerance.rel_l2
 
 
-@pytest.mark.parametrize(("text", "change"), one_in(2, HEAD_SIZES))
+@pytest.mark.parametrize(("text", "change"), one_in(4, HEAD_SIZES))
 def test_attention_is_correct_for_every_head_size(text: str, change: Config) -> None:
     package = find("sdpa")
     problem = package.family.problem(f"B=1,H=2,S=75,{text}", "cuda")
@@ -623,7 +629,7 @@ def test_attention_is_correct_for_every_head_size(text: str, change: Config) -> 
 
 
 @pytest.mark.parametrize(
-    ("text", "change"), one_in(2, BY_TURNS), ids=["ahead", "shares", "shares alone", "few tiles", "uneven"]
+    ("text", "change"), one_in(4, BY_TURNS), ids=["ahead", "shares", "shares alone", "few tiles", "uneven"]
 )
 def test_attention_by_blocks_with_several_items_is_correct(text: str, change: Config) -> None:
     package = find("sdpa")
@@ -641,7 +647,7 @@ def test_attention_by_blocks_with_several_items_is_correct(text: str, change: Co
 
 @pytest.mark.parametrize(
     ("family", "text", "change"),
-    one_in(3, MEMORY_BOUND, of=itemgetter(0)),
+    one_in(7, MEMORY_BOUND, of=itemgetter(0)),
     ids=[f"{each[0]}-{each[1]}" for each in MEMORY_BOUND],
 )
 def test_memory_bound_kernel_is_correct(family: str, text: str, change: Config) -> None:
@@ -655,7 +661,7 @@ def test_memory_bound_kernel_is_correct(family: str, text: str, change: Config) 
 
 @pytest.mark.parametrize(
     ("family", "text", "change"),
-    one_in(3, ODD_ROWS, of=itemgetter(0)),
+    one_in(5, ODD_ROWS, of=itemgetter(0)),
     ids=[f"{each[0]}-{each[1]}" for each in ODD_ROWS],
 )
 def test_rows_of_odd_length_are_correct(family: str, text: str, change: Config) -> None:
@@ -671,7 +677,7 @@ def test_rows_of_odd_length_are_correct(family: str, text: str, change: Config) 
 
 @pytest.mark.parametrize(
     ("family", "text", "change"),
-    one_in(3, PRODUCTS, of=itemgetter(0)),
+    one_in(6, PRODUCTS, of=itemgetter(0)),
     ids=[
         *("split", "one row", "residual", "tanh", "warpgroups", "boxes", "cluster"),
         *("odd", "odd rows of c", "odd cluster", "odd boxes", "batch", "odd batch", "batch of boxes", "few rows"),
@@ -692,7 +698,7 @@ def test_product_is_correct_and_independent_of_the_last_block(family: str, text:
     assert len({each["c"].tobytes() for each in results}) == 1
 
 
-@pytest.mark.parametrize("keep", ["registers", "packed", "shared", "reload"])
+@pytest.mark.parametrize("keep", one_in(2, ["registers", "packed", "shared", "reload"]))
 @pytest.mark.parametrize("distribution", ["peaked", "offset"])
 def test_softmax_of_masked_and_dominated_rows_is_correct(keep: str, distribution: str) -> None:
     package = find("softmax")

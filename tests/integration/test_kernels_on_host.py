@@ -63,12 +63,12 @@ def verdicts(place: Path) -> list[str | None]:
     return [judged(package, kernel, order=order, eager=eager) for order, eager in ORDERS]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", one_in(2, NAMES))
 def test_kernel_is_correct(name: str) -> None:
     assert verdicts(KERNELS / name) == [None] * len(ORDERS)
 
 
-@pytest.mark.parametrize("variant", one_in(2, FOUND, of=lambda variant: variant.kernel), ids=lambda each: each.id)
+@pytest.mark.parametrize("variant", one_in(4, FOUND), ids=lambda each: each.id)
 def test_wrong_variant_of_a_kernel_is_refused(variant: WrongVariant, tmp_path: Path) -> None:
     place = tmp_path / variant.kernel
     shutil.copytree(KERNELS / variant.kernel, place)

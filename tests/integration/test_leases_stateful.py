@@ -29,6 +29,7 @@ from evo.search.lifecycle import Command
 from evo.trial.outcome import Abandoned, Crashed, Measured
 from tests.integration.stage import VALID, Stage, policy
 from tests.postgresql import Server
+from tests.tiers import one_in
 
 WORKERS = st.sampled_from(["w1", "w2"])
 
@@ -148,12 +149,11 @@ class Leasing(RuleBasedStateMachine):
             assert (view.state == "finished") == (view.best is not None)
 
 
-EXAMPLES = int(os.environ.get("KERNEL_EVO_FUZZ_EXAMPLES", "8"))
+EXAMPLES = [int(os.environ["KERNEL_EVO_FUZZ_EXAMPLES"])] if "KERNEL_EVO_FUZZ_EXAMPLES" in os.environ else [3, 8]
 pytestmark = pytest.mark.timeout(3600 if "KERNEL_EVO_FUZZ_EXAMPLES" in os.environ else 300)
 """Number of sequences; half as many with several processes (`make fuzz` tries more, with other seeds)."""
 
 ANYTHING = settings(
-    max_examples=EXAMPLES,
     stateful_step_count=40,
     deadline=None,
     derandomize="KERNEL_EVO_FUZZ_EXAMPLES" not in os.environ,
@@ -161,19 +161,24 @@ ANYTHING = settings(
 )
 
 
-def test_random_actions_on_a_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("examples", one_in(2, EXAMPLES))
+def test_random_actions_on_a_file(tmp_path: Path, examples: int) -> None:
     numbers = count()
-    run_state_machine_as_test(lambda: Leasing(Location.of(tmp_path / f"{next(numbers)}.db"), 1), settings=ANYTHING)
+    run_state_machine_as_test(
+        lambda: Leasing(Location.of(tmp_path / f"{next(numbers)}.db"), 1),
+        settings=settings(ANYTHING, max_examples=examples),
+    )
 
 
-def test_random_actions_by_several_processes(postgresql: Server) -> None:
+@pytest.mark.parametrize("examples", one_in(2, EXAMPLES))
+def test_random_actions_by_several_processes(postgresql: Server, examples: int) -> None:
     location = postgresql.lend()
 
     def empty() -> Leasing:
         postgresql.take_back(location)
         return Leasing(postgresql.lend(), 3)
 
-    run_state_machine_as_test(empty, settings=settings(ANYTHING, max_examples=EXAMPLES // 2))
+    run_state_machine_as_test(empty, settings=settings(ANYTHING, max_examples=(examples + 1) // 2))
     postgresql.take_back(location)
 
 
