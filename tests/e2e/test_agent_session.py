@@ -78,7 +78,7 @@ def matches(answer: list[str], text: str) -> bool:
     return re.match(pattern.replace("\n.*\n", "\n(?:.*\n)?"), text, re.DOTALL) is not None
 
 
-def test_transcript_of_the_guide_is_replayed(line: CommandLine) -> None:
+def test_mcp_server_gives_the_answers_in_the_guides_transcript(line: CommandLine) -> None:
     async def replay(client: Any, call: Call) -> None:
         assert {tool.name for tool in (await client.list_tools()).tools} == {
             "searches", "brief", "submit", "result", "compare", "source",
@@ -123,7 +123,7 @@ void saxpy(void) { int i = STEP; }
 """A source whose compiler messages name files."""
 
 
-def test_refused_calls_are_tool_errors_with_the_reason_and_the_session_goes_on(line: CommandLine) -> None:
+def test_refused_mcp_calls_return_errors_with_a_reason_and_the_session_continues(line: CommandLine) -> None:
     own = {"source": "kernel.c", "macros": ["STEP"], "tunables": {"STEP": [1]}}
 
     async def misuse(_: Any, call: Call) -> None:

@@ -23,7 +23,7 @@ except OSError as error:
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_every_trial_ends_once_under_all_faults() -> None:
+def test_fleet_measures_trials_under_every_injected_fault() -> None:
     faults, answers = run(11, services=2, workers=2, seed=7)
     assert len(faults) == 10
     assert answers["trial measured"] > 0
@@ -31,7 +31,7 @@ def test_every_trial_ends_once_under_all_faults() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="what is tampered with is loaded in Linux' way")
-def test_clock_and_disk_of_a_worker_can_be_manipulated(tmp_path: Path) -> None:
+def test_chaos_shim_shifts_the_clock_and_fills_the_disk_of_a_process(tmp_path: Path) -> None:
     """Otherwise the chaos run would prove nothing."""
     machine = Machine(tmp_path / "machine", built_shim(tmp_path))
 

@@ -41,7 +41,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_guide_for_agents_works_as_written(folder: Path) -> None:
+def test_commands_of_the_agents_guide_work_as_written(folder: Path) -> None:
     search, brief, submit, listed = commands_of(
         "agents.md", "search docs", "variant brief", "variant submit docs", "variant list"
     )
@@ -51,13 +51,13 @@ def test_guide_for_agents_works_as_written(folder: Path) -> None:
     assert "stepped" in run(listed, folder)
 
 
-def test_guide_to_proposers_works_as_written(folder: Path) -> None:
+def test_commands_of_the_proposer_guide_work_as_written(folder: Path) -> None:
     search, propose = commands_of("proposer.md", "search docs", "variant propose")
     run(search, folder)
     assert "stepped" in run(propose, folder)
 
 
-def test_guide_to_evolution_works_as_written(folder: Path) -> None:
+def test_command_of_the_evolve_guide_works_as_written(folder: Path) -> None:
     module = scripted()
     server = module.server(module.Script(json.loads((EXAMPLES / "evolve" / "answers.json").read_text())))
     threading.Thread(target=server.serve_forever, daemon=True).start()

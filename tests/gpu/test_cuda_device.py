@@ -21,7 +21,7 @@ INPUTS = {"x": np.arange(1024, dtype=np.float32)}
 DOUBLE = "out[threadIdx.x] = 2 * x[threadIdx.x];"
 
 
-def test_gpu_reports_its_limits_and_ceilings(gpu: Device) -> None:
+def test_gpu_reports_its_limits_and_peak_rates(gpu: Device) -> None:
     assert gpu.architecture.startswith("sm_")
     assert gpu.uuid.startswith("GPU-")
     assert set(gpu.limits) == kind_of("cuda").limits
@@ -30,7 +30,7 @@ def test_gpu_reports_its_limits_and_ceilings(gpu: Device) -> None:
     assert 1e12 < gpu.ceilings.flops_per_s["float16"] < 1e16
 
 
-def test_resources_are_reported_for_cached_binaries(gpu: Device, tmp_path: Path) -> None:
+def test_register_count_is_reported_for_cached_binaries(gpu: Device, tmp_path: Path) -> None:
     """NVRTC caches binaries in the driver's cache, if there is a driver, and reports no resources of cached ones."""
     source = 'extern "C" __global__ void f(float* x) { x[threadIdx.x] *= 3; }'
     first, again = (compiled(source, gpu, tmp_path)[1] for _ in range(2))
@@ -38,7 +38,7 @@ def test_resources_are_reported_for_cached_binaries(gpu: Device, tmp_path: Path)
     assert again.figures["registers"] > 0
 
 
-def test_kernel_computes_and_changes_nothing_else(bench: Workbench, session: CudaSession) -> None:
+def test_kernel_computes_its_output_and_leaves_guard_bands_intact(bench: Workbench, session: CudaSession) -> None:
     kernel = bench.load(DOUBLE)
     buffers = session.allocate((X, OUT), INPUTS)
     assert np.isnan(buffers.read("out")).all()
@@ -49,7 +49,7 @@ def test_kernel_computes_and_changes_nothing_else(bench: Workbench, session: Cud
     assert np.isnan(buffers.read("out")).all()
 
 
-def test_new_inputs_keep_their_addresses(bench: Workbench, session: CudaSession) -> None:
+def test_refilled_buffers_give_the_results_of_the_new_inputs(bench: Workbench, session: CudaSession) -> None:
     kernel, other = bench.load(DOUBLE), {"x": INPUTS["x"] + 5000}
     buffers = session.allocate((X, OUT), INPUTS)
     buffers.refill(session.allocate((X, OUT), other))
@@ -66,7 +66,9 @@ def test_new_inputs_keep_their_addresses(bench: Workbench, session: CudaSession)
         ("((float*)x)[7] = 1;", "modifies its input `x`"),
     ],
 )
-def test_damage_is_found(bench: Workbench, session: CudaSession, body: str, damage: str) -> None:
+def test_writes_outside_the_output_are_reported_with_the_buffer_name(
+    bench: Workbench, session: CudaSession, body: str, damage: str
+) -> None:
     buffers = session.allocate((X, OUT), INPUTS)
     session.call(bench.load(body), buffers)
     assert damage in (buffers.damage() or "")
@@ -83,7 +85,9 @@ def test_scalars_are_passed_by_value(bench: Workbench, session: CudaSession) -> 
     assert (buffers.read("out") == 3).all()
 
 
-def test_load_and_launch_errors_are_the_candidates_fault(session: CudaSession, gpu: Device, tmp_path: Path) -> None:
+def test_bad_binaries_and_launches_raise_launch_error_and_keep_the_device_usable(
+    session: CudaSession, gpu: Device, tmp_path: Path
+) -> None:
     path, _ = compiled('extern "C" __global__ void f() {}', gpu, tmp_path)
     with pytest.raises(LaunchError):
         session.load(path, "g", (), one_block())
@@ -99,7 +103,7 @@ def test_load_and_launch_errors_are_the_candidates_fault(session: CudaSession, g
     session.call(session.load(path, "f", (), one_block()), session.allocate((), {}))  # the device still works
 
 
-def test_memory_that_does_not_fit_is_refused(session: CudaSession) -> None:
+def test_allocation_beyond_the_device_memory_raises_memory_error(session: CudaSession) -> None:
     huge = Argument(name="out", role="output", dtype="float32", shape=(1 << 40,))
     with pytest.raises(MemoryError):
         session.allocate((huge,), {})
@@ -136,7 +140,9 @@ def child(tmp_path: Path, body: str, timeout_s: float) -> "subprocess.CompletedP
 
 
 @pytest.mark.parametrize("fault", STICKY)
-def test_sticky_error_ends_only_its_process(bench: Workbench, session: CudaSession, fault: str) -> None:
+def test_sticky_cuda_error_affects_only_the_process_that_caused_it(
+    bench: Workbench, session: CudaSession, fault: str
+) -> None:
     done = child(bench.folder, STICKY[fault], 60)
     assert done.stdout.startswith("lost:"), done.stderr
     buffers = session.allocate((X, OUT), INPUTS)
@@ -144,7 +150,7 @@ def test_sticky_error_ends_only_its_process(bench: Workbench, session: CudaSessi
     assert np.array_equal(buffers.read("out"), 2 * INPUTS["x"])
 
 
-def test_endless_kernel_ends_with_its_process(bench: Workbench, session: CudaSession) -> None:
+def test_killing_a_process_ends_its_endless_kernel(bench: Workbench, session: CudaSession) -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         child(bench.folder, "volatile float* o = out; while (o[0] != 1) {}", 20)
     buffers = session.allocate((X, OUT), INPUTS)
@@ -157,7 +163,7 @@ def least_us(timer: Timer) -> float:
     return min(timer.sample() for _ in range(20))
 
 
-def test_timers_distinguish_short_from_long(bench: Workbench, session: CudaSession) -> None:
+def test_timer_is_proportional_to_the_length_of_the_kernel(bench: Workbench, session: CudaSession) -> None:
     loop = "float y = x[0]; for (int i = 0; i < {}; ++i) y = fmaf(y, y, 1.f); out[threadIdx.x] = y;"
     buffers = session.allocate((X, OUT), INPUTS)
     times = [least_us(session.timer(bench.load(loop.format(trips)), [buffers])) for trips in (10_000, 40_000)]
@@ -168,7 +174,7 @@ def test_timers_distinguish_short_from_long(bench: Workbench, session: CudaSessi
     assert least_us(floor) < least_us(session.anchor()) < times[1]
 
 
-def test_cold_samples_call_every_buffer_set(bench: Workbench, session: CudaSession) -> None:
+def test_cold_timing_sample_calls_the_kernel_on_every_buffer_set(bench: Workbench, session: CudaSession) -> None:
     sets = [session.allocate((X, OUT), INPUTS) for _ in range(7)]
     timer = session.timer(bench.load(DOUBLE), sets)
     assert timer.calls % 7 == 0
@@ -178,7 +184,9 @@ def test_cold_samples_call_every_buffer_set(bench: Workbench, session: CudaSessi
     assert all(np.array_equal(each.read("out"), 2 * INPUTS["x"]) for each in sets)
 
 
-def test_ring_calls_each_set_once_per_sample_on_its_last_content(bench: Workbench, session: CudaSession) -> None:
+def test_one_shot_timer_calls_each_buffer_set_once_on_its_current_content(
+    bench: Workbench, session: CudaSession
+) -> None:
     """A kernel that adds to its outputs shows the number of calls and the initial content."""
     first = session.allocate((X, OUT), INPUTS)
     session.call(bench.load(DOUBLE), first)
@@ -192,7 +200,7 @@ def test_ring_calls_each_set_once_per_sample_on_its_last_content(bench: Workbenc
     assert all(each.damage() is None for each in [first, *ring])
 
 
-def test_programmatic_launches_overlap(bench: Workbench, session: CudaSession) -> None:
+def test_programmatic_dependent_launches_overlap(bench: Workbench, session: CudaSession) -> None:
     if bench.gpu.limits["compute_capability"] < 90:
         pytest.skip("programmatic dependent launch exists from sm_90 on")
     body = (
@@ -207,12 +215,12 @@ def test_programmatic_launches_overlap(bench: Workbench, session: CudaSession) -
     assert overlapped < 0.9 * plain
 
 
-def test_environment_is_recorded(session: CudaSession) -> None:
+def test_environment_names_cuda_driver_compiler_and_cupy(session: CudaSession) -> None:
     facts = session.environment()
     assert {"cuda_driver", "compiler", "cupy"} <= set(facts)
 
 
-def test_copy_bandwidth_is_measured(gpu: Device, tmp_path: Path) -> None:
+def test_measured_copy_bandwidth_is_near_the_tabulated_peak(gpu: Device, tmp_path: Path) -> None:
     assert gpu.ceilings is not None
     ceilings = with_measured_copies([gpu], tmp_path)[0].ceilings
     assert ceilings is not None
@@ -221,7 +229,7 @@ def test_copy_bandwidth_is_measured(gpu: Device, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_distance_on_the_device_equals_that_on_the_host(session: CudaSession, dtype: str) -> None:
+def test_output_distance_computed_on_the_gpu_equals_that_of_the_host(session: CudaSession, dtype: str) -> None:
     rng = np.random.default_rng(0)
     right = rng.standard_normal((3, 1001))
     values = (right + rng.normal(0, 1e-3, right.shape)).astype(dtype)

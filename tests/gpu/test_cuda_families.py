@@ -347,7 +347,7 @@ def test_hopper_only_configs_are_correct(bench: Workbench, family: str, text: st
     [{}, {"PRODUCER_WARPS": 1, "CTAS_PER_SM": 2}, {"KV_SPLITS": 4, "BLOCK_M": 96, "WARPS_M": 6}],
     ids=["alone", "producer", "six warps"],
 )
-def test_blocks_that_share_keys_stage_the_result_of_e4m3(bench: Workbench, change: Config) -> None:
+def test_fp8_attention_with_split_keys_and_staged_output_is_correct(bench: Workbench, change: Config) -> None:
     """Warps end in the merge unless they arrive last: the others must not wait for them."""
     package = find("sdpa_fp8")
     problem = package.family.problem("B=1,H=4,S=512,D=64", "cuda")
@@ -357,7 +357,9 @@ def test_blocks_that_share_keys_stage_the_result_of_e4m3(bench: Workbench, chang
 
 
 @pytest.mark.parametrize(("text", "change"), REFILLED)
-def test_slot_is_refilled_only_after_all_reads(bench: Workbench, text: str, change: Config) -> None:
+def test_single_slot_pipeline_refills_the_slot_only_after_all_reads(
+    bench: Workbench, text: str, change: Config
+) -> None:
     package = find("sdpa")
     problem = package.family.problem(text, "cuda")
     config = {**package.family.space(problem, bench.gpu, TERMS).default(), **ONE_SLOT, **change}
@@ -368,7 +370,7 @@ def test_slot_is_refilled_only_after_all_reads(bench: Workbench, text: str, chan
 
 
 @pytest.mark.parametrize("text", ["B=2,H=8,S=512,D=64", "B=1,H=2,S=267,D=64,causal=true"])
-def test_every_step_of_the_ladder_is_correct(bench: Workbench, text: str) -> None:
+def test_every_sdpa_ladder_config_is_correct(bench: Workbench, text: str) -> None:
     package = find("sdpa_ladder")
     problem = package.family.problem(text, "cuda")
     cases = trials(package, problem, bench.folder)
@@ -390,7 +392,7 @@ def test_baselines_run_and_are_timed(bench: Workbench, family: str, text: str) -
 
 
 @pytest.mark.parametrize("causal", ["false", "true"])
-def test_large_reference_on_the_gpu_equals_that_of_the_host(
+def test_attention_reference_on_the_gpu_equals_that_of_the_host(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, causal: str
 ) -> None:
     package = find("sdpa")

@@ -31,7 +31,7 @@ for s in 128, 256, 512, 1024, 2048, 256:
 """
 
 
-def test_short_search_ends_with_a_champion(gpu: Device, tmp_path: Path) -> None:
+def test_short_softmax_search_finds_a_champion(gpu: Device, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "evo", "search", "softmax", "--device", "cuda", "--problem", "rows=300,cols=4096"]
     command += ["--trials", str(TRIALS), "--seed", "1", "--db", str(tmp_path / "search.db"), "--json"]
     empty = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
@@ -46,7 +46,7 @@ def test_short_search_ends_with_a_champion(gpu: Device, tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)  # five searches
-def test_searches_of_five_lengths_give_champions_that_become_one_operator(gpu: Device, tmp_path: Path) -> None:
+def test_champions_of_five_lengths_export_as_one_pytorch_operator(gpu: Device, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     (tmp_path / "quick.toml").write_text(QUICK)
     empty, database = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}, str(tmp_path / "search.db")

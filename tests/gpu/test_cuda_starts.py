@@ -13,6 +13,8 @@ from tests.starts import SEARCHED, built_starts
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(("family", "problem"), SEARCHED)
-def test_initial_configs_build_with_this_compiler(gpu: Device, family: str, problem: str, tmp_path: Path) -> None:
+def test_initial_configs_compile_with_the_gpu_machines_compiler(
+    gpu: Device, family: str, problem: str, tmp_path: Path
+) -> None:
     for built in built_starts(family, problem, gpu, tmp_path):
         assert built.refusal is None

@@ -26,7 +26,7 @@ def climbed(gpu: Device, folder: Path, policy: Policy) -> Climbed:
     return climb(package, config, problem=problem, device=gpu, folder=folder, objective=TARGET, policy=policy)
 
 
-def test_gpus_own_build_is_timed(gpu: Device, tmp_path: Path) -> None:
+def test_kernel_built_for_the_local_gpu_is_timed(gpu: Device, tmp_path: Path) -> None:
     if gpu.architecture == "sm_89":
         pytest.skip("this GPU is the target")
     done = climbed(gpu, tmp_path, QUICK)
@@ -36,7 +36,7 @@ def test_gpus_own_build_is_timed(gpu: Device, tmp_path: Path) -> None:
     assert "'sm_89'" in done.built.log
 
 
-def test_gates_judge_the_targets_build(gpu: Device, tmp_path: Path) -> None:
+def test_resource_limits_apply_to_the_build_for_the_target(gpu: Device, tmp_path: Path) -> None:
     outcome = climbed(gpu, tmp_path, replace(QUICK, max_registers=4)).report.outcome
     assert isinstance(outcome, OverResources)
     assert outcome.resource == "registers"

@@ -82,7 +82,7 @@ def calls(fast: Any) -> list[tuple[Callable[[], Any], Callable[[], Any]]]:
     ]
 
 
-def test_calls_on_a_gpu_are_served_and_correct(fast: Any) -> None:
+def test_package_kernels_serve_gpu_calls_with_pytorchs_results(fast: Any) -> None:
     import torch
 
     fast.reset()
@@ -93,7 +93,7 @@ def test_calls_on_a_gpu_are_served_and_correct(fast: Any) -> None:
     assert (sum(report.served.values()), dict(report.fallbacks)) == (2 * len(calls(fast)), {})
 
 
-def test_other_streams_and_graphs_see_the_results(fast: Any) -> None:
+def test_kernels_are_correct_on_other_streams_and_in_cuda_graphs(fast: Any) -> None:
     import torch
 
     x, weight = drawn(64, 4096), drawn(4096)
@@ -124,7 +124,7 @@ def test_gradients_on_a_gpu_equal_those_of_pytorch(fast: Any) -> None:
     torch.testing.assert_close(*found, rtol=0.05, atol=0.05)
 
 
-def test_call_has_a_small_host_cost(fast: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_host_time_per_call_is_close_to_that_of_pytorch(fast: Any, capsys: pytest.CaptureFixture[str]) -> None:
     import torch
 
     with torch.no_grad():

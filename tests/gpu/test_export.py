@@ -74,13 +74,13 @@ def folder(gpu: Device, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("needs", "program"), [("cupy", BY_CUPY), ("torch", BY_TORCH)])
-def test_export_computes_correctly_in_a_clean_process(folder: Path, needs: str, program: str) -> None:
+def test_exported_kernel_computes_correctly_in_a_new_process(folder: Path, needs: str, program: str) -> None:
     pytest.importorskip(needs)
     pytest.importorskip("cupy")
     subprocess.run([sys.executable, "-c", program], check=True, cwd=folder, timeout=300)
 
 
-def test_loader_runs_on_its_own(folder: Path) -> None:
+def test_exported_loader_times_the_kernel_when_run_as_a_script(folder: Path) -> None:
     pytest.importorskip("cupy")
     shown = subprocess.run(
         [sys.executable, "kernel.py"], check=True, cwd=folder, timeout=300, capture_output=True, text=True

@@ -27,14 +27,14 @@ def kernels(gpu: Device, cache: Path, tmp_path: Path) -> Changeable:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_kernel_is_measured(kernels: Changeable, name: str) -> None:
+def test_correct_cuda_kernel_is_measured(kernels: Changeable, name: str) -> None:
     report = kernels.measured(name)
     skip_without_headers(report.outcome)
     assert isinstance(report.outcome, Measured), report.outcome
 
 
 @pytest.mark.parametrize("variant", WRONG_VARIANTS, ids=lambda variant: variant.id)
-def test_wrong_variant_of_a_kernel_is_refused(kernels: Changeable, variant: WrongVariant) -> None:
+def test_wrong_variant_of_a_cuda_kernel_is_refused(kernels: Changeable, variant: WrongVariant) -> None:
     report = kernels.measured(variant.kernel, (variant.file, variant.old, variant.new))
     skip_without_headers(report.outcome)
     assert isinstance(report.outcome, WrongAnswer) or races(kernels, variant.kernel), report.outcome
@@ -55,6 +55,6 @@ def test_kernel_compiled_by_nvcc_is_measured(kernels: Changeable, name: str) -> 
     assert isinstance(report.outcome, Measured), report.outcome
 
 
-def test_untimed_fills_are_restored_between_calls(kernels: Changeable) -> None:
+def test_kernel_with_untimed_initial_values_is_measured(kernels: Changeable) -> None:
     report = kernels.measured("histogram", ("family.toml", "init = 0", "init = { value = 0, timed = false }"))
     assert isinstance(report.outcome, Measured), report.outcome

@@ -96,7 +96,7 @@ def workshop(gpu: Device, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         ("illegal", Crashed, "llegal"),
     ],
 )
-def test_planted_fault_is_found_before_timing(workshop: Workshop, fault: str, kind: type[Outcome], reason: str) -> None:
+def test_planted_fault_fails_verification(workshop: Workshop, fault: str, kind: type[Outcome], reason: str) -> None:
     outcome = workshop.outcome(fault)
     assert isinstance(outcome, kind), outcome
     assert reason in str(outcome)
@@ -107,7 +107,7 @@ def test_endless_kernel_is_stopped(workshop: Workshop) -> None:
     assert isinstance(outcome, TimedOut)
 
 
-def test_time_below_the_physical_limit_is_impossible(workshop: Workshop) -> None:
+def test_time_below_the_roofline_limit_is_reported_as_impossible(workshop: Workshop) -> None:
     ceilings = Ceilings(flops_per_s={"float32": 1.0}, bytes_per_s=1.0, source="table")
     outcome = workshop.outcome("none", device=replace(workshop.gpu, ceilings=ceilings))
     assert isinstance(outcome, Impossible)
@@ -121,7 +121,7 @@ def test_time_below_the_physical_limit_is_impossible(workshop: Workshop) -> None
         ("uninitialised_workspace", "initcheck", "Uninitialized __global__ memory read"),
     ],
 )
-def test_fault_without_wrong_results_is_found_by_a_sanitizer_and_never_promoted(
+def test_kernel_with_a_sanitizer_finding_is_not_promoted(
     workshop: Workshop, fault: str, tool: str, finding: str
 ) -> None:
     if find_tool("compute-sanitizer") is None:
@@ -134,7 +134,7 @@ def test_fault_without_wrong_results_is_found_by_a_sanitizer_and_never_promoted(
     assert verdict.summary.startswith("Not promoted. Sanitizers found")
 
 
-def test_occasionally_wrong_kernel_is_never_promoted(workshop: Workshop) -> None:
+def test_occasionally_wrong_kernel_is_not_promoted(workshop: Workshop) -> None:
     report, verdict = workshop.confirmed("rare")
     assert report.answers is not None
     assert report.answers.wrong > 0
@@ -142,7 +142,7 @@ def test_occasionally_wrong_kernel_is_never_promoted(workshop: Workshop) -> None
     assert "timed calls that were judged gave a wrong answer" in verdict.summary
 
 
-def test_read_beyond_a_buffer_that_fills_its_granule_is_found(gpu: Device, tmp_path: Path) -> None:
+def test_memcheck_reports_reads_beyond_a_buffer_of_1024_bytes(gpu: Device, tmp_path: Path) -> None:
     """1,024 bytes: without padding, the next bytes would be another buffer instead of a gap."""
     if find_tool("compute-sanitizer") is None:
         pytest.skip("compute-sanitizer is not installed here")
@@ -152,7 +152,7 @@ def test_read_beyond_a_buffer_that_fills_its_granule_is_found(gpu: Device, tmp_p
     assert "Invalid __global__ read of size 4 bytes" in " ".join(read("memcheck", log).findings)
 
 
-def test_clean_winner_is_sanitized_profiled_repeated_and_promoted(workshop: Workshop) -> None:
+def test_correct_faster_kernel_is_sanitized_profiled_repeated_and_promoted(workshop: Workshop) -> None:
     report, verdict = workshop.confirmed("none")
     assert report.failure is None, report.failure
     assert all(not each.findings for each in report.sanitizers), report.sanitizers

@@ -36,12 +36,12 @@ def kernels(gpu: Device, cache: Path, tmp_path: Path) -> Changeable:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_kernel_is_verified_and_measured(kernels: Changeable, name: str) -> None:
+def test_triton_kernel_is_measured(kernels: Changeable, name: str) -> None:
     outcome = kernels.measured(name).outcome
     assert isinstance(outcome, Measured), outcome
 
 
-def test_clusters_are_launched(kernels: Changeable, gpu: Device) -> None:
+def test_triton_kernel_with_clusters_is_measured(kernels: Changeable, gpu: Device) -> None:
     if gpu.limits["compute_capability"] < 90:
         pytest.skip("clusters need sm_90")
     outcome = kernels.measured(
@@ -75,7 +75,9 @@ TILES: Config = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "num_warps": 8, 
         ("matmul_device_descriptors", TILES, MULTIPLIED),
     ],
 )
-def test_export_runs_without_triton(gpu: Device, tmp_path: Path, name: str, config: Config, used: str) -> None:
+def test_exported_triton_kernel_runs_without_triton(
+    gpu: Device, tmp_path: Path, name: str, config: Config, used: str
+) -> None:
     pytest.importorskip("cupy")
     package = find(str(KERNELS / name))
     problem = package.family.problem("", "cuda")
@@ -128,6 +130,6 @@ def test_export_runs_without_triton(gpu: Device, tmp_path: Path, name: str, conf
         ),
     ],
 )
-def test_wrong_variant_of_a_kernel_is_refused(kernels: Changeable, name: str, changes: dict[str, str]) -> None:
+def test_wrong_variant_of_a_triton_kernel_is_refused(kernels: Changeable, name: str, changes: dict[str, str]) -> None:
     outcome = kernels.measured(name, *(("kernel.py", old, new) for old, new in changes.items())).outcome
     assert isinstance(outcome, WrongAnswer), outcome

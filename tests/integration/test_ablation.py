@@ -36,7 +36,7 @@ def known(stage: Stage, search: int) -> dict[tuple[str, object], AblationView]:
         return {(each.change.tunable, each.change.value): each for each in ablation_views(session, search)}
 
 
-def test_each_change_is_measured_with_the_champion_and_stored(stage: Stage) -> None:
+def test_ablation_measures_and_stores_every_single_change_of_the_champion(stage: Stage) -> None:
     search = searched(stage)
     before, champions = stage.view(search), stage.champions()
     stage.wait(100)
@@ -65,7 +65,7 @@ def test_each_change_is_measured_with_the_champion_and_stored(stage: Stage) -> N
     assert stage.claim() == []
 
 
-def test_failed_and_lost_changes_are_reported_and_known_ones_kept(stage: Stage) -> None:
+def test_failed_change_is_stored_and_incomplete_ablation_report_is_refused(stage: Stage) -> None:
     search = searched(stage)
     stage.conductor.orders.ablate(search, values=True)
     lease = stage.one()
@@ -85,7 +85,7 @@ def test_failed_and_lost_changes_are_reported_and_known_ones_kept(stage: Stage) 
     assert stage.view(search).state == "finished"
 
 
-def test_ablation_can_be_ended_and_requested_again(stage: Stage) -> None:
+def test_cancelled_ablation_can_be_requested_again(stage: Stage) -> None:
     search = searched(stage)
     stage.conductor.orders.ablate(search, values=True)
     lease = stage.one()
@@ -109,7 +109,7 @@ def test_ablation_can_be_ended_and_requested_again(stage: Stage) -> None:
         remove_search(session, search)
 
 
-def test_ablation_needs_a_finished_search_with_its_own_champion_and_a_switch(stage: Stage) -> None:
+def test_ablation_is_refused_without_finished_search_own_champion_or_switch(stage: Stage) -> None:
     running = stage.submit()
     with pytest.raises(Conflict, match="cannot ablate a search that is running"):
         stage.conductor.orders.ablate(running)
@@ -123,7 +123,9 @@ def test_ablation_needs_a_finished_search_with_its_own_champion_and_a_switch(sta
         stage.conductor.orders.ablate(second)
 
 
-def test_changed_family_is_refused_if_all_workers_share_the_services_files(stage: Stage, tmp_path: Path) -> None:
+def test_ablation_of_a_changed_family_is_refused_unless_a_worker_is_on_another_host(
+    stage: Stage, tmp_path: Path
+) -> None:
     folder = tmp_path / "softmax"
     shutil.copytree(BUILTIN / "softmax", folder)
     search = searched(stage)

@@ -75,13 +75,13 @@ def register(client: httpx.Client, worker_id: str) -> httpx.Response:
     return client.put(f"{API}/workers/{worker_id}", json=body)
 
 
-def test_every_route_has_a_rule() -> None:
+def test_every_route_has_an_access_rule() -> None:
     without = [f"{method} {path}" for method, path, rule in rules(create_app(Settings())) if rule is None]
     # put @allow("viewer"), @allow("submitter"), … below the route's decorator: api/auth/permission.py
     assert without == []
 
 
-def test_every_route_admits_exactly_the_roles_of_its_rule(house: House) -> None:
+def test_every_route_admits_exactly_the_roles_of_its_access_rule(house: House) -> None:
     """The whole matrix: an empty request is refused by its rule before it is validated."""
     checked = 0
     for method, path, rule in rules(house.service.app):
@@ -105,7 +105,7 @@ def test_every_route_admits_exactly_the_roles_of_its_rule(house: House) -> None:
     assert {house.admin.get(f"{API}/searches/{each}").status_code for each in ("1.0", "+1", "01", "1e0")} == {422}
 
 
-def test_unknown_parameter_is_named(house: House) -> None:
+def test_error_names_the_unknown_query_parameter_on_every_route(house: House) -> None:
     """An unknown parameter is named whatever else is wrong."""
     paths = [(method, path) for method, path, _ in rules(house.service.app) if path.startswith(API)]
     assert len(paths) > 50
@@ -123,7 +123,7 @@ class _Places(dict[str, str]):
         return PLACEHOLDERS.get(name, "987654")
 
 
-def test_worker_acts_only_for_itself(house: House) -> None:
+def test_worker_token_acts_only_for_its_own_worker(house: House) -> None:
     mine, other = house.service.client(house.token("worker")), house.service.client(house.token("worker"))
     assert register(mine, "mine").status_code == 200
     assert register(mine, "another").status_code == 403, "a token is bound to the first worker it registers"
@@ -166,7 +166,7 @@ def test_join_token_is_exchanged_once(house: House) -> None:
     assert worker.post(f"{API}/workers/spot-1/heartbeat", json={}).status_code == 401, "the earlier token is refused"
 
 
-def test_joined_worker_has_the_name_of_its_join_token(house: House) -> None:
+def test_joined_worker_without_a_name_gets_the_name_of_its_join_token(house: House) -> None:
     secret = house.admin.post(f"{API}/tokens/join", json={"name": "l4-vm"}).json()["secret"]
     issued = house.service.client(secret).post(f"{API}/join", json={"worker_id": "joined-1"}).json()
     worker, unnamed = house.service.client(issued["secret"]), {"host": "vm-20480", "devices": []}
@@ -204,7 +204,7 @@ def test_rotated_revoked_and_expired_tokens_are_refused(house: House) -> None:
         house.service.app.state.service.gate.forget()
 
 
-def test_expired_tokens_are_marked_by_the_clock_of_the_service(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_token_expiry_follows_the_clock_of_the_service(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     token_id = house.token("viewer", expires_in_s=1000).split("_")[1]
 
     def expired() -> bool:
@@ -282,7 +282,7 @@ def test_sign_in_redirects_to_no_other_site(house: House, wanted: str) -> None:
 
 
 @pytest.mark.parametrize("role", ["worker", "joiner"])
-def test_only_tokens_for_people_sign_in(house: House, role: str) -> None:
+def test_worker_and_join_tokens_cannot_sign_in(house: House, role: str) -> None:
     secret = house.clients[role].headers["authorization"].removeprefix("Bearer ")
     form = {"token": secret, "next": "/workers"}
     refused = house.service.client(address="10.1.0.2").post("/sign-in", data=form, follow_redirects=True)
@@ -294,7 +294,7 @@ def test_only_tokens_for_people_sign_in(house: House, role: str) -> None:
     assert secret not in refused.text
 
 
-def test_writes_with_a_cookie_need_the_csrf_token(house: House) -> None:
+def test_write_requests_with_a_cookie_need_the_csrf_token(house: House) -> None:
     browser = house.signed_in(house.token("submitter"), address="10.1.0.3")
     other = house.signed_in(house.token("submitter"), address="10.1.0.3")
     mine, theirs = (csrf_in(each.get("/workers").text) for each in (browser, other))
@@ -312,7 +312,7 @@ def test_writes_with_a_cookie_need_the_csrf_token(house: House) -> None:
     assert browser.post(path, headers={"X-CSRF-Token": mine, "Origin": "https://evil.example"}).status_code == 403
 
 
-def test_late_form_is_not_lost(house: House) -> None:
+def test_refused_form_links_back_to_its_filled_in_fields(house: House) -> None:
     """After signing out or in again elsewhere, the refusal links back to the filled-in form."""
     typed = {"family": "toy", "problem.N": "48", "notes": "a & b\nc", "csrf": "of another session"}
     signed_out = house.service.client().post("/start", data=typed)
@@ -332,7 +332,7 @@ def test_late_form_is_not_lost(house: House) -> None:
     assert (unread.status_code, "next=" in unread.text) == (401, False), "a caller without token may send only a form"
 
 
-def test_guessing_is_throttled_without_affecting_others(house: House) -> None:
+def test_token_guessing_is_throttled_per_address_and_not_for_valid_tokens(house: House) -> None:
     guesser = house.service.client(address="10.2.0.1")
     codes = [guesser.post("/sign-in", data={"token": f"guess {n}"}).status_code for n in range(15)]
     assert codes == [303] * 10 + [429] * 5
@@ -348,7 +348,7 @@ def test_guessing_is_throttled_without_affecting_others(house: House) -> None:
     assert other.headers["location"].startswith("/sign-in?wrong=token")
 
 
-def test_requests_of_one_caller_are_limited(tmp_path: Path) -> None:
+def test_request_rate_is_limited_per_token(tmp_path: Path) -> None:
     with serving(tmp_path / "evo.db", requests_per_s=5) as service:
         secret = service.client().post(f"{API}/tokens", json={"name": "a", "roles": ["admin"]}).json()["secret"]
         busy = service.client(secret)
@@ -360,7 +360,7 @@ def test_requests_of_one_caller_are_limited(tmp_path: Path) -> None:
         assert other.get(f"{API}/searches").status_code == 200
 
 
-def test_bodies_are_limited_whatever_their_stated_length(house: House) -> None:
+def test_request_body_limit_applies_with_and_without_content_length(house: House) -> None:
     form = {"content-type": "application/x-www-form-urlencoded"}
     stranger = house.service.client(address="10.3.0.1")
     for client, path, size in ((stranger, "/sign-in", 70_000), (house.admin, f"{API}/searches", 65 << 20)):
@@ -383,7 +383,9 @@ def test_bodies_are_limited_whatever_their_stated_length(house: House) -> None:
     ],
     ids=["told", "grown", "far too large", "asked first"],
 )
-def test_client_that_reads_late_gets_the_refusal(headers: dict[str, str], parts: list[int], read: int) -> None:
+def test_oversized_request_body_is_read_up_to_four_times_the_limit(
+    headers: dict[str, str], parts: list[int], read: int
+) -> None:
     """A refused body is read and dropped up to four times the limit."""
     sending, told = list(parts), []
 
@@ -403,7 +405,7 @@ def test_client_that_reads_late_gets_the_refusal(headers: dict[str, str], parts:
     assert (told[0]["status"], len(parts) - len(sending)) == (413, read)
 
 
-def test_large_body_with_a_key_is_refused(house: House) -> None:
+def test_large_body_with_an_idempotency_key_is_refused(house: House) -> None:
     content = iter([b" " * (9 << 20)])
     refused = house.admin.post(f"{API}/searches", content=content, headers={"idempotency-key": "k"})
     assert (refused.status_code, refused.headers["content-type"]) == (413, "application/problem+json")
@@ -432,7 +434,7 @@ def test_no_secret_is_stored_and_the_last_administrator_is_kept(tmp_path: Path) 
         assert owner.delete(mine).status_code == 200, "the key's holder may, and can still sign in"
 
 
-def test_every_answer_has_security_headers(house: House) -> None:
+def test_every_response_has_security_headers(house: House) -> None:
     for client, path in (
         (house.admin, f"{API}/searches"),
         (house.admin, "/workers"),
@@ -449,7 +451,7 @@ def test_every_answer_has_security_headers(house: House) -> None:
         assert path.startswith("/static") or headers["cache-control"] == "no-store"
 
 
-def test_network_service_without_tokens_is_refused(tmp_path: Path) -> None:
+def test_network_service_does_not_start_without_tokens(tmp_path: Path) -> None:
     path = tmp_path / "evo.db"
     settings = Settings(db=path, host="0.0.0.0")
     database = Database.open(path)
@@ -475,7 +477,7 @@ def test_network_service_without_tokens_is_refused(tmp_path: Path) -> None:
     "headers",
     [{"X-Forwarded-For": "203.0.113.9"}, {"X-Real-IP": "203.0.113.9"}, {"X-Forwarded-Host": "evo.example.org"}],
 )
-def test_local_proxy_admits_no_outside_caller_before_the_first_token(tmp_path: Path, headers: dict[str, str]) -> None:
+def test_proxied_outside_callers_are_refused_before_the_first_token(tmp_path: Path, headers: dict[str, str]) -> None:
     with serving(tmp_path / "evo.db") as service, service.client() as client:
         for refused in (
             client.get(f"{API}/searches", headers=headers),
@@ -494,7 +496,7 @@ def test_local_proxy_admits_no_outside_caller_before_the_first_token(tmp_path: P
         assert client.get(f"{API}/searches", headers=headers).status_code == 401
 
 
-def test_failed_start_is_reported_in_one_line(
+def test_failed_start_of_the_service_prints_no_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def away(_: Conductor) -> None:
@@ -506,7 +508,7 @@ def test_failed_start_is_reported_in_one_line(
     assert "Traceback" not in "".join(capfd.readouterr())
 
 
-def test_database_key_belongs_to_its_owner(tmp_path: Path) -> None:
+def test_local_key_file_is_private_and_grants_every_role(tmp_path: Path) -> None:
     with serving(tmp_path / "evo.db"):
         first = local_key(tmp_path / "evo.db")
     assert (tmp_path / "evo.db.key").stat().st_mode & 0o077 == 0

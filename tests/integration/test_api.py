@@ -116,7 +116,7 @@ def test_champion_is_rolled_back_to_the_previous_one(rest: Rest) -> None:
     assert rest.http.get("/champions").json()["items"] == []
 
 
-def test_identical_binaries_are_found(rest: Rest) -> None:
+def test_report_is_found_by_its_binary_digest(rest: Rest) -> None:
     rest.prepare()
     search = rest.submit()["id"]
     rest.report(rest.claim()[0])
@@ -129,7 +129,7 @@ def test_identical_binaries_are_found(rest: Rest) -> None:
     assert REPORT.validate_python(found) == type(report)(**{**vars(report), "binary_digest": digest})
 
 
-def test_long_polls_wake_when_work_appears(rest: Rest) -> None:
+def test_long_poll_for_jobs_returns_when_a_search_is_submitted(rest: Rest) -> None:
     rest.prepare()
     got: list[Lease] = []
     waiting = threading.Thread(target=lambda: got.extend(rest.claim(wait_s=15)))
@@ -142,14 +142,14 @@ def test_long_polls_wake_when_work_appears(rest: Rest) -> None:
     assert time.monotonic() - began < 5
 
 
-def test_long_polls_end_at_their_timeout(rest: Rest) -> None:
+def test_long_poll_for_jobs_ends_at_its_timeout(rest: Rest) -> None:
     rest.prepare()
     began = time.monotonic()
     assert rest.claim(wait_s=0.3) == []
     assert 0.3 <= time.monotonic() - began < 5
 
 
-def test_expired_lease_goes_to_a_waiting_worker(tmp_path: Path) -> None:
+def test_job_of_an_expired_lease_goes_to_a_waiting_worker(tmp_path: Path) -> None:
     with served(tmp_path / "evo.db", lease_s=1.0) as url, client_of(url) as client:
         rest = Rest(client)
         rest.prepare()
@@ -163,7 +163,7 @@ def test_expired_lease_goes_to_a_waiting_worker(tmp_path: Path) -> None:
         assert rest.report(again).status_code == 200
 
 
-def test_stale_repeated_and_released_leases_are_answered(rest: Rest) -> None:
+def test_result_of_released_lease_is_refused_and_repeated_result_is_accepted_once(rest: Rest) -> None:
     rest.prepare()
     rest.submit()
     lease = rest.claim()[0]
@@ -176,7 +176,7 @@ def test_stale_repeated_and_released_leases_are_answered(rest: Rest) -> None:
     assert rest.report(lease).json() == {"accepted": True, "repeated": True}
 
 
-def test_each_result_of_a_batch_gets_an_answer(rest: Rest) -> None:
+def test_every_result_of_a_batch_gets_its_own_status(rest: Rest) -> None:
     rest.prepare()
     search = rest.submit()
     rest.report(rest.claim()[0])
@@ -200,7 +200,7 @@ def test_each_result_of_a_batch_gets_an_answer(rest: Rest) -> None:
     assert rest.http.post("/results", json={"results": []}).status_code == 422
 
 
-def test_heartbeats_update_the_list_of_workers(rest: Rest) -> None:
+def test_heartbeat_answers_which_attempts_to_cancel(rest: Rest) -> None:
     rest.prepare()
     rest.submit()
     lease = rest.claim()[0]
@@ -210,7 +210,7 @@ def test_heartbeats_update_the_list_of_workers(rest: Rest) -> None:
     assert (worker["id"], worker["devices"][0]["model"]) == ("w1", "Toy CPU")
 
 
-def test_worker_is_drained_and_resumed(rest: Rest) -> None:
+def test_drained_worker_gets_no_jobs_until_it_is_resumed(rest: Rest) -> None:
     rest.prepare()
     rest.submit()
     assert rest.http.post("/workers/w1/drain").json()["drain"] is True
@@ -221,7 +221,7 @@ def test_worker_is_drained_and_resumed(rest: Rest) -> None:
     assert rest.http.post("/workers/nobody/drain").status_code == 404
 
 
-def test_device_quarantined_by_its_slot_waits_for_a_person(rest: Rest) -> None:
+def test_quarantined_device_gets_no_jobs_until_a_user_clears_it(rest: Rest) -> None:
     rest.prepare()
     rest.submit()
     slot = {"device_uuid": DEVICE.uuid, "activity": "testing", "detail": "a known kernel", "fault": "it fell off"}
@@ -245,7 +245,7 @@ def test_device_quarantined_by_its_slot_waits_for_a_person(rest: Rest) -> None:
     assert rest.http.post("/workers/w1/devices/other/clear").status_code == 404
 
 
-def test_departing_worker_returns_its_jobs_and_offers_nothing(rest: Rest) -> None:
+def test_jobs_of_a_departed_worker_return_to_the_queue(rest: Rest) -> None:
     rest.prepare()
     search = rest.submit()
     lease = rest.claim()[0]
@@ -270,7 +270,7 @@ def test_departing_worker_returns_its_jobs_and_offers_nothing(rest: Rest) -> Non
     assert rest.http.delete("/workers/nobody").status_code == 404
 
 
-def test_pages_contain_every_item_once(rest: Rest) -> None:
+def test_paginated_lists_contain_every_item_once(rest: Rest) -> None:
     rest.prepare()
     searches = [rest.submit(budget={"trials": 7})["id"] for _ in range(5)]
     rest.play()
@@ -292,7 +292,7 @@ def test_pages_contain_every_item_once(rest: Rest) -> None:
     assert running == {"items": [], "next": None}
 
 
-def test_results_may_carry_their_artefacts(rest: Rest) -> None:
+def test_artefacts_sent_with_a_result_are_stored(rest: Rest) -> None:
     rest.prepare()
     rest.submit(budget={"trials": 1})
     rest.report(rest.claim()[0])
@@ -310,7 +310,7 @@ def test_results_may_carry_their_artefacts(rest: Rest) -> None:
 
 
 @pytest.mark.parametrize("how", ["never stored", "file lost", "row lost"])
-def test_answer_names_artefacts_that_the_service_lacks(rest: Rest, tmp_path: Path, how: str) -> None:
+def test_answer_to_a_result_lists_the_artefacts_missing_from_the_service(rest: Rest, tmp_path: Path, how: str) -> None:
     """Artefacts are collected, databases and folders restored, while workers remember what they stored."""
     content = b"source"
     digest = hashlib.sha256(content).hexdigest()
@@ -335,7 +335,7 @@ def test_answer_names_artefacts_that_the_service_lacks(rest: Rest, tmp_path: Pat
     assert (again["status"], again["lacking"]) == ("repeated", [])
 
 
-def test_artefact_that_a_new_report_names_counts_as_new(rest: Rest, tmp_path: Path) -> None:
+def test_report_renews_the_age_of_the_artefacts_it_names(rest: Rest, tmp_path: Path) -> None:
     content = b"source"
     digest = hashlib.sha256(content).hexdigest()
     rest.prepare()
@@ -366,7 +366,7 @@ def test_artefacts_are_returned_unchanged(rest: Rest, tmp_path: Path) -> None:
     assert rest.http.get("/artefacts/..%2f..%2fevo.db").status_code in {404, 422}
 
 
-def test_health_is_reported(rest: Rest) -> None:
+def test_health_and_readiness_are_reported(rest: Rest) -> None:
     assert rest.http.get("/health").json()["status"] == "ok"
     assert rest.http.get("/ready").json()["status"] == "ready"
 
@@ -446,7 +446,9 @@ def test_every_refusal_is_a_problem_document(
         ({"Origin": "null"}, 403),
     ],
 )
-def test_other_sites_are_refused(rest: Rest, headers: dict[str, str], status: int) -> None:
+def test_requests_with_foreign_host_or_origin_headers_are_refused(
+    rest: Rest, headers: dict[str, str], status: int
+) -> None:
     response = rest.http.post("/searches/7/pause", headers=headers)
     assert (response.status_code, response.headers["content-type"]) == (status, "application/problem+json")
     assert "x-request-id" in response.headers
@@ -454,14 +456,14 @@ def test_other_sites_are_refused(rest: Rest, headers: dict[str, str], status: in
     assert read.status_code == (421 if status == 421 else 200)
 
 
-def test_network_service_accepts_any_host_name(tmp_path: Path) -> None:
+def test_network_service_accepts_any_host_header_but_no_foreign_origin(tmp_path: Path) -> None:
     with served(tmp_path / "evo.db", host="0.0.0.0") as url, client_of(url) as client:
         assert client.get("/health", headers={"Host": "box:8765"}).status_code == 200
         away = {"Host": "box:8765", "Origin": "http://evil.example"}
         assert client.post("/searches/7/pause", headers=away).status_code == 403
 
 
-def test_invalid_report_names_the_field_of_its_kind(rest: Rest) -> None:
+def test_error_names_the_invalid_field_of_a_report(rest: Rest) -> None:
     rest.prepare()
     report = {"kind": "evaluate", "outcome": {"kind": "measured", "timing": {"samples_us": ["fast"]}}}
     problem = rest.http.post("/attempts/1/result", json={"token": "x", "report": report}).json()
@@ -469,7 +471,7 @@ def test_invalid_report_names_the_field_of_its_kind(rest: Rest) -> None:
     assert len(problem["errors"]) == 1
 
 
-def test_bug_shows_no_traceback(rest: Rest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_internal_error_response_contains_no_exception_text(rest: Rest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("api.rest.searches.listed_views", lambda *_: 1 / 0)
     response = rest.http.get("/searches")
     assert response.status_code == 500
@@ -477,19 +479,19 @@ def test_bug_shows_no_traceback(rest: Rest, monkeypatch: pytest.MonkeyPatch) -> 
     assert response.json()["detail"].startswith("this is a bug of kernel-evo")
 
 
-def test_trials_are_filtered_by_every_outcome() -> None:
+def test_trial_states_are_pending_and_every_outcome_kind() -> None:
     assert set(get_args(TrialState)) == {"pending", *(kind.kind for kind in get_args(Outcome))}
 
 
 @pytest.mark.parametrize("minutes", ["Infinity", "NaN", "1e999"])
-def test_infinite_minutes_are_refused(rest: Rest, minutes: str) -> None:
+def test_non_finite_minutes_are_refused(rest: Rest, minutes: str) -> None:
     body = f'{{"family_digest": "{DIGEST}", "budget": {{"minutes": {minutes}}}}}'
     response = rest.http.post("/searches", content=body, headers={"content-type": "application/json"})
     assert (response.status_code, response.json().get("field")) == (422, "budget.minutes"), response.text
 
 
 @pytest.mark.parametrize("place", [[1.0, HUGE, 1], [math.inf, 1, 1], [1.0, 1, HUGE]])
-def test_ranking_positions_are_bounded(rest: Rest, place: list[float]) -> None:
+def test_out_of_range_ranking_cursor_is_refused(rest: Rest, place: list[float]) -> None:
     rest.prepare()
     search = rest.submit()["id"]
     response = rest.http.get(f"/searches/{search}/trials", params={"sort": "rank", "cursor": to_cursor(place)})
@@ -497,13 +499,13 @@ def test_ranking_positions_are_bounded(rest: Rest, place: list[float]) -> None:
 
 
 @pytest.mark.parametrize("content", [b"{", b"\xff", b"[" * 100_000])
-def test_unreadable_body_is_named(rest: Rest, content: bytes) -> None:
+def test_request_body_that_is_not_json_is_refused(rest: Rest, content: bytes) -> None:
     response = rest.http.post("/searches", content=content, headers={"content-type": "application/json"})
     assert (response.status_code, response.json()["field"]) == (422, "body")
     assert response.headers["content-type"] == "application/problem+json"
 
 
-def test_body_that_grows_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_streamed_body_over_the_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("api.http.middleware.body.MOST_BYTES", 1000)
     with served(tmp_path / "evo.db") as url, client_of(url) as client:
         for method, path in (("PUT", f"/artefacts/{DIGEST}"), ("POST", "/searches")):
@@ -514,14 +516,14 @@ def test_body_that_grows_too_large_is_refused(tmp_path: Path, monkeypatch: pytes
             assert "send less" in response.json()["detail"]
 
 
-def test_printed_openapi_document_is_the_one_that_is_served(rest: Rest) -> None:
+def test_printed_openapi_document_equals_the_served_one(rest: Rest) -> None:
     printed, served = json.loads(openapi.openapi_text()), rest.http.get("/openapi.json").json()
     assert (printed["paths"], printed["components"]) == (served["paths"], served["components"])
     strategies = served["components"]["schemas"]["SearchRequest"]["properties"]["strategy"]
     assert (strategies["default"], strategies["examples"]) == (DEFAULT, list(STRATEGIES))
 
 
-def test_every_route_is_in_the_reference() -> None:
+def test_every_route_is_in_the_rest_reference() -> None:
     text = (Path(__file__).parents[2] / "docs" / "reference" / "rest.md").read_text(encoding="utf-8")
     paths = create_app(Settings()).openapi()["paths"]
     for path, operations in paths.items():
@@ -542,7 +544,7 @@ def test_second_service_is_refused_with_the_address_of_the_first(tmp_path: Path)
     assert not (tmp_path / "evo.db.service.json").exists()
 
 
-def test_service_restarts_after_a_kill(tmp_path: Path) -> None:
+def test_restarted_service_accepts_the_result_of_a_lease_from_before_the_kill(tmp_path: Path) -> None:
     database = tmp_path / "evo.db"
     with process_of(database) as first, client_of(announced(database)) as client:
         rest = Rest(client)
@@ -557,7 +559,7 @@ def test_service_restarts_after_a_kill(tmp_path: Path) -> None:
         assert rest.http.get(f"/searches/{search}").json()["state"] == "finished"
 
 
-def test_shutdown_answers_waiting_workers_and_the_request_in_progress(tmp_path: Path) -> None:
+def test_shutdown_answers_waiting_workers_and_completes_the_request_in_progress(tmp_path: Path) -> None:
     database = tmp_path / "evo.db"
     content = b"a" * 70_000
     digest = hashlib.sha256(content).hexdigest()

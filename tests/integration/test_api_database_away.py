@@ -66,7 +66,7 @@ STRANGERS = ("ready", "sign in", "unknown token")
 @pytest.mark.parametrize(
     ("asked", "closed"), [*((each, False) for each in REQUESTS), *((each, True) for each in STRANGERS)]
 )
-def test_unavailable_database_is_503_and_named_only_to_administrators(
+def test_requests_get_503_without_the_database_location_for_strangers(
     rest: Local, monkeypatch: pytest.MonkeyPatch, asked: str, closed: bool
 ) -> None:
     rest.submit()
@@ -81,7 +81,9 @@ def test_unavailable_database_is_503_and_named_only_to_administrators(
     assert (PLACE in response.text) is not closed
 
 
-def test_only_administrators_see_which_database_is_unavailable(rest: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_administrators_see_the_location_of_an_unavailable_database(
+    rest: Local, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rest.submit()
     root = bearer(rest, "admin")
     submitter = bearer(rest, "submitter", by=root)
@@ -91,7 +93,9 @@ def test_only_administrators_see_which_database_is_unavailable(rest: Local, monk
             assert (response.status_code, PLACE in response.text) == (503, named)
 
 
-def test_caller_is_admitted_while_nothing_can_be_written(rest: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_caller_is_admitted_and_its_token_use_stored_later_while_writes_fail(
+    rest: Local, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With a full disk, the use of a token is stored later."""
     root = bearer(rest, "admin")
     with away(monkeypatch, "write"):
@@ -105,7 +109,9 @@ def test_caller_is_admitted_while_nothing_can_be_written(rest: Local, monkeypatc
         assert [row.last_used_at is not None for row in session.query(TokenRow)] == [True]
 
 
-def test_key_of_a_request_without_effect_can_be_used_again(rest: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idempotency_key_is_reusable_after_a_request_without_effect(
+    rest: Local, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rest.submit()
     key = {"Idempotency-Key": "only once"}
     with monkeypatch.context() as patch:
@@ -115,7 +121,9 @@ def test_key_of_a_request_without_effect_can_be_used_again(rest: Local, monkeypa
     assert rest.http.post("/searches/1/pause", headers=key).headers["idempotency-replayed"] == "true"
 
 
-def test_key_of_a_request_with_unknown_effect_is_refused(rest: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idempotency_key_of_a_request_with_unknown_effect_is_refused(
+    rest: Local, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rest.submit()
     key = {"Idempotency-Key": "only once"}
     command = rest.service.conductor.orders.command
@@ -131,7 +139,7 @@ def test_key_of_a_request_with_unknown_effect_is_refused(rest: Local, monkeypatc
     assert rest.http.post("/searches/1/pause", headers=key).status_code == 409
 
 
-def test_answer_that_cannot_be_stored_is_sent(rest: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_response_is_sent_even_if_it_cannot_be_stored_for_replay(rest: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     rest.submit()
     monkeypatch.setattr("db.repositories.answers.StoredResponses.end", _unavailable)
     assert rest.http.post("/searches/1/pause", headers={"Idempotency-Key": "k"}).json()["state"] == "paused"
@@ -141,7 +149,7 @@ def _unavailable(*_: object, **__: object) -> None:
     raise StoreUnavailable("database: it is away")
 
 
-def test_lost_answer_to_a_commit_counts_as_committed_and_a_refusal_does_not() -> None:
+def test_postgresql_commit_may_have_succeeded_only_if_the_connection_was_lost() -> None:
     lost = OperationalError("COMMIT", {}, Exception("gone"), connection_invalidated=True)
     refused = OperationalError("COMMIT", {}, Exception("no"))
     assert PostgreSQL.may_have_committed(None, lost)  # type: ignore[arg-type]
@@ -160,7 +168,7 @@ def test_process_metrics_are_available_without_the_database(rest: Local, monkeyp
     assert "kernel_evo_request_seconds_count" in found.text
 
 
-def test_stream_ends_cleanly_when_the_database_becomes_unavailable(
+def test_event_stream_ends_cleanly_when_the_database_becomes_unavailable(
     rest: Local, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with rest.http.stream("GET", "/events") as stream:
@@ -170,7 +178,7 @@ def test_stream_ends_cleanly_when_the_database_becomes_unavailable(
             list(lines)  # reads to the end; a truncated stream would raise
 
 
-def test_database_locked_by_another_program_is_503_with_and_without_a_key(
+def test_locked_database_gives_503_with_and_without_idempotency_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("db.engine.sqlite.BUSY_TIMEOUT_S", 0.2)

@@ -91,7 +91,7 @@ def test_higher_priority_then_older_search_gets_work_first(rest: Local) -> None:
     assert listed(rest, "/searches", sort="priority") == [old, new, urgent]
 
 
-def test_search_is_deleted_unless_it_runs_or_supports_a_champion(anywhere: Local) -> None:
+def test_running_search_and_search_with_champion_cannot_be_deleted(anywhere: Local) -> None:
     rest = anywhere
     running = rest.submit(problem="N=32")["id"]
     assert "cancel it" in problem_of(rest.http.delete(f"/searches/{running}"), 409)["detail"]
@@ -107,7 +107,7 @@ def test_search_is_deleted_unless_it_runs_or_supports_a_champion(anywhere: Local
     assert rest.submit()["id"] > running
 
 
-def test_decision_on_an_outdated_state_is_refused(rest: Local) -> None:
+def test_search_change_with_an_outdated_etag_is_refused(rest: Local) -> None:
     search = rest.submit()["id"]
     path = f"/searches/{search}"
     seen = rest.http.get(path).headers["etag"]
@@ -145,7 +145,7 @@ def test_rollback_and_restore_need_the_current_etag(rest: Local) -> None:
     assert listed(rest, "/champions", history=True, sort="oldest") == [1, 2]
 
 
-def test_lists_are_filtered_and_sorted(anywhere: Local) -> None:
+def test_search_worker_and_family_lists_are_filtered_and_sorted(anywhere: Local) -> None:
     rest = anywhere
     small, large = ended(rest, problem="N=32", notes="what of 100%?"), ended(rest, problem="N=64")
     running = rest.submit(problem="N=32", priority=-1)["id"]
@@ -167,7 +167,7 @@ def test_lists_are_filtered_and_sorted(anywhere: Local) -> None:
     assert listed(rest, "/families", "name", text="%") == []
 
 
-def test_impossible_ids_are_refused_or_unknown(anywhere: Local) -> None:
+def test_out_of_range_ids_give_404_or_422_on_every_route(anywhere: Local) -> None:
     """In every address with a number; and in a batch it does not refuse the other items."""
     ended(anywhere)
     rules_of = [(method, path) for method, path, _ in rules(anywhere.app) if NUMBERS.search(path)]
@@ -198,7 +198,7 @@ class Names(dict[str, str]):
         return "ab" * 32 if name == "digest" else "csv" if name == "form" else "x"
 
 
-def test_repeated_post_is_carried_out_once(rest: Local) -> None:
+def test_post_repeated_with_its_idempotency_key_is_carried_out_once(rest: Local) -> None:
     key = {"Idempotency-Key": "a try"}
     first = rest.http.post("/searches", json={"family_digest": "ab" * 32}, headers=key)
     again = rest.http.post("/searches", json={"family_digest": "ab" * 32}, headers=key)
@@ -214,7 +214,7 @@ def test_repeated_post_is_carried_out_once(rest: Local) -> None:
         assert problem_of(rest.http.post("/searches", json={}, headers={"Idempotency-Key": bad}), 422)["field"]
 
 
-def test_refused_request_may_be_repeated_and_interrupted_one_may_not(
+def test_idempotency_key_is_reusable_after_refusal_but_not_after_interruption(
     rest: Local, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     body, key = {"family_digest": "cd" * 32}, {"Idempotency-Key": "k"}
@@ -230,7 +230,7 @@ def test_refused_request_may_be_repeated_and_interrupted_one_may_not(
     assert listed(rest, "/searches") == [1]
 
 
-def test_keys_of_different_callers_are_independent_and_no_secret_is_stored(rest: Local) -> None:
+def test_idempotency_keys_are_separate_per_caller_and_store_no_token_secrets(rest: Local) -> None:
     body, key = {"family_digest": "ab" * 32}, {"Idempotency-Key": "the same"}
     made = rest.http.post("/tokens", json={"name": "first", "roles": ["admin"]}, headers=key)
     admin = {"Authorization": f"Bearer {made.json()['secret']}"}
@@ -245,7 +245,9 @@ def test_keys_of_different_callers_are_independent_and_no_secret_is_stored(rest:
         assert not any(b"secret" in (row.body or b"") for row in session.scalars(select(AnswerRow)))
 
 
-def test_keys_expire_after_a_day_but_not_by_a_jump_of_the_clock(rest: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idempotency_keys_survive_a_clock_jump_until_they_are_collected(
+    rest: Local, monkeypatch: pytest.MonkeyPatch
+) -> None:
     body, key = {"family_digest": "ab" * 32}, {"Idempotency-Key": "k"}
     rest.http.post("/searches", json=body, headers=key)
     clock = rest.service.conductor.clock
@@ -257,7 +259,7 @@ def test_keys_expire_after_a_day_but_not_by_a_jump_of_the_clock(rest: Local, mon
     assert rest.http.post("/searches", json=body, headers=key).json()["id"] == 2
 
 
-def test_recorded_configs_are_tried_first_and_invalid_ones_counted(rest: Local) -> None:
+def test_warm_start_configs_are_tried_first_and_invalid_ones_counted(rest: Local) -> None:
     configs = [{"BLOCK": 16, "UNROLL": 4}, {"BLOCK": 8}, {"BLOCK": 8, "UNROLL": 1}, {"WIDTH": 3}, {"BLOCK": 3}]
     view = rest.submit(strategy="portfolio", warm_start={"source": "cache.json", "configs": configs})
     assert view["warm_start"] == {"source": "cache.json", "used": 1, "invalid": 3, "spare": 1, "predicted": False}
@@ -265,7 +267,7 @@ def test_recorded_configs_are_tried_first_and_invalid_ones_counted(rest: Local) 
     assert vars(rest.claim()[0].job)["config"] == {"BLOCK": 8, "UNROLL": 1}
 
 
-def test_recorded_configs_of_other_tunables_are_refused_with_the_known_ones(rest: Local) -> None:
+def test_warm_start_with_unknown_tunables_is_refused_with_a_suggestion(rest: Local) -> None:
     configs = [{"BLOKC": 16}, {"BLOKC": 8, "UNROLL": 1}]
     body = {"family_digest": DIGEST, "warm_start": {"source": "cache.json", "configs": configs}}
     problem = problem_of(rest.http.post("/searches", json=body), 422)

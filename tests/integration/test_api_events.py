@@ -65,7 +65,7 @@ def rest(tmp_path: Path) -> Iterator[Rest]:
         yield Rest(client)
 
 
-def test_search_is_followed_from_start_to_end(rest: Rest) -> None:
+def test_event_stream_covers_a_search_from_start_to_end(rest: Rest) -> None:
     rest.prepare()
     search = rest.submit(budget={"trials": 5})["id"]
     with rest.http.stream("GET", f"/searches/{search}/events") as response:
@@ -89,14 +89,14 @@ def test_search_is_followed_from_start_to_end(rest: Rest) -> None:
     assert everywhere == numbers
 
 
-def test_stream_ends_at_its_age_limit_and_its_client_reconnects(rest: Rest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_event_stream_ends_at_its_age_limit(rest: Rest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("api.rest.events.LONGEST_S", -1.0)
     monkeypatch.setattr("api.events.feed.LONGEST_WAIT_S", 0.1)
     with rest.http.stream("GET", "/events") as response:
         assert list(listen(response)) == []
 
 
-def test_invalid_places_are_refused_and_lost_ones_reported(rest: Rest) -> None:
+def test_invalid_event_position_is_refused_and_lost_one_gives_reset(rest: Rest) -> None:
     rest.prepare()
     assert rest.http.get("/searches/7/events").status_code == 404
     for request in ({"params": {"after": "x"}}, {"headers": {"Last-Event-ID": "1-2-3"}}):
@@ -106,7 +106,7 @@ def test_invalid_places_are_refused_and_lost_ones_reported(rest: Rest) -> None:
         assert next(listen(response)).name == "reset"
 
 
-def test_listeners_do_not_delay_the_shutdown(tmp_path: Path) -> None:
+def test_open_event_stream_does_not_delay_the_shutdown(tmp_path: Path) -> None:
     database = tmp_path / "evo.db"
     with process_of(database) as process, client_of(announced(database)) as client:
         with client.stream("GET", "/events") as response:
@@ -138,7 +138,7 @@ def batches(stage: Stage, *, limit: int) -> list[list[ServerEvent]]:
 
 
 @pytest.mark.parametrize("limit", [1, 1000])
-def test_every_trial_comes_once_in_order_for_any_batch_size(stage: Stage, limit: int) -> None:
+def test_events_contain_every_trial_once_in_order_for_any_batch_size(stage: Stage, limit: int) -> None:
     first, second = stage.submit(budget={"trials": 4}), stage.submit(seed=1, budget={"trials": 4})
     list(stage.play(5))
     stage.conductor.orders.command(second, "cancel")
@@ -190,7 +190,7 @@ def test_transaction_in_another_database_does_not_delay_events(stage: Stage, req
         assert current_position(stage) > before
 
 
-def test_place_from_before_a_restore_is_recognised(stage: Stage) -> None:
+def test_event_position_from_before_a_restore_is_not_accepted_as_stored(stage: Stage) -> None:
     """A restored database assigns the numbers after the backup again, to other events."""
     stage.submit()
     lost = current_position(stage)
@@ -210,7 +210,7 @@ def test_failed_transaction_leaves_no_event(stage: Stage) -> None:
     assert current_position(stage) == before
 
 
-def test_old_events_are_dropped_and_their_numbers_not_reused(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_events_are_deleted_and_their_numbers_not_reused(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.submit()
     list(stage.play(6))
     last = current_position(stage)
@@ -224,13 +224,13 @@ def test_old_events_are_dropped_and_their_numbers_not_reused(stage: Stage, monke
 
 
 @pytest.mark.parametrize("text", ["", "1", "a-1", "-1-2", "1-²", f"1-{2**63}"])
-def test_malformed_place_is_refused(text: str) -> None:
+def test_malformed_event_position_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="after: is not"):
         EventPosition.parse(text, "after")
     assert EventPosition.parse(str(EventPosition(7, 3)), "after") == EventPosition(7, 3)
 
 
-def test_many_listeners_get_the_same_events_from_one_reader(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_listeners_of_a_feed_get_the_same_events(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "POLL_S", 0.01)
     monkeypatch.setattr(feed, "KEPT_BATCHES", 3)
     search = stage.submit(budget={"trials": 14})
@@ -274,7 +274,7 @@ def test_many_listeners_get_the_same_events_from_one_reader(stage: Stage, monkey
 
 
 @pytest.mark.parametrize("grown", [False, True])
-def test_streams_end_when_a_backup_is_restored_under_a_running_service(stage: Stage, grown: bool) -> None:
+def test_event_streams_end_when_a_backup_is_restored_under_a_running_service(stage: Stage, grown: bool) -> None:
     """Their clients reconnect with an id of the lost events, and are told to read the lists again."""
     first = stage.submit()
 

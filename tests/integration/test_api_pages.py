@@ -66,7 +66,7 @@ def text_of(html: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html))
 
 
-def test_empty_service_says_how_to_begin(page: httpx.Client) -> None:
+def test_start_page_of_an_empty_service_shows_a_search_command(page: httpx.Client) -> None:
     assert "kernel-evo search sdpa" in page.get("/").text
 
 
@@ -85,7 +85,7 @@ def test_worker_warnings_are_shown_escaped(stage: Stage, page: httpx.Client) -> 
     assert page.get(f"/api/v1/searches/{search}").json()["warnings"] == list(warnings)
 
 
-def test_missing_baselines_are_named_with_their_reason(stage: Stage, page: httpx.Client) -> None:
+def test_search_page_lists_missing_baselines_with_the_reason(stage: Stage, page: httpx.Client) -> None:
     search = stage.submit()
     (lease,) = [each for each in stage.claim() if isinstance(each.job, Baseline)]
     missing = {"library": "ImportError: no library", HOSTILE: "RuntimeError: refuses this shape"}
@@ -97,7 +97,7 @@ def test_missing_baselines_are_named_with_their_reason(stage: Stage, page: httpx
     assert page.get(f"/api/v1/searches/{search}").json()["missing_baselines"] == missing
 
 
-def test_list_shows_every_search(stage: Stage, page: httpx.Client) -> None:
+def test_start_page_lists_every_search(stage: Stage, page: httpx.Client) -> None:
     first = stage.submit(budget={"trials": 3})
     list(stage.play())
     second = stage.submit(seed=1, problem="N=32")
@@ -112,7 +112,7 @@ def test_list_shows_every_search(stage: Stage, page: httpx.Client) -> None:
     assert "running" in text
 
 
-def test_leaderboard_shows_the_relevant_columns(stage: Stage, page: httpx.Client) -> None:
+def test_leaderboard_shows_the_outcome_of_every_trial(stage: Stage, page: httpx.Client) -> None:
     search = stage.submit()
     list(stage.play(4))
     stage.hand_in(stage.one(), CompileFailed(log="kernel.c:1: error: no such register\nand more"))
@@ -159,7 +159,7 @@ def test_finished_search_shows_champion_and_verdict_and_stops_refreshing(stage: 
     assert "Promoted: the first champion." in text
 
 
-def test_fragments_are_parts_of_their_pages(stage: Stage, page: httpx.Client) -> None:
+def test_live_fragments_are_contained_in_their_pages(stage: Stage, page: httpx.Client) -> None:
     search = stage.submit(budget={"trials": 4})
     list(stage.play())
     for path in ("", f"/searches/{search}"):
@@ -169,7 +169,7 @@ def test_fragments_are_parts_of_their_pages(stage: Stage, page: httpx.Client) ->
         assert fragment.text.strip() in page.get(path or "/").text
 
 
-def test_hostile_text_is_shown_and_never_run(stage: Stage, page: httpx.Client) -> None:
+def test_markup_in_names_and_logs_is_escaped_on_every_page(stage: Stage, page: httpx.Client) -> None:
     hostile = type(DEVICE)(kind="cpu", model=HOSTILE, architecture=HOSTILE, uuid="cpu-0", limits={"cores": 1.0})
     tunables = {"BLOCK": {"values": [HOSTILE, "b"]}}
     document = {**TOY, "title": HOSTILE, "cpu": {**TOY["cpu"], "tunables": tunables, "constraints": []}}
@@ -188,7 +188,7 @@ def test_hostile_text_is_shown_and_never_run(stage: Stage, page: httpx.Client) -
         assert all((script.get("src") or "").startswith("/static/") for script in Outline(html).every("script"))
 
 
-def test_pages_have_nothing_inline_and_nothing_from_other_hosts(stage: Stage, page: httpx.Client) -> None:
+def test_pages_have_no_inline_code_and_no_content_from_other_hosts(stage: Stage, page: httpx.Client) -> None:
     search = stage.submit(budget={"trials": 5})
     list(stage.play())
     for path in ("/", f"/searches/{search}", "/champions", "/workers", "/families", "/searches/99", "/nowhere"):
@@ -207,7 +207,7 @@ def test_pages_have_nothing_inline_and_nothing_from_other_hosts(stage: Stage, pa
         assert "http" not in content.text.replace("http://www.w3.org/2000/svg", "")
 
 
-def test_shared_worker_may_import_scripts_and_follow_events(page: httpx.Client) -> None:
+def test_security_policy_lets_the_shared_worker_load_scripts_and_connect(page: httpx.Client) -> None:
     """Its policy comes with its script, also in a 304."""
     assert "worker-src 'self'" in page.get("/").headers["content-security-policy"]
     first = page.get("/static/live/event-worker.js")
@@ -232,7 +232,7 @@ def test_header_of_the_plots_shows_whether_the_search_runs(stage: Stage, page: h
     assert page.get("/searches/999/lead").status_code == 404
 
 
-def test_pages_are_usable_with_a_screen_reader(stage: Stage, page: httpx.Client) -> None:
+def test_pages_have_labels_and_landmarks_for_screen_readers(stage: Stage, page: httpx.Client) -> None:
     search = stage.submit(budget={"trials": 5})
     list(stage.play())
     for path in ("/", f"/searches/{search}"):
@@ -246,7 +246,7 @@ def test_pages_are_usable_with_a_screen_reader(stage: Stage, page: httpx.Client)
         assert len(ids) == len(set(ids))
 
 
-def test_browsers_get_errors_as_pages(page: httpx.Client) -> None:
+def test_browsers_get_errors_as_html_pages(page: httpx.Client) -> None:
     for path, status, words in (
         ("/searches/99", 404, "There is no search 99"),
         ("/searches/x", 404, "There is no page at /searches/x"),
@@ -258,7 +258,7 @@ def test_browsers_get_errors_as_pages(page: httpx.Client) -> None:
         assert words in text_of(response.text)
 
 
-def test_metric_is_on_the_page_of_its_search_as_plot_and_table(stage: Stage, page: httpx.Client) -> None:
+def test_search_page_shows_the_metric_as_plot_and_table(stage: Stage, page: httpx.Client) -> None:
     metric = "BLOCK * 2 if UNROLL < 2 else BLOCK"
     search = stage.submit(objective={"metric": metric})
     list(stage.play())
@@ -272,7 +272,7 @@ def test_metric_is_on_the_page_of_its_search_as_plot_and_table(stage: Stage, pag
     assert html.count("&lt; 2 else BLOCK</th>") == 2, "the front's table and the leaderboard"
 
 
-def test_two_objectives_are_on_the_page_and_its_front_is_answered_over_rest(stage: Stage, page: httpx.Client) -> None:
+def test_pareto_front_of_two_objectives_is_on_the_page_and_over_rest(stage: Stage, page: httpx.Client) -> None:
     timed = stage.submit()
     list(stage.play())
     search = stage.submit(objective={"second_metric": "BLOCK * 2 if UNROLL < 2 else BLOCK"})

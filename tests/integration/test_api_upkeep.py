@@ -81,7 +81,7 @@ def ended_with_hook(stage: Stage, courier: WebhookDelivery) -> int:
     return search
 
 
-def test_message_is_signed_and_delivered_once_by_two_processes(stage: Stage) -> None:
+def test_webhook_is_signed_and_delivered_once_by_two_processes(stage: Stage) -> None:
     receiver = Receiver(204)
     search = ended_with_hook(stage, courier_of(stage, receiver))
     for _ in range(2):
@@ -99,7 +99,7 @@ def test_message_is_signed_and_delivered_once_by_two_processes(stage: Stage) -> 
 
 
 @pytest.mark.parametrize("public", [None, "https://tools.example.org/evo"])
-def test_message_names_the_page_of_its_search_if_there_is_a_public_url(stage: Stage, public: str | None) -> None:
+def test_webhook_contains_the_search_page_url_if_a_public_url_is_set(stage: Stage, public: str | None) -> None:
     receiver = Receiver(204)
     courier = courier_of(stage, receiver, None if public is None else PublicUrl.of(public))
     search = ended_with_hook(stage, courier)
@@ -108,7 +108,7 @@ def test_message_names_the_page_of_its_search_if_there_is_a_public_url(stage: St
     assert told.get("url") == (None if public is None else f"{public}/searches/{search}")
 
 
-def test_message_is_retried_also_by_the_next_process_and_finally_given_up(stage: Stage) -> None:
+def test_webhook_is_retried_by_later_processes_and_finally_given_up(stage: Stage) -> None:
     failures: list[int | Exception] = [500, httpx.ConnectError("refused"), 302, *[404] * (len(PAUSES_S) - 2)]
     receiver = Receiver(*failures)
     search = ended_with_hook(stage, courier_of(stage, receiver))
@@ -124,7 +124,7 @@ def test_message_is_retried_also_by_the_next_process_and_finally_given_up(stage:
     assert (webhook.given_up, webhook.error, webhook.delivered_at) == (True, "it answered 404", None)
 
 
-def test_message_of_a_dead_process_is_taken_over(stage: Stage) -> None:
+def test_webhook_of_a_dead_process_is_delivered_by_another(stage: Stage) -> None:
     receiver = Receiver(200)
     courier = courier_of(stage, receiver)
     ended_with_hook(stage, courier)
@@ -147,14 +147,14 @@ PRIVATE = """
 
 
 @pytest.mark.parametrize("address", PRIVATE.split())
-def test_messages_to_private_networks_are_refused(address: str) -> None:
+def test_webhooks_to_private_networks_are_refused(address: str) -> None:
     given = [ipaddress.ip_address("8.8.8.8"), ipaddress.ip_address(address)]
     assert [is_public(each) for each in given] == [True, False]
     with pytest.raises(InvalidInput, match="not a public address"):
         target_of("https://innocent.example/x", private=False, resolve=lambda *_: given)
 
 
-def test_message_goes_to_the_checked_address() -> None:
+def test_webhook_is_sent_to_the_checked_address() -> None:
     found = target_of(
         "https://name.example/p", private=False, resolve=lambda *_: [ipaddress.ip_address("2606:4700::1111")]
     )
@@ -164,7 +164,7 @@ def test_message_goes_to_the_checked_address() -> None:
             target_of(wrong, private=True, resolve=lambda *_: [ipaddress.ip_address("8.8.8.8")])
 
 
-def test_unresolvable_name_is_refused() -> None:
+def test_webhook_to_an_unresolvable_host_is_refused() -> None:
     def unknown(name: str, port: int) -> list[outbound.Address]:
         raise OSError("no such name")
 
@@ -182,7 +182,7 @@ def with_artefact(stage: Stage, store: Artefacts, content: bytes) -> str:
     return digest
 
 
-def test_old_rows_are_deleted_and_those_that_champions_need_are_kept(
+def test_collection_deletes_old_searches_but_keeps_those_of_champions(
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = Artefacts(tmp_path / "artefacts")
@@ -265,7 +265,7 @@ def test_departed_workers_are_deleted_unless_needed(stage: Stage, tmp_path: Path
     assert stage.trials(search)[0].number == 0, "the results of a deleted worker are kept"
 
 
-def test_workers_and_refused_tokens_are_deleted_after_a_month(stage: Stage, tmp_path: Path) -> None:
+def test_workers_and_invalid_tokens_are_deleted_after_their_age_limit(stage: Stage, tmp_path: Path) -> None:
     stage.register_worker()
     with stage.database.write() as session:
         tokens = Tokens(session)
@@ -299,7 +299,7 @@ def test_last_token_is_kept_so_that_the_service_stays_closed(stage: Stage, tmp_p
         assert len(Tokens(session).all()) == 1
 
 
-def test_unused_uploaded_versions_are_deleted(stage: Stage, tmp_path: Path) -> None:
+def test_unused_uploaded_family_versions_are_deleted(stage: Stage, tmp_path: Path) -> None:
     used, unused, latest = "a" * 64, "b" * 64, "c" * 64
     for digest in (used, unused, latest):
         with stage.database.write() as session:
@@ -315,7 +315,7 @@ def test_unused_uploaded_versions_are_deleted(stage: Stage, tmp_path: Path) -> N
         assert [Archive(session).version(each) is not None for each in (used, unused, latest)] == [True, False, True]
 
 
-def test_old_files_without_rows_are_deleted(stage: Stage, tmp_path: Path) -> None:
+def test_old_artefact_files_without_a_database_row_are_deleted(stage: Stage, tmp_path: Path) -> None:
     collector = collector_of(stage, tmp_path)
     kept = with_artefact(stage, Artefacts(tmp_path / "artefacts"), b"kept")
     folder = tmp_path / "artefacts" / kept[:2]
@@ -397,7 +397,7 @@ PARTS = ("collect_log", "collect_workers", "collect_searches", "collect_families
 
 
 @pytest.mark.parametrize("poisoned", PARTS)
-def test_failing_part_of_the_collection_does_not_block_others(
+def test_failing_step_of_the_collection_does_not_block_others(
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, poisoned: str
 ) -> None:
     ran: list[str] = []
@@ -448,7 +448,7 @@ def test_nothing_is_deleted_by_age_after_the_clock_jumped_ahead(
 
 
 @pytest.mark.parametrize("secret", ["whsec_" + "é" * 12, "whsec_" + "!" * 12, "whsec_AAAAAAAAAAA"])
-def test_secret_that_cannot_sign_is_refused_by_name(stage: Stage, monkeypatch: pytest.MonkeyPatch, secret: str) -> None:
+def test_error_names_the_invalid_webhook_secret(stage: Stage, monkeypatch: pytest.MonkeyPatch, secret: str) -> None:
     with pytest.raises(InvalidInput, match=r"webhook\.secret"):
         courier_of(stage, Receiver()).accepted(Webhook(url=HOOK.url, secret=secret))
     monkeypatch.setenv("KERNEL_EVO_WEBHOOK_SECRET", secret)
@@ -457,7 +457,7 @@ def test_secret_that_cannot_sign_is_refused_by_name(stage: Stage, monkeypatch: p
     assert secret not in str(refused.value)
 
 
-def test_queued_message_of_a_deleted_search_is_dropped(stage: Stage) -> None:
+def test_deleting_a_search_during_webhook_delivery_logs_no_error(stage: Stage) -> None:
     receiver = Receiver(200)
     courier = courier_of(stage, receiver)
     search = ended_with_hook(stage, courier)
@@ -485,7 +485,7 @@ def rest(tmp_path: Path) -> Iterator[Local]:
         yield rest
 
 
-def test_message_arrives_over_the_network(rest: Local) -> None:
+def test_webhook_arrives_over_the_network(rest: Local) -> None:
     arrived = threading.Event()
     got: list[bytes] = []
 
@@ -532,13 +532,13 @@ def test_metrics_are_in_the_prometheus_format(rest: Local) -> None:
     assert lease.attempt_id
 
 
-def test_collection_on_request_deletes_old_data(rest: Local) -> None:
+def test_collection_limits_are_checked_over_rest(rest: Local) -> None:
     assert rest.http.post("/collect", json={"keep_days": 1, "dry_run": True}).json()["searches_deleted"] == 0
     for wrong in ({"keep_days": 0}, {"keep_days": 1e6}, {"artefact_limit_gb": 1e300}):  # beyond the calendar
         assert rest.http.post("/collect", json=wrong).json()["field"] in wrong
 
 
-def test_service_is_ready_while_it_takes_requests_and_knows_the_schema(
+def test_service_is_not_ready_with_an_unknown_schema_or_while_stopping(
     rest: Local, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert rest.http.get("/ready").status_code == 200
@@ -552,7 +552,7 @@ def test_service_is_ready_while_it_takes_requests_and_knows_the_schema(
     assert rest.http.get("/health").status_code == 200
 
 
-def test_log_lines_carry_the_ids_of_their_objects(rest: Local) -> None:
+def test_log_lines_contain_search_attempt_and_request_ids(rest: Local) -> None:
     configure("console", "debug")
     with structlog.testing.capture_logs(processors=[structlog.contextvars.merge_contextvars]) as lines:
         rest.http.get("/searches/77")

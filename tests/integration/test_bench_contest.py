@@ -39,7 +39,7 @@ def kept(tmp_path: Path) -> Path:
     return path
 
 
-def test_stored_champion_is_compared_without_searching(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_contest_compares_a_stored_champion_without_searching(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status = main(["--champions", str(kept.parent), "--sample", "0", "--rounds", "3"], [MATCH])
     told = capsys.readouterr()
     assert status == 1
@@ -57,7 +57,7 @@ def test_stored_champion_is_compared_without_searching(kept: Path, capsys: pytes
         (["--problem", "rows=8"], []),
     ],
 )
-def test_named_family_needs_no_contest_of_its_own(
+def test_family_option_selects_contests_or_adds_one(
     arguments: list[str], problems: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[str, str]] = []
@@ -78,7 +78,7 @@ def test_named_family_needs_no_contest_of_its_own(
         ('"THREADS":1', '"THREADS":3', "softmax rows=64,cols=64: its champion is refused: "),
     ],
 )
-def test_champion_of_another_device_or_space_is_refused(
+def test_stored_champion_of_another_device_or_space_is_refused(
     kept: Path, written: str, instead: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = kept.read_text()
@@ -93,7 +93,9 @@ def test_champion_of_another_device_or_space_is_refused(
     assert said.out.count("| **champion**") == 1, "the other contest still runs"
 
 
-def test_tunables_newer_than_a_champion_get_their_defaults(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tunables_missing_in_a_stored_champion_get_their_defaults(
+    kept: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     text = kept.read_text()
     kept.write_text(text.replace('"THREADS":1,', "").replace(',"THREADS":1', ""))
     assert "THREADS" not in kept.read_text()
@@ -101,7 +103,7 @@ def test_tunables_newer_than_a_champion_get_their_defaults(kept: Path, capsys: p
     assert capsys.readouterr().out.count("| **champion**") == 1
 
 
-def test_similar_configs_are_compared_with_each_other(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_grid_compares_the_champion_with_a_changed_config(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
     unroll = "UNROLL=2"
     assert grid([str(kept), "--device", "cpu", "--change", unroll, "--rounds", "3"]) == 0
     told = capsys.readouterr().out
@@ -112,7 +114,7 @@ def test_similar_configs_are_compared_with_each_other(kept: Path, capsys: pytest
 @pytest.mark.parametrize(
     ("change", "said"), [("UNROLL", "'UNROLL' is no NAME=VALUE"), ("UNROLL=3", "UNROLL"), ("NONE=1", "NONE")]
 )
-def test_invalid_config_is_refused(kept: Path, change: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_grid_refuses_an_invalid_change(kept: Path, change: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert grid([str(kept), "--device", "cpu", "--change", change]) == 2
     told = capsys.readouterr().err
     assert told.startswith("grid: ")

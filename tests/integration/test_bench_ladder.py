@@ -26,7 +26,7 @@ on_l4_us = 12
 
 
 @pytest.mark.long
-def test_every_step_has_its_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ladder_replay_prints_a_row_for_every_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     family = tmp_path / "faulty"
     shutil.copytree(FAMILIES / "faulty", family)
     (family / "ladder.toml").write_text(LADDER, encoding="utf-8")
@@ -47,6 +47,6 @@ def test_every_step_has_its_row(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "wrong answer: a mistake: " in printed
 
 
-def test_family_without_steps_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_family_without_ladder_file_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--family", "softmax", "--device", "cpu", "--rounds", "1"]) == 2
     assert "softmax has no ladder.toml" in capsys.readouterr().err

@@ -10,12 +10,12 @@ from tests.bench.gpu import MATCHES
 from tests.bench.side_by_side import Place, Queue, hold, places
 
 
-def test_cores_are_divided_evenly() -> None:
+def test_cores_are_divided_evenly_among_gpus() -> None:
     assert places(["0", "1"], range(5)) == [Place("0", frozenset({0, 1})), Place("1", frozenset({2, 3}))]
     assert places([], range(5)) == []
 
 
-def test_longest_contest_that_fits_is_next() -> None:
+def test_queue_yields_the_longest_contest_that_fits_the_time_left() -> None:
     now = [0.0]
     queue = Queue({0: 10.0, 1: 30.0, 2: 20.0, 3: 100.0}, ends_at=50.0, clock=lambda: now[0])
     taken = iter(queue)
@@ -26,7 +26,9 @@ def test_longest_contest_that_fits_is_next() -> None:
     assert queue.left == [3, 2]
 
 
-def test_contest_runs_on_its_cores_and_gpu(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_contest_process_uses_only_its_cores_and_gpu(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     told = "import os, sys; print(os.environ['CUDA_VISIBLE_DEVICES'], os.sched_getaffinity(0)); sys.exit(3)"
     real = subprocess.run
     monkeypatch.setattr(subprocess, "run", lambda _, **more: real([sys.executable, "-c", told], **more))

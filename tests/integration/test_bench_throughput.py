@@ -33,7 +33,7 @@ def run(monkeypatch: pytest.MonkeyPatch, theirs: str, *more: str) -> int:
     return throughput.main(["--minutes", "0.01", *more])
 
 
-def test_both_rates_and_their_ratio_are_printed(
+def test_throughput_bench_prints_both_rates_and_their_ratio(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(monkeypatch, "print('device: noise of its own'); print(100.0)") == 0
@@ -44,7 +44,7 @@ def test_both_rates_and_their_ratio_are_printed(
 
 
 @pytest.mark.parametrize(("second", "told"), [(300.0, (0, "3.0")), (320.0, (1, "2.9"))])
-def test_rates_of_all_rounds_are_combined(
+def test_throughput_ratio_combines_the_rates_of_all_rounds(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
@@ -56,7 +56,7 @@ def test_rates_of_all_rounds_are_combined(
     assert (status, ratio) == told
 
 
-def test_slowest_command_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_throughput_bench_fails_if_any_command_is_too_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     rates = iter([(600.0, 119.0), (600.0, 500.0)])
     monkeypatch.setattr(throughput, "_ours", lambda *_: next(rates))
     assert run(monkeypatch, "print(100.0)") == 1
@@ -76,7 +76,7 @@ def test_zero_rounds_are_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest
         ("while True: pass", "was stopped after"),
     ],
 )
-def test_own_rate_is_kept_if_kernel_tuner_fails(
+def test_kernel_evos_rate_is_printed_even_if_kernel_tuner_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], theirs: str, why: str
 ) -> None:
     if "while" in theirs:
@@ -87,7 +87,7 @@ def test_own_rate_is_kept_if_kernel_tuner_fails(
     assert why in printed.err
 
 
-def test_error_of_kernel_tuner_is_printed_last(
+def test_error_of_kernel_tuner_is_the_last_line_printed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fails(problem: str, seconds: float) -> float:

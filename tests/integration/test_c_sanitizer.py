@@ -107,14 +107,14 @@ def test_missing_sanitizers_are_reported(tmp_path: Path) -> None:
     assert str(memory.skipped).startswith("the compiler cannot build with it here")
 
 
-def test_cpp_kernels_and_family_headers_are_checked(tmp_path: Path) -> None:
+def test_sanitizer_checks_cpp_kernels_and_family_headers(tmp_path: Path) -> None:
     (tmp_path / "fault.h").write_text("#define OUTSIDE y[8] = 1.0f\n")
     for language in LANGUAGES:
         memory, _ = examined(tmp_path, "\n#include <fault.h>\nOUTSIDE;", language=language)
         assert any("heap-buffer-overflow" in finding for finding in memory.findings), memory
 
 
-def test_kernels_find_their_in_place_arguments_and_initial_values(tmp_path: Path) -> None:
+def test_sanitized_kernel_gets_in_place_arguments_and_initial_values(tmp_path: Path) -> None:
     (tmp_path / "y.bin").write_bytes(np.arange(N, dtype=np.float32).tobytes())
     arguments = (
         Argument(name="y", role="inout", dtype="float32", shape=(N,)),
@@ -148,7 +148,7 @@ if (open("%s", %s, 0600) >= 0) __builtin_trap();
 
 
 @confined
-def test_sanitized_kernel_reads_and_writes_no_files_of_the_worker(tmp_path: Path) -> None:
+def test_sanitized_kernel_cannot_open_files_of_the_worker(tmp_path: Path) -> None:
     inputs, others = tmp_path / "inputs", tmp_path / "others"
     inputs.mkdir()
     others.mkdir()
@@ -166,14 +166,14 @@ def test_sanitized_kernel_reads_and_writes_no_files_of_the_worker(tmp_path: Path
 
 
 @confined
-def test_sanitized_kernel_does_not_signal_or_trace_the_worker(tmp_path: Path) -> None:
+def test_sanitized_kernel_cannot_signal_or_trace_the_worker(tmp_path: Path) -> None:
     for call in ("kill(getppid(), 0) == 0", "ptrace(PTRACE_SEIZE, getppid(), 0, 0) == 0"):
         fault = f"\n#include <signal.h>\n#include <sys/ptrace.h>\n#include <unistd.h>\nif ({call}) __builtin_trap();\n"
         memory, _ = examined(tmp_path, fault)
         assert (memory.findings, memory.skipped) == ((), None), call
 
 
-def test_sanitized_kernel_has_no_environment_of_the_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sanitized_kernel_cannot_read_the_workers_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KERNEL_EVO_TOKEN", "secret")
     memory, _ = examined(
         tmp_path, 'extern char *getenv(const char *); if (getenv("KERNEL_EVO_TOKEN")) __builtin_trap();'
@@ -193,7 +193,7 @@ def test_untrusted_source_is_built_in_the_sandbox(tmp_path: Path) -> None:
         assert len(memory.findings) == findings
 
 
-def test_cases_with_equal_sources_and_arguments_share_a_build(tmp_path: Path) -> None:
+def test_sanitizer_builds_equal_sources_and_arguments_once(tmp_path: Path) -> None:
     builds, inputs = tmp_path / "builds", tmp_path / "inputs"
     for each in (builds, inputs):
         each.mkdir()
@@ -208,14 +208,14 @@ def test_cases_with_equal_sources_and_arguments_share_a_build(tmp_path: Path) ->
 
 
 @confined
-def test_sanitized_kernel_sends_no_signals(tmp_path: Path) -> None:
+def test_sanitized_kernel_cannot_send_signals_to_itself(tmp_path: Path) -> None:
     headers = "\n#include <errno.h>\n#include <signal.h>\n#include <unistd.h>\n"
     fault = f"{headers}if (!kill(getpid(), 0) || errno != EPERM) y[8] = 1;"
     memory, _ = examined(tmp_path, fault)
     assert (memory.findings, memory.skipped) == ((), None)
 
 
-def test_assembler_code_that_needs_the_frame_pointer_is_examined(tmp_path: Path) -> None:
+def test_sanitizer_examines_assembler_code_that_clobbers_the_frame_pointer(tmp_path: Path) -> None:
     register = "x29" if platform.machine() in {"aarch64", "arm64"} else "rbp"
     fault = f'__asm__ volatile("" ::: "{register}"); y[8] = 1.0f;'
     memory, _ = examined(tmp_path, fault)
@@ -223,7 +223,7 @@ def test_assembler_code_that_needs_the_frame_pointer_is_examined(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("call_us", "found"), [(14.0, True), (5e4, False), (None, False)])
-def test_kernel_that_does_not_end_under_a_sanitizer_is_a_finding_if_its_calls_are_short(
+def test_sanitizer_timeout_is_a_finding_only_if_the_kernels_calls_are_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call_us: float | None, *, found: bool
 ) -> None:
     monkeypatch.setattr("workers.backends.cpu.sanitizer._AMPLE_S", 1.0)

@@ -32,7 +32,7 @@ def written(rest: Local, path: Path, **changed: Any) -> Path:
     return path
 
 
-def test_times_are_stored_and_replace_earlier_ones(rest: Local) -> None:
+def test_pytorch_call_times_are_stored_and_replace_earlier_ones(rest: Local) -> None:
     assert rest.http.get("/champions/1").json()["called"] is None
     for called_us in (150.0, 133.0):
         stored = rest.http.put("/champions/1/called", json={**TIMES, "called_us": called_us})
@@ -46,14 +46,14 @@ def test_times_are_stored_and_replace_earlier_ones(rest: Local) -> None:
     ("body", "field"),
     [({**TIMES, "called_us": 0.0}, "called_us"), ({**TIMES, "model": ""}, "model"), ({**TIMES, "ratio": 2}, "ratio")],
 )
-def test_impossible_times_are_refused_by_field(rest: Local, body: dict[str, Any], field: str) -> None:
+def test_error_names_the_invalid_field_of_pytorch_call_times(rest: Local, body: dict[str, Any], field: str) -> None:
     problem = problem_of(rest.http.put("/champions/1/called", json=body), 422)
     assert field in json.dumps(problem)
     assert rest.http.get("/champions/1").json()["called"] is None
     problem_of(rest.http.put("/champions/99/called", json=TIMES), 404)
 
 
-def test_file_of_a_package_is_stored_by_the_command_line(rest: Local, tmp_path: Path) -> None:
+def test_cli_stores_the_call_times_of_a_package_file(rest: Local, tmp_path: Path) -> None:
     url = str(rest.http.base_url).partition("/api/")[0]
     line = CommandLine(home=tmp_path, cache=tmp_path / "cache")
     path = written(rest, tmp_path / "called.json")
@@ -66,7 +66,7 @@ def test_file_of_a_package_is_stored_by_the_command_line(rest: Local, tmp_path: 
     assert "133 µs" in listed.out
 
 
-def test_times_of_another_database_and_other_files_are_refused(rest: Local, tmp_path: Path) -> None:
+def test_call_times_of_another_database_and_invalid_files_are_refused(rest: Local, tmp_path: Path) -> None:
     url = str(rest.http.base_url).partition("/api/")[0]
     line = CommandLine(home=tmp_path, cache=tmp_path / "cache")
     for changed in ({"family": "softmax"}, {"kernel_us": 1e6}, {"problem": {"rows": 3}}):

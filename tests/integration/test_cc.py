@@ -22,27 +22,29 @@ def compiler() -> CCompiler:
     return CCompiler(find_compiler())
 
 
-def test_cc_variable_is_honoured() -> None:
+def test_cc_variable_selects_the_compiler() -> None:
     assert find_compiler({"CC": "gcc -pipe", "PATH": "/usr/bin:/bin"}) == ("gcc", "-pipe")
 
 
-def test_missing_cc_is_named() -> None:
+def test_error_names_the_missing_compiler_of_cc() -> None:
     with pytest.raises(NoCompilerError, match="CC: 'no-such-cc'"):
         find_compiler({"CC": "no-such-cc -O1", "PATH": "/usr/bin"})
 
 
-def test_both_remedies_are_named_without_a_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_without_a_compiler_names_both_ways_to_install_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(NoCompilerError, match=r"package manager.*extra `cpu-compiler`"):
         find_compiler({"PATH": str(tmp_path)})
 
 
-def test_ziglang_is_the_last_resort(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ziglang_is_used_if_no_other_compiler_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
     assert find_compiler({"PATH": str(tmp_path)}) == (sys.executable, "-m", "ziglang", "cc")
 
 
-def test_equal_units_give_equal_working_binaries(compiler: CCompiler, tmp_path: Path) -> None:
+def test_equal_sources_give_equal_working_binaries(compiler: CCompiler, tmp_path: Path) -> None:
     square = unit("int f(int x) { return x * x + ADD; }", "-DADD=2")
     first, second = (compiler.compile(square, timeout_s=30) for _ in range(2))
     assert isinstance(first, Artefact)
@@ -74,7 +76,7 @@ def test_constant_changes_the_binary_but_comment_does_not(compiler: CCompiler) -
     ],
     ids=["end of another name", "among three", "alias", "weak", "chosen when loaded", "assembly", "made visible"],
 )
-def test_every_function_that_can_be_called_is_an_entry(compiler: CCompiler, source: str) -> None:
+def test_exported_kernel_is_accepted_among_other_functions_and_aliases(compiler: CCompiler, source: str) -> None:
     made = compiler.compile(Unit(source=source, architecture="native", entry="kernel"), timeout_s=60)
     assert isinstance(made, Artefact), made
 
@@ -97,7 +99,7 @@ def test_missing_entry_error_lists_the_available_functions(
     assert re.search(says, made.log), made.log
 
 
-def test_warnings_are_kept(compiler: CCompiler) -> None:
+def test_compiler_warnings_are_in_the_build_log(compiler: CCompiler) -> None:
     result = compiler.compile(unit("int f(void) { int unused; return 1; }", "-Wall"), timeout_s=30)
     assert isinstance(result, Artefact)
     assert "unused variable" in result.log
@@ -121,7 +123,7 @@ def test_hanging_compiler_is_stopped_with_its_children(tmp_path: Path) -> None:
     assert result.log == "the compiler was stopped after 0.3 s\nthinking"
 
 
-def test_version_covers_compiler_flags_and_machine(compiler: CCompiler) -> None:
+def test_compiler_version_contains_product_and_flags(compiler: CCompiler) -> None:
     assert compiler.product in compiler.version
     assert "-ffp-contract=fast" in compiler.version
     assert compiler.version == CCompiler(find_compiler()).version
@@ -145,7 +147,7 @@ def test_localised_compiler_runs_in_english(tmp_path: Path, monkeypatch: pytest.
     assert isinstance(compiler.compile(unit("int f(void) { return 1; }"), timeout_s=60), Artefact)
 
 
-def test_messages_in_any_encoding_are_kept(compiler: CCompiler, tmp_path: Path) -> None:
+def test_compiler_messages_in_any_encoding_are_in_the_build_log(compiler: CCompiler, tmp_path: Path) -> None:
     (tmp_path / "odd.h").write_bytes(b'#error "F\xfcr \xa9 \xff"\n')
     made = compiler.compile(unit("#include <odd.h>", f"-I{tmp_path}"), timeout_s=60)
     assert isinstance(made, CompileFailed)

@@ -76,7 +76,7 @@ def test_in_place_kernel_is_measured(kernels: Kernels) -> None:
     assert isinstance(report.outcome, Measured), report.outcome
 
 
-def test_restoring_arguments_is_not_timed(kernels: Kernels) -> None:
+def test_restoring_in_place_arguments_is_not_timed(kernels: Kernels) -> None:
     """A kernel that changes nothing of a large in-place argument takes a fraction of one that changes all of it.
 
     Were restoring part of the time, both would take longer than a copy of the argument.
@@ -101,7 +101,7 @@ def test_in_place_kernel_that_skips_elements_is_refused(kernels: Kernels) -> Non
     assert "`y` is off the reference" in reason
 
 
-def test_in_place_kernel_that_works_only_on_the_first_call_is_refused(kernels: Kernels) -> None:
+def test_in_place_kernel_that_computes_only_on_its_first_call_is_refused(kernels: Kernels) -> None:
     once = ("saxpy.c", "    int i = 0;", "    static int calls;\n    int i = calls++ ? N : 0;")
     refused(kernels.measured("saxpy_in_place", once))
 
@@ -123,14 +123,14 @@ DRIFTING = (
 )
 
 
-def test_declared_results_in_any_order_are_judged_by_tolerance(kernels: Kernels) -> None:
+def test_non_deterministic_family_is_judged_by_tolerance(kernels: Kernels) -> None:
     one_by_one = ("family.toml", "UNROLL = [1, 2, 4, 8]", "UNROLL = [16777217]")
     declared = ("family.toml", 'title = "y', 'deterministic = false\ntitle = "y')
     report = kernels.measured("saxpy_in_place", one_by_one, declared, DRIFTING)
     assert isinstance(report.outcome, Measured), report.outcome
 
 
-def test_order_among_equal_keys_is_judged_by_verify(kernels: Kernels) -> None:
+def test_verify_function_accepts_any_order_among_equal_keys(kernels: Kernels) -> None:
     report = kernels.measured("bitonic_sort", LOG=6)
     assert isinstance(report.outcome, Measured), report.outcome
 
@@ -154,6 +154,6 @@ def test_wrong_kernel_with_openmp_is_refused(kernels: Kernels, old: str, new: st
     refused(kernels.measured("convolution", ("convolution.cpp", old, new), H=66, W=70))
 
 
-def test_output_of_a_length_that_depends_on_the_data_is_judged(kernels: Kernels) -> None:
+def test_kernel_with_data_dependent_output_length_is_measured(kernels: Kernels) -> None:
     report = kernels.measured("compaction")
     assert isinstance(report.outcome, Measured), report.outcome

@@ -61,7 +61,9 @@ def serving(line: CommandLine) -> Iterator[str]:
         (["worker", "--url", "http://127.0.0.1:9", "--kind", "tpu"], "--kind: there is no `tpu`"),
     ],
 )
-def test_mistyped_input_is_named_before_anything_starts(line: CommandLine, arguments: list[str], said: str) -> None:
+def test_error_names_the_mistyped_argument_and_creates_no_database(
+    line: CommandLine, arguments: list[str], said: str
+) -> None:
     refused = (line.run_apart if arguments[0] == "worker" else line.run)(*arguments)  # a worker sets up logging
     assert refused.code == 2
     assert refused.err.startswith("Error: ")
@@ -80,7 +82,7 @@ def test_problem_is_refused_for_the_requested_device(working: CommandLine) -> No
         assert said in refused.err
 
 
-def test_policy_file_is_checked_field_by_field(line: CommandLine) -> None:
+def test_error_names_the_unknown_field_of_a_policy_file(line: CommandLine) -> None:
     policy = line.home / "policy.toml"
     policy.write_text("minimal_gain = 0.1\n")
     refused = line.run("search", "sdpa", "--policy", str(policy))
@@ -88,7 +90,7 @@ def test_policy_file_is_checked_field_by_field(line: CommandLine) -> None:
     assert "--policy minimal_gain: there is no `minimal_gain`, did you mean `minimum_gain`?" in refused.err
 
 
-def test_empty_space_names_the_constraint_that_emptied_it(working: CommandLine, tmp_path: Path) -> None:
+def test_error_of_an_empty_space_names_the_constraint_that_emptied_it(working: CommandLine, tmp_path: Path) -> None:
     family = tmp_path / "my_transpose"
     shutil.copytree(EXAMPLES / "my_transpose", family)
     spec = (family / "family.toml").read_text()
@@ -109,7 +111,7 @@ def test_template_that_cannot_render_is_refused_before_anything_starts(line: Com
     assert "kernel.c.j2: there is no `UNROL`" in refused.err
 
 
-def test_both_remedies_are_named_without_a_compiler(line: CommandLine) -> None:
+def test_error_without_a_compiler_names_both_ways_to_install_one(line: CommandLine) -> None:
     bare = CommandLine(home=line.home, cache=line.home / "empty", environment={"PATH": "/nonexistent", "CC": ""})
     for command in ("search", "measure"):
         refused = bare.run_apart(command, str(EXAMPLES / "saxpy"))  # this process has found its compiler
@@ -118,20 +120,20 @@ def test_both_remedies_are_named_without_a_compiler(line: CommandLine) -> None:
         assert "cpu-compiler" in refused.err
 
 
-def test_missing_device_is_the_same_error_everywhere(working: CommandLine) -> None:
+def test_missing_device_gives_the_same_error_in_search_and_render(working: CommandLine) -> None:
     for command in ("search", "render"):
         refused = working.run(command, "sdpa", "--device", "no-such-model")
         assert refused.code == 2
         assert "no device fits --device no-such-model" in refused.err
 
 
-def test_unreachable_url_is_reported(line: CommandLine) -> None:
+def test_error_names_the_unreachable_service_url(line: CommandLine) -> None:
     refused = line.run("searches", "--url", "http://127.0.0.1:9")
     assert refused.code == 3
     assert "no service answers at http://127.0.0.1:9" in refused.err
 
 
-def test_taken_port_is_named(line: CommandLine) -> None:
+def test_error_names_the_port_that_is_already_in_use(line: CommandLine) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -142,7 +144,7 @@ def test_taken_port_is_named(line: CommandLine) -> None:
     assert "--port" in refused.err
 
 
-def test_only_one_service_owns_a_database(line: CommandLine, serving: str) -> None:
+def test_second_service_on_a_database_is_refused(line: CommandLine, serving: str) -> None:
     refused = line.run("serve", "--port", "0")
     assert refused.code == 4
     assert f"a service already runs on {line.database}: {serving}" in refused.err
@@ -156,7 +158,7 @@ def test_search_without_a_worker_is_refused(tmp_path_factory: pytest.TempPathFac
     assert "no connected worker offers sdpa a device" in refused.err
 
 
-def test_nothing_is_created_next_to_a_file_that_is_not_a_database(tmp_path: Path) -> None:
+def test_command_on_a_file_that_is_not_a_database_creates_no_files(tmp_path: Path) -> None:
     line = broken(tmp_path / "home", how="not a database")
     refused = line.run("searches", "--db", str(line.database))
     assert refused.code == 3
@@ -188,7 +190,7 @@ def broken(home: Path, *, how: str) -> CommandLine:
     [["searches"], ["trials", "1"], ["watch", "1"], ["champion", "show"], ["pause", "1"], ["search", "--resume", "1"]],
     ids=" ".join,
 )
-def test_missing_database_is_not_created_by_reading_commands(tmp_path: Path, arguments: list[str]) -> None:
+def test_read_only_commands_do_not_create_a_missing_database(tmp_path: Path, arguments: list[str]) -> None:
     line = CommandLine(home=tmp_path, cache=tmp_path / "cache")
     mistyped = tmp_path / "a" / "b.db"
     for database in (mistyped, tmp_path / "c.db"):
@@ -200,7 +202,7 @@ def test_missing_database_is_not_created_by_reading_commands(tmp_path: Path, arg
 
 
 @pytest.mark.parametrize("arguments", [["search", "sdpa"], ["search", "sdpa", "--detach"], ["serve", "--port", "0"]])
-def test_no_folder_is_created_for_a_new_database(tmp_path: Path, arguments: list[str]) -> None:
+def test_database_in_a_missing_folder_is_refused_and_no_folder_created(tmp_path: Path, arguments: list[str]) -> None:
     line = CommandLine(home=tmp_path, cache=tmp_path / "cache")
     (tmp_path / "file").write_text("")
     for folder in ("nowhere", "file"):
@@ -217,7 +219,7 @@ def test_no_folder_is_created_for_a_new_database(tmp_path: Path, arguments: list
         ("of a newer version", "newer"),
     ],
 )
-def test_unusable_database_is_reported(tmp_path: Path, how: str, said: str) -> None:
+def test_error_of_an_unusable_database_states_reason_and_remedy(tmp_path: Path, how: str, said: str) -> None:
     line = broken(tmp_path / "home", how=how)
     refused = line.run("searches")
     assert refused.code == 3
@@ -256,7 +258,7 @@ def test_read_only_database_is_reported(tmp_path: Path) -> None:
     assert "use another --db" in refused.err
 
 
-def test_unwritable_cache_costs_time_but_no_result(tmp_path: Path) -> None:
+def test_search_works_with_an_unwritable_cache_and_reports_it_once(tmp_path: Path) -> None:
     """A file in place of the cache folder: nothing can be cached, everything still works."""
     (tmp_path / "cache").write_text("")
     line = CommandLine(home=tmp_path, cache=tmp_path / "cache")
@@ -268,7 +270,7 @@ def test_unwritable_cache_costs_time_but_no_result(tmp_path: Path) -> None:
     assert [each["found"] for each in findings if each["what"] in ("cache", "database")] == [False, True]
 
 
-def test_doctor_names_missing_parts_and_how_to_install_them(line: CommandLine) -> None:
+def test_doctor_lists_missing_tools_and_how_to_install_them(line: CommandLine) -> None:
     found = line.run("doctor", "--json")
     assert found.code == 0
     assert found.json["devices"][0]["kind"] == "cpu"

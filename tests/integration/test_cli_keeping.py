@@ -35,7 +35,7 @@ def run(rest: Local, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     return run
 
 
-def test_trials_are_written_in_every_format(run: Callable[..., str]) -> None:
+def test_trials_command_writes_csv_json_and_ndjson(run: Callable[..., str]) -> None:
     lines = list(csv.DictReader(io.StringIO(run("trials", "1", "--format", "csv"))))
     assert {line["outcome"] for line in lines} == {"measured"}
     times = [float(line["time_us"]) for line in lines]
@@ -59,7 +59,7 @@ def test_search_is_annotated_archived_and_deleted(run: Callable[..., str], rest:
     assert "champion 1" in run("delete", "1", code=Exit.CONFLICT)
 
 
-def test_collection_needs_an_explicit_limit(run: Callable[..., str]) -> None:
+def test_gc_command_requires_a_limit(run: Callable[..., str]) -> None:
     assert "nothing to collect" in run("gc", code=Exit.WRONG_INPUT)
     assert run("gc", "--keep-days", "1", "--dry-run").startswith("Would be: 0 searches deleted")
     assert json.loads(run("gc", "--artefacts-gb", "1", "--json"))["bytes_kept"] == 0
@@ -74,7 +74,7 @@ def test_collection_needs_an_explicit_limit(run: Callable[..., str]) -> None:
         (["--priority", "1001"], "--priority: 1001 is out of range; accepted: -1,000 … 1,000"),
     ],
 )
-def test_invalid_warm_start_is_named(
+def test_error_names_the_invalid_warm_start_or_cost_option(
     options: list[str], words: str, run: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -14,7 +14,9 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
 
 
 @pytest.mark.long
-def test_rehearsal_runs_all_steps(line: CommandLine, tmp_path: Path) -> None:
+def test_mission_rehearsal_writes_a_report_and_does_not_overwrite_it_without_force(
+    line: CommandLine, tmp_path: Path
+) -> None:
     path = tmp_path / "report.md"
     done = line.run("mission", "--rehearse", "--device", "cpu", "--to", str(path), "--cost-per-hour", "0.68")
     assert (done.code, done.err) == (0, "")
@@ -57,7 +59,7 @@ def test_unwritable_report_folder_is_refused_before_anything_runs(line: CommandL
 
 
 @pytest.mark.skipif(find_spec("cupy") is not None, reason="there may be a GPU")
-def test_mission_needs_its_gpu(line: CommandLine, tmp_path: Path) -> None:
+def test_mission_without_a_gpu_is_refused_and_suggests_the_rehearsal(line: CommandLine, tmp_path: Path) -> None:
     refused = line.run("mission", "--to", str(tmp_path / "report.md"))
     assert refused.code == 3
     assert "no GPU can be used: CuPy is not installed" in refused.err

@@ -25,7 +25,7 @@ def read(path: Path) -> Recording:
     return parse_recording(gzip.decompress(path.read_bytes()).decode(), path.name)
 
 
-def test_whole_space_is_written_in_both_formats(line: CommandLine) -> None:
+def test_recorded_space_is_written_in_both_formats(line: CommandLine) -> None:
     folder = line.home / "whole"
     ended = line.run("record", str(line.home / "bowl.json"), "--to", str(folder))
     assert (ended.code, ended.err) == (0, "")
@@ -53,7 +53,7 @@ def read_plain(path: Path) -> Recording:
     return parse_recording(path.read_text(), path.name)
 
 
-def test_sample_has_the_requested_number_of_different_configs(line: CommandLine) -> None:
+def test_recorded_sample_has_the_requested_number_of_different_configs(line: CommandLine) -> None:
     folder = line.home / "sample"
     ended = line.run("record", str(line.home / "bowl.json"), "--sample", "10", "--seed", "3", "--to", str(folder))
     assert "10 configs, of 36 valid ones" in ended.out
@@ -69,18 +69,18 @@ def test_ended_search_is_recorded_unchanged(line: CommandLine) -> None:
     assert document["environment"]["threads"] == 1
 
 
-def test_missing_family_and_search_is_an_error(line: CommandLine) -> None:
+def test_record_without_family_or_search_is_refused(line: CommandLine) -> None:
     assert line.run("record").code == 2
 
 
 @pytest.mark.parametrize("command", ["record", "search"])
-def test_family_with_a_search_to_resume_is_refused(line: CommandLine, command: str) -> None:
+def test_family_argument_together_with_resume_is_refused(line: CommandLine, command: str) -> None:
     refused = line.run(command, "softmax", "--resume", "1")
     assert refused.code == 2
     assert refused.err == "Error: FAMILY: search 1 has its own: leave it out\n"
 
 
-def test_trials_are_listed_by_time_and_a_metric(line: CommandLine) -> None:
+def test_trials_are_listed_with_a_metric_and_the_pareto_front(line: CommandLine) -> None:
     found = line.run("trials", "1", "--metric", "X + Y", "--json").json
     assert found == sorted(found, key=lambda each: each["time_us"])
     assert all(

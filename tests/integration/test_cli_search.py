@@ -21,7 +21,7 @@ def searched(line: CommandLine) -> Iterator[Ended]:
         yield ended
 
 
-def test_search_shows_its_terms_and_results(searched: Ended) -> None:
+def test_search_command_prints_its_settings_and_results(searched: Ended) -> None:
     assert (searched.code, searched.err) == (0, "")
     text = " ".join(searched.out.split())
     for part in (
@@ -72,7 +72,7 @@ def test_champion_is_shown_with_its_verdict(line: CommandLine, searched: Ended) 
     assert listed["config"] == {"X": 3, "Y": 3}
 
 
-def test_each_change_of_the_champion_is_shown_with_its_interval(line: CommandLine, searched: Ended) -> None:
+def test_ablate_prints_every_change_and_refuses_a_changed_family(line: CommandLine, searched: Ended) -> None:
     file = line.home / "bowl.json"
     kept = file.read_bytes()
     file.write_bytes(kept + b"\n")
@@ -87,7 +87,7 @@ def test_each_change_of_the_champion_is_shown_with_its_interval(line: CommandLin
     assert "the champion's value pays" in told.out
 
 
-def test_recorded_champion_cannot_be_exported(line: CommandLine, searched: Ended) -> None:
+def test_champion_of_a_recorded_space_cannot_be_exported(line: CommandLine, searched: Ended) -> None:
     refused = line.run("champion", "export", "1")
     assert refused.code == 3
     assert "only cpu and cuda kernels export" in refused.err

@@ -27,7 +27,7 @@ def searched(line: CommandLine) -> Iterator[Ended]:
         yield line.run("search", "./saxpy", "--problem", "N=1024,4096", *terms)
 
 
-def test_each_shape_starts_with_its_neighbours_champion(line: CommandLine, searched: Ended) -> None:
+def test_search_of_the_next_shape_starts_with_the_previous_champion(line: CommandLine, searched: Ended) -> None:
     assert (searched.code, searched.err) == (0, "")
     text = " ".join(searched.out.split())
     assert "All shapes N=1024,A=3: champion 1" in text
@@ -38,7 +38,7 @@ def test_each_shape_starts_with_its_neighbours_champion(line: CommandLine, searc
     assert begun[0]["config"] == first["champion"]["config"]
 
 
-def test_one_folder_picks_the_kernel_by_shape(line: CommandLine, searched: Ended, tmp_path: Path) -> None:
+def test_exported_folder_selects_the_kernel_by_shape(line: CommandLine, searched: Ended, tmp_path: Path) -> None:
     folder = line.home / "both"
     told = line.run("champion", "export", "1", "2", "--to", str(folder), "--json")
     assert told.code == 0, told.err
@@ -68,7 +68,9 @@ assert not [name for name in sys.modules if name.split(".")[0] in ("evo", "templ
     assert "N_4096" in listed.stdout
 
 
-def test_one_pytorch_operator_picks_the_kernel_by_shape(line: CommandLine, searched: Ended, tmp_path: Path) -> None:
+def test_exported_pytorch_operator_selects_the_kernel_by_shape(
+    line: CommandLine, searched: Ended, tmp_path: Path
+) -> None:
     pytest.importorskip("torch")
     folder = tmp_path / "both"
     assert line.run("champion", "export", "1", "2", "--to", str(folder)).code == 0
@@ -93,7 +95,7 @@ else: raise AssertionError("N=9")
     subprocess.run([sys.executable, "-I", "-c", program, str(folder)], check=True, cwd=tmp_path)
 
 
-def test_dependent_searches_are_not_detached(line: CommandLine, searched: Ended) -> None:
+def test_several_shapes_with_detach_are_refused(line: CommandLine, searched: Ended) -> None:
     refused = line.run("search", "./saxpy", "--problem", "N=1,2", "--detach", "--url", "http://127.0.0.1:9")
     assert refused.code != 0
     assert "several shapes" in refused.err

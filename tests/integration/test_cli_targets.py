@@ -55,7 +55,7 @@ def test_estimates_are_labelled_in_the_terminal(line: CommandLine, estimated: En
     assert "≈ " in line.run("trials", "1", "--limit", "1").out
 
 
-def test_estimates_rank_and_keep_the_compilers_figures(service: str, estimated: Ended) -> None:
+def test_estimated_trials_are_ranked_and_store_register_counts(service: str, estimated: Ended) -> None:
     trials = httpx.get(f"{service}/api/v1/searches/1/trials?sort=rank").json()["items"]
     assert len(trials) == 5
     assert httpx.get(f"{service}/api/v1/champions").json()["items"] == []
@@ -67,14 +67,14 @@ def test_estimates_rank_and_keep_the_compilers_figures(service: str, estimated: 
         assert set(trial["artefacts"]) >= {"source", "compiler.log"}
 
 
-def test_estimates_are_in_every_export(line: CommandLine, estimated: Ended) -> None:
+def test_estimates_are_in_csv_and_ndjson_exports_without_a_measured_time(line: CommandLine, estimated: Ended) -> None:
     table = list(csv.DictReader(io.StringIO(line.run("trials", "1", "--format", "csv").out)))
     documents = [json.loads(each) for each in line.run("trials", "1", "--format", "ndjson").out.splitlines()]
     assert [float(row["estimate_us"]) for row in table] == [each["outcome"]["time_us"] for each in documents]
     assert {row["time_us"] for row in table} == {""}, "nothing was timed"
 
 
-def test_estimates_are_labelled_on_the_pages(service: str, estimated: Ended) -> None:
+def test_estimates_are_labelled_on_the_web_pages(service: str, estimated: Ended) -> None:
     for path in ("/", "/searches/1", "/searches/1/trials/0", "/searches/1/plots"):
         page = httpx.get(f"{service}{path}", follow_redirects=True).text
         assert "estimated for NVIDIA L4 (sm_89), never run" in page, path
@@ -86,7 +86,9 @@ def test_estimates_are_labelled_on_the_pages(service: str, estimated: Ended) -> 
     assert "estimated, never run: arithmetic and memory take" in trial
 
 
-def test_report_of_estimates_has_no_findings(line: CommandLine, service: str, estimated: Ended) -> None:
+def test_report_of_estimates_omits_sections_that_need_measured_times(
+    line: CommandLine, service: str, estimated: Ended
+) -> None:
     assert line.run("report", "1", "--to", "told").code == 0
     for name in ("report.md", "report.html"):
         text = (line.home / "told" / name).read_text()
@@ -106,13 +108,13 @@ def test_report_of_estimates_has_no_findings(line: CommandLine, service: str, es
 
 
 @pytest.mark.skipif(find_spec("cupy") is not None, reason="there may be a GPU")
-def test_target_needs_a_gpu_to_time_on(line: CommandLine, service: str) -> None:
+def test_search_with_target_is_refused_without_gpu(line: CommandLine, service: str) -> None:
     refused = line.run("search", "softmax", "--target", "sm_89", "--device", "cuda", "--trials", "1")
     assert refused.code == 3
     assert "no GPU can be used: CuPy is not installed: install kernel-evo with the extra" in refused.err
 
 
-def test_estimates_check_the_targets_abilities(line: CommandLine, service: str) -> None:
+def test_features_missing_on_the_target_are_refused(line: CommandLine, service: str) -> None:
     aimed = (
         "search",
         "softmax",
@@ -134,14 +136,14 @@ def test_estimates_check_the_targets_abilities(line: CommandLine, service: str) 
     assert "kernels of sdpa_ladder do not support programmatic dependent launch" in " ".join(refused.err.split())
 
 
-def test_config_beyond_the_target_has_no_estimate(line: CommandLine, service: str) -> None:
+def test_problem_beyond_the_targets_memory_is_refused(line: CommandLine, service: str) -> None:
     large = ("--problem", "B=256,H=256,S=16384,D=256", "--trials", "1")
     refused = line.run("search", "sdpa", "--target", "sm_89", "--compile-only", *large)
     assert refused.code == 2
     assert "and NVIDIA L4 has 24.0 GB: choose a smaller one" in " ".join(refused.err.split())
 
 
-def test_family_without_work_has_no_estimates(line: CommandLine, service: str) -> None:
+def test_family_without_work_table_cannot_be_estimated(line: CommandLine, service: str) -> None:
     assert line.run("new", str(line.home / "workless")).code == 0
     spec = line.home / "workless" / "family.toml"
     text = re.sub(r"\[work\]\n(.+\n)+", "", spec.read_text()).replace("[cpu", "[cuda").replace(".c.j2", ".cu.j2")

@@ -19,7 +19,7 @@ HOUR_S = 3600.0
 
 
 @pytest.mark.parametrize("seconds", [100.0, HOUR_S, -HOUR_S])
-def test_results_of_workers_are_accepted_after_an_interruption_of_the_service(stage: Stage, seconds: float) -> None:
+def test_worker_results_are_accepted_after_a_service_interruption(stage: Stage, seconds: float) -> None:
     stage.submit()
     stage.hand_in(stage.one())
     held = stage.one()
@@ -32,7 +32,7 @@ def test_results_of_workers_are_accepted_after_an_interruption_of_the_service(st
 
 
 @pytest.mark.parametrize("seconds", [100.0, HOUR_S, -HOUR_S])
-def test_lease_of_a_dead_worker_expires_on_time_after_an_interruption(stage: Stage, seconds: float) -> None:
+def test_lease_of_a_dead_worker_expires_on_time_after_a_service_interruption(stage: Stage, seconds: float) -> None:
     stage.submit()
     held = stage.one()
     stage.interrupt(seconds)
@@ -44,7 +44,7 @@ def test_lease_of_a_dead_worker_expires_on_time_after_an_interruption(stage: Sta
     assert stage.one().job == held.job
 
 
-def test_lease_expires_despite_repeated_interruptions(stage: Stage) -> None:
+def test_lease_expires_despite_repeated_service_interruptions(stage: Stage) -> None:
     stage.submit()
     held = stage.one()
     for _ in range(10):
@@ -55,7 +55,7 @@ def test_lease_expires_despite_repeated_interruptions(stage: Stage) -> None:
         stage.hand_in(held)
 
 
-def test_lease_of_a_clock_that_was_ahead_expires_after_a_restart(stage: Stage) -> None:
+def test_lease_granted_while_the_clock_was_ahead_expires_after_a_restart(stage: Stage) -> None:
     stage.submit()
     held = stage.one()
     stage.now -= timedelta(hours=1)
@@ -66,7 +66,7 @@ def test_lease_of_a_clock_that_was_ahead_expires_after_a_restart(stage: Stage) -
         stage.hand_in(held)
 
 
-def test_lease_of_another_process_whose_clock_was_ahead_expires(stage: Stage) -> None:
+def test_lease_granted_by_another_process_while_its_clock_was_ahead_expires(stage: Stage) -> None:
     stage.submit()
     stage.wait(HOUR_S)
     held = stage.one()
@@ -79,7 +79,7 @@ def test_lease_of_another_process_whose_clock_was_ahead_expires(stage: Stage) ->
 
 
 @pytest.mark.parametrize("seconds", [HOUR_S, -HOUR_S])
-def test_running_time_excludes_an_interruption_also_before_the_next_sweep(stage: Stage, seconds: float) -> None:
+def test_search_running_time_excludes_service_interruptions(stage: Stage, seconds: float) -> None:
     search = stage.submit(budget={"minutes": 10})
     stage.hand_in(stage.one())
     stage.wait(60)
@@ -94,7 +94,7 @@ def test_running_time_excludes_an_interruption_also_before_the_next_sweep(stage:
 
 
 @pytest.mark.parametrize("seconds", [HOUR_S, -HOUR_S])
-def test_running_time_survives_an_interruption_and_a_restart(stage: Stage, seconds: float) -> None:
+def test_search_running_time_survives_an_interruption_and_a_restart(stage: Stage, seconds: float) -> None:
     search = stage.submit(budget={"minutes": 10})
     stage.hand_in(stage.one())
     stage.wait(60)
@@ -105,7 +105,7 @@ def test_running_time_survives_an_interruption_and_a_restart(stage: Stage, secon
     assert stage.view(search).elapsed_s == pytest.approx(60.0)
 
 
-def test_running_time_is_never_negative(stage: Stage) -> None:
+def test_search_running_time_is_not_negative_after_the_clock_is_set_back(stage: Stage) -> None:
     search = stage.submit()
     stage.hand_in(stage.one())
     stage.now -= timedelta(hours=1)
@@ -124,7 +124,7 @@ def test_workers_stay_connected_during_an_interruption_and_disconnect_after_it(s
         assert not Fleet(session).is_connected("w1", stage.conductor.connected_since())
 
 
-def test_message_is_not_delayed_when_the_clock_is_set_back(stage: Stage) -> None:
+def test_webhook_retry_is_not_delayed_when_the_clock_is_set_back(stage: Stage) -> None:
     receiver = Receiver(500, 200)
     courier: WebhookDelivery = courier_of(stage, receiver)
     search = ended_with_hook(stage, courier)
@@ -139,7 +139,7 @@ def test_message_is_not_delayed_when_the_clock_is_set_back(stage: Stage) -> None
 
 
 @pytest.mark.parametrize("failures", [1, 4, 6])
-def test_message_of_a_clock_that_was_ahead_is_sent_after_a_restart(stage: Stage, failures: int) -> None:
+def test_webhook_queued_while_the_clock_was_ahead_is_sent_after_a_restart(stage: Stage, failures: int) -> None:
     receiver = Receiver(*[500] * failures, 200)
     courier: WebhookDelivery = courier_of(stage, receiver)
     search = ended_with_hook(stage, courier)
@@ -156,7 +156,7 @@ def test_message_of_a_clock_that_was_ahead_is_sent_after_a_restart(stage: Stage,
     assert webhook.delivered_at is not None
 
 
-def test_sweep_does_not_send_messages_early(stage: Stage) -> None:
+def test_sweep_does_not_send_webhooks_before_their_retry_time(stage: Stage) -> None:
     receiver = Receiver(*[500] * len(PAUSES_S))
     courier: WebhookDelivery = courier_of(stage, receiver)
     ended_with_hook(stage, courier)
@@ -171,7 +171,7 @@ def test_sweep_does_not_send_messages_early(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("ahead", [timedelta(days=365), timedelta(0)])
-def test_latest_registered_version_is_used_whatever_the_clock_was(stage: Stage, ahead: timedelta) -> None:
+def test_latest_registered_family_version_is_used_after_clock_changes(stage: Stage, ahead: timedelta) -> None:
     """Also if two versions are registered at the same moment."""
     digests = [letter * 64 for letter in "abc"]
     stage.now += ahead
@@ -189,7 +189,7 @@ def test_latest_registered_version_is_used_whatever_the_clock_was(stage: Stage, 
         assert Archive(session).family_named("own", {}).digest == digests[0]
 
 
-def test_session_of_a_clock_that_was_ahead_ends_on_time(stage: Stage) -> None:
+def test_sign_in_session_begun_while_the_clock_was_ahead_ends_on_time(stage: Stage) -> None:
     with stage.database.write() as session:
         tokens = Tokens(session)
         _, row = tokens.issue(Terms(name="me", roles=("admin",)), by="test", now=stage.now)
@@ -203,7 +203,7 @@ def test_session_of_a_clock_that_was_ahead_ends_on_time(stage: Stage) -> None:
             assert [Tokens(session).session_holder(each, now) is not None for each in (early, usual)] == both
 
 
-def test_killed_service_counts_time_up_to_its_last_sweep(stage: Stage) -> None:
+def test_search_running_time_counts_until_the_last_sweep_of_a_killed_service(stage: Stage) -> None:
     """A confirmation or a long build may produce no event for minutes."""
     search = stage.submit()
     stage.hand_in(stage.one())
@@ -218,7 +218,7 @@ def test_killed_service_counts_time_up_to_its_last_sweep(stage: Stage) -> None:
     assert stage.view(search).elapsed_s == pytest.approx(70.0)
 
 
-def test_paused_or_ended_search_gains_no_time_from_sweeps(stage: Stage) -> None:
+def test_sweeps_do_not_add_running_time_to_a_paused_search(stage: Stage) -> None:
     search = stage.submit()
     stage.hand_in(stage.one())
     stage.wait(5)
@@ -231,7 +231,7 @@ def test_paused_or_ended_search_gains_no_time_from_sweeps(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(("other_swept", "expected_s"), [(True, 3605.0), (False, 5.0)])
-def test_time_counts_while_any_process_runs(
+def test_search_running_time_counts_while_another_service_process_runs(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, other_swept: bool, expected_s: float
 ) -> None:
     search = stage.submit()

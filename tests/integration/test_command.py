@@ -12,14 +12,14 @@ from evo.cli.exits import Exit
 from workers.system.program import keeping_bytecode
 
 
-def test_full_disk_is_reported() -> None:
+def test_command_reports_a_full_output_disk() -> None:
     with Path("/dev/full").open("w") as full:
         ended = _families(stdout=full)
     assert ended.returncode == Exit.UNAVAILABLE
     assert ended.stderr == b"Error: standard output cannot be read or written: No space left on device\n"
 
 
-def test_closed_pipe_ends_silently() -> None:
+def test_command_writing_to_a_closed_pipe_prints_no_error() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     ended = _families(stdout=writing)
@@ -27,13 +27,13 @@ def test_closed_pipe_ends_silently() -> None:
     assert (ended.returncode, ended.stderr) == (Exit.UNHEARD, b"")
 
 
-def test_closed_output_is_not_an_error() -> None:
+def test_command_with_closed_standard_output_succeeds() -> None:
     ended = subprocess.run(["sh", "-c", '"$0" -m evo families >&-', sys.executable], capture_output=True, check=False)
     assert (ended.returncode, ended.stderr) == (Exit.DONE, b"")
 
 
 @pytest.mark.parametrize("arguments", [["sdpa"], ["sdpa", "--json"]], ids=" ".join)
-def test_terminal_without_unicode_gets_replacements(arguments: list[str]) -> None:
+def test_command_succeeds_with_ascii_output(arguments: list[str]) -> None:
     ended = _families(*arguments, stdout=subprocess.PIPE, env={**os.environ, "PYTHONIOENCODING": "ascii"})
     assert (ended.returncode, ended.stderr) == (Exit.DONE, b"")
     assert b"sdpa" in ended.stdout
@@ -44,7 +44,7 @@ def _families(*arguments: str, **how: Any) -> "subprocess.CompletedProcess[bytes
     return subprocess.run(command, stderr=subprocess.PIPE, check=False, **how)
 
 
-def test_help_loads_no_heavy_modules() -> None:
+def test_help_command_loads_no_heavy_modules() -> None:
     """Heavy modules would delay the help."""
     heavy = {"numpy", "scipy", "optuna", "httpx", "pydantic", "sqlalchemy", "fastapi", "jinja2", "structlog"}
     program = (
@@ -55,12 +55,12 @@ def test_help_loads_no_heavy_modules() -> None:
     assert answer.stderr.strip() == "[]"
 
 
-def test_heavy_libraries_are_imported_only_when_a_strategy_needs_them() -> None:
+def test_importing_strategies_loads_neither_optuna_nor_scipy() -> None:
     code = "import sys, evo.strategy; sys.exit('optuna' in sys.modules or 'scipy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_bytecode_is_cached_if_the_environment_disables_it(tmp_path: Path) -> None:
+def test_subprocess_bytecode_is_cached_even_if_the_environment_disables_it(tmp_path: Path) -> None:
     (tmp_path / "imported.py").write_text("VALUE = 1\n")
     given = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "XDG_CACHE_HOME": str(tmp_path / "cache")}
     given.pop("PYTHONPYCACHEPREFIX", None)

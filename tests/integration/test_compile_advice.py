@@ -58,9 +58,7 @@ CUDA = Unit(source="", architecture="sm_89", entry="f", language="cuda")
         ("b", "struct S { int a, b; };\nint f(struct S *s) { return s->a; }"),
     ],
 )
-def test_macro_that_collides_with_a_name_is_named_with_the_key_that_removes_it(
-    cc: CCompiler, name: str, text: str
-) -> None:
+def test_advice_names_the_colliding_macro_and_the_macros_list_without_it(cc: CCompiler, name: str, text: str) -> None:
     unit = with_macros(text, {name: "128", "TILE": "4"}, C)
     said = failure(cc, unit, macros(text, **{name: "problem field", "TILE": "tunable"}))
     first = said.splitlines()[0]
@@ -70,7 +68,7 @@ def test_macro_that_collides_with_a_name_is_named_with_the_key_that_removes_it(
 
 
 @pytest.mark.parametrize("pragma", ["#pragma GCC unroll UNROLL", "  # pragma  GCC unroll (UNROLL)"])
-def test_macro_in_a_pragma_that_gcc_takes_literally_gets_a_remedy_that_compiles(cc: CCompiler, pragma: str) -> None:
+def test_remedy_for_a_macro_in_a_gcc_pragma_compiles(cc: CCompiler, pragma: str) -> None:
     loop = "int f(const int *x) {{ int s = 0;\n{}\nfor (int i = 0; i < 64; ++i) s += x[i]; return s; }}"
     defined, given = {"UNROLL": "4"}, {"UNROLL": "tunable"}
     if isinstance(cc.compile(with_macros(loop.format(pragma), defined, C), timeout_s=60), Artefact):
@@ -84,12 +82,12 @@ def test_macro_in_a_pragma_that_gcc_takes_literally_gets_a_remedy_that_compiles(
 @pytest.mark.parametrize(
     "text", ["int f(void) { return SIZE * ; }", "int f(void { return SIZE; }", "int f(void) { int a[SIZE] = {1 2}; }"]
 )
-def test_macro_is_not_blamed_for_another_error(cc: CCompiler, text: str) -> None:
+def test_syntax_error_near_a_macro_does_not_blame_the_macro(cc: CCompiler, text: str) -> None:
     said = failure(cc, with_macros(text, {"SIZE": "4"}, C), macros(text, SIZE="tunable"))
     assert "is a macro in front" not in said
 
 
-def test_all_colliding_names_are_removed_together(cc: CCompiler) -> None:
+def test_advice_removes_all_colliding_macros_together(cc: CCompiler) -> None:
     text = "int f(int W, int H) { return W * H; }"
     unit = with_macros(text, {"W": "1", "H": "2", "TILE": "4"}, C)
     said = failure(cc, unit, macros(text, W="problem field", H="problem field", TILE="tunable"))
@@ -106,7 +104,7 @@ def test_all_colliding_names_are_removed_together(cc: CCompiler) -> None:
     ],
 )
 @pytest.mark.parametrize("language", ["c", "cuda"])
-def test_macros_used_on_the_line_of_a_collision_are_not_blamed(
+def test_advice_does_not_blame_other_macros_on_the_line_of_a_collision(
     cc: CCompiler, nvrtc: NvrtcCompiler, language: str, text: str
 ) -> None:
     compiler, base = (cc, C) if language == "c" else (nvrtc, CUDA)
@@ -119,7 +117,7 @@ def test_macros_used_on_the_line_of_a_collision_are_not_blamed(
     assert '`macros = ["SIZE"]`' in said
 
 
-def test_macro_used_by_the_source_stays_in_the_list(cc: CCompiler) -> None:
+def test_advice_keeps_macros_that_the_source_uses(cc: CCompiler) -> None:
     text = "#define SIZE COLS\nint f(int ROWS) {\n    int r = 2;\n    return r * COLS + ROWS > TILE;\n}"
     unit = with_macros(text, {"ROWS": "1", "COLS": "2", "TILE": "4"}, C)
     said = failure(cc, unit, macros(text, ROWS="problem field", COLS="problem field", TILE="tunable"))
@@ -127,14 +125,14 @@ def test_macro_used_by_the_source_stays_in_the_list(cc: CCompiler) -> None:
 
 
 @pytest.mark.parametrize("name", ["T", "N"])
-def test_colliding_template_parameter_of_a_cuda_source_is_named(nvrtc: NvrtcCompiler, name: str) -> None:
+def test_advice_names_a_macro_that_collides_with_a_template_parameter(nvrtc: NvrtcCompiler, name: str) -> None:
     text = f"template <typename {name}> __device__ int g({name} a) {{ return a; }}\n"
     text += 'extern "C" __global__ void f(int *x) { *x = g(1); }'
     said = failure(nvrtc, with_macros(text, {name: "3"}, CUDA), macros(text, **{name: "problem field"}))
     assert f"The problem field {name} is a macro" in said.splitlines()[0]
 
 
-def test_name_that_collides_with_a_header_needs_another_field_name(nvrtc: NvrtcCompiler) -> None:
+def test_advice_for_a_macro_that_collides_with_a_header_is_to_rename_it(nvrtc: NvrtcCompiler) -> None:
     text = '#include <cuda/std/array>\nextern "C" __global__ void f(int *x) { *x = _Tp; }'
     said = failure(nvrtc, with_macros(text, {"_Tp": "3"}, CUDA), macros(text, _Tp="tunable"))
     assert re.match(r"The tunable _Tp is a macro .* and /.+:\d+ uses _Tp as a name of its own. Rename", said), said
@@ -163,7 +161,7 @@ def test_constant_memory_beyond_the_limit_gets_advice(nvrtc: NvrtcCompiler) -> N
     assert re.search(r"__constant__` data: 68,000 bytes of at most 65,536\. Make some of it `__device__ const`", said)
 
 
-def test_other_errors_do_not_blame_a_macro(cc: CCompiler, nvrtc: NvrtcCompiler) -> None:
+def test_undeclared_name_error_does_not_blame_a_macro(cc: CCompiler, nvrtc: NvrtcCompiler) -> None:
     text = "int f(void) { return N + missing; }"
     assert "macro in front" not in failure(cc, with_macros(text, {"N": "3"}, C), macros(text, N="problem field"))
     text = 'extern "C" __global__ void f(int *x) { *x = N + missing; }'
@@ -207,38 +205,38 @@ def remedy(nvrtc: NvrtcCompiler, name: str) -> str:
     return instead[1] if instead else f"#ifndef __CUDACC_RTC__\n#include <{name}>\n#endif"
 
 
-def test_remedies_for_all_missing_standard_headers_compile_together(nvrtc: NvrtcCompiler) -> None:
+def test_replacements_of_all_missing_standard_headers_compile_together(nvrtc: NvrtcCompiler) -> None:
     heads = "\n".join(remedy(nvrtc, name) for name in STANDARD)
     done = nvrtc.compile(replace(CUDA, source=f"{heads}\n{BODY}"), timeout_s=120)
     assert isinstance(done, Artefact), done
 
 
 @pytest.mark.parametrize("name", one_in(8, STANDARD))
-def test_remedy_for_each_missing_standard_header_compiles(nvrtc: NvrtcCompiler, name: str) -> None:
+def test_replacement_of_each_missing_standard_header_compiles(nvrtc: NvrtcCompiler, name: str) -> None:
     done = nvrtc.compile(replace(CUDA, source=f"{remedy(nvrtc, name)}\n{BODY}"), timeout_s=120)
     assert isinstance(done, Artefact), done
 
 
-def test_types_of_stdint_have_a_replacement(nvrtc: NvrtcCompiler) -> None:
+def test_replacement_of_stdint_h_compiles_under_nvrtc(nvrtc: NvrtcCompiler) -> None:
     assert counterpart("stdint.h") == counterpart("cstdint") == "cuda/std/cstdint"
     source = '#include <cuda/std/cstdint>\nextern "C" __global__ void f(int32_t *x, uint8_t *y) { *x = *y; }'
     assert isinstance(nvrtc.compile(replace(CUDA, source=source), timeout_s=120), Artefact)
 
 
 @pytest.mark.parametrize("flag", ["-O3", "--expt-relaxed-constexpr", "-Xcompiler=-fopenmp", "--extended-lambda"])
-def test_option_of_nvcc_is_named_with_both_remedies(nvrtc: NvrtcCompiler, flag: str) -> None:
+def test_advice_names_the_nvcc_option_and_both_remedies(nvrtc: NvrtcCompiler, flag: str) -> None:
     unit = replace(CUDA, source='extern "C" __global__ void f() {}', flags=(flag,))
     said = failure(nvrtc, unit, None)
     assert said.startswith(f"NVRTC has no option {flag}: remove it from `flags` under [cuda]")
     assert 'compiler = "nvcc"' in said
 
 
-def test_unknown_option_of_a_c_compiler_is_named(cc: CCompiler) -> None:
+def test_advice_names_the_option_that_the_c_compiler_lacks(cc: CCompiler) -> None:
     said = failure(cc, replace(C, source="void f(void) { }", flags=("-qopenmp",)), None)
     assert said.startswith("the compiler has no option -qopenmp: remove it from `flags` under [cpu]")
 
 
-def test_other_missing_headers_are_named(cc: CCompiler, nvrtc: NvrtcCompiler) -> None:
+def test_advice_names_the_missing_header_and_where_to_put_it(cc: CCompiler, nvrtc: NvrtcCompiler) -> None:
     own = failure(cc, replace(C, source='#include "mine.h"\nint f(void) { return 1; }'), None)
     assert own.startswith("mine.h is neither beside the source") and '`flags = ["-I/its/folder"]` under [cpu]' in own
     above = failure(cc, replace(C, source='#include "../mine.h"\nint f(void) { return 1; }'), None)
@@ -254,11 +252,11 @@ def test_other_missing_headers_are_named(cc: CCompiler, nvrtc: NvrtcCompiler) ->
     "source",
     ["#include <vector>\nint f;", "#include <cstdint>\nint f;", "template <class T> T g(T x) { return x; }\nint f;"],
 )
-def test_cpp_in_a_c_file_needs_another_suffix(cc: CCompiler, source: str) -> None:
+def test_advice_for_cpp_code_in_a_c_file_is_another_suffix(cc: CCompiler, source: str) -> None:
     assert ".cpp, .cc or .cxx" in failure(cc, replace(C, source=source), None).splitlines()[0]
 
 
-def test_byte_order_marks_are_named(nvrtc: NvrtcCompiler, tmp_path: Path) -> None:
+def test_advice_names_the_header_with_a_byte_order_mark(nvrtc: NvrtcCompiler, tmp_path: Path) -> None:
     unit = replace(CUDA, source='#include "marked.h"\nextern "C" __global__ void f() {}', flags=(f"-I{tmp_path}",))
     (tmp_path / "marked.h").write_bytes(b"\xef\xbb\xbf#define A 1\n")
     assert "marked.h begins with a byte order mark" in failure(nvrtc, unit, None)
@@ -274,13 +272,15 @@ def test_byte_order_marks_are_named(nvrtc: NvrtcCompiler, tmp_path: Path) -> Non
         ("c", "int other(void) { return 1; }", "give it that name"),
     ],
 )
-def test_entry_that_is_not_exported_is_named(cc: CCompiler, language: str, source: str, remedy: str) -> None:
+def test_error_names_the_entry_that_is_not_exported_and_the_remedy(
+    cc: CCompiler, language: str, source: str, remedy: str
+) -> None:
     failed = cc.compile(replace(C, source=source, language=language), timeout_s=60)  # type: ignore[arg-type]
     assert isinstance(failed, CompileFailed)
     assert failed.log.startswith("the source exports no function `f`") and remedy in failed.log
 
 
-def test_cpp_compiles_with_its_library(cc: CCompiler) -> None:
+def test_cpp_source_with_standard_library_headers_compiles(cc: CCompiler) -> None:
     source = '#include <vector>\n#include <string>\nextern "C" int f() { return int(std::vector<int>(3).size()); }'
     assert isinstance(cc.compile(replace(C, source=source, language="c++"), timeout_s=60), Artefact)
 
@@ -295,9 +295,7 @@ def warned(compiler: Compiler, unit: Unit, **kinds: str) -> str | None:
     ("name", "value", "header"),
     [("B0", "2", "termios.h"), ("B50", "4096", "termios.h"), ("ECHO", "4", "termios.h"), ("EOF", "7", "stdio.h")],
 )
-def test_macro_that_a_header_of_the_system_redefines_is_refused(
-    cc: CCompiler, name: str, value: str, header: str
-) -> None:
+def test_macro_redefined_by_a_system_header_is_refused(cc: CCompiler, name: str, value: str, header: str) -> None:
     """Compilers keep silent about such headers, and the kernel would get their value instead of the tunable's."""
     unit = with_macros(f"#include <{header}>\nlong f(void) {{ return (long){name}; }}", {name: value}, C)
     told = warned(cc, unit, **{name: "tunable"})
@@ -305,14 +303,16 @@ def test_macro_that_a_header_of_the_system_redefines_is_refused(
     assert re.search(rf"\.h:\d+ gives {name} another value\. Rename the tunable", told), told
 
 
-def test_macro_that_a_header_of_the_family_redefines_is_refused(cc: CCompiler, tmp_path: Path) -> None:
+def test_macro_redefined_by_a_family_header_is_refused(cc: CCompiler, tmp_path: Path) -> None:
     (tmp_path / "tiles.h").write_text("#define TILE 16\n")
     unit = with_macros('#include "tiles.h"\nint f(void) { return TILE; }', {"TILE": "8"}, C)
     told = warned(cc, replace(unit, folders=(tmp_path,)), TILE="tunable")
     assert told is not None and "tiles.h:1 gives TILE another value" in told
 
 
-def test_header_of_the_family_that_guards_its_macro_is_found_by_every_step(cc: CCompiler, tmp_path: Path) -> None:
+def test_family_header_that_defines_a_macro_under_ifndef_compiles_without_warning(
+    cc: CCompiler, tmp_path: Path
+) -> None:
     (tmp_path / "tiles.h").write_text("#ifndef TILE\n#define TILE 16\n#endif\n")
     unit = with_macros('#include "tiles.h"\nint f(void) { return TILE; }', {"TILE": "8"}, C)
     made = cc.compile(replace(unit, folders=(tmp_path,)), timeout_s=120)
@@ -328,11 +328,11 @@ def test_header_of_the_family_that_guards_its_macro_is_found_by_every_step(cc: C
         "int f(void) { return SIZE; }\n#define SIZE 3",
     ],
 )
-def test_macro_that_keeps_its_value_where_it_is_used_is_accepted(cc: CCompiler, text: str) -> None:
+def test_macro_with_its_value_unchanged_at_every_use_is_accepted(cc: CCompiler, text: str) -> None:
     assert warned(cc, with_macros(text, {"SIZE": "8"}, C), SIZE="tunable") is None
 
 
-def test_macro_that_a_header_redefines_under_nvrtc_is_refused(nvrtc: NvrtcCompiler, tmp_path: Path) -> None:
+def test_macro_redefined_by_a_header_under_nvrtc_is_refused(nvrtc: NvrtcCompiler, tmp_path: Path) -> None:
     (tmp_path / "tiles.h").write_text("#define TILE 16\n")
     text = '#include "tiles.h"\nextern "C" __global__ void f(int *x) { x[0] = TILE; }'
     unit = replace(with_macros(text, {"TILE": "8"}, CUDA), folders=(tmp_path,))

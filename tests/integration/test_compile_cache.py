@@ -104,7 +104,7 @@ def compiled(compiler: Compiler, cache: Cache, unit: Unit) -> Artefact:
 
 
 @pytest.mark.parametrize("head", SPELLINGS)
-def test_header_is_part_of_the_key_in_every_spelling(
+def test_cache_key_covers_a_header_in_every_include_spelling(
     compiler: Counting, cache: Cache, tmp_path: Path, language: str, head: str
 ) -> None:
     folder = tmp_path / "common"
@@ -123,7 +123,7 @@ def test_header_is_part_of_the_key_in_every_spelling(
     assert compiler.count == 2
 
 
-def test_family_header_is_part_of_the_key_and_its_place_is_not(
+def test_cache_key_covers_the_content_of_family_headers_but_not_their_path(
     compiler: Counting, cache: Cache, tmp_path: Path, language: str
 ) -> None:
     for name, factor in (("one", 2), ("two", 2), ("three", 3)):
@@ -136,7 +136,7 @@ def test_family_header_is_part_of_the_key_and_its_place_is_not(
     assert compiler.count == 2
 
 
-def test_new_header_that_comes_first_is_noticed(
+def test_new_header_in_an_earlier_include_folder_causes_recompilation(
     compiler: Counting, cache: Cache, tmp_path: Path, language: str
 ) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
@@ -148,7 +148,7 @@ def test_new_header_that_comes_first_is_noticed(
     assert compiled(compiler, cache, asked).binary != two.binary
 
 
-def test_header_included_by_a_flag_is_part_of_the_key(
+def test_cache_key_covers_a_header_included_by_a_flag(
     compiler: Counting, cache: Cache, tmp_path: Path, language: str
 ) -> None:
     path = header(tmp_path / "common", 2)
@@ -158,14 +158,14 @@ def test_header_included_by_a_flag_is_part_of_the_key(
     assert compiled(compiler, cache, asked).binary != two.binary
 
 
-def test_relative_folders_of_flags_are_in_the_family(
+def test_relative_include_flags_refer_to_the_family_folder(
     compiler: Counting, cache: Cache, tmp_path: Path, language: str
 ) -> None:
     header(tmp_path / "include", 2)
     compiled(compiler, cache, unit(language, "#include <factor.h>", "-Iinclude", folders=(tmp_path,), root=tmp_path))
 
 
-def test_working_directory_of_the_caller_is_not_searched(
+def test_working_directory_of_the_caller_is_not_searched_for_headers(
     compiler: Counting, cache: Cache, tmp_path: Path, language: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     header(tmp_path, 2)
@@ -175,7 +175,7 @@ def test_working_directory_of_the_caller_is_not_searched(
     assert "factor.h" in made.log
 
 
-def test_changed_library_is_linked_again(tmp_path: Path, cache: Cache) -> None:
+def test_changed_linked_library_causes_recompilation(tmp_path: Path, cache: Cache) -> None:
     compiler = Counting(CCompiler(find_compiler()))
     asked = unit("c", "int factor(void);\n#define FACTOR factor()", f"-L{tmp_path}", "-lfactor")
 
@@ -197,7 +197,9 @@ def test_changed_library_is_linked_again(tmp_path: Path, cache: Cache) -> None:
 
 
 @pytest.mark.parametrize("directive", [".incbin", '.inc" "bin', '.i"\n"ncbin', ".include", '.incl" "ude'])
-def test_file_included_by_the_assembler_is_never_cached(cache: Cache, tmp_path: Path, directive: str) -> None:
+def test_source_with_a_file_included_by_the_assembler_is_always_recompiled(
+    cache: Cache, tmp_path: Path, directive: str
+) -> None:
     data = tmp_path / "data.bin"
     data.write_bytes(b"\2\0\0\0" if "bin" in directive else b".long 2\n")
     head = f'__asm__(".data\\nvalue: {directive} \\"{data}\\"\\n.text");\n'
@@ -218,7 +220,7 @@ def default_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Pa
 
 
 @pytest.mark.parametrize("name", ["factor.h", "deep/down/factor.h"])
-def test_new_header_in_an_earlier_default_folder_is_noticed(
+def test_new_header_in_an_earlier_default_folder_causes_recompilation(
     cache: Cache, default_folders: tuple[Path, Path], name: str
 ) -> None:
     first, second = default_folders
@@ -232,7 +234,7 @@ def test_new_header_in_an_earlier_default_folder_is_noticed(
     assert compiled(compiler, cache, asked).binary != two.binary
 
 
-def test_new_header_in_a_default_folder_precedes_a_late_folder(
+def test_new_header_in_a_default_folder_precedes_an_idirafter_folder(
     cache: Cache, tmp_path: Path, default_folders: tuple[Path, Path]
 ) -> None:
     late = tmp_path / "late"
@@ -246,7 +248,9 @@ def test_new_header_in_a_default_folder_precedes_a_late_folder(
     assert compiled(compiler, cache, asked).binary != two.binary
 
 
-def test_header_tested_with_has_include_is_part_of_the_key(cache: Cache, default_folders: tuple[Path, Path]) -> None:
+def test_new_header_tested_with_has_include_causes_recompilation(
+    cache: Cache, default_folders: tuple[Path, Path]
+) -> None:
     compiler = Counting(CCompiler(find_compiler()))
     asked = unit("c", "#if __has_include(<factor.h>)\n#include <factor.h>\n#else\n#define FACTOR 2\n#endif")
     two = compiled(compiler, cache, asked)
@@ -256,7 +260,7 @@ def test_header_tested_with_has_include_is_part_of_the_key(cache: Cache, default
     assert compiled(compiler, cache, asked).binary != two.binary
 
 
-def test_header_beside_an_including_header_precedes_folders(
+def test_new_header_next_to_the_including_header_precedes_include_folders(
     compiler: Counting, cache: Cache, tmp_path: Path, language: str
 ) -> None:
     header(tmp_path / "folder", 2)
@@ -271,7 +275,9 @@ def test_header_beside_an_including_header_precedes_folders(
     assert compiled(compiler, cache, asked).binary != two.binary
 
 
-def test_link_that_gets_its_target_is_noticed(compiler: Counting, cache: Cache, tmp_path: Path, language: str) -> None:
+def test_header_behind_a_formerly_broken_symlink_causes_recompilation(
+    compiler: Counting, cache: Cache, tmp_path: Path, language: str
+) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
     (first / "factor.h").symlink_to(tmp_path / "target" / "factor.h")
@@ -282,7 +288,7 @@ def test_link_that_gets_its_target_is_noticed(compiler: Counting, cache: Cache, 
     assert compiled(compiler, cache, asked).binary != two.binary
 
 
-def test_parent_of_a_linked_folder_is_where_the_link_leads(
+def test_parent_folder_of_a_symlink_is_that_of_its_target(
     compiler: Counting, cache: Cache, tmp_path: Path, language: str
 ) -> None:
     header(tmp_path / "real", 2)
@@ -295,7 +301,9 @@ def test_parent_of_a_linked_folder_is_where_the_link_leads(
     assert compiled(compiler, cache, asked).binary != two.binary
 
 
-def test_header_named_by_a_macro_for_has_include_is_noticed(cache: Cache, default_folders: tuple[Path, Path]) -> None:
+def test_new_header_named_by_a_macro_in_has_include_causes_recompilation(
+    cache: Cache, default_folders: tuple[Path, Path]
+) -> None:
     compiler = Counting(CCompiler(find_compiler()))
     asked = unit("c", "#define H <factor.h>\n#if __has_include(H)\n#include H\n#else\n#define FACTOR 2\n#endif")
     two = compiled(compiler, cache, asked)
@@ -304,7 +312,7 @@ def test_header_named_by_a_macro_for_has_include_is_noticed(cache: Cache, defaul
 
 
 @pytest.mark.parametrize("script", [False, True])
-def test_library_in_a_default_folder_is_part_of_the_key(
+def test_cache_key_covers_a_library_in_a_default_folder(
     cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: bool
 ) -> None:
     first, second, other = (tmp_path / name for name in ("first", "second", "other"))
@@ -335,13 +343,13 @@ def test_library_in_a_default_folder_is_part_of_the_key(
 
 
 @pytest.mark.parametrize("name", ["LD_RUN_PATH", "CPATH"])
-def test_environment_of_a_c_compiler_is_part_of_the_key(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_compiler_version_covers_its_environment_variables(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     before = CCompiler(find_compiler()).version
     monkeypatch.setenv(name, "/nowhere")
     assert CCompiler(find_compiler()).version != before
 
 
-def test_truncated_entry_is_compiled_again(cache: Cache, tmp_path: Path) -> None:
+def test_truncated_cache_entry_is_compiled_again(cache: Cache, tmp_path: Path) -> None:
     compiler = Counting(CCompiler(find_compiler()))
     asked = unit("c", "#define FACTOR 2")
     two = compiled(compiler, cache, asked)

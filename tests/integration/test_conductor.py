@@ -21,7 +21,7 @@ from evo.trial.results import BaselineReport, ConfirmReport, EvaluateReport, Sta
 from tests.integration.stage import DIGEST, OTHER_DIGEST, TOY, VALID, Stage, answer, policy, timing, toy_time_us
 
 
-def test_search_runs_to_its_champion(stage: Stage) -> None:
+def test_search_runs_baseline_trials_and_confirmation_to_a_champion(stage: Stage) -> None:
     search = stage.submit(budget={"trials": 6})
     jobs = [lease.job for lease in stage.play()]
 
@@ -41,7 +41,7 @@ def test_search_runs_to_its_champion(stage: Stage) -> None:
     assert stage.claim() == []
 
 
-def test_exhausted_space_ends_a_search(stage: Stage) -> None:
+def test_search_ends_when_every_valid_config_was_tried(stage: Stage) -> None:
     search = stage.submit()
     trials = [lease.job for lease in stage.play() if isinstance(lease.job, Evaluate)]
     assert len({tuple(job.config.items()) for job in trials}) == VALID
@@ -51,7 +51,7 @@ def test_exhausted_space_ends_a_search(stage: Stage) -> None:
     assert view.champion.config == {"BLOCK": 8, "UNROLL": 2}
 
 
-def test_time_limit_ends_a_search_and_excludes_pauses(stage: Stage) -> None:
+def test_search_time_limit_excludes_pauses(stage: Stage) -> None:
     search = stage.submit(budget={"minutes": 1})
     list(stage.play(3))
     stage.wait(30)
@@ -69,14 +69,14 @@ def test_time_limit_ends_a_search_and_excludes_pauses(stage: Stage) -> None:
     assert (stage.view(search).state, stage.view(search).reason) == ("finished", "minutes")
 
 
-def test_long_search_confirms_before_its_end(stage: Stage) -> None:
+def test_challenge_every_confirms_trials_during_the_search(stage: Stage) -> None:
     stage.submit(policy=policy(challenge_every=3))
     kinds = [lease.job.kind for lease in stage.play(6)]
     assert kinds == ["baseline", "evaluate", "evaluate", "evaluate", "confirm", "evaluate"]
 
 
 @pytest.mark.parametrize(("minutes", "first"), [(0.4, "evaluate"), (1.0, "baseline")])
-def test_short_budget_is_spent_on_trials_and_baselines_come_last(stage: Stage, minutes: float, first: str) -> None:
+def test_short_search_measures_its_baselines_after_its_trials(stage: Stage, minutes: float, first: str) -> None:
     search = stage.submit(budget={"minutes": minutes})
     leases = [stage.one() for _ in range(3)]
     kinds = [lease.job.kind for lease in leases]
@@ -115,7 +115,7 @@ def test_claims_do_not_query_for_challengers_during_a_confirmation(stage: Stage)
     assert [lease.job.kind for lease in stage.play()].count("confirm") > 0
 
 
-def test_many_workers_wait_for_the_first_results_and_are_woken(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_workers_wait_for_the_first_results_and_are_woken(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(initial_design, "FIRST", 3)
     monkeypatch.setattr(initial_design, "SHARE", 1.0)
     stage.submit(strategy="portfolio")
@@ -135,7 +135,7 @@ def test_many_workers_wait_for_the_first_results_and_are_woken(stage: Stage, mon
     assert len(stage.claim(count=9)) == 2  # two are in flight, and four have ended
 
 
-def test_wait_for_first_results_is_bounded(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wait_for_the_first_results_ends_after_its_time_limit(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(initial_design, "FIRST", 3)
     stage.submit(strategy="portfolio")
     assert len(stage.claim(count=9)) == 4
@@ -176,7 +176,7 @@ def test_second_search_challenges_the_champion(stage: Stage) -> None:
     assert oldest.retired_reason == f"replaced by trial {newest.trial_number} of search 2"
 
 
-def test_report_that_omits_its_incumbent_is_refused_and_the_job_can_still_be_reported(stage: Stage) -> None:
+def test_confirmation_report_without_the_incumbent_is_refused_and_can_be_repeated(stage: Stage) -> None:
     """Otherwise the challenger would be judged as a first champion and replace one it was not compared with."""
     stage.submit(budget={"trials": 3}, seed=5)
     list(stage.play())
@@ -216,7 +216,7 @@ def test_confirmation_without_evidence_promotes_nothing(stage: Stage) -> None:
     assert all("lacks evidence" in verdict.summary for verdict in verdicts)
 
 
-def test_no_challenge_if_nothing_beats_the_champion(stage: Stage) -> None:
+def test_search_without_a_faster_trial_does_not_challenge_the_champion(stage: Stage) -> None:
     stage.submit()
     list(stage.play())
     again = stage.submit(seed=5)
@@ -228,7 +228,7 @@ def test_no_challenge_if_nothing_beats_the_champion(stage: Stage) -> None:
     assert "did not challenge: champion 1 took" in view.unchallenged
 
 
-def test_worker_warnings_survive_a_restart(stage: Stage) -> None:
+def test_worker_warnings_survive_a_service_restart(stage: Stage) -> None:
     search = stage.submit()
     (lease,) = [each for each in stage.claim(count=1) if isinstance(each.job, Baseline)]
     assert stage.view(search).warnings == ()
@@ -257,7 +257,7 @@ def test_rolled_back_kernel_is_not_promoted_again_and_the_reason_is_given(stage:
     assert champion.config != stage.champions()[-1].config
 
 
-def test_next_challenger_follows_when_the_first_fails(stage: Stage) -> None:
+def test_next_fastest_trial_challenges_when_a_confirmation_fails(stage: Stage) -> None:
     search = stage.submit()
     refused: list[Config] = []
     while leases := stage.claim():
@@ -274,7 +274,7 @@ def test_next_challenger_follows_when_the_first_fails(stage: Stage) -> None:
     assert [*refused, view.champion.config] == [trial.config for trial in ranked[:3]]
 
 
-def test_lucky_time_is_corrected_by_its_confirmation_in_every_process(stage: Stage) -> None:
+def test_confirmation_corrects_a_lucky_time_also_after_a_restart(stage: Stage) -> None:
     search = stage.submit(policy=policy(challenge_every=3))
     corrected = {}
     while not corrected:
@@ -312,7 +312,7 @@ def test_device_slowdown_does_not_mark_a_time_as_lucky(stage: Stage) -> None:
         stage.restart()
 
 
-def test_champion_of_a_warm_device_is_challenged_only_by_faster_trials(stage: Stage) -> None:
+def test_champion_confirmed_on_a_slowed_device_is_not_challenged_by_slower_trials(stage: Stage) -> None:
     """Equal trials do not challenge it in turn merely because its confirmation took longer than their samples."""
     search = stage.submit(budget={"trials": 9})
     confirmed = []
@@ -330,7 +330,7 @@ def test_champion_of_a_warm_device_is_challenged_only_by_faster_trials(stage: St
     assert confirmed == [view.champion.config]
 
 
-def test_newly_promoted_incumbent_is_challenged_again(stage: Stage) -> None:
+def test_trial_challenges_again_if_the_incumbent_changed_meanwhile(stage: Stage) -> None:
     slow = stage.submit(budget={"trials": 2})
     fast = stage.submit(budget={"trials": 9}, seed=3)
     held = None
@@ -364,7 +364,7 @@ def test_champion_of_an_edited_family_is_confirmed_with_the_new_template(stage: 
     assert newest.replaces == oldest.id
 
 
-def test_failing_family_fails_the_search_with_its_reason(stage: Stage) -> None:
+def test_search_fails_with_the_first_error_if_no_trial_was_measured(stage: Stage) -> None:
     search = stage.submit(budget={"trials": 3})
     while leases := stage.claim():
         lease = leases[0]
@@ -407,7 +407,7 @@ def test_time_below_the_roofline_is_impossible_and_never_ranked(stage: Stage) ->
 
 
 @pytest.mark.parametrize("baseline_first", [True, False])
-def test_trial_ten_times_faster_than_every_baseline_is_flagged(stage: Stage, baseline_first: bool) -> None:
+def test_trial_ten_times_faster_than_every_baseline_is_marked_suspect(stage: Stage, baseline_first: bool) -> None:
     search = stage.submit(budget={"trials": 2})
     baseline, first, second = (*stage.claim(count=3),)
     if baseline_first:
@@ -419,7 +419,7 @@ def test_trial_ten_times_faster_than_every_baseline_is_flagged(stage: Stage, bas
     assert [trial.suspect for trial in stage.trials(search)] == [True, False]
 
 
-def test_crashes_are_retried_by_policy_and_counted_separately(stage: Stage) -> None:
+def test_crash_and_timeout_are_retried_up_to_the_fault_limit_of_the_policy(stage: Stage) -> None:
     search = stage.submit(policy=policy(max_candidate_faults=3))
     stage.hand_in(stage.one())
     first = stage.one()
@@ -434,14 +434,14 @@ def test_crashes_are_retried_by_policy_and_counted_separately(stage: Stage) -> N
     assert isinstance(stage.one().job, Evaluate)
 
 
-def test_crash_is_final_by_default(stage: Stage) -> None:
+def test_crash_is_not_retried_by_default(stage: Stage) -> None:
     search = stage.submit()
     stage.hand_in(stage.one())
     stage.hand_in(stage.one(), Crashed(stage="verify", reason="SIGSEGV"))
     assert isinstance(stage.trials(search)[0].outcome, Crashed)
 
 
-def test_stop_confirms_the_best_trial(stage: Stage) -> None:
+def test_stopped_search_confirms_its_best_trial(stage: Stage) -> None:
     search = stage.submit()
     list(stage.play(3))
     running = stage.one()
@@ -453,14 +453,14 @@ def test_stop_confirms_the_best_trial(stage: Stage) -> None:
     assert stage.view(search).state == "stopping"
 
 
-def test_stop_before_the_first_job_ends_at_once(stage: Stage) -> None:
+def test_search_stopped_before_its_first_job_ends_at_once(stage: Stage) -> None:
     search = stage.submit()
     stage.conductor.orders.command(search, "stop")
     assert (stage.view(search).state, stage.view(search).asked) == ("finished", 0)
     assert stage.claim() == []
 
 
-def test_stop_before_the_first_trial_ends_after_the_baseline(stage: Stage) -> None:
+def test_search_stopped_before_its_first_trial_ends_after_the_baseline(stage: Stage) -> None:
     search = stage.submit()
     baseline = stage.one()
     stage.conductor.orders.command(search, "stop")
@@ -486,7 +486,7 @@ def test_cancel_ends_search_trials_and_leases_at_once(stage: Stage) -> None:
     stage.conductor.orders.command(search, "cancel")
 
 
-def test_empty_space_is_refused_with_the_constraint(stage: Stage) -> None:
+def test_error_of_an_empty_space_gives_the_reason_of_the_constraint(stage: Stage) -> None:
     broken = {**TOY["cpu"], "constraints": [{"expression": "BLOCK > 100", "because": "nothing fits"}]}
     stage.register_family({**TOY, "cpu": broken}, OTHER_DIGEST)
     with pytest.raises(InvalidInput, match="nothing fits"):
@@ -509,13 +509,17 @@ def test_empty_space_is_refused_with_the_constraint(stage: Stage) -> None:
         ({"device_uuid": "cpu-9"}, Conflict, "cpu-9"),
     ],
 )
-def test_invalid_terms_are_named(stage: Stage, terms: dict[str, object], error: type[Exception], text: str) -> None:
+def test_error_names_the_invalid_field_of_a_search_request(
+    stage: Stage, terms: dict[str, object], error: type[Exception], text: str
+) -> None:
     with pytest.raises(error, match=text):
         stage.submit(**terms)
 
 
 @pytest.mark.parametrize(("from_default", "block"), [(False, 16), (True, 4)])
-def test_search_may_start_with_the_default_alone(stage: Stage, from_default: bool, block: int) -> None:
+def test_from_default_replaces_the_familys_start_config_by_the_default(
+    stage: Stage, from_default: bool, block: int
+) -> None:
     start = {"expression": "N >= 1", "config": {"BLOCK": 16}, "because": "it was fast elsewhere"}
     stage.register_family({**TOY, "cpu": {**TOY["cpu"], "starts": [start]}}, OTHER_DIGEST)
     stage.submit(family_digest=OTHER_DIGEST, strategy="portfolio", from_default=from_default)
@@ -523,7 +527,7 @@ def test_search_may_start_with_the_default_alone(stage: Stage, from_default: boo
     assert first.config == {"BLOCK": block, "UNROLL": 1}
 
 
-def test_silent_worker_offers_no_device(stage: Stage) -> None:
+def test_search_is_refused_while_its_only_worker_sends_no_heartbeats(stage: Stage) -> None:
     stage.register_family()
     stage.register_worker()
     request = SearchRequest(family_digest=DIGEST, strategy="random")
@@ -543,7 +547,7 @@ def test_silent_worker_offers_no_device(stage: Stage) -> None:
         lambda lease: EvaluateReport(outcome=Measured(timing=timing(float("inf")))),
     ],
 )
-def test_impossible_report_is_refused_and_the_lease_stays(
+def test_invalid_report_is_refused_and_the_lease_stays_valid(
     stage: Stage, spoil: Callable[[object], EvaluateReport]
 ) -> None:
     stage.submit()

@@ -59,7 +59,9 @@ def verdict(ladder: Ladder, kernel: str, cache: Path, folder: Path) -> tuple[boo
 
 
 @pytest.mark.parametrize("trick", OF_LOOP)
-def test_cheat_is_refused_by_its_confirmation(ladder: Ladder, cache: Path, tmp_path: Path, trick: str) -> None:
+def test_confirmation_refuses_a_kernel_that_detects_the_timing_loop(
+    ladder: Ladder, cache: Path, tmp_path: Path, trick: str
+) -> None:
     if len(machine.cores()) < 2:
         pytest.skip("one core")
     kernel, words = OF_LOOP[trick]
@@ -68,7 +70,7 @@ def test_cheat_is_refused_by_its_confirmation(ladder: Ladder, cache: Path, tmp_p
     assert words in reason, reason
 
 
-def test_honest_kernel_is_confirmed(ladder: Ladder, cache: Path, tmp_path: Path) -> None:
+def test_honest_kernel_is_promoted(ladder: Ladder, cache: Path, tmp_path: Path) -> None:
     assert verdict(ladder, source("plain", "right(x, y); spend(4000);"), cache, tmp_path) == (
         True,
         "Promoted: the first champion.",

@@ -61,7 +61,7 @@ def confirmed_search(stage: Stage, **terms: object) -> SearchView:
     return stage.view(search)
 
 
-def test_search_shows_the_confirmed_figures_of_its_champion(stage: Stage) -> None:
+def test_search_view_shows_the_confirmed_figures_of_its_champion(stage: Stage) -> None:
     view = confirmed_search(stage)
     assert view.champion is not None and view.champion.search_id == view.id and view.best is not None
     assert view.best.number == view.champion.trial_number
@@ -74,7 +74,7 @@ def test_search_shows_the_confirmed_figures_of_its_champion(stage: Stage) -> Non
     assert view.roofline.share_of_best == pytest.approx(view.roofline.floor_us / view.best.time_us)
 
 
-def test_trial_that_only_looks_faster_is_named_with_its_source(stage: Stage) -> None:
+def test_search_view_lists_the_unconfirmed_trial_with_a_faster_quick_time(stage: Stage) -> None:
     search = stage.submit(budget={"trials": 4}, policy=policy(challenge_every=1))
     for _ in range(20):
         (lease,) = stage.claim()
@@ -87,7 +87,7 @@ def test_trial_that_only_looks_faster_is_named_with_its_source(stage: Stage) -> 
     assert view.unconfirmed.source == "quick" and view.unconfirmed.number != view.best.number
 
 
-def test_trials_rank_by_confirmed_times(stage: Stage) -> None:
+def test_confirmed_trials_report_their_confirmed_time(stage: Stage) -> None:
     view = confirmed_search(stage)
     trials = {trial.number: trial for trial in stage.trials(view.id)}
     challenged = {each.trial for each in view.challenges}
@@ -106,7 +106,7 @@ def test_trials_with_the_same_binary_share_the_confirmed_figures(stage: Stage) -
     assert len({trial.time_us for trial in trials}) == 1, "some ended before the confirmation, some after it"
 
 
-def test_warning_reaches_view_and_report(stage: Stage) -> None:
+def test_warning_about_slower_confirmation_is_in_view_and_report(stage: Stage) -> None:
     view = confirmed_search(stage)
     assert view.warnings and "30.0× as long" in view.warnings[0]
     assert len(view.warnings) <= 2, "several challenges of one kind are summarised"
@@ -130,7 +130,7 @@ def test_terminal_shows_confirmed_figures_and_warnings(stage: Stage) -> None:
     assert "(confirmed)" in best_text(view)
 
 
-def test_times_of_several_confirmations_are_marked_in_the_final_table(stage: Stage) -> None:
+def test_final_table_numbers_the_confirmation_of_each_time(stage: Stage) -> None:
     view = confirmed_search(stage, policy=policy(challenge_every=1))
     trials = sorted(stage.trials(view.id), key=lambda each: each.time_us or 0.0)
     runs = {each.trial: number for number, each in enumerate(view.challenges, 1)}
@@ -146,14 +146,14 @@ def test_times_of_several_confirmations_are_marked_in_the_final_table(stage: Sta
     assert out.file.getvalue().count("Times of different runs") == 1, "a single confirmation needs no mark"
 
 
-def test_events_and_webhooks_carry_the_confirmed_figures(stage: Stage) -> None:
+def test_search_summary_contains_the_confirmed_figures(stage: Stage) -> None:
     view = confirmed_search(stage)
     with stage.database.read() as session:
         (summary,) = search_summaries(session, [view.id], stage.now)
     assert summary.best == view.best and summary.speedup == view.speedup
 
 
-def test_refuted_kernel_is_not_the_best_of_its_search(stage: Stage) -> None:
+def test_refuted_kernel_is_not_the_best_trial_of_its_search(stage: Stage) -> None:
     view = confirmed_search(stage)
     with stage.database.write() as session:
         for row in Archive(session).trials(view.id):
@@ -165,7 +165,7 @@ def test_refuted_kernel_is_not_the_best_of_its_search(stage: Stage) -> None:
     assert best is None or best.source == "quick" or view.finished == len(view.challenges)
 
 
-def test_rest_exports_and_pages_name_the_leading_figure(tmp_path: Path) -> None:
+def test_rest_exports_and_pages_state_whether_times_are_confirmed(tmp_path: Path) -> None:
     with local(tmp_path / "evo.db") as rest:
         search = finished_over_rest(rest)
         document = rest.http.get(f"/searches/{search}").json()
@@ -195,7 +195,7 @@ def finished_over_rest(rest: Local) -> int:
     return search
 
 
-def test_earlier_databases_are_migrated_with_confirmed_figures(stage: Stage, tmp_path: Path) -> None:
+def test_migration_of_an_older_database_fills_in_confirmed_figures(stage: Stage, tmp_path: Path) -> None:
     view = confirmed_search(stage)
     stage.database.close()
     migrate(tmp_path / "evo.db", "0015")
@@ -205,7 +205,7 @@ def test_earlier_databases_are_migrated_with_confirmed_figures(stage: Stage, tmp
 
 
 @pytest.mark.parametrize("damaged", ["{", "[]", '{"challenger": {}}', '{"challenger": {}, "rules": [1]}', "\\x00"])
-def test_verdict_that_cannot_be_read_does_not_prevent_the_upgrade(stage: Stage, tmp_path: Path, damaged: str) -> None:
+def test_unreadable_verdict_does_not_prevent_the_migration(stage: Stage, tmp_path: Path, damaged: str) -> None:
     view = confirmed_search(stage)
     stage.database.close()
     migrate(tmp_path / "evo.db", "0015")
@@ -221,7 +221,7 @@ def test_verdict_that_cannot_be_read_does_not_prevent_the_upgrade(stage: Stage, 
     assert any(time_us is not None for time_us, _ in figures)
 
 
-def test_search_states_its_gain(stage: Stage) -> None:
+def test_view_report_and_terminal_state_the_gain_of_the_search(stage: Stage) -> None:
     search = stage.submit(budget={"trials": 8}, strategy="portfolio")
     list(stage.play())
     view = stage.view(search)

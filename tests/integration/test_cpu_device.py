@@ -36,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
-def test_cpu_reports_all_limits_and_ceilings(folder: Path) -> None:
+def test_cpu_reports_its_limits_and_measured_peak_rates(folder: Path) -> None:
     device = cpu(folder)
     assert {"cores", "simd_bytes", "l1_bytes", "l2_bytes"} <= device.limits.keys()
     assert device.ceilings is not None
@@ -47,13 +47,13 @@ def test_cpu_reports_all_limits_and_ceilings(folder: Path) -> None:
     assert device.software["compiler"]
 
 
-def test_ceilings_are_measured_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_peak_rates_of_the_cpu_are_measured_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = cpu(folder)
     monkeypatch.setattr("workers.backends.cpu.support._measure", lambda *_: pytest.fail("measured again"))
     assert cpu(folder) == before
 
 
-def test_ceilings_only_increase(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeated_measurement_keeps_the_higher_peak_rates(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine lowers a measurement. An hour later it is repeated, and the better figure is kept."""
     before = cpu(folder).ceilings
     assert before is not None
@@ -71,7 +71,7 @@ def test_no_cpu_is_offered_without_a_compiler(folder: Path, monkeypatch: pytest.
     assert CpuDriver().discover(folder) == []
 
 
-def test_sample_is_long_enough_to_be_timed() -> None:
+def test_timing_sample_of_a_short_call_repeats_it_to_the_minimum_length() -> None:
     timer = CallTimer([lambda: None])
     assert timer.calls > 100
     sample_us = timer.sample()
@@ -79,7 +79,7 @@ def test_sample_is_long_enough_to_be_timed() -> None:
     assert sample_us < 50
 
 
-def test_cold_calls_use_every_buffer_set_in_turn() -> None:
+def test_timing_sample_calls_every_buffer_set_in_turn() -> None:
     called: list[int] = []
     timer = CallTimer([lambda number=number: called.append(number) for number in range(3)])
     timer.sample()
@@ -93,7 +93,7 @@ def test_cold_calls_use_every_buffer_set_in_turn() -> None:
         ("void missing(void); void f(void) { missing(); }", "f", "does not load: .*missing"),
     ],
 )
-def test_unloadable_library_is_refused_with_the_linkers_message(
+def test_launch_error_of_an_unloadable_library_has_the_linkers_message(
     folder: Path, tmp_path: Path, source: str, entry: str, reason: str
 ) -> None:
     cpu_driver = driver("cpu")
@@ -107,7 +107,7 @@ def test_unloadable_library_is_refused_with_the_linkers_message(
         session.call(kernel, session.allocate([], {}))
 
 
-def test_scalars_and_buffers_arrive_in_order(folder: Path, tmp_path: Path) -> None:
+def test_kernel_gets_scalars_and_buffers_in_order(folder: Path, tmp_path: Path) -> None:
     source = "void f(float *y, int n, double a) { for (int i = 0; i < n; i++) y[i] = (float)a * i; }"
     cpu_driver = driver("cpu")
     artefact = cpu_driver.compiler().compile(Unit(source=source, architecture="a", entry="f"), timeout_s=30)
@@ -140,7 +140,7 @@ def _loaded(folder: Path, tmp_path: Path, source: str, arguments: list[Argument]
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="registers of x86-64")
 @pytest.mark.parametrize(("bits", "fault"), [(0x8040, None), (0x2000, "rounding mode")])
-def test_floating_point_modes_changed_by_a_kernel_are_restored(
+def test_floating_point_modes_changed_by_a_kernel_are_restored_and_reported(
     folder: Path, tmp_path: Path, bits: int, fault: str | None
 ) -> None:
     source = f"""
@@ -163,7 +163,7 @@ def test_floating_point_modes_changed_by_a_kernel_are_restored(
         assert session.residue() is None
 
 
-def test_modes_changed_by_a_baseline_are_restored_and_not_blamed_on_a_kernel(folder: Path) -> None:
+def test_floating_point_modes_changed_by_a_baseline_are_restored_without_a_fault(folder: Path) -> None:
     with preserved():
         before = FloatControl()
         session = driver("cpu").open(cpu(folder), Objective(), folder)
@@ -180,7 +180,7 @@ class Holder:
         self.held, self.itself = held, self
 
 
-def test_process_of_a_kernel_in_a_cycle_ends_when_it_is_collected(folder: Path, tmp_path: Path) -> None:
+def test_kernel_process_ends_when_its_kernel_is_garbage_collected(folder: Path, tmp_path: Path) -> None:
     arguments = [Argument(name="y", role="output", dtype="float32", shape=(1,))]
     session, kernel, buffers = _loaded(folder, tmp_path, "void f(float *y) { y[0] = 1; }", arguments)
     session.call(kernel, buffers)

@@ -51,7 +51,7 @@ def loaded() -> ModuleType:
 
 
 @pytest.mark.parametrize(("demanded", "kept"), [(1, 64), (32, 64), (1024, 1024)])
-def test_arrays_are_aligned_as_the_family_requires(demanded: int, kept: int) -> None:
+def test_exported_loader_aligns_arrays_as_the_family_requires(demanded: int, kept: int) -> None:
     argument = {"name": "x", "stored": "float32", "shape": [5], "alignment": demanded}
     kernel = object.__new__(loaded().Kernel)
     kernel.arguments = [argument]
@@ -64,7 +64,7 @@ def test_arrays_are_aligned_as_the_family_requires(demanded: int, kept: int) -> 
 
 
 @pytest.mark.parametrize(("lengths", "refused"), [([1, 9], None), ([1, 10], "10"), ([0, 9], "0"), ([-1, 5], "-1")])
-def test_lengths_beyond_the_cache_are_refused_before_a_call(lengths: list[int], refused: str | None) -> None:
+def test_argument_values_outside_their_declared_range_are_refused(lengths: list[int], refused: str | None) -> None:
     argument = {"name": "lengths", "stored": "int32", "dtype": "int32", "shape": [2], "min": 1, "max": 9}
     kernel = object.__new__(loaded().Kernel)
     kernel.arguments = [argument]
@@ -76,7 +76,7 @@ def test_lengths_beyond_the_cache_are_refused_before_a_call(lengths: list[int], 
         kernel._storage(argument, given)
 
 
-def test_calls_of_several_threads_are_independent(folder: Path) -> None:
+def test_exported_kernel_is_correct_in_concurrent_threads(folder: Path) -> None:
     kernel = loaded().Kernel(folder)
     wrong: list[int] = []
 
@@ -161,7 +161,7 @@ def test_in_place_arguments_must_be_passed(adding: Path) -> None:
 
 
 @pytest.mark.parametrize(("timed", "passed"), [(True, 2.0), (False, 9.0)])
-def test_caller_outputs_are_filled_only_if_the_fill_is_timed(adding: Path, timed: bool, passed: float) -> None:
+def test_passed_output_gets_its_initial_value_only_if_that_is_timed(adding: Path, timed: bool, passed: float) -> None:
     described = json.loads((adding / "config.json").read_text())
     described["arguments"][2]["init_timed"] = timed
     (adding / "config.json").write_text(json.dumps(described))

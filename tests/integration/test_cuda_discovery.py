@@ -64,14 +64,16 @@ def fake_cupy(driver: int, names: tuple[str | None, ...] = (), error: str | None
         (fake_cupy(13000, error="cudaErrorNoDevice: no CUDA-capable device is detected"), "no CUDA-capable device"),
     ],
 )
-def test_reason_is_given_if_a_gpu_cannot_be_used(monkeypatch: pytest.MonkeyPatch, cupy: ModuleType, told: str) -> None:
+def test_survey_gives_the_reason_why_no_gpu_can_be_used(
+    monkeypatch: pytest.MonkeyPatch, cupy: ModuleType, told: str
+) -> None:
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     report = survey((13, 4))
     assert report["gpus"] == []
     assert told in report["obstacle"]
 
 
-def test_every_gpu_is_surveyed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_survey_lists_every_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", fake_cupy(13000, ("NVIDIA L4", "NVIDIA H200")))
     report = survey((13, 0))
     assert report["obstacle"] is None
@@ -81,7 +83,7 @@ def test_every_gpu_is_surveyed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert report["gpus"][1]["memory_bytes"] == 24 << 30
 
 
-def test_unresponsive_gpu_does_not_hide_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unresponsive_gpu_does_not_hide_other_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", fake_cupy(13000, ("NVIDIA L4", None, "NVIDIA H200")))
     report = survey((13, 0))
     assert [gpu["name"] for gpu in report["gpus"]] == ["NVIDIA L4", "NVIDIA H200"]
@@ -91,7 +93,7 @@ def test_unresponsive_gpu_does_not_hide_others(monkeypatch: pytest.MonkeyPatch) 
         index_of("GPU-0")
 
 
-def test_every_unresponsive_gpu_has_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_survey_reports_every_unresponsive_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", fake_cupy(13000, (None, None)))
     report = survey((13, 0))
     assert report["gpus"] == []
@@ -108,7 +110,9 @@ def test_every_unresponsive_gpu_has_a_message(monkeypatch: pytest.MonkeyPatch) -
         ("", "looking for GPUs failed: AttributeError: module 'cupy' has no attribute 'cuda'"),
     ],
 )
-def test_failed_survey_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cupy: str, told: str) -> None:
+def test_failed_survey_is_reported_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cupy: str, told: str
+) -> None:
     (tmp_path / "cupy.py").write_text(cupy)
     root = str(Path(workers.__file__).parent.parent)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(tmp_path), root)))

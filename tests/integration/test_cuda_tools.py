@@ -65,11 +65,11 @@ def test_recorded_sanitizer_output_is_parsed(recording: str, findings: tuple[str
         ),
     ],
 )
-def test_reason_why_a_sanitizer_did_not_run(tool: str, log: str, expected: Sanitized) -> None:
+def test_sanitizer_output_gives_the_reason_why_it_did_not_run(tool: str, log: str, expected: Sanitized) -> None:
     assert sanitizer.read(tool, log) == expected
 
 
-def test_raw_page_of_an_attention_kernel_is_read_in_standard_units() -> None:
+def test_ncu_raw_page_is_converted_to_standard_units() -> None:
     hot, cold = (profiler.read((RECORDED / f"ncu-0-{mode}.csv").read_text()) for mode in ("hot", "cold"))
     assert hot.skipped is None
     assert hot.figures == pytest.approx(
@@ -102,14 +102,14 @@ def test_raw_page_of_an_attention_kernel_is_read_in_standard_units() -> None:
     assert cold.figures["l2_hit_rate"] == 0.4997
 
 
-def test_less_efficient_of_loads_and_copies_counts() -> None:
+def test_sector_efficiency_is_the_lower_of_loads_and_copies() -> None:
     names = FIGURES["sector_efficiency"].metric.names
     page = dict(zip(names, ("0.00", "87.5"), strict=True))
     assert value_of(FIGURES["sector_efficiency"].metric, page) == 0.875
     assert value_of(FIGURES["sector_efficiency"].metric, {**page, names[0]: "25"}) == 0.25
 
 
-def test_every_requested_counter_exists_on_a_gpu() -> None:
+def test_requested_profiler_counters_are_in_the_recorded_list_of_a_gpu() -> None:
     """From a recorded list that omits counters not used here; names of ``launch__`` are no counters."""
     listed = set((RECORDED / "metrics.txt").read_text().split())
     asked = {name.split(".")[0] for figure in FIGURES.values() for name in figure.metric.names}
@@ -128,7 +128,7 @@ def test_every_requested_counter_exists_on_a_gpu() -> None:
         ("", "it said nothing"),
     ],
 )
-def test_reason_why_there_is_no_profile(log: str, reason: str) -> None:
+def test_ncu_output_gives_the_reason_why_there_is_no_profile(log: str, reason: str) -> None:
     assert reason in (profiler.read(log).skipped or "")
 
 
@@ -153,7 +153,7 @@ def pretender(folder: Path, text: str) -> tuple[str, ...]:
     return (sys.executable, str(program))
 
 
-def test_every_tool_is_tested_with_the_kernel_program(subject: Subject, tmp_path: Path) -> None:
+def test_every_sanitizer_tool_runs_the_kernel_program(subject: Subject, tmp_path: Path) -> None:
     found = CudaSanitizer(pretender(tmp_path, f"print({CLEAN!r})")).examine(subject, timeout_s=30)
     assert found == tuple(Sanitized(tool=tool) for tool in TOOLS)
     asked = sorted((tmp_path / "asked").read_text().splitlines(), key=lambda line: TOOLS.index(line.split()[1]))
@@ -162,7 +162,7 @@ def test_every_tool_is_tested_with_the_kernel_program(subject: Subject, tmp_path
     assert "-m workers.backends.cuda.tools.solo" in asked[0]
 
 
-def test_metrics_that_a_gpu_lacks_are_left_out(subject: Subject, tmp_path: Path) -> None:
+def test_profile_is_repeated_without_metrics_that_the_gpu_lacks(subject: Subject, tmp_path: Path) -> None:
     lacking = FIGURES["fp8_operations"].metric.name
     refusal = f"==ERROR== Failed to find metric {lacking}"
     page = f"open({str(RECORDED / 'ncu-0-hot.csv')!r}).read()"
@@ -176,7 +176,7 @@ def test_metrics_that_a_gpu_lacks_are_left_out(subject: Subject, tmp_path: Path)
     assert "--launch-skip 3" in second
 
 
-def test_missing_or_slow_tool_is_reported(subject: Subject, tmp_path: Path) -> None:
+def test_missing_tool_is_reported_and_slow_tool_is_stopped(subject: Subject, tmp_path: Path) -> None:
     assert {each.skipped for each in CudaSanitizer(None).examine(subject, timeout_s=1)} == {
         "compute-sanitizer is not installed here"
     }
@@ -187,7 +187,7 @@ def test_missing_or_slow_tool_is_reported(subject: Subject, tmp_path: Path) -> N
     assert slow.run_tool("memcheck", subject, timeout_s=0.5)[0] is None
 
 
-def test_program_reports_a_missing_driver(subject: Subject) -> None:
+def test_kernel_program_reports_a_missing_driver(subject: Subject) -> None:
     """Runs the program that tools start, without a tool."""
     status, log = CudaSanitizer((sys.executable, "-c", RUN)).run_tool("memcheck", subject, timeout_s=60)
     if status == 0:
@@ -199,7 +199,7 @@ def test_program_reports_a_missing_driver(subject: Subject) -> None:
 RUN = "import subprocess, sys; sys.exit(subprocess.run(sys.argv[7:]).returncode)"
 
 
-def test_tools_are_found_in_toolkit_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cuda_tools_are_found_in_the_folder_of_cuda_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "bin").mkdir()
     tool = tmp_path / "bin" / "compute-sanitizer"
     tool.write_text("#!/bin/sh\n")

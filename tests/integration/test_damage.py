@@ -64,7 +64,7 @@ def flip(path: Path, at: int) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 100, 4095, 4096, 4097, 3 * 4096])
-def test_truncated_file_is_reported_as_damaged(closed: Path, cut: int) -> None:
+def test_truncated_database_file_is_reported_as_damaged(closed: Path, cut: int) -> None:
     os.truncate(closed, closed.stat().st_size - cut)
     before = closed.read_bytes()
     with pytest.raises(StoreUnavailable, match=r"is damaged: it was cut: it has \d+ bytes.*restore a backup"):
@@ -72,13 +72,13 @@ def test_truncated_file_is_reported_as_damaged(closed: Path, cut: int) -> None:
     assert closed.read_bytes() == before
 
 
-def test_intact_file_is_opened_after_shutdown_or_kill(closed: Path, killed: Path) -> None:
+def test_intact_database_opens_after_shutdown_or_kill(closed: Path, killed: Path) -> None:
     for path in (closed, killed):
         assert damage.damage(path) is None
         Database.open(path).close()
 
 
-def test_truncated_last_transaction_of_a_log_is_not_damage(killed: Path) -> None:
+def test_truncated_last_transaction_of_a_write_ahead_log_is_not_damage(killed: Path) -> None:
     """It is the trace of a crash during a write."""
     for cut in (1, 24, 4096, 5000):
         os.truncate(log_of(killed), log_of(killed).stat().st_size - cut)
@@ -88,7 +88,7 @@ def test_truncated_last_transaction_of_a_log_is_not_damage(killed: Path) -> None
     Database.open(killed).close()
 
 
-def test_gap_in_a_log_is_reported_with_a_command_that_discards_the_rest(killed: Path) -> None:
+def test_error_of_a_gap_in_the_log_has_a_command_that_discards_the_rest(killed: Path) -> None:
     log = log_of(killed)
     flip(log, 32 + 5 * (24 + 4096) + 1000)
     before = log.read_bytes()
@@ -105,14 +105,14 @@ def test_gap_in_a_log_is_reported_with_a_command_that_discards_the_rest(killed: 
 
 
 @pytest.mark.parametrize("at", [0, 5, 10, 17, 21, 30])
-def test_damaged_header_of_a_log_is_reported(killed: Path, at: int) -> None:
+def test_damaged_header_of_a_write_ahead_log_is_reported(killed: Path, at: int) -> None:
     flip(log_of(killed), at)
     with pytest.raises(StoreUnavailable, match=r"the header of its write-ahead log evo\.db-wal is damaged"):
         Database.open(killed)
 
 
 @pytest.mark.parametrize("part", ["page", "salt", "sum", "number"])
-def test_sqlite_reads_as_far_as_the_checksums_are_valid(tmp_path: Path, part: str) -> None:
+def test_log_reader_counts_the_same_valid_frames_as_sqlite(tmp_path: Path, part: str) -> None:
     """The reference is SQLite's own frame count at a checkpoint."""
     path = tmp_path / "x.db"
     writer = sqlite3.connect(path, isolation_level=None)
@@ -135,7 +135,7 @@ def test_sqlite_reads_as_far_as_the_checksums_are_valid(tmp_path: Path, part: st
     assert log.read == frames == 2500
 
 
-def test_leftovers_of_an_earlier_log_are_not_damage(tmp_path: Path) -> None:
+def test_frames_of_an_earlier_log_are_not_damage(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     writer = sqlite3.connect(path, isolation_level=None)
     writer.execute("PRAGMA journal_mode=WAL")
@@ -173,7 +173,7 @@ def linked(kind: str, file: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("kind", LINKS)
 @pytest.mark.parametrize("new", [True, False], ids=["new file", "existing file"])
-def test_second_service_under_another_name_of_the_file_is_refused(tmp_path: Path, kind: str, new: bool) -> None:
+def test_second_service_on_a_link_to_the_database_is_refused(tmp_path: Path, kind: str, new: bool) -> None:
     file = tmp_path / "data" / "evo.db"
     file.parent.mkdir()
     if not new:
@@ -191,7 +191,7 @@ def test_second_service_under_another_name_of_the_file_is_refused(tmp_path: Path
     again.release()
 
 
-def test_service_is_found_through_a_symbolic_link_with_its_key(tmp_path: Path) -> None:
+def test_service_and_key_are_found_through_a_symbolic_link(tmp_path: Path) -> None:
     file = tmp_path / "data" / "evo.db"
     owner = Ownership.take(file)
     owner.announce("http://127.0.0.1:1234")
@@ -204,7 +204,7 @@ def test_service_is_found_through_a_symbolic_link_with_its_key(tmp_path: Path) -
     owner.release()
 
 
-def test_copies_and_other_files_are_served_independently(tmp_path: Path) -> None:
+def test_copied_database_is_served_independently(tmp_path: Path) -> None:
     file = tmp_path / "evo.db"
     Database.open(file).close()
     copy = tmp_path / "copy.db"

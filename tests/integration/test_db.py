@@ -69,7 +69,7 @@ def test_migrations_create_the_schema_of_the_models(database: Database) -> None:
         assert compare_metadata(context, Base.metadata) == []
 
 
-def test_numbers_of_deleted_rows_are_not_reused(stage: Stage) -> None:
+def test_ids_of_deleted_searches_are_not_reused(stage: Stage) -> None:
     for _ in range(2):
         search = stage.submit()
         stage.conductor.orders.command(search, "cancel")
@@ -78,7 +78,7 @@ def test_numbers_of_deleted_rows_are_not_reused(stage: Stage) -> None:
     assert stage.submit() == search + 1
 
 
-def test_every_table_with_public_numbers_assigns_each_once(file: Database) -> None:
+def test_every_table_with_integer_ids_uses_autoincrement(file: Database) -> None:
     with file.engine.connect() as connection:
         tables = inspect(connection).get_table_names()
         made = {name: connection.execute(text(MADE_BY), {"name": name}).scalar_one() for name in tables}
@@ -90,7 +90,7 @@ def test_every_table_with_public_numbers_assigns_each_once(file: Database) -> No
 MADE_BY = "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = :name"
 
 
-def test_older_file_is_upgraded_with_its_rows_and_references(tmp_path: Path) -> None:
+def test_older_database_is_upgraded_with_its_rows_references_and_indexes(tmp_path: Path) -> None:
     path = tmp_path / "evo.db"
     with played(path) as (search, trials):
         pass
@@ -149,7 +149,7 @@ def played(path: Path) -> Iterator[tuple[int, int]]:
 @pytest.mark.parametrize(
     "name", ["evo.db", "a b.db", "run?1.db", "run#1.db", "r%20s.db", "a&b=c.db", ":memory:", "ü'\".db", "file:x.db"]
 )
-def test_reopening_keeps_all_data_in_the_named_file(tmp_path: Path, name: str) -> None:
+def test_database_with_any_file_name_keeps_its_data_when_reopened(tmp_path: Path, name: str) -> None:
     path = tmp_path / "a folder with spaces and 100%" / name
     first = Database.open(path)
     with first.write() as session:
@@ -171,7 +171,7 @@ def test_sqlite_is_configured_for_a_service(file: Database) -> None:
 PRAGMAS = {"journal_mode": "wal", "synchronous": 1, "foreign_keys": 1, "busy_timeout": 5000}
 
 
-def test_many_processes_upgrade_one_database_once(postgresql: Server) -> None:
+def test_concurrent_opens_of_a_new_postgresql_database_all_succeed(postgresql: Server) -> None:
     location = postgresql.create()
     opened: list[Database] = []
     threads = [threading.Thread(target=lambda: opened.append(Database.open(location))) for _ in range(4)]
@@ -184,7 +184,7 @@ def test_many_processes_upgrade_one_database_once(postgresql: Server) -> None:
         database.close()
 
 
-def test_session_in_use_is_closed_later(locations: Callable[[], Location]) -> None:
+def test_closing_the_database_closes_a_session_in_use_only_at_its_end(locations: Callable[[], Location]) -> None:
     database = Database.open(locations())
     with database.read() as session:
         session.execute(text("SELECT 1"))
@@ -196,7 +196,7 @@ def test_session_in_use_is_closed_later(locations: Callable[[], Location]) -> No
         connection.cursor().execute("SELECT 1")
 
 
-def test_notification_reaches_other_processes_after_the_commit(postgresql: Server) -> None:
+def test_notification_reaches_other_connections_after_the_commit(postgresql: Server) -> None:
     location = postgresql.lend()
     one, other = Database.open(location), Database.open(location)
     one.listen()
@@ -221,7 +221,7 @@ def test_notification_reaches_other_processes_after_the_commit(postgresql: Serve
 # Failures
 
 
-def test_no_password_is_ever_shown() -> None:
+def test_database_url_is_shown_without_its_password() -> None:
     location = Location.of("postgresql://me:secret@db.example.org/evo?sslpassword=hidden")
     shown = f"{location} {location!r} {Settings(db=location)!r}"
     assert "secret" not in shown
@@ -230,17 +230,17 @@ def test_no_password_is_ever_shown() -> None:
 
 
 @pytest.mark.parametrize("url", ["postgresql://me@host", "postgresql://host:port/evo"])
-def test_invalid_url_is_refused(url: str) -> None:
+def test_invalid_database_url_is_refused(url: str) -> None:
     with pytest.raises(InvalidInput, match="postgresql://USER@HOST:5432/NAME"):
         Location.of(url)
 
 
-def test_unreachable_server_is_named() -> None:
+def test_error_names_the_unreachable_database_server() -> None:
     with pytest.raises(StoreUnavailable, match=r"postgresql://me:\*\*\*@127.0.0.1:1/evo.*cannot be reached"):
         Database.open("postgresql://me:secret@127.0.0.1:1/evo")
 
 
-def test_missing_database_on_a_server_is_named(postgresql: Server) -> None:
+def test_error_of_a_missing_postgresql_database_says_it_does_not_exist(postgresql: Server) -> None:
     location = postgresql.lend()
     assert location.server is not None
     missing = location.server.set(database="missing").render_as_string(hide_password=False)
@@ -249,7 +249,7 @@ def test_missing_database_on_a_server_is_named(postgresql: Server) -> None:
     postgresql.take_back(location)
 
 
-def test_tables_of_another_program_on_a_server_are_not_changed(postgresql: Server) -> None:
+def test_postgresql_database_of_another_program_is_refused(postgresql: Server) -> None:
     location = postgresql.create()
     with psycopg.connect(**parameters(location), autocommit=True) as connection:
         connection.execute("CREATE TABLE recipes (name TEXT)")
@@ -257,7 +257,7 @@ def test_tables_of_another_program_on_a_server_are_not_changed(postgresql: Serve
         Database.open(location)
 
 
-def test_text_that_the_server_cannot_store_is_refused(postgresql: Server) -> None:
+def test_text_with_nul_is_refused_by_postgresql(postgresql: Server) -> None:
     location = postgresql.lend()
     database = Database.open(location)
     with pytest.raises(InvalidInput, match="NUL"), database.write() as session:
@@ -266,7 +266,7 @@ def test_text_that_the_server_cannot_store_is_refused(postgresql: Server) -> Non
     postgresql.take_back(location)
 
 
-def test_tables_of_another_program_are_not_changed(tmp_path: Path) -> None:
+def test_sqlite_database_of_another_program_is_refused_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "100% foreign?.db"
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE recipes (name TEXT)")
@@ -285,7 +285,7 @@ def test_empty_file_becomes_a_database(tmp_path: Path) -> None:
     assert path.stat().st_size > 0
 
 
-def test_newer_schema_is_not_changed(tmp_path: Path) -> None:
+def test_database_with_a_newer_schema_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "evo.db"
     Database.open(path).close()
     with sqlite3.connect(path) as connection:
@@ -297,7 +297,7 @@ def test_newer_schema_is_not_changed(tmp_path: Path) -> None:
     assert "--db" in str(caught.value)
 
 
-def test_file_that_is_not_a_database_is_named(tmp_path: Path) -> None:
+def test_error_names_the_file_that_is_not_a_database(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("not a database, but long enough to be looked at as one" * 20)
     with pytest.raises(StoreUnavailable, match="not a kernel-evo database") as caught:
@@ -305,7 +305,9 @@ def test_file_that_is_not_a_database_is_named(tmp_path: Path) -> None:
     assert str(path) in str(caught.value)
 
 
-def test_locked_database_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_locked_database_is_reported_as_held_by_another_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("db.engine.sqlite.BUSY_TIMEOUT_S", 0.1)
     path = tmp_path / "evo.db"
     Database.open(path).close()
@@ -319,7 +321,7 @@ def test_locked_database_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("replaced", [False, True])
-def test_nothing_is_written_to_a_file_that_was_removed_or_replaced(tmp_path: Path, replaced: bool) -> None:
+def test_writes_to_a_removed_or_replaced_database_file_fail(tmp_path: Path, replaced: bool) -> None:
     path = tmp_path / "evo.db"
     with closing(Database.open(path)) as database:
         with database.write() as session:
@@ -337,7 +339,7 @@ def test_nothing_is_written_to_a_file_that_was_removed_or_replaced(tmp_path: Pat
 
 
 @pytest.mark.parametrize("change", ["DROP TABLE tokens", "ALTER TABLE workers RENAME COLUMN id TO other"])
-def test_tables_of_another_version_are_not_called_a_bug(file: Database, change: str) -> None:
+def test_missing_table_or_column_is_reported_as_another_version(file: Database, change: str) -> None:
     with file.write() as session:
         session.execute(text(change))
     table = Base.metadata.tables[change.split()[2]]
@@ -345,12 +347,12 @@ def test_tables_of_another_version_are_not_called_a_bug(file: Database, change: 
         session.execute(select(table)).all()
 
 
-def test_folder_in_place_of_a_file_is_named(tmp_path: Path) -> None:
+def test_folder_given_as_database_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="--db"):
         Database.open(tmp_path)
 
 
-def test_file_in_place_of_a_folder_is_named(tmp_path: Path) -> None:
+def test_database_path_below_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreUnavailable, match="--db"):
         Database.open(tmp_path / "file" / "evo.db")
@@ -372,7 +374,7 @@ def as_nobody() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("folder_too", [True, False])
-def test_read_only_database_is_named(folder_too: bool) -> None:
+def test_error_names_the_read_only_database(folder_too: bool) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder, path = Path(name), Path(name) / "evo.db"
         Database.open(path).close()
@@ -389,7 +391,7 @@ def test_read_only_database_is_named(folder_too: bool) -> None:
     assert str(path) in str(caught.value)
 
 
-def test_error_during_operation_is_named(file: Database) -> None:
+def test_write_to_a_read_only_connection_reports_read_only(file: Database) -> None:
     with pytest.raises(StoreUnavailable, match="read-only"), file.write() as session:
         session.execute(text("PRAGMA query_only = ON"))
         session.add(worker("w1"))
@@ -398,7 +400,7 @@ def test_error_during_operation_is_named(file: Database) -> None:
 # One service for each database
 
 
-def test_only_one_owner_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_database_has_only_one_owning_process_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("db.engine.ownership.TIMEOUT_S", 0.05)
     path = tmp_path / "evo.db"
     assert running_service(path) is None
@@ -415,7 +417,7 @@ def test_only_one_owner_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     Ownership.take(path).release()
 
 
-def test_leftovers_of_a_killed_owner_are_ignored(tmp_path: Path) -> None:
+def test_announcement_of_a_killed_owner_is_ignored(tmp_path: Path) -> None:
     path = tmp_path / "evo.db"
     code = (
         "import os, sys; from pathlib import Path; from db.engine.ownership import Ownership\n"
@@ -431,7 +433,7 @@ def test_leftovers_of_a_killed_owner_are_ignored(tmp_path: Path) -> None:
 # Stored values
 
 
-def test_documents_are_returned_unchanged(stage: Stage) -> None:
+def test_json_documents_are_stored_and_loaded_unchanged(stage: Stage) -> None:
     search_id = stage.submit(problem="N=100", budget={"trials": 1, "minutes": 2.5})
     list(stage.play())
     with stage.database.read() as session:
@@ -456,7 +458,7 @@ def test_documents_are_returned_unchanged(stage: Stage) -> None:
     again.close()
 
 
-def test_moments_are_stored_in_utc(database: Database) -> None:
+def test_times_are_stored_in_utc(database: Database) -> None:
     elsewhere = NOW.astimezone(timezone(timedelta(hours=5)))
     with database.write() as session:
         session.add(worker("w1", seen_at=elsewhere))
@@ -466,7 +468,7 @@ def test_moments_are_stored_in_utc(database: Database) -> None:
     assert (row.seen_at, row.seen_at.tzinfo) == (NOW, UTC)
 
 
-def test_related_rows_are_never_loaded_implicitly(stage: Stage) -> None:
+def test_lazy_loading_of_related_rows_raises(stage: Stage) -> None:
     stage.submit()
     with stage.database.read() as session:
         row = session.scalars(select(SearchRow)).one()
@@ -474,7 +476,7 @@ def test_related_rows_are_never_loaded_implicitly(stage: Stage) -> None:
             _ = row.family
 
 
-def test_block_that_raises_changes_nothing(database: Database) -> None:
+def test_transaction_that_raises_is_rolled_back(database: Database) -> None:
     with pytest.raises(KeyError), database.write() as session:
         session.add(worker("w1"))
         session.flush()
@@ -483,7 +485,7 @@ def test_block_that_raises_changes_nothing(database: Database) -> None:
         assert session.get(WorkerRow, "w1") is None
 
 
-def test_writers_in_many_threads_all_succeed(database: Database) -> None:
+def test_concurrent_writers_in_threads_all_succeed(database: Database) -> None:
     def write(number: int) -> None:
         for index in range(20):
             with database.write() as session:
@@ -499,7 +501,7 @@ def test_writers_in_many_threads_all_succeed(database: Database) -> None:
 
 
 @pytest.mark.parametrize("clash", [{"number": 0}, {"config_key": "1,1"}, {"finished_seq": 0}])
-def test_unique_constraints_decide_races(stage: Stage, clash: dict[str, Any]) -> None:
+def test_duplicate_trial_number_config_or_order_violates_a_constraint(stage: Stage, clash: dict[str, Any]) -> None:
     search_id = stage.submit()
     with stage.database.write() as session:
         session.add(trial_row(search_id, number=0, config_key="1,1", finished_seq=0))
@@ -507,7 +509,7 @@ def test_unique_constraints_decide_races(stage: Stage, clash: dict[str, Any]) ->
         session.add(trial_row(search_id, **{"number": 1, "config_key": "1,2", "finished_seq": 1, **clash}))
 
 
-def test_trial_has_one_outcome(stage: Stage) -> None:
+def test_second_outcome_of_a_trial_is_refused(stage: Stage) -> None:
     search_id = stage.submit()
     with stage.database.write() as session:
         session.add(trial_row(search_id, number=0, config_key="1,1"))
@@ -522,7 +524,9 @@ def test_trial_has_one_outcome(stage: Stage) -> None:
 # Artefacts
 
 
-def test_artefacts_are_complete_or_absent(file: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_artefact_write_leaves_no_file_or_row(
+    file: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store, content = Artefacts(tmp_path / "artefacts"), b"kernel"
     digest = hashlib.sha256(content).hexdigest()
     with monkeypatch.context() as context:
@@ -540,7 +544,7 @@ def test_artefacts_are_complete_or_absent(file: Database, tmp_path: Path, monkey
     assert (row.size, found) == (6, content)
 
 
-def test_lost_file_is_stored_again(file: Database, tmp_path: Path) -> None:
+def test_lost_artefact_file_is_stored_again(file: Database, tmp_path: Path) -> None:
     store, content = Artefacts(tmp_path / "artefacts"), b"kernel"
     digest = hashlib.sha256(content).hexdigest()
     for _ in range(2):
@@ -553,7 +557,7 @@ def test_lost_file_is_stored_again(file: Database, tmp_path: Path) -> None:
         store.get(session, digest)
 
 
-def test_digest_is_not_used_as_a_path(file: Database, tmp_path: Path) -> None:
+def test_artefact_digest_with_path_separators_is_refused(file: Database, tmp_path: Path) -> None:
     store = Artefacts(tmp_path / "artefacts")
     with pytest.raises(InvalidInput, match="SHA-256"), file.write() as session:
         store.put(session, "../../evil", b"x", media_type="text/plain", now=NOW)

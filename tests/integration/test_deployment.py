@@ -77,7 +77,7 @@ def stages() -> dict[str, list[str]]:
     return found
 
 
-def test_health_check_ignores_the_proxy_of_the_environment(tmp_path: Path) -> None:
+def test_container_health_check_ignores_proxy_variables(tmp_path: Path) -> None:
     check = next(line for line in stages()["service"] if line.startswith("HEALTHCHECK"))
     command = json.loads(check[check.index("CMD ") + 4 :])
     elsewhere = dict.fromkeys(("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"), "http://127.0.0.1:9")
@@ -107,7 +107,7 @@ def test_files_named_in_the_compose_file_exist(compose: Mapping[str, Any]) -> No
         assert (ROOT / config["file"]).is_file()
 
 
-def test_everything_but_the_gpu_worker_starts_without_a_gpu(compose: Mapping[str, Any]) -> None:
+def test_only_the_gpu_worker_needs_a_compose_profile(compose: Mapping[str, Any]) -> None:
     asleep = {name for name, service in compose["services"].items() if service.get("profiles")}
     assert asleep == {"worker-cuda"}
     wanted = {before for service in compose["services"].values() for before in service.get("depends_on", {})}
@@ -132,7 +132,7 @@ def test_only_the_proxy_is_reachable_from_outside(compose: Mapping[str, Any]) ->
     assert compose["services"]["service"]["environment"]["KERNEL_EVO_TRUSTED_PROXIES"] == front["subnet"]
 
 
-def test_no_worker_sees_another_ones_token(compose: Mapping[str, Any]) -> None:
+def test_compose_workers_do_not_share_their_token_volumes(compose: Mapping[str, Any]) -> None:
     seen = {
         name: {volume.split(":")[0] for volume in compose["services"][name]["volumes"]}
         for name in ("worker-cpu", "worker-cuda")
@@ -141,7 +141,7 @@ def test_no_worker_sees_another_ones_token(compose: Mapping[str, Any]) -> None:
     assert all(f"{name}-token" in volumes for name, volumes in seen.items())
 
 
-def test_every_setting_in_compose_file_and_images_is_read(
+def test_every_setting_in_compose_file_and_images_exists(
     compose: Mapping[str, Any],
 ) -> None:
     known = {f"KERNEL_EVO_{name.upper()}" for name in Settings.model_fields} | set(options("worker")[1])
@@ -170,7 +170,7 @@ def test_images_run_without_root_and_only_one_has_a_compiler() -> None:
     assert {name for name, lines in final.items() if any("gcc" in line for line in lines)} == {"worker-cpu"}
 
 
-def test_build_steps_work_in_a_clean_directory(tmp_path: Path) -> None:
+def test_dockerfile_build_steps_install_kernel_evo_in_an_empty_folder(tmp_path: Path) -> None:
     """As written, except for paths and the source of packages, which are the local ones."""
     source, target = tmp_path / "src", tmp_path / "opt"
     (source).mkdir()
@@ -209,7 +209,7 @@ def _copy(words: list[str], target: Path) -> None:
             shutil.copy(ROOT / name, target / to)
 
 
-def test_proxy_accepts_its_configuration(tmp_path: Path) -> None:
+def test_caddy_accepts_its_configuration(tmp_path: Path) -> None:
     if (caddy := shutil.which("caddy")) is None:
         pytest.skip("caddy is not installed here: `apt install caddy` checks its configuration, too")
     checked = run(caddy, "validate", "--adapter", "caddyfile", "--config", DEPLOY / "Caddyfile", HOME=str(tmp_path))
@@ -220,13 +220,13 @@ def test_proxy_accepts_its_configuration(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
-def test_scripts_pass_the_linter(script: Path) -> None:
+def test_deployment_scripts_pass_shellcheck(script: Path) -> None:
     assert script.stat().st_mode & stat.S_IXUSR
     linted = run(BIN / "shellcheck", script)
     assert (linted.returncode, linted.stdout) == (0, "")
 
 
-def test_units_are_valid(tmp_path: Path) -> None:
+def test_systemd_units_are_valid(tmp_path: Path) -> None:
     if (analyse := shutil.which("systemd-analyze")) is None:
         pytest.skip("there is no systemd here to check its units with")
     units = []
@@ -268,7 +268,7 @@ def options(*words: str) -> tuple[list[str], list[str]]:
     )
 
 
-def test_every_documented_command_exists_with_its_options() -> None:
+def test_every_command_in_deployment_files_and_guides_exists_with_its_options() -> None:
     found = list(commands())
     assert len(found) > 25
     group: Any = get_command(app)
@@ -288,7 +288,7 @@ def free_port() -> str:
         return str(server.getsockname()[1])
 
 
-def test_setup_creates_the_first_tokens_once(tmp_path: Path) -> None:
+def test_setup_script_creates_the_first_tokens_and_replaces_lost_ones(tmp_path: Path) -> None:
     environment = {
         "KERNEL_EVO_DB": str(tmp_path / "evo.db"),
         "ADMIN_TOKEN_FILE": str(tmp_path / "admin"),
@@ -317,7 +317,7 @@ def test_setup_creates_the_first_tokens_once(tmp_path: Path) -> None:
     assert admin.roles == ["admin"]
 
 
-def test_machine_paid_by_the_hour_installs_works_and_switches_itself_off(tmp_path: Path) -> None:
+def test_vm_start_script_installs_a_worker_and_powers_off_without_work(tmp_path: Path) -> None:
     python, off = quick_python(tmp_path), tmp_path / "off"
     with served(tmp_path / "evo.db") as url:
         ran = run(
@@ -338,7 +338,7 @@ def test_machine_paid_by_the_hour_installs_works_and_switches_itself_off(tmp_pat
     assert "there was no work" in ran.stdout + ran.stderr
 
 
-def test_backup_command_of_the_guide_is_complete_while_the_database_is_in_use(tmp_path: Path) -> None:
+def test_backup_command_of_the_guide_copies_a_database_in_use(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "guides" / "deploy" / "backup.md").read_text()
     (line,) = [line for line in text.splitlines() if line.startswith("python -c") and "VACUUM" in line]
     database = Database.open(tmp_path / "kernel-evo.db")

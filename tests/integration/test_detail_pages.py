@@ -133,11 +133,11 @@ def shown(page: httpx.Client, path: str) -> str:
     return response.text
 
 
-def test_invisible_characters_of_sources_and_logs_are_shown(page: httpx.Client) -> None:
+def test_control_characters_of_sources_are_shown_as_escapes(page: httpx.Client) -> None:
     assert "\\x1b[31m\\u202ered\\u2066\\x9b" in shown(page, "/searches/1/trials/3")
 
 
-def test_trial_page_shows_all_data(stage: Stage, page: httpx.Client) -> None:
+def test_trial_page_shows_config_source_and_comparison(stage: Stage, page: httpx.Client) -> None:
     html = shown(page, "/searches/1/trials/3?against=1")
     text = text_of(html)
     view = stage.trials(1)[3]
@@ -160,13 +160,13 @@ def test_trial_page_shows_all_data(stage: Stage, page: httpx.Client) -> None:
     assert HOSTILE not in html
 
 
-def test_pruned_trial_shows_the_median_of_its_samples_and_why_it_ended(stage: Stage, page: httpx.Client) -> None:
+def test_pruned_trial_page_shows_the_median_of_its_samples_and_the_reason(stage: Stage, page: httpx.Client) -> None:
     text = text_of(shown(page, f"/trials/{trials(stage, 2)[-1]}"))
     assert re.search(r"Median 40\S* µs of the samples taken, not ranked;", text), text
     assert "above 25 µs, the slowest elite's time × the prune_ratio" in text.replace("&#39;", "'")
 
 
-def test_changes_are_shown_against_the_requested_trial(stage: Stage, page: httpx.Client) -> None:
+def test_trial_page_compares_with_the_requested_trial(stage: Stage, page: httpx.Client) -> None:
     champion = stage.champions()[0].trial_number
     other = next(each for each in stage.trials(1) if each.number != champion)
     unasked = text_of(shown(page, f"/trials/{other.id}"))
@@ -202,7 +202,7 @@ def test_failed_outcomes_show_error_and_location(stage: Stage, page: httpx.Clien
     assert re.search(r"energy of a call 240(\.\d+)? µJ", measured)
 
 
-def test_files_are_downloads_and_never_pages(stage: Stage, page: httpx.Client) -> None:
+def test_artefacts_are_served_as_downloads(stage: Stage, page: httpx.Client) -> None:
     files = stage.trials(1)[0].artefacts
     log = page.get(f"/artefacts/{files['compiler.log']}/compiler.log")
     assert log.headers["content-type"].startswith("text/plain")
@@ -213,7 +213,7 @@ def test_files_are_downloads_and_never_pages(stage: Stage, page: httpx.Client) -
     assert page.get(f"/artefacts/{'0' * 64}/x").status_code == 404
 
 
-def test_two_trials_are_compared_with_a_caveat(stage: Stage, page: httpx.Client) -> None:
+def test_comparison_page_calls_the_result_indicative_only(stage: Stage, page: httpx.Client) -> None:
     ordered = sorted(stage.trials(1), key=lambda each: each.quick_us or each.time_us or 0)
     fast, slow = ordered[0].id, ordered[-1].id
     text = text_of(shown(page, f"/compare?left={fast}&right={slow}"))
@@ -235,7 +235,7 @@ def test_two_trials_are_compared_with_a_caveat(stage: Stage, page: httpx.Client)
     assert page.get(f"/compare?left={fast}&right=9999").status_code == 404
 
 
-def test_evidence_page_shows_every_rule(stage: Stage, page: httpx.Client) -> None:
+def test_champion_page_shows_every_promotion_rule(stage: Stage, page: httpx.Client) -> None:
     (champion,) = stage.champions()
     html = shown(page, f"/champions/{champion.id}")
     text = text_of(html)
@@ -249,7 +249,7 @@ def test_evidence_page_shows_every_rule(stage: Stage, page: httpx.Client) -> Non
     assert page.get("/champions/99").status_code == 404
 
 
-def test_pages_of_a_family_without_work_do_not_blame_the_device(tmp_path: Path) -> None:
+def test_pages_of_a_family_without_work_table_say_that_it_is_missing(tmp_path: Path) -> None:
     stage = Stage(tmp_path / "evo.db")
     stage.register_worker("w1", DEVICE)
     stage.register_family({key: value for key, value in TOY.items() if key != "work"}, OTHER_DIGEST)
@@ -264,7 +264,7 @@ def test_pages_of_a_family_without_work_do_not_blame_the_device(tmp_path: Path) 
     stage.database.close()
 
 
-def test_all_evidence_can_be_downloaded(stage: Stage, page: httpx.Client) -> None:
+def test_champion_export_report_profile_and_evidence_can_be_downloaded(stage: Stage, page: httpx.Client) -> None:
     (champion,) = stage.champions()
     packed = page.get(f"/champions/{champion.id}/export.zip")
     assert packed.headers["content-disposition"] == f'attachment; filename="champion-{champion.id}.zip"'
@@ -295,7 +295,7 @@ def test_all_evidence_can_be_downloaded(stage: Stage, page: httpx.Client) -> Non
     assert len(evidence["report"]["challenger"]["samples_us"]) == 10
 
 
-def test_figures_of_rules_have_units_and_explanations() -> None:
+def test_promotion_rule_figures_have_units_and_explanations() -> None:
     rule = Rule(name="gain", passed=True, figure=0.031, threshold=0.02, text="")
     assert (figure_text(rule), figure_words(rule)) == ("3.10%", "less time than the incumbent")
     assert (threshold_text(rule), threshold_words(rule)) == ("≥ 2.00%", "less time")
@@ -318,6 +318,6 @@ def test_figures_of_rules_have_units_and_explanations() -> None:
     assert (figure_text(measured), threshold_text(measured)) == ("–", "–"), "its text is complete"
 
 
-def test_confirmation_is_among_the_attempts_of_its_trial(stage: Stage, page: httpx.Client) -> None:
+def test_trial_page_lists_the_confirmation_among_the_attempts(stage: Stage, page: httpx.Client) -> None:
     (champion,) = stage.champions()
     assert "confirm done" in text_of(shown(page, f"/trials/{champion.trial_id}"))

@@ -26,7 +26,7 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", None)
 
 
-def test_killed_holder_frees_the_device_and_the_wait_is_reported() -> None:
+def test_device_lock_of_a_killed_holder_is_acquired_and_the_wait_time_returned() -> None:
     with subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
@@ -37,7 +37,7 @@ def test_killed_holder_frees_the_device_and_the_wait_is_reported() -> None:
             assert waited_s >= 0.25
 
 
-def test_holder_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_busy_gets_the_process_id_of_the_lock_holder_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workers.system.device_lock.BUSY_S", 0.05)
     holders: list[int | None] = []
     with subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True) as holder:
@@ -48,7 +48,7 @@ def test_holder_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
             assert holders == [holder.pid]
 
 
-def test_unknown_holder_is_not_invented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_busy_gets_none_if_the_lock_holder_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workers.system.device_lock.BUSY_S", 0.0)
     holders: list[int | None] = []
     with exclusive("one"):
@@ -58,19 +58,19 @@ def test_unknown_holder_is_not_invented(tmp_path: Path, monkeypatch: pytest.Monk
     assert holders == [None]
 
 
-def test_lock_file_of_another_user_works(tmp_path: Path) -> None:
+def test_read_only_lock_file_can_be_locked(tmp_path: Path) -> None:
     for name in ("kernel-evo-one.lock", "kernel-evo-one.queue.lock"):
         (tmp_path / name).touch(mode=0o444)
     with exclusive("one"), pytest.raises(GaveUp), exclusive("one", unwanted=lambda: True):
         pytest.fail("both hold it")
 
 
-def test_cancelled_wait_ends() -> None:
+def test_unwanted_wait_for_the_device_lock_ends() -> None:
     with exclusive("one"), pytest.raises(GaveUp), exclusive("one", unwanted=lambda: True):
         pytest.fail("both hold it")
 
 
-def test_two_busy_processes_take_turns() -> None:
+def test_two_threads_alternate_on_the_device_lock() -> None:
     turns: list[str] = []
 
     def measure(name: str) -> None:
@@ -88,12 +88,12 @@ def test_two_busy_processes_take_turns() -> None:
     assert sum(one != other for one, other in pairwise(turns)) >= 5
 
 
-def test_other_devices_are_not_delayed() -> None:
+def test_lock_of_one_device_does_not_delay_another() -> None:
     with exclusive("one"), exclusive("two") as waited_s:
         assert waited_s < 0.2
 
 
-def test_measuring_works_without_a_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_device_lock_works_without_a_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / "nowhere"))
     with exclusive("one") as waited_s:
         assert waited_s == 0.0

@@ -86,7 +86,7 @@ def test_rms_norm_takes_any_epsilon_and_leading_dimensions(fast: Any) -> None:
     assert (served(fast), reasons(fast)) == (4, [])
 
 
-def test_bfloat16_stays_bfloat16(fast: Any) -> None:
+def test_rms_norm_of_bfloat16_returns_bfloat16(fast: Any) -> None:
     import torch
 
     x, weight = drawn(6, 40, dtype="bfloat16"), drawn(40, dtype="bfloat16", seed=1)
@@ -96,7 +96,7 @@ def test_bfloat16_stays_bfloat16(fast: Any) -> None:
     assert served(fast) == 1
 
 
-def test_norms_with_a_residual_return_the_sum_as_well(fast: Any) -> None:
+def test_add_rms_norm_returns_the_sum_and_the_normed_sum(fast: Any) -> None:
     import torch
 
     x, residual, weight = drawn(6, 40), drawn(6, 40, seed=2), drawn(40, seed=1)
@@ -160,7 +160,9 @@ def test_attention_is_served_in_the_layout_of_projections(fast: Any) -> None:
 
 
 @pytest.mark.parametrize(("order", "causal"), [((2, 0, 3, 1, 4), False), ((3, 0, 2, 1, 4), True)], ids=["qkv", "heads"])
-def test_parts_of_one_projection_are_read_without_a_copy(fast: Any, order: tuple[int, ...], causal: bool) -> None:
+def test_attention_reads_views_of_one_projection_without_a_copy(
+    fast: Any, order: tuple[int, ...], causal: bool
+) -> None:
     import torch
 
     projection = drawn(2, 12, 3, 4, 8) if order[0] == 2 else drawn(2, 12, 4, 3, 8)
@@ -262,7 +264,7 @@ def rotation() -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("name", list(CALLS))
-def test_newer_functions_trace_as_one_operator_and_take_pytorchs_gradients(fast: Any, name: str) -> None:
+def test_compiled_calls_trace_as_one_operator_and_as_pytorch_with_gradients(fast: Any, name: str) -> None:
     import torch
 
     function, inputs = CALLS[name](fast)
@@ -293,7 +295,7 @@ def tupled(outputs: Any) -> tuple[Any, ...]:
     return outputs if isinstance(outputs, tuple) else (outputs,)
 
 
-def test_operators_of_newer_functions_pass_pytorchs_own_checks(fast: Any) -> None:
+def test_cross_entropy_rotary_and_attention_operators_pass_opcheck(fast: Any) -> None:
     import torch
 
     operators = importlib.import_module("fast.operators").OPERATORS
@@ -347,7 +349,7 @@ INTERLEAVED = ROTARY.replace(
 )
 
 
-def test_rotary_embeddings_of_models_are_patched_and_restored(
+def test_rotary_embedding_functions_of_models_are_patched_and_restored(
     fast: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import torch
@@ -375,7 +377,7 @@ def test_rotary_embeddings_of_models_are_patched_and_restored(
 
 
 @pytest.mark.parametrize(("text", "halves"), [(INTERLEAVED, True), (ROTARY, False)], ids=["interleaved", "halves"])
-def test_rotary_embeddings_that_compute_something_else_are_not_patched(
+def test_rotary_functions_with_a_different_formula_are_not_patched(
     fast: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, halves: bool
 ) -> None:
     (tmp_path / "other_llama.py").write_text(text)
@@ -387,7 +389,7 @@ def test_rotary_embeddings_that_compute_something_else_are_not_patched(
     sys.modules.pop("other_llama")
 
 
-def test_llama_of_transformers_is_patched(fast: Any) -> None:
+def test_transformers_llama_is_patched_with_equal_logits(fast: Any) -> None:
     import torch
 
     transformers = pytest.importorskip("transformers")
@@ -404,7 +406,7 @@ def test_llama_of_transformers_is_patched(fast: Any) -> None:
     assert any(name.startswith("rope") for name in fast.report().served)
 
 
-def test_refusals_name_the_argument(fast: Any) -> None:
+def test_strict_mode_errors_name_the_unsupported_argument(fast: Any) -> None:
     import torch
 
     fast.strict()
@@ -426,7 +428,7 @@ def test_refusals_name_the_argument(fast: Any) -> None:
             call()
 
 
-def test_tensors_of_other_shapes_never_reach_a_kernel(fast: Any) -> None:
+def test_calls_with_mismatched_shapes_fail_like_pytorch_without_a_kernel(fast: Any) -> None:
     import torch
 
     x, weight = drawn(6, 40), drawn(40)
@@ -456,7 +458,7 @@ def test_tensors_of_other_shapes_never_reach_a_kernel(fast: Any) -> None:
         fast.rms_norm(x, (40,), drawn(39))
 
 
-def test_targets_that_are_not_a_class_are_refused_as_by_pytorch(fast: Any) -> None:
+def test_cross_entropy_targets_outside_the_classes_raise_index_error(fast: Any) -> None:
     import torch
 
     x, functional = drawn(6, 40), torch.nn.functional
@@ -475,7 +477,7 @@ def test_targets_that_are_not_a_class_are_refused_as_by_pytorch(fast: Any) -> No
     )
 
 
-def test_keys_and_values_of_another_layout_are_copied_and_counted(fast: Any) -> None:
+def test_attention_copies_and_counts_keys_and_values_of_another_layout(fast: Any) -> None:
     import torch
 
     q, k, v = (drawn(1, 2, 12, 8, seed=seed) for seed in range(3))
@@ -493,7 +495,7 @@ def test_keys_and_values_of_another_layout_are_copied_and_counted(fast: Any) -> 
     assert keys.grad.abs().sum() > 0
 
 
-def test_calls_without_a_kernel_are_answered_by_pytorch_counted_and_a_suite(fast: Any) -> None:
+def test_calls_without_a_kernel_fall_back_to_pytorch_and_form_a_suite(fast: Any) -> None:
     import torch
 
     x, weight = drawn(7, 40), drawn(40, seed=1)
@@ -521,7 +523,7 @@ def test_calls_without_a_kernel_are_answered_by_pytorch_counted_and_a_suite(fast
         fast.rms_norm(x, (40,), weight, 1e-6)
 
 
-def test_repeated_calls_are_counted_and_answered_like_the_first(fast: Any) -> None:
+def test_repeated_calls_are_counted_as_served_or_as_fallbacks(fast: Any) -> None:
     import torch
 
     x, weight = drawn(6, 40), drawn(40, seed=1)
@@ -541,7 +543,7 @@ def test_repeated_calls_are_counted_and_answered_like_the_first(fast: Any) -> No
         fast.softmax(drawn(7, 40), -1)
 
 
-def test_unsupported_calls_are_answered_by_pytorch(fast: Any) -> None:
+def test_unsupported_calls_fall_back_to_pytorch(fast: Any) -> None:
     import torch
 
     x, weight = drawn(6, 40), drawn(40, seed=1)
@@ -569,7 +571,7 @@ def test_unsupported_calls_are_answered_by_pytorch(fast: Any) -> None:
     assert served(fast) == 2
 
 
-def test_modules_with_a_gate_are_patched_if_they_compute_a_swiglu(fast: Any) -> None:
+def test_gated_modules_are_patched_only_if_they_compute_swiglu(fast: Any) -> None:
     import torch
 
     class Gated(torch.nn.Module):  # type: ignore[misc]
@@ -602,7 +604,7 @@ def test_causal_mask_of_unequal_lengths_matches_pytorch(fast: Any) -> None:
     assert served(fast) == 0
 
 
-def test_call_with_more_threads_than_measured_falls_back(fast: Any) -> None:
+def test_call_with_more_threads_than_searched_falls_back(fast: Any) -> None:
     import torch
 
     torch.set_num_threads(2)
@@ -613,7 +615,7 @@ def test_call_with_more_threads_than_measured_falls_back(fast: Any) -> None:
     assert (served(fast), reasons(fast)) == (0, ["searched for 1 of PyTorch's 2 threads"])
 
 
-def test_gradients_equal_those_of_pytorch(fast: Any) -> None:
+def test_rms_norm_gradients_equal_those_of_pytorch(fast: Any) -> None:
     import torch
 
     gradients = []
@@ -626,7 +628,7 @@ def test_gradients_equal_those_of_pytorch(fast: Any) -> None:
     assert served(fast) == 1
 
 
-def test_operators_pass_pytorchs_own_checks_and_trace(fast: Any) -> None:
+def test_rms_norm_operator_passes_opcheck_and_traces(fast: Any) -> None:
     import torch
     from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -684,7 +686,7 @@ def test_patched_model_gives_the_same_result_and_is_restored(fast: Any) -> None:
     assert served(fast) == 4
 
 
-def test_times_of_kernels_as_a_program_calls_them_are_measured(
+def test_package_measures_the_time_per_pytorch_call_of_every_kernel(
     fast: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fast.measuring, "ROUNDS", 1)
@@ -707,13 +709,13 @@ def test_times_of_kernels_as_a_program_calls_them_are_measured(
     assert all(each.machine for each in stored.times)
 
 
-def test_package_works_without_kernel_evo(fast: Any) -> None:
+def test_exported_package_imports_without_kernel_evo(fast: Any) -> None:
     folder = Path(fast.__file__).parent
     program = "import sys; import fast; assert not {'evo', 'workers', 'templates', 'cupy'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", program], cwd=folder.parent, check=True, timeout=60)
 
 
-def test_kernel_for_another_machine_is_not_used(fast: Any, tmp_path: Path) -> None:
+def test_kernel_built_for_another_architecture_is_refused(fast: Any, tmp_path: Path) -> None:
     kernels = importlib.import_module("fast.kernels")
     source = next((Path(fast.__file__).parent / "kernels").glob("softmax*"))
     described = json.loads((source / "config.json").read_text())
@@ -821,7 +823,7 @@ def test_launch_passes_addresses_scalars_maps_and_the_current_stream(
         first([1 << 41, 16])
 
 
-def test_outputs_are_ordinary_tensors_after_a_first_call_in_inference_mode(fast: Any) -> None:
+def test_outputs_after_a_first_call_in_inference_mode_support_gradients(fast: Any) -> None:
     import torch
 
     with torch.inference_mode():
@@ -832,7 +834,7 @@ def test_outputs_are_ordinary_tensors_after_a_first_call_in_inference_mode(fast:
     assert served(fast) == 2
 
 
-def test_tensors_that_need_gradients_are_not_served_by_the_plan_of_others(fast: Any) -> None:
+def test_gradients_work_after_a_call_without_gradients(fast: Any) -> None:
     import torch
 
     x = drawn(6, 40)
@@ -844,7 +846,7 @@ def test_tensors_that_need_gradients_are_not_served_by_the_plan_of_others(fast: 
     assert served(fast) == 3
 
 
-def test_only_families_with_a_function_of_pytorch_are_packed() -> None:
+def test_package_refuses_families_without_a_pytorch_function() -> None:
     plain = bundle(1, "softmax", "rows=2,cols=8", CPU)
     with pytest.raises(Conflict, match="rmsnorm"):
         package_files([replace(plain, champion=replace(plain.champion, family="saxpy"))])

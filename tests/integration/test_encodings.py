@@ -27,7 +27,7 @@ from tests.unit.test_importing import CONVOLUTION, REFERENCE, imported
     ],
     ids=["future", "docstring", "byte order mark", "latin-1", "unused cookie", "modules beside it"],
 )
-def test_references_in_every_form_of_python_are_imported(tmp_path: Path, start: str, encoding: str) -> None:
+def test_python_references_in_any_declared_encoding_are_imported(tmp_path: Path, start: str, encoding: str) -> None:
     (tmp_path / "helper.py").write_text("x = 1\n")
     (tmp_path / "further.py").write_text("from helper import x\n")
     text = start + REFERENCE.replace("import numpy as np\n", "" if "np = " in start else "import numpy as np\n")
@@ -45,7 +45,7 @@ def test_references_in_every_form_of_python_are_imported(tmp_path: Path, start: 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
 @pytest.mark.parametrize("name", ["conv.cpp", "given.py"])
-def test_files_of_other_encodings_are_refused_with_the_command_that_converts_them(
+def test_import_of_a_non_utf8_file_is_refused_with_a_conversion_command(
     tmp_path: Path, name: str, encoding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -63,9 +63,7 @@ def test_files_of_other_encodings_are_refused_with_the_command_that_converts_the
 
 @pytest.mark.parametrize("name", ["family.toml", "kernel.c.j2"])
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
-def test_file_of_another_encoding_is_refused_with_the_command_that_converts_it(
-    tmp_path: Path, name: str, encoding: str
-) -> None:
+def test_non_utf8_family_file_is_refused_with_a_conversion_command(tmp_path: Path, name: str, encoding: str) -> None:
     folder = write_family(tmp_path / "scale")
     mark = "# M\xfcller\n" if name == "family.toml" else "// M\xfcller\n"
     (folder / name).write_bytes((mark + (folder / name).read_text()).encode(encoding))

@@ -16,7 +16,7 @@ from workers.system.exhaustion import MachineExhausted, is_exhaustion, refuse_ex
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
-def test_full_or_read_only_disk_is_the_machines_fault(number: int) -> None:
+def test_full_or_read_only_disk_counts_as_machine_exhaustion(number: int) -> None:
     error = OSError(number, os.strerror(number), "kernel.o")
     assert is_exhaustion(error)
     with pytest.raises(MachineExhausted, match="make room first: kernel"):
@@ -24,12 +24,12 @@ def test_full_or_read_only_disk_is_the_machines_fault(number: int) -> None:
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOENT, "x"), OSError(errno.EMFILE, "x"), ValueError("x")])
-def test_other_errors_are_not_the_machines_fault(error: Exception) -> None:
+def test_other_errors_do_not_count_as_machine_exhaustion(error: Exception) -> None:
     assert not is_exhaustion(error)
     refuse_exhaustion(f"kernel.c:1: error: {error}")
 
 
-def test_runner_reports_a_full_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runner_reports_a_full_disk_as_machine_exhaustion(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -40,7 +40,7 @@ def test_runner_reports_a_full_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert reply.reason.startswith("make room first: the open step failed")
 
 
-def test_file_system_without_execution_is_the_machines_fault(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_noexec_temporary_folder_counts_as_machine_exhaustion(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     refuse_noexec(tmp_path)
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_NOEXEC | os.ST_NOSUID))
     with pytest.raises(MachineExhausted, match="set TMPDIR") as refused:
@@ -58,7 +58,7 @@ class Says:
         return self.reply
 
 
-def test_full_machine_is_distinguished_from_a_faulty_family() -> None:
+def test_exhausted_reply_raises_machine_exhausted_and_other_trouble_does_not() -> None:
     for reply, error in (
         (Trouble(reason="no space", exhausted=True), MachineExhausted),
         (Trouble(reason="reference.py fails"), TroubleError),

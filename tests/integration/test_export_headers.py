@@ -110,7 +110,7 @@ def exported(package: Package, tmp_path: Path) -> Compiled:
     return Compiled(search=search, family=package.family, source=source.encode(), library=made.binary, headers=packed)
 
 
-def test_export_compiles_without_the_family(package: Package, tmp_path: Path) -> None:
+def test_exported_source_compiles_without_the_family_folder(package: Package, tmp_path: Path) -> None:
     export = exported(package, tmp_path)
     assert set(export.headers) == {
         "family/src/beside.h",
@@ -136,7 +136,7 @@ def test_export_compiles_without_the_family(package: Package, tmp_path: Path) ->
     assert (there / "libkernel.so").read_bytes()
 
 
-def test_source_finds_its_parent_folder_even_if_the_folder_is_otherwise_empty() -> None:
+def test_export_creates_the_source_folder_for_relative_includes() -> None:
     headers = {"family/common.h": b""}
     assert laid_out(headers, "src/kernel.c") == {"headers/family/common.h": b"", "headers/family/src/.keep": b""}
     assert laid_out(headers, "kernel.c") == {"headers/family/common.h": b""}
@@ -147,7 +147,7 @@ def test_source_without_headers_exports_no_header_folder_or_flag() -> None:
     assert flags_at({}, ("-Iown", "-O2"), "src/kernel.c") == ("-Iown", "-O2")
 
 
-def test_flags_point_to_the_folders_of_the_export() -> None:
+def test_include_flags_point_to_the_folders_of_the_export() -> None:
     flags = ("-Iown", "-I", "/usr/include", "-isystem/opt/them", "-L", "lib", "-DX=1")
     headers = {"family/own/a.h": b"", "2/b.h": b""}
     assert flags_at(headers, flags, "kernel.c") == (
@@ -159,7 +159,7 @@ def test_flags_point_to_the_folders_of_the_export() -> None:
     )
 
 
-def test_vanished_or_too_many_headers_are_not_stored(tmp_path: Path) -> None:
+def test_missing_or_too_large_headers_are_not_stored(tmp_path: Path) -> None:
     assert contents({"family/a.h": str(tmp_path / "gone.h")}) == {}
     large = tmp_path / "large.h"
     with large.open("wb") as file:
@@ -171,7 +171,7 @@ def test_vanished_or_too_many_headers_are_not_stored(tmp_path: Path) -> None:
     "name",
     ["../a.h", "/etc/passwd", "family/../../a.h", "family//a.h", "a.h", "other/a.h", "family/a\\b.h", "family/\x1b.h"],
 )
-def test_names_that_leave_the_folder_are_refused(name: str) -> None:
+def test_header_archive_names_outside_the_known_folders_are_refused(name: str) -> None:
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as archive:
         archive.writestr(name, b"")
@@ -180,12 +180,12 @@ def test_names_that_leave_the_folder_are_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\3\4", b"no ZIP at all" * 100])
-def test_invalid_archive_is_refused(content: bytes) -> None:
+def test_invalid_header_archive_is_refused(content: bytes) -> None:
     with pytest.raises(InvalidInput, match="headers"):
         unpack_headers(content)
 
 
-def test_archive_that_unpacks_to_too_much_is_refused() -> None:
+def test_header_archive_that_unpacks_beyond_the_limit_is_refused() -> None:
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("family/a.h", b"\0" * (MOST_BYTES + 1))

@@ -32,14 +32,14 @@ def test_new_service_lists_every_builtin_family(fresh: Local) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))
-def test_new_service_knows_each_builtin_family(fresh: Local, name: str) -> None:
+def test_new_service_returns_each_builtin_family_by_name_and_digest(fresh: Local, name: str) -> None:
     found = fresh.http.get(f"/families/{name}")
     assert found.status_code == 200
     assert found.json()["digest"] == registry.find(name).digest
     assert fresh.http.get(f"/families/{found.json()['digest']}").json() == found.json()
 
 
-def test_first_request_may_search_a_builtin_family(fresh: Local) -> None:
+def test_new_service_accepts_a_search_of_a_builtin_family(fresh: Local) -> None:
     device = TypeAdapter(type(DEVICE)).dump_python(DEVICE, mode="json")
     devices = [device | {"limits": {"cores": 4, "simd_bytes": 32, "l1_bytes": 32768, "l2_bytes": 1048576}}]
     assert fresh.http.put("/workers/w1", json={"host": "here", "devices": devices}).status_code == 200
@@ -49,7 +49,7 @@ def test_first_request_may_search_a_builtin_family(fresh: Local) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(registry.recordings())[:2])
-def test_first_request_may_search_a_recording_by_its_name(fresh: Local, name: str) -> None:
+def test_new_service_accepts_a_search_of_a_recording(fresh: Local, name: str) -> None:
     package = registry.find(name)
     known = fresh.http.get(f"/families/{name}").json()
     assert (known["name"], known["digest"], known["location"]) == (name, package.digest, None)
@@ -60,7 +60,7 @@ def test_first_request_may_search_a_recording_by_its_name(fresh: Local, name: st
     assert (begun.json()["family"], begun.json()["device"]["kind"]) == (name, "replay")
 
 
-def test_unreadable_family_does_not_block_other_names(fresh: Local) -> None:
+def test_unreadable_family_row_does_not_block_other_families(fresh: Local) -> None:
     fresh.prepare()
     assert fresh.http.get("/families/softmax").status_code == 200
     with fresh.service.database.write() as session:
@@ -69,12 +69,12 @@ def test_unreadable_family_does_not_block_other_names(fresh: Local) -> None:
     assert fresh.http.get("/families/sdpa").json()["name"] == "sdpa"
 
 
-def test_name_selects_the_latest_version(fresh: Local) -> None:
+def test_search_accepts_a_registered_family_by_name(fresh: Local) -> None:
     fresh.prepare()
     assert fresh.http.post("/searches", json={"family": "toy"}).json()["family"] == "toy"
 
 
-def test_unknown_name_is_refused_with_the_known_ones(fresh: Local) -> None:
+def test_unknown_family_name_is_refused_with_a_suggestion(fresh: Local) -> None:
     for answer in (fresh.http.get("/families/sofmax"), fresh.http.post("/searches", json={"family": "sofmax"})):
         assert answer.status_code == 404
         assert "did you mean `softmax`?" in answer.json()["detail"]
@@ -85,7 +85,7 @@ def test_unknown_name_is_refused_with_the_known_ones(fresh: Local) -> None:
     ("named", "field"),
     [({}, "family_digest"), ({"family": "softmax", "family_digest": "0" * 64}, "family"), ({"family": ""}, "family")],
 )
-def test_search_names_its_family_once(fresh: Local, named: dict[str, str], field: str) -> None:
+def test_search_request_needs_either_family_or_digest(fresh: Local, named: dict[str, str], field: str) -> None:
     answer = fresh.http.post("/searches", json=named)
     assert (answer.status_code, answer.json()["field"]) == (422, field)
 
@@ -101,7 +101,9 @@ def test_simultaneously_started_processes_register_each_family_once(locations: C
         database.close()
 
 
-def test_reads_work_while_the_disk_is_full(fresh: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_families_are_listed_while_builtin_ones_cannot_be_registered(
+    fresh: Local, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fresh.prepare()
 
     def full(_: object = None) -> None:

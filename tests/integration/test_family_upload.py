@@ -31,7 +31,7 @@ def client_of(house: House, secret: str) -> Client:
     return Client(HOME, token=secret, transport=Inside(house.service.app, house.service.portal), attempts=1)
 
 
-def test_family_travels_from_its_author_to_a_worker(house: House, tmp_path: Path) -> None:
+def test_worker_downloads_the_family_that_an_author_uploaded(house: House, tmp_path: Path) -> None:
     author, worker = client_of(house, house.token("author", "submitter")), client_of(house, house.token("worker"))
     view = author.upload_family(FAMILY.digest, pack(FAMILY))
     assert (view.name, view.document) == ("faulty", FAMILY.family.document)
@@ -44,7 +44,7 @@ def test_family_travels_from_its_author_to_a_worker(house: House, tmp_path: Path
     assert Families(tmp_path, worker.family_bundle).get(ref).package.digest == FAMILY.digest
 
 
-def test_only_authors_name_code_that_workers_run(house: House) -> None:
+def test_only_authors_may_upload_families_or_set_their_location(house: House) -> None:
     submitter = client_of(house, house.token("submitter"))
     with pytest.raises(AccessDenied, match="role author"):
         submitter.upload_family(FAMILY.digest, pack(FAMILY))
@@ -56,7 +56,7 @@ def test_only_authors_name_code_that_workers_run(house: House) -> None:
             submitter.register_family("0" * 64, name="faulty", document=FAMILY.family.document, location=location)
 
 
-def test_document_of_a_built_in_family_cannot_be_replaced(house: House) -> None:
+def test_submitter_cannot_replace_the_document_of_a_builtin_family(house: House) -> None:
     submitter = client_of(house, house.token("submitter"))
     softmax = registry.find("softmax")
     submitter.register_family(softmax.digest, name="softmax", document=softmax.family.document, location=None)
@@ -91,7 +91,7 @@ def test_uploaded_files_must_match_the_digest_in_the_address(house: House) -> No
         author.upload_family(FAMILY.digest, b"PK\x03\x04 junk")
 
 
-def test_search_uploads_if_allowed_and_otherwise_names_the_path(tmp_path: Path) -> None:
+def test_search_uploads_its_family_if_allowed_and_otherwise_registers_the_path(tmp_path: Path) -> None:
     request = Request.of(family=str(SAXPY), problem="", policy="default", device="cpu")
     for allowed in (True, False):
         with serving(tmp_path / f"{allowed}.db", allow_family_upload=allowed) as service:
@@ -102,7 +102,7 @@ def test_search_uploads_if_allowed_and_otherwise_names_the_path(tmp_path: Path) 
             assert location.startswith("bundle:") if allowed else location == str(SAXPY)
 
 
-def test_uploads_are_off_by_default(tmp_path: Path) -> None:
+def test_family_uploads_are_off_by_default(tmp_path: Path) -> None:
     with serving(tmp_path / "evo.db") as service:
         refused = _put(service, pack(FAMILY))
         assert (refused.status_code, "KERNEL_EVO_ALLOW_FAMILY_UPLOAD" in refused.text) == (403, True)

@@ -69,7 +69,7 @@ def registers(compiler: CCompiler, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @on_x86
 @pytest.mark.parametrize(("register", "bits_set", "cleared", "name"), SETTINGS)
-def test_each_setting_is_named_and_restored(
+def test_every_floating_point_setting_is_reported_and_restored(
     registers: Any, register: str, bits_set: int, cleared: int, name: str
 ) -> None:
     before = FloatControl()
@@ -80,14 +80,14 @@ def test_each_setting_is_named_and_restored(
 
 
 @on_x86
-def test_exception_flags_of_ordinary_arithmetic_are_not_changes(registers: Any) -> None:
+def test_floating_point_exception_flags_are_not_reported_as_changes(registers: Any) -> None:
     before = FloatControl()
     registers.mxcsr(0x3F, 0)
     assert FloatControl().changes(before) == ()
 
 
 @on_x86
-def test_modes_changed_by_calls_are_restored_after_each_sample(registers: Any) -> None:
+def test_floating_point_modes_are_restored_after_every_timing_sample(registers: Any) -> None:
     before = FloatControl()
     timer = CallTimer([lambda: registers.mxcsr(0xE040, 0)])
     assert FloatControl().changes(before) == ()
@@ -97,7 +97,7 @@ def test_modes_changed_by_calls_are_restored_after_each_sample(registers: Any) -
 
 
 @on_x86
-def test_modes_belong_to_a_thread(registers: Any) -> None:
+def test_floating_point_modes_are_separate_per_thread(registers: Any) -> None:
     before = FloatControl()
     other = threading.Thread(target=registers.mxcsr, args=(0x8040, 0))
     other.start()
@@ -105,7 +105,7 @@ def test_modes_belong_to_a_thread(registers: Any) -> None:
     assert FloatControl().changes(before) == ()
 
 
-def test_error_restores_the_modes() -> None:
+def test_floating_point_modes_are_restored_after_an_exception() -> None:
     before = FloatControl()
     with pytest.raises(KeyError), preserved():
         ctypes.CDLL(None).fesetround(0x400 if platform.machine() == "x86_64" else 0x400000)
@@ -125,7 +125,9 @@ def test_error_restores_the_modes() -> None:
         ("-Ofast", "-fopenmp"),
     ],
 )
-def test_library_sets_no_modes_when_loaded(compiler: CCompiler, tmp_path: Path, flags: tuple[str, ...]) -> None:
+def test_loading_a_fast_math_library_changes_no_floating_point_modes(
+    compiler: CCompiler, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
     path = library(compiler, tmp_path, "double f(double x) { return x / 3 + x; }", *flags)
     before = FloatControl()
     loaded = ctypes.CDLL(str(path))
@@ -137,7 +139,9 @@ def test_library_sets_no_modes_when_loaded(compiler: CCompiler, tmp_path: Path, 
 
 @on_x86
 @pytest.mark.parametrize("flag", ["-mpc32", "-mpc64"])
-def test_library_sets_no_x87_precision_when_loaded(compiler: CCompiler, tmp_path: Path, flag: str) -> None:
+def test_loading_a_library_built_with_mpc_flags_keeps_the_x87_precision(
+    compiler: CCompiler, tmp_path: Path, flag: str
+) -> None:
     if "gcc" not in compiler.product:
         pytest.skip("a flag of gcc")
     path = library(compiler, tmp_path, "double f(double x) { return x; }", flag)
@@ -152,7 +156,7 @@ def test_fast_math_still_reorders_arithmetic(compiler: CCompiler, tmp_path: Path
     assert strict != fast
 
 
-def test_flags_that_only_set_modes_are_not_linked() -> None:
+def test_flags_that_set_floating_point_modes_are_omitted_when_linking() -> None:
     compiled, linked = c_steps("x86_64", ["-mdaz-ftz", "-fopenmp"], source="kernel.c", library="kernel.so")
     assert "-mdaz-ftz" in compiled
     assert "-mdaz-ftz" not in linked

@@ -65,7 +65,7 @@ def refused_well(response: httpx.Response) -> bool:
 
 
 @pytest.mark.parametrize("count", one_in(2, (PROBLEMS // 5, PROBLEMS)))
-def test_problems_are_accepted_or_refused_without_other_errors(count: int) -> None:
+def test_random_problems_are_accepted_or_raise_invalid_input(count: int) -> None:
     rng, met = random.Random(1), Counter[bool]()
     families = [registry.find("sdpa").family, Family.from_document(TOY, "toy")]
     for _ in range(count):
@@ -89,7 +89,7 @@ def test_problems_are_accepted_or_refused_without_other_errors(count: int) -> No
 
 
 @pytest.mark.parametrize("count", one_in(2, (FAMILIES // 5, FAMILIES)))
-def test_families_are_accepted_or_refused_in_time(count: int) -> None:
+def test_random_family_documents_are_accepted_or_refused_within_the_time_limit(count: int) -> None:
     rng, met, slowest = random.Random(2), Counter[bool](), 0.0
     documents = [TOY, dict(registry.find("softmax").family.document)]
     for _ in range(count):
@@ -109,7 +109,7 @@ def test_families_are_accepted_or_refused_in_time(count: int) -> None:
 
 
 @pytest.mark.parametrize("count", one_in(2, (REPORTS // 5, REPORTS)))
-def test_reports_are_accepted_or_refused_without_other_errors(count: int) -> None:
+def test_random_reports_are_accepted_or_raise_invalid_input(count: int) -> None:
     rng, met = random.Random(4), Counter[bool]()
     terms = SearchTerms(
         search_id=1,
@@ -133,11 +133,11 @@ def test_reports_are_accepted_or_refused_without_other_errors(count: int) -> Non
     assert min(met.values()) > count / 100, met
 
 
-def test_reports_families_and_searches_over_rest(service: Serving) -> None:
+def test_random_reports_families_and_searches_over_rest_get_valid_responses(service: Serving) -> None:
     _spoil_everything(rest_of(service))
 
 
-def test_digest_that_no_database_can_store_is_refused(service: Serving) -> None:
+def test_too_long_binary_digest_of_a_report_is_refused(service: Serving) -> None:
     rest = rest_of(service)
     rest.prepare()
     rest.submit(seed=7)
@@ -189,7 +189,7 @@ def _spoiled_report(lease: Lease, rng: random.Random) -> Any:
 
 
 @pytest.mark.parametrize("name", [TRAVERSAL, "..", ".", "a/b", "a\\b", "/etc/passwd", "", "\x00", SCRIPT, TEMPLATE])
-def test_no_name_is_used_as_a_path(service: Serving, name: str) -> None:
+def test_family_names_with_path_parts_or_markup_are_refused(service: Serving, name: str) -> None:
     rest = rest_of(service)
     body = {"name": name or "x", "document": {**TOY, "name": name}, "location": None}
     assert refused_well(sent(rest.http, "PUT", f"/families/{'ef' * 32}", body))
@@ -201,7 +201,7 @@ def test_static_files_are_served_only_from_their_folder(service: Serving, path: 
     assert service.client().get(path).status_code == 404
 
 
-def test_url_values_can_be_stored_or_are_refused(service: Serving) -> None:
+def test_nul_in_urls_is_refused(service: Serving) -> None:
     http = rest_of(service).http
     for path in ("/families/%00", "/workers/%00/drain", "/families?text=%00", "/champions?device=a%00", "/trials/%00"):
         response = http.request("POST" if path.endswith("drain") else "GET", path)
@@ -229,7 +229,7 @@ class Tags(HTMLParser):
     handle_startendtag = handle_starttag
 
 
-def test_no_users_text_runs_on_any_page(tmp_path: Path) -> None:
+def test_hostile_text_of_users_is_escaped_on_every_page(tmp_path: Path) -> None:
     """Every page of the route table, with hostile text in every field that users can write."""
     text = f"{SCRIPT}{ATTRIBUTE}{TEMPLATE}"
     with serving(tmp_path / "evo.db", requests_per_s=1e6) as service:

@@ -29,7 +29,7 @@ def root(rest: Local) -> str:
     return str(rest.http.base_url).removesuffix("/api/v1/")
 
 
-def test_head_answers_like_get_without_a_body(rest: Local) -> None:
+def test_head_response_equals_get_without_the_body(rest: Local) -> None:
     search = rest.submit()["id"]
     paths = {path for method, path, _ in rules(rest.app) if method == "GET" and "{" not in path}
     paths |= {f"/searches/{search}", f"/api/v1/searches/{search}", f"/api/v1/searches/{search}/trials.csv"}
@@ -41,14 +41,14 @@ def test_head_answers_like_get_without_a_body(rest: Local) -> None:
             assert head.headers.get("content-type") == got.headers.get("content-type"), path
 
 
-def test_head_is_refused_like_get(rest: Local) -> None:
+def test_head_and_get_need_the_same_permission(rest: Local) -> None:
     rest.http.post("/tokens", json={"name": "root", "roles": ["admin"]}).raise_for_status()
     rest.service.gate.forget()
     for path in ("/health", "/ready", "/searches", "/events", "/tokens", "/nowhere"):
         assert rest.http.head(path).status_code == rest.http.get(path).status_code, path
 
 
-def test_unchanged_answers_are_not_sent_again(rest: Local) -> None:
+def test_matching_if_none_match_gives_304(rest: Local) -> None:
     search = rest.submit()["id"]
     for path in (f"/searches/{search}", "/families", "/openapi.json", "/champions"):
         tag = rest.http.get(path).headers["etag"]
@@ -59,13 +59,13 @@ def test_unchanged_answers_are_not_sent_again(rest: Local) -> None:
         assert rest.http.get(path, headers={"If-None-Match": '"other"'}).status_code == 200
 
 
-def test_several_lines_of_tags_are_one_list(rest: Local) -> None:
+def test_several_if_none_match_headers_are_one_list(rest: Local) -> None:
     tag = rest.http.get("/champions").headers["etag"]
     lines = [("If-None-Match", '"other"'), ("If-None-Match", tag)]
     assert rest.http.get("/champions", headers=lines).status_code == 304
 
 
-def test_refused_method_names_every_method_of_the_path(rest: Local) -> None:
+def test_response_405_lists_every_allowed_method_of_the_path(rest: Local) -> None:
     of_path: dict[str, set[str]] = {}
     for method, path, _ in rules(rest.app):
         of_path.setdefault(path, set()).add(method)
@@ -95,7 +95,7 @@ def test_refused_method_names_every_method_of_the_path(rest: Local) -> None:
         ("*", 404),
     ],
 )
-def test_target_may_be_absolute(rest: Local, target: str, status: int) -> None:
+def test_request_target_may_be_an_absolute_url(rest: Local, target: str, status: int) -> None:
     """RFC 9112, section 3.2.2: its host has precedence over the header's."""
     address = urlsplit(root(rest))
     path = target.format(authority=address.netloc)
@@ -105,7 +105,7 @@ def test_target_may_be_absolute(rest: Local, target: str, status: int) -> None:
     assert int(answer.split()[1]) == status
 
 
-def test_ended_trial_changes_the_full_tag_but_not_the_decision_tag(rest: Local) -> None:
+def test_ended_trial_invalidates_if_none_match_but_not_if_match(rest: Local) -> None:
     path = f"/searches/{rest.submit()['id']}"
     seen = rest.http.get(path).headers["etag"]
     rest.report(rest.claim()[0])
@@ -114,7 +114,7 @@ def test_ended_trial_changes_the_full_tag_but_not_the_decision_tag(rest: Local) 
     assert rest.http.patch(path, json={"notes": "y"}, headers={"If-Match": seen}).status_code == 412
 
 
-def test_refusals_have_no_tag(rest: Local) -> None:
+def test_error_responses_have_no_etag(rest: Local) -> None:
     answer = rest.http.get("/searches/77", headers={"If-None-Match": "*"})
     assert answer.status_code == 404
     assert "etag" not in answer.headers
@@ -132,7 +132,7 @@ def test_refusals_have_no_tag(rest: Local) -> None:
         ("[" + "0," * 600_000 + "0]", "body", "values"),
     ],
 )
-def test_json_is_parsed_strictly(rest: Local, body: str, field: str, words: str) -> None:
+def test_json_with_duplicate_keys_or_invalid_values_is_refused(rest: Local, body: str, field: str, words: str) -> None:
     answer = rest.http.post("/searches", content=body, headers={"content-type": "application/json"})
     assert (answer.status_code, answer.json()["field"]) == (422, field)
     assert words in answer.json()["detail"]
@@ -150,25 +150,27 @@ def test_json_is_parsed_strictly(rest: Local, body: str, field: str, words: str)
         ("null", "body", "must be an object"),
     ],
 )
-def test_wrong_types_are_named_by_the_keys_that_were_sent(rest: Local, body: str, field: str, reason: str) -> None:
+def test_error_names_the_json_field_of_a_wrong_type(rest: Local, body: str, field: str, reason: str) -> None:
     answer = rest.http.post("/searches", content=body, headers={"content-type": "application/json"})
     assert (answer.status_code, answer.json()["field"]) == (422, field)
     assert re.search(reason, answer.json()["detail"])
 
 
 @pytest.mark.parametrize("declared", [{}, {"content-type": "text/plain"}, {"content-type": CURL}])
-def test_json_without_its_content_type_is_answered_with_the_header(rest: Local, declared: dict[str, str]) -> None:
+def test_json_without_its_content_type_is_refused_with_the_missing_header(
+    rest: Local, declared: dict[str, str]
+) -> None:
     answer = rest.http.post("/searches", content='{"family": "sdpa"}', headers=declared)
     assert answer.status_code == 422
     assert "add the header `Content-Type: application/json`" in answer.json()["detail"]
 
 
-def test_refused_method_of_a_static_file_names_the_methods(rest: Local) -> None:
+def test_response_405_of_a_static_file_lists_the_allowed_methods(rest: Local) -> None:
     answer = rest.http.delete(f"{root(rest)}/static/app.js")
     assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD")
 
 
-def test_answer_size_is_independent_of_the_number_and_length_of_faults(rest: Local) -> None:
+def test_error_response_size_is_bounded_for_any_number_and_length_of_faults(rest: Local) -> None:
     many = SOME_SEARCH | {"warm_start": {"source": "x", "configs": [{"A": []}] * 5000}}
     unknown = SOME_SEARCH | {f"field{number}": 1 for number in range(1500)}
     objective = SOME_SEARCH | {"objective": {f"field{number}": 1 for number in range(1500)}}
@@ -181,13 +183,13 @@ def test_answer_size_is_independent_of_the_number_and_length_of_faults(rest: Loc
 
 
 @pytest.mark.parametrize("path", ["/" + "y" * 50_000, "/families/" + "y" * 50_000, "/artefacts/" + "y" * 50_000])
-def test_answer_size_is_independent_of_the_address(rest: Local, path: str) -> None:
+def test_error_response_size_is_bounded_for_long_urls(rest: Local, path: str) -> None:
     answer = rest.http.get(path)
     assert answer.status_code in (404, 422)
     assert len(answer.content) < 5_000
 
 
-def test_number_of_filters_is_limited(rest: Local) -> None:
+def test_number_of_problem_filters_is_limited(rest: Local) -> None:
     rest.submit()
     for path in ("/searches", "/champions"):
         some, many = (",".join(f"f{number}=1" for number in range(count)) for count in (100, 101))
@@ -195,7 +197,7 @@ def test_number_of_filters_is_limited(rest: Local) -> None:
         assert rest.http.get(path, params={"problem": many}).status_code == 422
 
 
-def test_forms_and_json_have_smaller_limits_than_files(rest: Local) -> None:
+def test_json_and_form_bodies_over_their_limits_are_refused(rest: Local) -> None:
     for kind, size in (("application/json", 17 << 20), ("application/x-www-form-urlencoded", 2 << 20)):
         answer = rest.http.post("/searches", content=b" " * size, headers={"content-type": kind})
         assert answer.status_code == 413
@@ -209,7 +211,7 @@ def test_compressed_body_is_refused(rest: Local) -> None:
     assert plain.status_code == 422
 
 
-def test_body_with_two_lengths_ends_the_connection(rest: Local) -> None:
+def test_body_with_content_length_and_chunked_encoding_closes_the_connection(rest: Local) -> None:
     both = {"content-length": "5", "transfer-encoding": "chunked", "content-type": "application/json"}
     answer = rest.http.post("/searches", content=b"0\r\n\r\n", headers=both)
     assert (answer.status_code, answer.headers["connection"]) == (400, "close")
@@ -217,7 +219,7 @@ def test_body_with_two_lengths_ends_the_connection(rest: Local) -> None:
 
 
 @pytest.mark.parametrize("name", ["..", ".", "a\\b", "a\nb", "\u202eb"])
-def test_names_that_no_address_can_contain_are_refused(rest: Local, name: str) -> None:
+def test_names_that_a_url_cannot_contain_are_refused(rest: Local, name: str) -> None:
     """A worker with such a name could be registered, but neither drained nor quarantined on its page."""
     quoted = name.replace(".", "%2E") if set(name) == {"."} else quote(name, safe="")
     device = {"kind": "cpu", "model": "M", "architecture": "x", "uuid": "u"}
@@ -231,7 +233,7 @@ def test_names_that_no_address_can_contain_are_refused(rest: Local, name: str) -
 
 
 @pytest.mark.parametrize("name", ["a\nroot", "\x1b[31m", "a\u202eb", "tab\tbed"])
-def test_names_that_do_not_fit_on_one_line_are_refused(rest: Local, name: str) -> None:
+def test_names_with_control_characters_are_refused(rest: Local, name: str) -> None:
     """A list or a log would show a second line, as if the service had written it."""
     device = {"kind": "cpu", "model": "M", "architecture": "x", "uuid": "u"}
     bodies: list[tuple[str, str, dict[str, object], str]] = [
@@ -251,7 +253,7 @@ def test_names_that_do_not_fit_on_one_line_are_refused(rest: Local, name: str) -
         assert name not in refused.json()["detail"], path
 
 
-def test_unknown_methods_share_one_label(rest: Local) -> None:
+def test_unknown_http_methods_share_one_metric_label(rest: Local) -> None:
     for number in range(20):
         rest.http.request(f"BREW{number}", "/searches")
     text = httpx.get(f"{root(rest)}/metrics").text
@@ -259,7 +261,7 @@ def test_unknown_methods_share_one_label(rest: Local) -> None:
     assert "BREW" not in text
 
 
-def test_long_secrets_are_not_cached(rest: Local) -> None:
+def test_too_long_tokens_are_not_cached(rest: Local) -> None:
     rest.http.post("/tokens", json={"name": "root", "roles": ["admin"]}).raise_for_status()
     gate = rest.service.gate
     gate.forget()
@@ -279,21 +281,21 @@ def test_device_of_an_unknown_kind_is_refused_with_the_known_ones(rest: Local) -
 
 
 @pytest.mark.parametrize("content", [b"notes=" + b"%" * 300_000, b"&" * 300_000, b"%41" * 100_000])
-def test_form_larger_than_any_page_sends_is_refused_unread(rest: Local, content: bytes) -> None:
+def test_form_body_over_the_limit_is_refused(rest: Local, content: bytes) -> None:
     root = str(rest.http.base_url).replace("/api/v1/", "")
     headers = {"content-type": "application/x-www-form-urlencoded"}
     answer = rest.http.post(f"{root}/start", content=content, headers=headers)
     assert (answer.status_code, answer.json()["code"]) == (413, "too-large")
 
 
-def test_refused_origin_is_not_repeated_in_full(rest: Local) -> None:
+def test_error_response_does_not_repeat_a_long_origin(rest: Local) -> None:
     refused = rest.http.post("/searches", json={}, headers={"origin": f"http://{'a' * 60_000}"})
     assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
     assert len(refused.content) < 5_000
 
 
 @pytest.mark.parametrize("prefix", ["/" + "a" * 60_000, "/a" * 30_000, "/" + "a" * 200])
-def test_long_prefix_is_not_repeated_in_every_link(rest: Local, prefix: str) -> None:
+def test_forwarded_prefix_headers_are_not_repeated_in_pages(rest: Local, prefix: str) -> None:
     plain = rest.http.get(root_of(rest), headers={"accept": "text/html"})
     for header in ("x-forwarded-prefix", "x-script-name"):
         page = rest.http.get(root_of(rest), headers={"accept": "text/html", header: prefix})

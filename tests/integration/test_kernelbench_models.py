@@ -26,7 +26,7 @@ INPUTS = "def get_inputs():\n    return [%s]\ndef get_init_inputs():\n    return
 
 
 @pytest.mark.parametrize("path", PROBLEMS, ids=lambda path: path.stem)
-def test_family_of_a_model_draws_inputs_and_references_for_every_case(path: Path, tmp_path: Path) -> None:
+def test_family_of_a_kernelbench_model_has_valid_inputs_and_references(path: Path, tmp_path: Path) -> None:
     found = describe(path)
     files = family_files(found, path.read_text(), path.stem)
     family = Family.from_document(read_toml(files["family.toml"]))
@@ -72,12 +72,12 @@ def described_text(folder: Path, forward: str, inputs: str) -> object:
         ("x.no_such_method()", "does not run"),
     ],
 )
-def test_model_that_no_kernel_can_match_is_refused(forward: str, reason: str, tmp_path: Path) -> None:
+def test_model_with_random_or_invalid_outputs_is_refused(forward: str, reason: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=reason):
         described_text(tmp_path, forward, "torch.rand(n, 9)")
 
 
-def test_structure_of_inputs_is_kept_and_bad_distributions_are_left_out(tmp_path: Path) -> None:
+def test_input_structure_is_preserved_and_non_finite_distributions_are_omitted(tmp_path: Path) -> None:
     from evo.reference.torch_model import TorchModel
 
     (tmp_path / "p.py").write_text(MODEL % "torch.log(x.sum(1))" + INPUTS % "torch.triu(torch.rand(n, n) + 1)")

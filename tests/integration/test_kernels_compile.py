@@ -82,7 +82,7 @@ def workshop(compiler: NvrtcCompiler, tmp_path: Path) -> Workshop:
 
 
 @pytest.mark.parametrize(("name", "architecture"), one_in(3, COMPILED, of=itemgetter(0)))
-def test_default_config_compiles(workshop: Workshop, name: str, architecture: str) -> None:
+def test_default_config_of_every_cuda_kernel_compiles(workshop: Workshop, name: str, architecture: str) -> None:
     made = workshop.built(find(str(KERNELS / name)), known(architecture))
     skip_without_headers(made.refusal)
     assert made.refusal is None, made.refusal
@@ -93,7 +93,7 @@ def test_default_config_compiles(workshop: Workshop, name: str, architecture: st
 SCAN: Config = {"THREADS": 256, "ITEMS": 2}
 
 
-def test_launches_take_their_own_arguments_in_order(workshop: Workshop) -> None:
+def test_every_launch_of_a_kernel_gets_its_own_arguments_in_order(workshop: Workshop) -> None:
     steps = workshop.built(find(str(KERNELS / "prefix_sum")), known("sm_89"), SCAN).kernels["nominal"].steps
     assert [(step.entry, [each.name for each in step.arguments], step.launch.grid[0]) for step in steps] == [
         ("scan_blocks", ["x", "totals", "out"], 128),
@@ -109,28 +109,28 @@ def test_launches_take_their_own_arguments_in_order(workshop: Workshop) -> None:
         ('arguments = ["totals", "out"]', 'arguments = ["out"]', "`add_totals` takes 2 parameters"),
     ],
 )
-def test_launch_that_the_source_does_not_allow_is_refused(workshop: Workshop, old: str, new: str, reason: str) -> None:
+def test_launch_that_does_not_match_the_source_is_refused(workshop: Workshop, old: str, new: str, reason: str) -> None:
     refusal = workshop.built(workshop.changed("prefix_sum", old, new), known("sm_89"), SCAN).refusal
     assert isinstance(refusal, LaunchFailed)
     assert reason in refusal.reason
 
 
-def test_bounds_of_each_launch_are_checked(workshop: Workshop) -> None:
+def test_block_size_limit_applies_to_every_launch(workshop: Workshop) -> None:
     package = workshop.changed("prefix_sum", "block = [1024]", "block = [1025]")
     assert isinstance(workshop.built(package, known("sm_89"), SCAN).refusal, OverResources)
 
 
-def test_resources_are_those_of_the_launch_that_uses_most(workshop: Workshop) -> None:
+def test_reported_shared_memory_is_the_largest_of_all_launches(workshop: Workshop) -> None:
     made = workshop.built(find(str(KERNELS / "prefix_sum")), known("sm_89"), {"THREADS": 128, "ITEMS": 1})
     assert made.resources["shared_memory_bytes"] == 4096  # of scan_totals; scan_blocks has 512
 
 
-def test_instance_without_its_template_is_refused(workshop: Workshop) -> None:
+def test_instantiation_of_an_undefined_template_is_refused(workshop: Workshop) -> None:
     with pytest.raises(InvalidInput, match=r"scale.cu defines no template `scales`: write entry = \"scales\""):
         workshop.changed("template_scale", "own::scale<float, ITEMS>", "own::scales<float, ITEMS>")
 
 
-def test_policy_judges_each_launch(workshop: Workshop) -> None:
+def test_shared_memory_limit_of_the_policy_applies_to_every_launch(workshop: Workshop) -> None:
     policy = replace(Policy(), max_shared_memory_bytes=2048)
     made = workshop.built(find(str(KERNELS / "prefix_sum")), known("sm_89"), {"THREADS": 128, "ITEMS": 1}, policy)
     assert isinstance(made.refusal, OverResources)
@@ -144,7 +144,7 @@ def test_policy_judges_each_launch(workshop: Workshop) -> None:
         ("block = [1024]", "block = []", "cuda.launch[1].block"),
     ],
 )
-def test_wrong_list_of_launches_is_refused_with_its_place(workshop: Workshop, old: str, new: str, field: str) -> None:
+def test_error_names_the_invalid_field_of_a_launch(workshop: Workshop, old: str, new: str, field: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         workshop.changed("prefix_sum", old, new)
     assert refused.value.field == f"family.toml: {field}"

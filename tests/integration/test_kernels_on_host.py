@@ -64,12 +64,12 @@ def verdicts(place: Path) -> list[str | None]:
 
 
 @pytest.mark.parametrize("name", one_in(2, NAMES))
-def test_kernel_is_correct(name: str) -> None:
+def test_default_config_is_correct_in_every_execution_order(name: str) -> None:
     assert verdicts(KERNELS / name) == [None] * len(ORDERS)
 
 
 @pytest.mark.parametrize("variant", one_in(4, FOUND), ids=lambda each: each.id)
-def test_wrong_variant_of_a_kernel_is_refused(variant: WrongVariant, tmp_path: Path) -> None:
+def test_wrong_variant_is_found_in_some_execution_order(variant: WrongVariant, tmp_path: Path) -> None:
     place = tmp_path / variant.kernel
     shutil.copytree(KERNELS / variant.kernel, place)
     text = (place / variant.file).read_text()
@@ -78,5 +78,5 @@ def test_wrong_variant_of_a_kernel_is_refused(variant: WrongVariant, tmp_path: P
     assert any(verdicts(place))
 
 
-def test_each_kernel_has_a_wrong_variant() -> None:
+def test_every_test_kernel_has_a_wrong_variant() -> None:
     assert {variant.kernel for variant in WRONG_VARIANTS} == set(NAMES)

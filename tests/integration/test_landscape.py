@@ -39,7 +39,7 @@ def played(stage: Stage) -> int:
     return search
 
 
-def test_search_is_read_in_few_rows(stage: Stage) -> None:
+def test_plot_queries_summarise_a_search_in_bounded_rows(stage: Stage) -> None:
     search = played(stage)
     timed = [(each.number, each.time_us) for each in stage.trials(search) if each.time_us is not None]
     records = [(number, us) for number, us in timed if all(us < other for before, other in timed if before < number)]
@@ -65,7 +65,7 @@ def test_search_is_read_in_few_rows(stage: Stage) -> None:
         assert (nothing.extent(), nothing.records(), nothing.outcomes(3), nothing.work(3)) == (0, [], [], [])
 
 
-def test_trial_has_its_rank_and_champion_its_history(stage: Stage, tmp_path: Path) -> None:
+def test_trials_have_ranks_and_champions_their_history(stage: Stage, tmp_path: Path) -> None:
     search = played(stage)
     with stage.database.read() as session:
         genealogy = Genealogy(session, search)
@@ -80,7 +80,7 @@ def test_trial_has_its_rank_and_champion_its_history(stage: Stage, tmp_path: Pat
             bundle_of(session, Artefacts(tmp_path), champion.id, stage.now)
 
 
-def test_outcomes_and_durations_are_read(stage: Stage) -> None:
+def test_outcomes_are_sampled_and_stage_durations_summed_by_job_kind(stage: Stage) -> None:
     """All of a short search; of a longer one the fastest and an even sample. Stages are added up by kind of job."""
     search = stage.submit(budget={"trials": 14})
     list(stage.play())

@@ -70,7 +70,7 @@ def test_launch_limits_apply_to_each_axis(
 
 
 @pytest.mark.parametrize(("capability", "most"), [(60, 4096), (70, 32764), (90, 32764)])
-def test_parameter_size_is_limited_by_the_architecture(capability: int, most: int) -> None:
+def test_parameter_size_limit_depends_on_the_architecture(capability: int, most: int) -> None:
     device = replace(L4, limits={**L4.limits, "compute_capability": float(capability)})
     many = tuple(replace(X, name=f"x{index}") for index in range(most // 8))
     assert refusal(b"", LAUNCH, many, device) is None
@@ -82,7 +82,7 @@ def test_parameter_size_is_limited_by_the_architecture(capability: int, most: in
     assert isinstance(found, OverResources) and found.used == 16 * (most // 16 + 1), "gaps count"
 
 
-def test_declared_launch_bounds_are_read(compiler: NvrtcCompiler) -> None:
+def test_launch_bounds_and_parameters_are_parsed_from_ptx(compiler: NvrtcCompiler) -> None:
     kernel = (
         "void __launch_bounds__(128) f(const float *x, int n, double d, char c, float s) { if (n) *(float *)x = s; }"
     )
@@ -113,7 +113,7 @@ def test_declared_launch_bounds_are_read(compiler: NvrtcCompiler) -> None:
         ("void __block_size__((32, 1, 1)) f(const float *x) {}", {"grid": (3, 1, 1)}, None),
     ],
 )
-def test_launch_limits_of_the_kernel_apply(
+def test_launch_bounds_declared_by_the_kernel_apply(
     compiler: NvrtcCompiler, kernel: str, launch: dict[str, tuple[int, int, int]], said: str | None
 ) -> None:
     found = refusal(ptx(compiler, kernel), replace(LAUNCH, **launch), (X,), H100)  # type: ignore[arg-type]
@@ -134,7 +134,7 @@ def test_launch_limits_of_the_kernel_apply(
         ("__shared__ float s[32]; s[threadIdx.x] = *x; __syncthreads(); *x = s[1];", 0, None),
     ],
 )
-def test_dynamic_shared_memory_that_the_kernel_uses_must_be_given(
+def test_launch_without_the_dynamic_shared_memory_of_its_kernel_is_refused(
     compiler: NvrtcCompiler, body: str, bytes_given: int, said: str | None
 ) -> None:
     beside = 'extern "C" __global__ void g(float *x) { extern __shared__ int t[]; t[threadIdx.x] = 1; *x = t[0]; }'
@@ -169,7 +169,7 @@ def test_tensor_maps_are_refused_before_sm_90(compiler: NvrtcCompiler, device: D
         ("int n, const float *x", (X, scalar("n", "int64")), "passes `x`, a pointer of 8 bytes"),
     ],
 )
-def test_mismatched_parameters_are_refused(
+def test_arguments_that_do_not_match_the_kernel_parameters_are_refused(
     compiler: NvrtcCompiler, parameters: str, arguments: tuple[Argument, ...], said: str | None
 ) -> None:
     found = refusal(ptx(compiler, f"void f({parameters}) {{}}"), LAUNCH, arguments, H100)

@@ -104,7 +104,7 @@ KEY_OF: dict[str, Callable[[TrialView], Any]] = {
 
 
 @pytest.mark.parametrize("key", [*KEYS, *TUNABLES])
-def test_every_sort_key_gives_the_order_of_sorted_trials(stage: Stage, key: str) -> None:
+def test_leaderboard_order_equals_sorting_all_trials_by_the_key(stage: Stage, key: str) -> None:
     trials, key_of = stage.trials(SEARCH), KEY_OF[key]
     keyed = [trial for trial in trials if key_of(trial) is not None]
     rest = [trial.number for trial in trials if key_of(trial) is None]
@@ -115,7 +115,7 @@ def test_every_sort_key_gives_the_order_of_sorted_trials(stage: Stage, key: str)
 
 @pytest.mark.parametrize("nearby", [2, 7, 1000])
 @pytest.mark.parametrize("limit", [1, 3])
-def test_pages_by_a_tunable_are_independent_of_the_scan_size(
+def test_leaderboard_pages_sorted_by_a_tunable_are_independent_of_the_scan_size(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, nearby: int, limit: int
 ) -> None:
     monkeypatch.setattr(leaderboard, "NEARBY", nearby)
@@ -164,7 +164,9 @@ def rowed(trial: TrialView) -> bool:
         ({"text": "LAYOUT=col, wide"}, lambda trial: trial.config["LAYOUT"] == "col"),
     ],
 )
-def test_filters_keep_matching_trials(stage: Stage, words: dict[str, Any], meets: Callable[[TrialView], bool]) -> None:
+def test_leaderboard_filters_return_exactly_the_matching_trials(
+    stage: Stage, words: dict[str, Any], meets: Callable[[TrialView], bool]
+) -> None:
     found = numbers(stage, selected(stage, **words))
     assert sorted(found) == [trial.number for trial in stage.trials(SEARCH) if meets(trial)]
 
@@ -180,13 +182,15 @@ def test_filters_keep_matching_trials(stage: Stage, words: dict[str, Any], meets
         ({"sort": "tempo"}, "sort", "there is no `tempo`"),
     ],
 )
-def test_invalid_filters_are_named(stage: Stage, words: dict[str, str], field: str, reason: str) -> None:
+def test_error_names_the_invalid_leaderboard_filter(
+    stage: Stage, words: dict[str, str], field: str, reason: str
+) -> None:
     with pytest.raises(InvalidInput, match=reason) as caught:
         selected(stage, **words)
     assert caught.value.field == field
 
 
-def test_ranks_and_workers_are_those_of_the_whole_search(stage: Stage) -> None:
+def test_ranks_and_workers_of_trials_refer_to_the_whole_search(stage: Stage) -> None:
     trials = stage.trials(SEARCH)
     ranked = sorted(
         (trial for trial in trials if trial.time_us is not None), key=lambda trial: (trial.time_us, trial.id)
@@ -206,7 +210,7 @@ def http(stage: Stage) -> Iterator[httpx.Client]:
         yield client
 
 
-def test_rest_lists_in_pages_and_refuses_a_cursor_of_another_order(stage: Stage, http: httpx.Client) -> None:
+def test_trial_list_cursor_of_another_order_is_refused(stage: Stage, http: httpx.Client) -> None:
     path = f"/searches/{SEARCH}/trials"
     words = {"sort": "-BLOCK", "where": "LAYOUT=row", "limit": 3}
     seen, cursor = [], None
@@ -224,7 +228,7 @@ def test_rest_lists_in_pages_and_refuses_a_cursor_of_another_order(stage: Stage,
     assert (refused.status_code, refused.json()["field"]) == (422, "where")
 
 
-def test_exports_contain_every_matching_trial(stage: Stage, http: httpx.Client) -> None:
+def test_trial_exports_contain_every_matching_trial(stage: Stage, http: httpx.Client) -> None:
     path = f"/searches/{SEARCH}/trials"
     everything = http.get(path, params={"limit": 500}).json()["items"]
     assert http.get(f"{path}.json").json() == everything

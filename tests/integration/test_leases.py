@@ -22,7 +22,7 @@ from tests.integration.stage import DEVICE, DIGEST, VALID, Stage, answer, policy
 from tests.tiers import one_in
 
 
-def test_report_is_taken_once_and_repeated_with_the_same_answer(stage: Stage) -> None:
+def test_repeated_report_is_accepted_and_counted_once(stage: Stage) -> None:
     search = stage.submit()
     stage.hand_in(stage.one())
     lease = stage.one()
@@ -32,7 +32,7 @@ def test_report_is_taken_once_and_repeated_with_the_same_answer(stage: Stage) ->
     assert stage.view(search).finished == 1
 
 
-def test_other_token_is_stale(stage: Stage) -> None:
+def test_report_with_a_wrong_token_is_stale(stage: Stage) -> None:
     stage.submit()
     lease = stage.one()
     with pytest.raises(StaleLease):
@@ -41,7 +41,7 @@ def test_other_token_is_stale(stage: Stage) -> None:
         stage.conductor.report(999, lease.token, answer(lease))
 
 
-def test_expired_lease_goes_to_the_next_worker_and_the_late_report_is_refused(stage: Stage) -> None:
+def test_job_of_an_expired_lease_goes_to_the_next_worker_and_the_late_report_is_refused(stage: Stage) -> None:
     search = stage.submit()
     stage.hand_in(stage.one())
     late = stage.one()
@@ -62,7 +62,7 @@ def test_expired_lease_goes_to_the_next_worker_and_the_late_report_is_refused(st
     assert isinstance(trial.outcome, Measured)
 
 
-def test_results_measured_during_an_outage_are_accepted_afterwards(stage: Stage) -> None:
+def test_result_is_accepted_after_a_service_outage_longer_than_the_lease(stage: Stage) -> None:
     search = stage.submit()
     stage.hand_in(stage.one())
     lease = stage.one()
@@ -79,7 +79,7 @@ def test_results_measured_during_an_outage_are_accepted_afterwards(stage: Stage)
         stage.hand_in(gone)
 
 
-def test_heartbeats_keep_a_lease(stage: Stage) -> None:
+def test_heartbeats_extend_a_lease(stage: Stage) -> None:
     stage.submit()
     lease = stage.one()
     for _ in range(5):
@@ -89,7 +89,7 @@ def test_heartbeats_keep_a_lease(stage: Stage) -> None:
     stage.hand_in(lease)
 
 
-def test_heartbeat_answer_lists_leases_to_drop(stage: Stage) -> None:
+def test_heartbeat_answer_lists_expired_and_unknown_leases(stage: Stage) -> None:
     stage.submit()
     lease = stage.one()
     stage.wait(61)
@@ -99,7 +99,7 @@ def test_heartbeat_answer_lists_leases_to_drop(stage: Stage) -> None:
         stage.conductor.heartbeat("stranger", [])
 
 
-def test_restarted_worker_loses_its_leases_at_once(stage: Stage) -> None:
+def test_registering_a_worker_again_abandons_its_leases(stage: Stage) -> None:
     stage.submit()
     stage.hand_in(stage.one())
     lost = stage.one()
@@ -110,7 +110,7 @@ def test_restarted_worker_loses_its_leases_at_once(stage: Stage) -> None:
         stage.hand_in(lost)
 
 
-def test_lost_workers_do_not_count_against_the_config(stage: Stage) -> None:
+def test_trial_is_abandoned_after_the_maximum_of_worker_losses(stage: Stage) -> None:
     search = stage.submit(policy=policy(max_worker_losses=2))
     stage.hand_in(stage.one())
     for _ in range(2):
@@ -125,7 +125,7 @@ def test_lost_workers_do_not_count_against_the_config(stage: Stage) -> None:
     assert stage.view(search).finished == VALID
 
 
-def test_abandoned_confirmation_lets_the_next_trial_challenge(stage: Stage) -> None:
+def test_next_trial_challenges_after_an_abandoned_confirmation(stage: Stage) -> None:
     search = stage.submit(policy=policy(max_worker_losses=1))
     challengers: list[Config] = []
     while leases := stage.claim():
@@ -140,7 +140,7 @@ def test_abandoned_confirmation_lets_the_next_trial_challenge(stage: Stage) -> N
     assert view.champion.config not in challengers
 
 
-def test_search_shows_why_no_worker_can_do_its_work_until_one_does(stage: Stage) -> None:
+def test_search_shows_the_reason_while_no_worker_can_run_its_jobs(stage: Stage) -> None:
     search = stage.submit()
     lease = stage.one()
     stage.conductor.release(lease.attempt_id, lease.token, "the worker ends")
@@ -158,7 +158,7 @@ def test_search_shows_why_no_worker_can_do_its_work_until_one_does(stage: Stage)
     assert stage.view(search).obstacle is None
 
 
-def test_released_lease_does_not_count_as_a_failure(stage: Stage) -> None:
+def test_released_lease_does_not_count_as_a_worker_loss(stage: Stage) -> None:
     stage.submit(policy=policy(max_worker_losses=1))
     stage.hand_in(stage.one())
     lease = stage.one()
@@ -171,7 +171,7 @@ def test_released_lease_does_not_count_as_a_failure(stage: Stage) -> None:
     stage.hand_in(again)
 
 
-def test_several_slots_never_share_a_job(stage: Stage) -> None:
+def test_concurrent_slots_get_different_jobs(stage: Stage) -> None:
     stage.submit()
     stage.register_worker("w2")
     leases = [*stage.claim("w1", count=4), *stage.claim("w2", count=4)]
@@ -180,7 +180,7 @@ def test_several_slots_never_share_a_job(stage: Stage) -> None:
     assert numbers == list(range(7))
 
 
-def test_only_the_pinned_model_and_unit_get_work(stage: Stage) -> None:
+def test_only_the_requested_device_gets_jobs(stage: Stage) -> None:
     other = type(DEVICE)(kind="cpu", model="Other CPU", architecture="x86_64", uuid="cpu-9", limits={"cores": 2.0})
     stage.submit(device="Toy CPU", device_uuid="cpu-0")
     stage.conductor.register_worker("w2", name="w2", host="there", devices=[other])
@@ -190,7 +190,7 @@ def test_only_the_pinned_model_and_unit_get_work(stage: Stage) -> None:
     assert len(stage.claim("w1")) == 1
 
 
-def test_confirmation_prefers_another_unit_for_a_limited_time(stage: Stage) -> None:
+def test_confirmation_waits_a_limited_time_for_another_device(stage: Stage) -> None:
     stage.submit(budget={"trials": 1})
     for lease in (stage.one(), stage.one()):
         stage.hand_in(lease)
@@ -208,7 +208,7 @@ def test_confirmation_prefers_another_unit_for_a_limited_time(stage: Stage) -> N
     assert other.job == lease.job
 
 
-def test_search_that_demands_a_sandbox_is_served_where_there_is_one(stage: Stage) -> None:
+def test_search_that_requires_a_sandbox_runs_only_on_devices_with_one(stage: Stage) -> None:
     stage.register_family()
     stage.register_worker("w1", DEVICE)
     terms = {"family_digest": DIGEST, "strategy": "random", "policy": {"untrusted": "sandbox"}}

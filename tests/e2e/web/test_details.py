@@ -37,7 +37,7 @@ def test_every_plot_is_drawn_within_the_security_policy(site: Site, page: Page) 
     assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
 
 
-def test_brush_filters_the_table_and_is_kept_in_the_address(site: Site, page: Page) -> None:
+def test_brush_on_the_parallel_plot_filters_it_and_is_stored_in_the_url(site: Site, page: Page) -> None:
     page.goto(f"/searches/{site.recorded}/plots#parallel")
     drawn(page, "parallel")
     axis = page.locator("#parallel .grip").first
@@ -75,7 +75,7 @@ def all_values(page: Page) -> list[str]:
     return found
 
 
-def test_trial_is_compared_with_another(site: Site, page: Page) -> None:
+def test_trial_page_compares_the_trial_with_another(site: Site, page: Page) -> None:
     page.goto(f"/searches/{site.measured}/trials/2")
     expect(page.get_by_role("heading", level=1)).to_have_text("Trial 2")
     expect(page.get_by_role("region", name="Hot samples in the order taken")).to_be_visible()

@@ -36,7 +36,9 @@ def puppet(url: str) -> Iterator[Puppet]:
         made.close()
 
 
-def test_new_trials_appear_and_nothing_moves(puppet: Puppet, url: str, browser: Browser) -> None:
+def test_new_trials_appear_without_moving_focus_selection_or_scroll_position(
+    puppet: Puppet, url: str, browser: Browser
+) -> None:
     with reading(browser, url) as page:
         page.goto(f"/searches/{puppet.search_id}")
         rows = page.locator("a.trial")
@@ -86,7 +88,7 @@ def test_new_trials_appear_and_nothing_moves(puppet: Puppet, url: str, browser: 
         expect(news).to_be_hidden()
 
 
-def test_plots_and_their_header_follow_the_trials(puppet: Puppet, url: str, browser: Browser) -> None:
+def test_plots_and_their_header_update_when_trials_end(puppet: Puppet, url: str, browser: Browser) -> None:
     with reading(browser, url) as page:
         page.goto(f"/searches/{puppet.search_id}/plots#outcomes")
         lead, outcomes = page.locator("#lead"), page.locator("#outcomes .said")
@@ -110,7 +112,9 @@ def run_until(page: Page, place: Locator, text: str) -> None:
     expect(place).to_contain_text(text)
 
 
-def test_page_says_why_it_is_out_of_date_and_recovers(puppet: Puppet, url: str, browser: Browser) -> None:
+def test_page_reports_a_lost_connection_and_updates_after_reconnecting(
+    puppet: Puppet, url: str, browser: Browser
+) -> None:
     with wire_to(url) as wire, reading(browser, wire.url, strict=False) as page:  # a browser logs failed requests
         page.goto(f"/searches/{puppet.search_id}")
         puppet.serve(1, faster(0))

@@ -11,7 +11,7 @@ from tests.e2e.web.site import Site
 pytestmark = pytest.mark.timeout(180)
 
 
-def test_search_is_started_from_the_form_and_watched(site: Site, page: Page) -> None:
+def test_form_starts_one_search_even_if_clicked_twice(site: Site, page: Page) -> None:
     page.goto("/")
     page.get_by_role("link", name="New search").click()
     page.get_by_label("Family").select_option("saxpy")
@@ -41,7 +41,7 @@ def test_search_is_started_from_the_form_and_watched(site: Site, page: Page) -> 
     assert len(site.client.searches().items) == before + 1, "two clicks start one search"
 
 
-def test_address_holds_the_view(site: Site, page: Page) -> None:
+def test_url_stores_sorting_and_filters_of_the_trial_table(site: Site, page: Page) -> None:
     page.goto(f"/searches/{site.recorded}")
     rows = page.locator("#rows a.trial")
     page.locator("#by-number").click()
@@ -81,7 +81,7 @@ def test_address_holds_the_view(site: Site, page: Page) -> None:
     page.wait_for_url("**/trials/*")
 
 
-def test_two_trials_are_ticked_and_compared(site: Site, page: Page) -> None:
+def test_two_checked_trials_are_compared(site: Site, page: Page) -> None:
     page.goto(f"/searches/{site.recorded}?sort=number")
     boxes = page.get_by_role("checkbox", name="Compare trial")
     places = [str(box.get_attribute("value")) for box in boxes.all()[:3]]

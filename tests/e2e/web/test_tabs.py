@@ -78,7 +78,7 @@ def trial_shown(page: Page, number: int) -> None:
     expect(page.locator("#rows a.trial", has_text=str(number))).to_be_visible()
 
 
-def test_tabs_share_one_stream_and_each_gets_its_events(tmp_path: Path, browser: Browser) -> None:
+def test_tabs_share_one_event_stream_and_each_gets_the_events_of_its_page(tmp_path: Path, browser: Browser) -> None:
     with (
         counting(tmp_path / "evo.db") as (url, streams),
         Client(url) as client,
@@ -107,7 +107,9 @@ def test_tabs_share_one_stream_and_each_gets_its_events(tmp_path: Path, browser:
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["shared worker", "a stream for each tab"])
-def test_hidden_tabs_close_the_stream_and_catch_up_when_shown(tmp_path: Path, browser: Browser, shared: bool) -> None:
+def test_hidden_tabs_close_the_event_stream_and_update_when_shown_again(
+    tmp_path: Path, browser: Browser, shared: bool
+) -> None:
     with (
         counting(tmp_path / "evo.db") as (url, streams),
         Client(url) as client,
