@@ -24,6 +24,7 @@ from evo.cli.main import main
 from evo.cli.service.devices import cache_folder
 from evo.client import Client
 from tests.integration.serving import announcing
+from tests.measured import measured
 from workers.daemon.daemon import Settings, serve
 
 PATIENCE_S = 200.0
@@ -102,7 +103,10 @@ class CommandLine:
     @classmethod
     def fresh(cls, folders: pytest.TempPathFactory) -> "CommandLine":
         """Return a command line with an empty home."""
-        return cls(home=folders.mktemp("home"), cache=folders.getbasetemp() / "cache")
+        cache = folders.getbasetemp() / "cache"
+        if not cache.exists():
+            measured(cache / "kernel-evo")
+        return cls(home=folders.mktemp("home"), cache=cache)
 
     @property
     def database(self) -> Path:

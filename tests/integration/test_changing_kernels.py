@@ -13,6 +13,7 @@ from evo.trial.outcome import Measured, WrongAnswer
 from evo.trial.results import EvaluateReport
 from templates.registry import find
 from tests.integration.workbench import QUICK, cpu
+from tests.measured import measured
 from workers.jobs.single import climb
 
 KERNELS = Path(__file__).parent.parent / "data" / "kernels"
@@ -20,7 +21,7 @@ KERNELS = Path(__file__).parent.parent / "data" / "kernels"
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+    return measured(tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,7 @@ from evo.promotion.policy import Policy
 from evo.trial.objective import Objective
 from tests.integration.cheats import CHEATS, HONEST, IN_A_ROW, source
 from tests.integration.workbench import cpu
+from tests.measured import measured
 from tests.tiers import one_in
 from workers.backends import Session, driver
 from workers.build import Artefact, Unit
@@ -78,7 +79,7 @@ NEAR = mixture(GOLDENS[0], "elements near known ones")
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
     """One session for all kernels, on the last core."""
-    folder = tmp_path_factory.mktemp("cache")
+    folder = measured(tmp_path_factory.mktemp("cache"))
     return driver("cpu").open(cpu(folder), Objective(), folder)
 
 

@@ -16,6 +16,7 @@ from templates.registry import find
 from tests.integration.commands import CommandLine
 from tests.integration.test_cuda_on_host import declared, error, reference
 from tests.simt.host import ORDERS, build, compiler
+from tests.tiers import one_in
 from workers.backends.cuda.compilers.nvrtc_library import installed
 
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"
@@ -53,6 +54,7 @@ def champion_of(line: CommandLine, searching: list[str]) -> Path:
     return line.home / "champion"
 
 
+@pytest.mark.long
 def test_c_plus_plus_file_becomes_a_champion(line: CommandLine) -> None:
     imported, measured = (line.run(*command_of("existing-source.md", each)) for each in ("import docs", "measure"))
     assert "tunables: TILE_H" in imported.out
@@ -108,7 +110,7 @@ WRONG: Mapping[str, tuple[str, str]] = {
 
 
 @pytest.mark.skipif(compiler() is None, reason="there is no g++ here")
-@pytest.mark.parametrize("fault", [None, *WRONG])
+@pytest.mark.parametrize("fault", one_in(2, [None, *WRONG]))
 def test_cuda_example_is_correct_on_the_host_and_its_wrong_variants_fail(fault: str | None, tmp_path: Path) -> None:
     place = tmp_path / "column_sums"
     shutil.copytree(EXAMPLES / "column_sums", place)

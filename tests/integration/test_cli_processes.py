@@ -17,6 +17,7 @@ from evo.client import Client, ServiceUnreachable
 from evo.messages.view import SearchView
 from tests.integration.commands import CommandLine, Running, recording, wait_until
 from tests.processes import ended, running_with
+from tests.tiers import one_in
 
 SAXPY = str(Path(__file__).parents[2] / "docs" / "guides" / "examples" / "saxpy")
 MIDDLE = re.compile(r": [0-9,]{2,} trials")
@@ -119,7 +120,7 @@ def test_killed_search_leaves_no_process_and_resumes(line: CommandLine) -> None:
     assert len({str(trial["config"]) for trial in trials}) == len(trials)
 
 
-@pytest.mark.parametrize("name", ["serve", "worker"])
+@pytest.mark.parametrize("name", one_in(2, ["serve", "worker"]))
 def test_dead_child_is_restarted(line: CommandLine, name: str) -> None:
     with running(line, *LONG) as search:
         victim = child(search, name)

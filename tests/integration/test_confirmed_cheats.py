@@ -16,6 +16,7 @@ from tests.integration.cheats import source
 from tests.integration.cheats_of_loop import OF_LOOP
 from tests.integration.test_variant_cheats import FAMILY, REFERENCE
 from tests.integration.workbench import cpu, terms
+from tests.measured import measured
 from workers.build.families import Assignment, Families
 from workers.jobs.evaluation import Ladder
 from workers.system import machine
@@ -29,7 +30,7 @@ POLICY = Policy(quick_samples=10, confirm_samples=40, confirm_processes=1)
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+    return measured(tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture

@@ -34,6 +34,7 @@ from evo.trial.results import EvaluateReport
 from evo.trial.timing import Bars
 from templates.registry import find
 from tests.integration.workbench import FAMILIES, QUICK, config, cpu, faulty, terms
+from tests.measured import measured
 from tests.processes import arguments_of, ended, running_with
 from workers.build.families import Assignment, Families
 from workers.jobs import evaluation
@@ -75,7 +76,7 @@ yardstick = reference
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+    return measured(tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture(scope="module")

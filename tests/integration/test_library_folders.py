@@ -8,6 +8,7 @@ import pytest
 
 from evo.device import Device
 from evo.trial.objective import Objective
+from tests.measured import measured
 from workers.backends import LaunchError, driver
 from workers.backends.cpu.library_folders import passage, searched_folders
 from workers.build.kernel import Argument
@@ -19,7 +20,7 @@ KERNEL = "float twice(float); void f(float *y) { y[0] = twice(21); }"
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+    return measured(tmp_path_factory.mktemp("cache"))
 
 
 def shared(folder: Path, name: str, source: str, *flags: str) -> Path:

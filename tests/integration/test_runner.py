@@ -16,6 +16,7 @@ from evo.device import Device
 from evo.messages.job import SearchTerms
 from evo.trial.objective import Objective
 from tests.integration.workbench import cpu, faulty, terms
+from tests.measured import measured
 from workers.backends.cpu.compiler import find_compiler
 from workers.build.families import Assignment, Families
 from workers.runner.child import Child, ChildDiedError, ChildTimeoutError
@@ -25,7 +26,7 @@ from workers.runner.protocol import Compare, Measure, Open, Prove, Ready, Reply,
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+    return measured(tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture(scope="module")

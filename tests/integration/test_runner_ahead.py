@@ -9,6 +9,7 @@ import pytest
 from evo.messages.job import Confirm, Evaluate
 from evo.trial.results import EvaluateReport
 from tests.integration.workbench import cpu, faulty, terms
+from tests.measured import measured
 from workers.build.families import Assignment, Families
 from workers.jobs.evaluation import Ladder
 from workers.runner.plan import imports
@@ -25,7 +26,7 @@ yardstick = reference
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+    return measured(tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture

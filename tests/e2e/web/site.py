@@ -14,6 +14,7 @@ from evo.messages.view import SearchView
 from evo.search.lifecycle import TERMINAL
 from templates.registry import find
 from tests.integration.serving import served, wait_until
+from tests.measured import measured
 from workers.daemon.daemon import Settings, serve
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -98,7 +99,12 @@ def _own_device_lock(folder: Path) -> Iterator[None]:
 def _working(url: str, folder: Path) -> Iterator[None]:
     stopping = threading.Event()
     settings = Settings(
-        url=url, data=folder / "data", cache=folder / "cache", kinds=["cpu", "replay"], worker_id="w1", name="laptop"
+        url=url,
+        data=folder / "data",
+        cache=measured(folder / "cache"),
+        kinds=["cpu", "replay"],
+        worker_id="w1",
+        name="laptop",
     )
     thread = threading.Thread(target=serve, args=[settings], kwargs={"stopping": stopping}, daemon=True)
     thread.start()
