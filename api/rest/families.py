@@ -118,7 +118,7 @@ def _place(session: Session, digest: str, body: FamilyBody) -> str | None:
     if caller().can("author"):
         return body.location
     known = digest in registry.builtin_digests().values() or (row is not None and row.location is not None)
-    if not known and archive.placed(body.name):
+    if not known and archive.has_location(body.name):
         raise Conflict(
             f"an author's family has the name {body.name!r}: choose another, or use a token with the role author"
         )

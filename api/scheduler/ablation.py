@@ -11,8 +11,9 @@ from db.engine.events import Events
 from db.engine.session import Database
 from db.engine.signals import WORK, announce
 from db.models import AttemptRow, ChampionRow, SearchRow
+from db.repositories.ablations import Ablations
 from db.repositories.archive import Archive
-from db.repositories.champions import Ablations, Champions
+from db.repositories.champions import Champions
 from db.repositories.coordination import Coordination
 from db.repositories.leases import Leases
 from evo.errors import Conflict, InvalidInput

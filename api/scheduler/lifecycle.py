@@ -13,8 +13,9 @@ from api.scheduler.results.store import queue_confirmation
 from db.engine.events import Events
 from db.engine.signals import WORK, announce
 from db.models import SearchRow, VariantRow
+from db.repositories.ablations import Ablations
 from db.repositories.archive import Archive
-from db.repositories.champions import Ablations, Champions
+from db.repositories.champions import Champions
 from db.repositories.leases import Leases
 from db.repositories.variants import Variants
 from evo.errors import InvalidInput

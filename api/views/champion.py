@@ -3,7 +3,7 @@
 from sqlalchemy.orm import Session
 
 from db.models import ChampionRow
-from db.repositories.champions import Ablations
+from db.repositories.ablations import Ablations
 from evo.device.estimate.target import place_text
 from evo.messages.view import AblationView, ChampionView
 

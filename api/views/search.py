@@ -152,7 +152,7 @@ def _source(family: FamilyRow) -> str | None:
 
 
 def _proving(session: Session, search_id: int, now: datetime) -> ProvingView | None:
-    found = Leases(session).proving(search_id)
+    found = Leases(session).open_confirmation(search_id)
     if found is None:
         return None
     job, attempt = found

@@ -28,13 +28,13 @@ Sums = NDArray[np.uint32]
 
 @dataclass(frozen=True, kw_only=True)
 class Log:
-    """State of a write-ahead log, checked by its checksums.
+    """Contents of a write-ahead log, verified by its checksums.
 
     Attributes:
-        frames: number of frames that belong to this log; leftovers of an earlier log may follow them.
+        frames: number of frames of this log; frames left over from an earlier log may follow.
         read: number of frames that SQLite will read.
-        lost: number of committed transactions after those frames.
-        pages: page numbers in the committed transactions that can be read.
+        lost: number of committed transactions that SQLite will ignore: they follow the frames that it reads.
+        pages: page numbers in the committed transactions that SQLite will read.
         pages_after: size of the database in pages after the last of these transactions; None if there is none.
     """
 
@@ -46,7 +46,7 @@ class Log:
 
 
 def damage(database: Path) -> str | None:
-    """Return a description of the damage, or None."""
+    """Return a description of the damage to a database file and its write-ahead log, or None if they are intact."""
     found = _damage(database)
     if found is not None:
         time.sleep(SECOND_LOOK_S)
@@ -63,11 +63,14 @@ def _damage(database: Path) -> str | None:
     if log.lost:
         behind = f"{log.lost} committed transaction{'s' if log.lost > 1 else ''} behind it cannot be read"
         return f"its write-ahead log {path.name} is damaged at frame {log.read + 1} of {log.frames}: {behind}"
-    return _cut(database, log)
+    return _truncation(database, log)
 
 
-def _cut(database: Path, log: Log) -> str | None:
-    """Describe pages that are complete neither in the file nor in the log."""
+def _truncation(database: Path, log: Log) -> str | None:
+    """Return a description of a truncated file, or None.
+
+    A page is missing if neither the file nor the log contains it.
+    """
     size = database.stat().st_size
     with database.open("rb") as file:
         header = file.read(100)
@@ -121,7 +124,7 @@ def _log(heads: NDArray[np.int64], own: NDArray[np.bool_], *, belongs: int, read
 
 
 def _readable(frames: NDArray[np.uint8], heads: NDArray[np.int64], words: np.dtype[Any], state: Sums) -> int:
-    """Count the frames up to the first whose checksum is wrong."""
+    """Return the number of frames before the first frame with a wrong checksum."""
     for begin in range(0, len(frames), AT_ONCE):
         some = frames[begin : begin + AT_ONCE]
         summed = np.ascontiguousarray(np.concatenate([some[:, :8], some[:, FRAME_HEADER:]], axis=1))
@@ -135,7 +138,7 @@ def _readable(frames: NDArray[np.uint8], heads: NDArray[np.int64], words: np.dty
 
 
 def _contributions(words: Sums) -> Sums:
-    """Return what each row adds to the two running checksums, modulo 2**32.
+    """Return the contribution of each row to the two running checksums, modulo 2**32.
 
     A step takes two words x, y: s0 += x + s1; s1 += y + s0. This is linear: after a row of n steps the state is M**n
     times the state before it, plus a sum of the row's words with fixed weights, where M = ((1, 1), (1, 2)).
@@ -145,7 +148,7 @@ def _contributions(words: Sums) -> Sums:
 
 @cache
 def _powers(steps: int) -> tuple[tuple[int, int, int, int], ...]:
-    """Return M**0 to M**steps, each as its entries (a, b, c, d)."""
+    """Return the matrix powers M**0 to M**steps, each as a tuple of its entries (a, b, c, d)."""
     powers = [(1, 0, 0, 1)]
     for _ in range(steps):
         a, b, c, d = powers[-1]
@@ -155,7 +158,7 @@ def _powers(steps: int) -> tuple[tuple[int, int, int, int], ...]:
 
 @cache
 def _weights(steps: int) -> Sums:
-    """Return the weights of a row's words, shape (2 * steps, 2)."""
+    """Return the weights of the words of a row, shape (2 * steps, 2)."""
     rows = []
     for a, b, c, d in reversed(_powers(steps - 1)):
         rows += [((a + b) % 2**32, (c + d) % 2**32), (b, d)]

@@ -23,7 +23,7 @@ KEPT_EVENTS = 250_000
 """Number of events kept; a reader can resume this far back."""
 
 MARK_BITS = 53
-"""Bits of an event's random mark; every reader's number type (JSON) holds them exactly."""
+"""Number of bits of an event's random mark. JSON numbers represent integers of this size exactly."""
 
 _ADD = insert(table(EventRow))
 _COLLECTED = "events"
@@ -34,8 +34,8 @@ class EventPosition:
     """A reader's position in the event log; its text is the id of a server-sent event.
 
     Attributes:
-        number: number of the last event that was read; 0 is before the first event.
-        mark: random mark of that event; it differs from that of an event with the same number in a restored database.
+        number: number of the last event that was read; 0 if none was read.
+        mark: random mark of that event. After a restored backup, the event with the same number has another mark.
     """
 
     number: int = 0
@@ -53,12 +53,12 @@ class EventPosition:
         """
         parts = text.split("-")
         if len(parts) != 2 or not all(part.isascii() and part.isdigit() and len(part) < 19 for part in parts):
-            raise InvalidInput(field, "is not the id of an event: give one as it was received, or leave it out")
+            raise InvalidInput(field, "is not an event id: send the id of a received event unchanged, or leave it out")
         return cls(mark=int(parts[0]), number=int(parts[1]))
 
 
 class Events:
-    """Queries over one session; the code that opened the session commits."""
+    """Writes and reads the event log within one session. The caller commits the session."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -76,26 +76,26 @@ class Events:
         self.session.info.setdefault(_COLLECTED, []).extend(events)
 
     def after(self, position: EventPosition, *, search_id: int | None = None, limit: int) -> Sequence[EventRow]:
-        """Return up to `limit` events after a position, in order, of one search or of all."""
+        """Return up to `limit` events after a position, in order. `search_id` selects the events of one search."""
         query = select(EventRow).where(EventRow.id > position.number)
         if search_id is not None:
             query = query.where(EventRow.search_id == search_id)
         return self.session.scalars(query.order_by(EventRow.id).limit(limit)).all()
 
     def last(self) -> EventPosition:
-        """Return the position of the latest event, for a reader that wants only later ones."""
+        """Return the position of the latest event. A reader that starts there receives only later events."""
         latest = select(EventRow).order_by(EventRow.id.desc()).limit(1)
         return next((position_of(row) for row in self.session.scalars(latest)), EventPosition())
 
     def keeps(self, position: EventPosition) -> bool:
-        """Return True if a position belongs to this log and no event after it was dropped."""
+        """Return True if the position belongs to this log and no later event was deleted."""
         if position == EventPosition():
             return True
         row = self.session.get(EventRow, position.number)
         return row is not None and row.mark == position.mark
 
     def overdue(self) -> bool:
-        """Return True if enough old events have accumulated to drop them."""
+        """Return True if the log is long enough that old events should be deleted."""
         first, last = self.session.execute(select(func.min(EventRow.id), func.max(EventRow.id))).one()
         return first is not None and last - first > 1.1 * KEPT_EVENTS
 

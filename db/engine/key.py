@@ -1,4 +1,4 @@
-"""Key file of a local database. It grants every role: users who can read the file can read the database as well."""
+"""Key file of a local database. The key grants every role: a user who can read the file can also read the database."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ KEY_BYTES = 32
 
 
 def local_key(database: Path) -> str | None:
-    """Return the key if a service created one and this user may read it, else None."""
+    """Return the key of a database, or None if the key file is missing or this user may not read it."""
     for path in (_path(database), _path(database.expanduser().absolute().resolve())):  # it may be a symbolic link
         with contextlib.suppress(OSError, UnicodeDecodeError):
             if key := path.read_text(encoding="ascii").strip():
@@ -21,7 +21,7 @@ def local_key(database: Path) -> str | None:
 
 
 def ensure_key(database: Path) -> str:
-    """Return the key. It is created on first use and readable only by its owner.
+    """Return the key of a database. On first use, create the key file, readable only by its owner.
 
     Raises:
         StoreUnavailable: the key file next to the database cannot be written or read.
@@ -33,10 +33,10 @@ def ensure_key(database: Path) -> str:
             _make(path)
     except OSError as error:
         raise StoreUnavailable(
-            f"{path} is not writable ({error.strerror}): give the right to write there, or use another --db"
+            f"{path} is not writable ({error.strerror}): make its folder writable, or use another --db"
         ) from error
     if (key := local_key(database)) is None:
-        raise StoreUnavailable(f"{path} is empty or not readable: remove it, so that a new one is made")
+        raise StoreUnavailable(f"{path} is empty or not readable: remove it, so that a new key is created")
     return key
 
 

@@ -15,7 +15,7 @@ SCHEMES = ("postgresql://", "postgres://", "postgresql+psycopg://")
 
 @dataclass(frozen=True)
 class Location:
-    """Location of a database. Its text contains no password: neither the URL's own nor one in its parameters.
+    """Location of a database. Its string form hides passwords in the URL and in the parameters of the URL.
 
     Attributes:
         file: path of an SQLite file; None for PostgreSQL.
@@ -27,10 +27,10 @@ class Location:
 
     @classmethod
     def of(cls, given: Union[str, Path, "Location"]) -> "Location":
-        """Return the location given by a user: a path, or a URL that begins with ``postgresql://``.
+        """Return the location that a user specified: a path, or a URL that begins with ``postgresql://``.
 
         Raises:
-            InvalidInput: the text is the URL of another database, or an invalid one of PostgreSQL.
+            InvalidInput: the text is the URL of another kind of database, or an invalid PostgreSQL URL.
         """
         if isinstance(given, Location):
             return given
@@ -52,7 +52,7 @@ class Location:
 
     @property
     def folder(self) -> Path | None:
-        """Folder of the SQLite file and the files that belong to it; None for PostgreSQL."""
+        """Folder that contains the SQLite file; None for PostgreSQL."""
         return None if self.file is None else self.file.parent
 
     def __str__(self) -> str:

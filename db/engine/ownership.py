@@ -16,10 +16,10 @@ from db.engine.unavailable import StoreUnavailable
 from evo.errors import Conflict, EvoError
 
 LOCKS_FILES = sys.platform == "linux"
-"""True where a lock on a whole file does not interfere with SQLite's own locks on byte ranges."""
+"""True on systems where a lock on a whole file does not interfere with SQLite's locks on byte ranges."""
 
 TIMEOUT_S = 1.0
-"""Seconds to wait for the lock: a process that only checks for a running service holds it briefly."""
+"""Seconds to wait for the lock. Processes that check for a running service also hold it, but only briefly."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +33,8 @@ class Announcement:
 class Ownership:
     """Exclusive right to serve one database. The operating system releases it when the process ends.
 
-    It consists of two locks. The lock file next to the database exists before the database does. The lock on the
-    database file itself covers hard links: they share the content, but each name has its own write-ahead log.
+    The right consists of two locks. The lock file next to the database exists before the database does. The lock on the
+    database file detects hard links: two names of the same file would each have a separate write-ahead log.
     """
 
     def __init__(self, database: Path, lock: IO[bytes]) -> None:
@@ -45,10 +45,10 @@ class Ownership:
 
     @classmethod
     def take(cls, database: Path) -> "Ownership":
-        """Become the only service of this database.
+        """Take the exclusive right to serve a database.
 
         Raises:
-            Conflict: another process serves it; the message names the process and its address.
+            Conflict: another process serves the database; the message names the process and its address.
             StoreUnavailable: the lock file next to the database cannot be written.
         """
         database = _real(database)
@@ -118,7 +118,7 @@ def running_service(database: Path) -> Announcement | None:
             return None
     announcement = _read(database)
     if announcement is not None and not psutil.pid_exists(announcement.pid):
-        # The file is the previous owner's; the new owner has not written its own yet.
+        # The previous owner wrote this file; the new owner has not replaced it yet.
         return Announcement(url=None, pid=announcement.pid)
     return announcement
 
@@ -163,7 +163,7 @@ def _open_lock(database: Path) -> IO[bytes]:
 
 def _unwritable(path: Path, error: OSError) -> StoreUnavailable:
     reason = f"{path} is not writable ({error.strerror or error})"
-    return StoreUnavailable(f"{reason}: make room or give the right to write there, or use another --db")
+    return StoreUnavailable(f"{reason}: free some space, make the folder writable, or use another --db")
 
 
 if sys.platform == "win32":

@@ -29,9 +29,9 @@ UPGRADE_LOCK = 0x6B65726E656C
 PRESENCE_LOCK = UPGRADE_LOCK + 1
 """Key of the advisory lock that every service process shares while it runs."""
 NUMBERING_LOCK = UPGRADE_LOCK + 2
-"""Key of the advisory lock that a transaction holds from numbering its events until it ends."""
+"""Key of the advisory lock that a transaction holds from the numbering of its events until its end."""
 CONNECTIONS = 12
-"""Maximum connections per process, without the listener's. Several processes fit in a server's default of 100."""
+"""Maximum connections per process, not counting the listener's. A server allows 100 in total by default."""
 STALLED_S = 20
 """Seconds after which the server ends an idle transaction, so that a paused process does not block others longer."""
 LOCK_WAIT_S = 10
@@ -83,7 +83,7 @@ class PostgreSQL:
             busy = f"all its {CONNECTIONS} connections are busy: try again"
             return StoreUnavailable(f"database {self.location}: {busy}", public=busy)
         if isinstance(error, DataError) and "NUL" in str(error.orig):
-            return InvalidInput("body", "a text contains a NUL character, which the database cannot hold")
+            return InvalidInput("body", "a text contains a NUL character, which the database cannot store: remove it")
         if not isinstance(error, DBAPIError):
             return None
         remedy = _remedy(error)
@@ -182,7 +182,7 @@ _SETTINGS = {
     "extra_float_digits": "1",
     "default_transaction_isolation": "read committed",
 }
-"""Limits, and what statements and the driver rely on: a role or database can have other defaults."""
+"""Settings of every connection, because roles and databases can have other defaults."""
 
 _PRESENT = text(
     "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND mode = 'ShareLock' "
@@ -194,16 +194,17 @@ _NOTIFY = text("SELECT pg_notify(:channel, :payload)")
 
 
 def _configure(connection: "psycopg.Connection[Any]", _: Any) -> None:
-    """Set the session's limits with a statement: poolers such as PgBouncer refuse them as startup parameters."""
+    """Apply the settings with a statement, because poolers such as PgBouncer refuse them as startup parameters."""
     chosen = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in _SETTINGS.items())
     connection.execute(f"SELECT {chosen}")
-    connection.commit()  # the rollback of an open transaction would undo them
+    connection.commit()  # otherwise a rollback would undo the settings
 
 
 def _refuse_ended(connection: "psycopg.Connection[Any]", *_: Any) -> None:
-    """Replace the pooled connections if the server, or a pooler in between, has ended this one while it was idle.
+    """Replace the pooled connections if the server or a pooler closed this connection while it was idle.
 
-    An idle connection receives nothing but the end, so looking at its socket takes no query.
+    An idle connection becomes readable only when the other side closes it, so polling the socket is enough and no query
+    is needed.
     """
     look = select.poll()
     look.register(connection.fileno(), select.POLLIN)
@@ -225,7 +226,7 @@ _REMEDIES = {
     "42703": OTHER_TABLES,
     "42501": "this database user lacks a permission: make it the owner of the database",
 }
-"""Advice by the first characters of the SQLSTATE error code."""
+"""Remedies by the first characters of the SQLSTATE error code."""
 
 
 def _remedy(error: DBAPIError) -> str | None:

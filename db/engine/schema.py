@@ -1,4 +1,4 @@
-"""Schema version: a database is upgraded when it is opened; one with a newer schema is refused."""
+"""Schema versions. Opening a database upgrades its schema; a database with a newer schema is refused."""
 
 from functools import cache
 from pathlib import Path
@@ -26,7 +26,7 @@ def configuration() -> Config:
 
 @cache
 def head() -> str | None:
-    """Return the latest migration known to this version."""
+    """Return the id of the latest migration of this version."""
     return ScriptDirectory.from_config(configuration()).get_current_head()
 
 
@@ -45,7 +45,7 @@ def check_schema(connection: Connection) -> None:
 
 
 def upgrade(connection: Connection, location: Location) -> None:
-    """Run the missing migrations in the connection's transaction.
+    """Apply the missing migrations in the transaction of the connection.
 
     Raises:
         EvoError: the database was written by a newer version.

@@ -22,7 +22,7 @@ from evo.errors import EvoError
 
 
 class Store(Protocol):
-    """Operations that differ between engines. `db.engine.sqlite` and `db.engine.postgresql` implement it."""
+    """Operations that differ between database engines, implemented in `db.engine.sqlite` and `db.engine.postgresql`."""
 
     reads: dict[str, Any]
     """Execution options of a read transaction."""
@@ -34,7 +34,7 @@ class Store(Protocol):
     """True if the engine allows one writer at a time, so that writers of this process should queue."""
 
     def engine(self) -> Engine:
-        """Return a connection pool; no connection is opened yet.
+        """Return a connection pool that has not opened a connection yet.
 
         Raises:
             EvoError: the location cannot be used.
@@ -44,7 +44,7 @@ class Store(Protocol):
         """Prevent other processes from upgrading the schema until the transaction ends."""
 
     def explained(self, error: SQLAlchemyError) -> EvoError | None:
-        """Return an error that names a remedy, or None if the error is a bug of this program."""
+        """Return an error with a remedy for the user, or None if the error is a bug of this program."""
 
     def rebuilding(self, connection: Connection) -> AbstractContextManager[None]:
         """Let migrations rebuild tables that foreign keys reference. Enter it before the transaction begins."""
@@ -59,7 +59,7 @@ class Store(Protocol):
         """Notify other processes when the session's transaction commits."""
 
     def alone(self, session: Session) -> bool:
-        """Return True if no other process listens; none can start to until the session's transaction ends."""
+        """Return True if no other process listens. No process can begin to listen until the transaction ends."""
 
     def others(self, session: Session) -> bool:
         """Return True if other processes listen now."""
@@ -84,7 +84,7 @@ __all__ = ["Database", "StoreUnavailable"]
 
 @dataclass
 class Commits:
-    """Records whether any transaction was, or may have been, committed."""
+    """Flag that is set once a transaction was committed or may have been."""
 
     any: bool = False
 
@@ -94,7 +94,7 @@ _commits: ContextVar[Commits | None] = ContextVar("commits", default=None)
 
 @contextmanager
 def committing() -> Iterator[Commits]:
-    """Record commits made in the block, and in the threads and tasks that it starts."""
+    """Record whether the block, or a thread or task that it starts, commits a transaction."""
     commits = Commits()
     token = _commits.set(commits)
     try:
@@ -189,7 +189,7 @@ class Database:
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
-        """Record a commit. A failed commit counts only if the server may have committed and its reply was lost."""
+        """Record a commit. A failed commit is recorded too if the server may have committed and its reply was lost."""
         commits = _commits.get()
         try:
             yield

@@ -15,7 +15,7 @@ Subscriber: TypeAlias = Callable[[Topic], None]
 WORK: Topic = "work"
 """There may be work for waiting workers."""
 SEARCHES: Topic = "searches"
-"""A trial was proposed or ended, or a search changed its state."""
+"""A trial was proposed or ended, or the state of a search changed."""
 
 
 def announce(session: Session, topic: Topic) -> None:
@@ -29,14 +29,17 @@ def announced(session: Session) -> list[Topic]:
 
 
 class Signals:
-    """Subscribers to topics. They are called from any thread, also without a change, and must return quickly."""
+    """Subscribers to topics. They must return quickly, and accept calls from any thread, also when nothing changed."""
 
     def __init__(self) -> None:
         self._subscribers: list[Subscriber] = []
         self._lock = threading.Lock()
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
-        """Call `subscriber` with every topic from now on. Return a function that ends the subscription."""
+        """Call `subscriber` with the topic of every future notification.
+
+        Return a function that ends the subscription.
+        """
         with self._lock:
             self._subscribers.append(subscriber)
         return lambda: self._unsubscribe(subscriber)

@@ -19,10 +19,10 @@ from evo.errors import EvoError
 from evo.text.shell import joined
 
 LARGEST_LOG = 64 << 20
-"""Bytes to which the write-ahead log is truncated after a checkpoint."""
+"""Maximum size in bytes of the write-ahead log after a checkpoint."""
 
 BUSY_TIMEOUT_S = 5.0
-"""Seconds a statement waits for another process that writes to the same file."""
+"""Seconds that a statement waits while another process writes to the same file."""
 
 
 class SQLite:
@@ -38,7 +38,7 @@ class SQLite:
         self._opened: tuple[int, int] | None = None
 
     def engine(self) -> Engine:
-        """Return a connection pool; the folder of the file is created if it is missing.
+        """Return a connection pool. Create the folder of the file if it is missing.
 
         Raises:
             StoreUnavailable: the folder cannot be created, or the file is damaged.
@@ -47,7 +47,7 @@ class SQLite:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            reason = f"no folder for it ({error.strerror})"
+            reason = f"its folder cannot be created ({error.strerror})"
             raise StoreUnavailable(f"database {self.path}: {reason}: use another --db") from error
         self._refuse_damaged()
         self._refuse_foreign()
@@ -69,7 +69,7 @@ class SQLite:
         connection.exec_driver_sql(f"BEGIN {mode}")
 
     def _refuse_replaced(self) -> None:
-        """Check that the path still names the opened file: writes to a removed file would be acknowledged and lost.
+        """Check that the path still names the opened file. Otherwise acknowledged writes would go to a removed file.
 
         Raises:
             StoreUnavailable: the file was removed or replaced.
@@ -90,7 +90,10 @@ class SQLite:
 
     @contextmanager
     def rebuilding(self, connection: Connection) -> Iterator[None]:
-        """Turn foreign keys off: while enforced, dropping a table would delete or refuse the rows that refer to it."""
+        """Disable foreign keys while migrations rebuild tables.
+
+        With enforced foreign keys, dropping a table would fail or delete the rows that refer to it.
+        """
         driver = cast(sqlite3.Connection, connection.connection.dbapi_connection)
         driver.execute("PRAGMA foreign_keys=OFF")
         try:
@@ -99,11 +102,11 @@ class SQLite:
             driver.execute("PRAGMA foreign_keys=ON")
 
     def number_events(self, session: Session) -> None:
-        """Nothing to do: SQLite has one writer at a time."""
+        """Do nothing: SQLite has one writer at a time."""
 
     def explained(self, error: SQLAlchemyError) -> EvoError | None:
         reason = str(error.orig if isinstance(error, DBAPIError) else error)
-        if any(sign in reason.lower() for sign in _OF_ONE_VALUE):
+        if any(sign in reason.lower() for sign in _VALUE_ERRORS):
             return UnreadableValue(None, None, reason.partition(" with text")[0])
         remedy = next((text for sign, text in _REMEDIES.items() if sign in reason.lower()), None)
         if remedy is None:
@@ -115,7 +118,7 @@ class SQLite:
         return False
 
     def publish(self, session: Session, topics: Sequence[Topic]) -> None:
-        """Nothing to do: no other process uses the file."""
+        """Do nothing: no other process uses the file."""
 
     def alone(self, session: Session) -> bool:
         return True
@@ -127,7 +130,7 @@ class SQLite:
         return lambda: None
 
     def _refuse_damaged(self) -> None:
-        """Check for damage that SQLite ignores, before opening the file makes the loss permanent.
+        """Check for damage that SQLite ignores, because opening a damaged file would make the loss permanent.
 
         Raises:
             StoreUnavailable: the file was truncated, or its write-ahead log has a gap.
@@ -174,8 +177,8 @@ def _configure(connection: sqlite3.Connection, _: Any) -> None:
         connection.execute(f"PRAGMA {pragma}")
 
 
-_OF_ONE_VALUE = ("malformed json", "could not decode to utf-8")
-"""Faults of one stored value; the rest of the file is sound."""
+_VALUE_ERRORS = ("malformed json", "could not decode to utf-8")
+"""Error texts about a single unreadable value in an otherwise intact file."""
 
 _REMEDIES = {
     "locked": "another process holds it: end that process, or use another --db",

@@ -6,14 +6,14 @@ OTHER_TABLES = (
     "its tables are not those of this version: another version has upgraded it, or a restore is under way: wait for "
     "its end, or end this service and start the version that upgraded it"
 )
-"""Advice where a table or column is missing."""
+"""Description and remedy if a table or column is missing."""
 
 
 class StoreUnavailable(EvoError, OSError):
-    """The database cannot be read or written now; the message names it and a remedy.
+    """The database cannot be read or written now. The message names the database and a remedy.
 
     Args:
-        public: advice for remote callers, who may not see where the database is.
+        public: reason and remedy for remote callers, who may not see the location of the database.
 
     Attributes:
         public: message for remote callers, without host, user, path or database name.

@@ -26,7 +26,10 @@ class Evidence:
 
 
 class ChampionRow(Base):
-    """One promoted trial. At most one row per (family, problem_key, device_model, objective_key) is current."""
+    """One promoted trial. The key of a champion is (family, problem_key, device_model, objective_key).
+
+    At most one champion of each key is current.
+    """
 
     __tablename__ = "champions"
     __table_args__ = (
@@ -70,8 +73,8 @@ class ChampionRow(Base):
 class AblationRow(Base):
     """One changed tunable of a champion and its measured effect.
 
-    `place` is the index of the change in the job that measures it, or None if the change gives no valid config.
-    A row with `ended_at` but without `ablated` was not measured.
+    `place` is the index of the change in its job, or None if the change gives no valid config.
+    If `ended_at` is set and `ablated` is None, the change was not measured.
     """
 
     __tablename__ = "ablations"

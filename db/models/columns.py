@@ -19,9 +19,9 @@ class UnreadableValue(EvoError, ValueError):
     """A stored value is damaged, or has a form that this version does not know.
 
     Args:
-        kind: type of the column that holds it; None if the database does not tell.
+        kind: type of the column with the value; None if the database does not report the column.
         stored: the value as the driver returned it.
-        reason: what is wrong with it, without its content.
+        reason: description of the fault, without the value itself.
     """
 
     code = "unreadable"
@@ -34,10 +34,10 @@ class UnreadableValue(EvoError, ValueError):
 
 
 class Stored(TypeDecorator[Read]):
-    """Column type that reports values it cannot read as `UnreadableValue`.
+    """Column type that raises `UnreadableValue` for values that it cannot read.
 
     Attributes:
-        column_type: the type as the model has it; SQLAlchemy reads with copies of it.
+        column_type: the type object in the model. SQLAlchemy reads with copies of this object.
     """
 
     impl: TypeEngine[Any] | type[TypeEngine[Any]] = JSON
@@ -62,7 +62,7 @@ class Stored(TypeDecorator[Read]):
 
 
 class Document(Stored[Any]):
-    """JSON column for values of one `evo` type; values are validated when they are read.
+    """JSON column for values of one Python type. Values are validated when they are read.
 
     Args:
         kind: a dataclass, a union of dataclasses, or any other annotation that Pydantic understands.
@@ -105,7 +105,7 @@ def adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def _reason(error: Exception) -> str:
-    """Return what is wrong with a value, without its content."""
+    """Return a description of the fault of a value, without the value itself."""
     if isinstance(error, ValidationError):
         first = error.errors(include_input=False, include_url=False)[0]
         return ": ".join(filter(None, (".".join(str(part) for part in first["loc"]), first["msg"])))[:200]
@@ -113,7 +113,7 @@ def _reason(error: Exception) -> str:
 
 
 NUMBERED_ONCE: dict[str, Any] = {"sqlite_autoincrement": True}
-"""Table arguments that never reuse the id of a deleted row, for tables whose ids leave the database."""
+"""Table arguments that prevent SQLite from reusing ids of deleted rows, for tables whose ids clients keep."""
 
 
 class Base(DeclarativeBase):
@@ -129,5 +129,5 @@ class Base(DeclarativeBase):
 
 
 def table(row: type[Base]) -> Table:
-    """Return a model's table, for bulk statements on columns: they are many times cheaper than ORM objects."""
+    """Return the table of a model, for bulk statements on columns, which are much faster than ORM objects."""
     return cast(Table, row.__table__)

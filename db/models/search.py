@@ -39,14 +39,17 @@ class SpaceSize:
 
 @dataclass(frozen=True, kw_only=True)
 class Webhook:
-    """Address that is notified when a search ends, and the key that signs the message."""
+    """URL that receives a message when a search ends, and the secret that signs the message."""
 
     url: str
     secret: str
 
 
 class FamilyRow(Base):
-    """A version of a family. `base_digest` names the family whose contract a variant implements, else it is None."""
+    """A version of a family.
+
+    `base_digest` is the digest of the family that a variant implements; None if the row is not a variant.
+    """
 
     __tablename__ = "families"
 
@@ -65,17 +68,17 @@ class FamilyRow(Base):
 
     @property
     def contract_digest(self) -> str:
-        """Digest of the family that owns problem, cases, tolerances and baselines."""
+        """Digest of the family that defines the problem, cases, tolerances and baselines."""
         return self.base_digest or self.digest
 
 
 class SearchRow(Base):
-    """A search with its settings, its state and its clock.
+    """A search with its settings, its state and its running time.
 
-    `active_s` is the running time before `active_since`, in seconds; `active_since` is None while the search does not
-    run. `revision` counts the transactions in which service processes changed the search. `milestone` is the last
-    revision that changed more than proposed and finished trials. A process compares both with its own copy to see what
-    it must read again.
+    `active_s` is the running time before `active_since`, in seconds; `active_since` is None while the search is not
+    running. `revision` counts the transactions in which service processes changed the search. `milestone` is the last
+    revision that changed something besides proposed and ended trials. A process compares both numbers with those of its
+    copy in memory to decide what it must read again.
     """
 
     __tablename__ = "searches"
@@ -126,10 +129,11 @@ class SearchRow(Base):
 
 
 class VariantRow(Base):
-    """A variant that was submitted to a search, and the search that tunes it.
+    """A variant that was submitted to a search, and the search that tunes the variant.
 
-    `number` counts the variants of one search from 1; 0 is the family's own implementation, which has no row.
-    `parents` holds numbers. `most_trials` bounds the trials that successive halving may give it.
+    `number` counts the variants of one search from 1. Number 0 is the family's own implementation, which has no row.
+    `parents` contains the numbers of the parent variants. `most_trials` is the maximum number of trials that successive
+    halving may give to the variant.
     """
 
     __tablename__ = "variants"
@@ -148,11 +152,11 @@ class VariantRow(Base):
 
 
 class ProposalRow(Base):
-    """One request to a language model, with its result.
+    """One request to a language model and its result.
 
-    `number` counts the proposals of a search from 1. The row is stored before the request is sent. `usd` is then the
-    most that it can cost, so that the cost is counted even if the program is killed; the answer replaces it with the
-    actual cost.
+    `number` counts the proposals of a search from 1. The row is stored before the request is sent. Until the answer
+    arrives, `usd` is the maximum cost of the request, so that the cost is counted even if the program is killed; then
+    it is the actual cost.
     """
 
     __tablename__ = "proposals"

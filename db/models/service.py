@@ -22,7 +22,9 @@ class ArtefactRow(Base):
 
 
 class EventRow(Base):
-    """One entry of the event log; it refers to the row that changed. Ids follow the commit order (`db.engine.events`).
+    """One entry of the event log. It refers to the row that changed. Ids follow the commit order (`db.engine.events`).
+
+    `mark` is random. After a backup was restored, it shows whether the position of a reader still belongs to this log.
 
     `mark` is random. After a backup is restored, it shows whether a reader's position still belongs to this log.
     """
@@ -42,7 +44,7 @@ class EventRow(Base):
 
 
 class DeliveryRow(Base):
-    """A webhook message about the end of a search. `next_at` is None once it was delivered or given up.
+    """A webhook message about the end of a search. `next_at` is None after a delivery or the last failed attempt.
 
     `message_id` is globally unique, even after a backup was restored, so that receivers can drop duplicates.
     """
@@ -68,7 +70,10 @@ class DeliveryRow(Base):
 
 
 class AnswerRow(Base):
-    """Response to a request with an idempotency key; `status` is None while it runs or if it was interrupted."""
+    """Response to a request with an idempotency key.
+
+    `status` is None while the request runs or if it was interrupted.
+    """
 
     __tablename__ = "answers"
     __table_args__ = (Index(None, "asked_at"),)
@@ -82,7 +87,9 @@ class AnswerRow(Base):
 
 
 class TokenRow(Base):
-    """An access token, stored as its SHA-256 only. One with `join` can be exchanged once for a worker's token."""
+    """An access token, of which only the SHA-256 is stored. A join token (`join`) can be exchanged once for a worker
+    token.
+    """
 
     __tablename__ = "tokens"
 

@@ -25,20 +25,20 @@ _JOINT = text("second_cost IS NOT NULL")
 
 
 _OUTCOME_KIND = String(16).with_variant(String(32), "postgresql")
-"""SQLite does not enforce lengths, so its files keep the one they were made with."""
+"""SQLite does not enforce lengths, so its column type was not changed when the length was."""
 
 
 class TrialRow(Base):
     """One trial of a search and its outcome.
 
-    `told_before` is the number of trials that had ended when this one was proposed; `finished_seq` is its position
-    among the ended trials. `overhead_ms` is the time the search lost on the trial; `delivery_ms` is the network time of
-    its lease and result.
+    `told_before` is the number of trials that had ended when this one was proposed. `finished_seq` is its position
+    among the ended trials. `overhead_ms` is the time that the search lost on the trial; `delivery_ms` is the network
+    time of its lease and result.
 
-    `cost` ranks the trial: its time, or the cost of the search's metric at that time. `second_cost` is the cost of the
-    search's second objective; None if it has only one. `time_us` is the time that is
-    shown: the median of the quick samples, or the confirmed time after a confirmation. After a confirmation, `quick_us`
-    holds the quick median and `confirmed` the confirmed figures; before, both are None.
+    `cost` ranks the trial: the time, or the cost by the metric of the search. `second_cost` is the cost by the second
+    objective; None if the search has one objective. `time_us` is the displayed time: the confirmed time if the trial
+    was confirmed, else the median of the quick samples. After a confirmation, `quick_us` is the quick median and
+    `confirmed` the confirmed figures; before, both are None.
     """
 
     __tablename__ = "trials"
@@ -81,7 +81,9 @@ _CONFIRMS = text("kind = 'confirm'")
 
 
 class JobRow(Base):
-    """One unit of leased work. For a confirmation, `seen` is the number of trials that had ended at its creation."""
+    """One unit of leased work. `seen` is set for confirmations: the number of trials that had ended when it was
+    created.
+    """
 
     __tablename__ = "jobs"
     __table_args__ = (
@@ -112,7 +114,9 @@ _LIVE = text("state = 'live'")
 
 
 class AttemptRow(Base):
-    """One lease of one job. Its report is accepted once, and only with `token`. It outlives the row of its worker."""
+    """One lease of one job. Its report is accepted once, and only with `token`. The row is kept if its worker is
+    deleted.
+    """
 
     __tablename__ = "attempts"
     __table_args__ = (
@@ -137,7 +141,11 @@ class AttemptRow(Base):
 
 
 class WorkerRow(Base):
-    """A worker and the process that registered for it last.
+    """A worker and the process that registered last as this worker.
+
+    `left_at` is set when the worker shuts down normally and cleared when it registers again. `incarnation` identifies
+    the process that registered last. `contested_at` is the last time at which an earlier process sent a request after
+    that registration: then two processes use the same worker id.
 
     `left_at` is set when a worker shuts down normally and cleared when it registers again. `incarnation` identifies the
     process that registered last. `contested_at` is the last time an earlier process sent a request after that, which

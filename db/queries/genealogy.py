@@ -10,7 +10,7 @@ from evo.errors import MissingItem, NotFound
 
 
 class Genealogy:
-    """Queries over one session about the trials of one search."""
+    """Reads the trials of one search."""
 
     def __init__(self, session: Session, search_id: int) -> None:
         self.session = session
@@ -30,12 +30,14 @@ class Genealogy:
         return row
 
     def every(self, numbers: Collection[int]) -> Mapping[int, TrialRow]:
-        """Return trials by number; missing ones are left out."""
+        """Return the trials with these numbers, by number. Numbers without a trial are left out."""
         query = select(TrialRow).where(TrialRow.search_id == self.search_id, TrialRow.number.in_(numbers))
         return {row.number: row for row in self.session.scalars(query)}
 
     def rank(self, row: TrialRow) -> int | None:
-        """Return the rank of a trial by time, from 1; ties go to the lower number. None if it has no time."""
+        """Return the rank of a trial by cost, from 1; None if it has no cost. Of equal costs, the earlier trial ranks
+        first.
+        """
         if row.cost is None:
             return None
         tied = (TrialRow.cost == row.cost) & (TrialRow.number < row.number)

@@ -1,4 +1,4 @@
-"""Queries for the plots of a search; they limit the number of rows, however long the search is."""
+"""Queries for the plots of a search. They limit the number of rows, however long the search is."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -16,12 +16,12 @@ from evo.trial.results import Stages
 STAGES = tuple(entry.name for entry in fields(Stages))
 
 _QUICK_US = func.coalesce(TrialRow.quick_us, TrialRow.time_us).label("time_us")
-"""Quick time of a trial. Plots compare quick times only, even for confirmed trials."""
+"""Quick time of a trial. Plots show the quick time of confirmed trials, too, so that all times are comparable."""
 
 MOST_FRONT = 1000
 
 MOST_RECORDS = 300
-"""Maximum improvements returned; a search has about as many as the logarithm of its trials."""
+"""Maximum number of improvements. The expected number grows with the logarithm of the number of trials."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,10 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class Counted:
-    """Number of trials with one outcome kind (None: pending) in one part of a search; parts count from 0."""
+    """Number of trials with one outcome in one part of a search.
+
+    Parts count from 0; `kind` is None for pending trials.
+    """
 
     part: int
     kind: str | None
@@ -46,7 +49,7 @@ class Counted:
 
 @dataclass(frozen=True, kw_only=True)
 class Relative:
-    """A trial with its parents."""
+    """A trial and the numbers of its parents."""
 
     number: int
     time_us: float | None
@@ -58,7 +61,7 @@ class Relative:
 
 @dataclass(frozen=True, kw_only=True)
 class End:
-    """An ended trial; `time_us` is its quick time or None, `binary` the digest of its binary or None."""
+    """An ended trial with its quick time in µs and the digest of its binary, if it has them."""
 
     number: int
     config: Config
@@ -82,7 +85,7 @@ class Work:
 
 
 class Landscape:
-    """Queries over one session about one search."""
+    """Reads the data of the plots of one search."""
 
     def __init__(self, session: Session, search_id: int) -> None:
         self.session = session
@@ -94,10 +97,10 @@ class Landscape:
         return 0 if last is None else last + 1
 
     def records(self, most: int = MOST_RECORDS) -> list[tuple[int, float]]:
-        """Return (number, time in µs) of each trial that was faster than every earlier one, by number.
+        """Return (number, time in µs) of each trial that was faster than all earlier trials, by number.
 
-        It walks back from the fastest trial through an index on time. If there are more than `most`, the latest are
-        returned.
+        The query starts at the fastest trial and follows an index on time backwards. It returns the latest `most`
+        improvements.
         """
         found: list[tuple[int, float]] = []
         query = select(TrialRow.number, TrialRow.time_us).where(*self._measured())
@@ -114,19 +117,22 @@ class Landscape:
         return [(number, time_us or 0.0) for number, time_us in self.session.execute(query)]
 
     def even(self, most: int) -> list[Point]:
-        """Return measured trials by number, evenly spaced over the search so that they are representative."""
+        """Return about `most` measured trials, evenly spaced over the search, by number."""
         return self._points(self._read().where(self._even(most)).order_by(TrialRow.number))
 
     def fastest(self, most: int) -> list[Point]:
-        """Return the fastest trials, fastest first."""
+        """Return the `most` fastest trials, fastest first."""
         return self._points(self._read().order_by(TrialRow.time_us, TrialRow.number).limit(most))
 
     def weighed(self, most: int, *, joint: bool) -> list[tuple[int, float, float]]:
-        """Return (number, first figure, second figure) of trials by number: the Pareto front, and the `most` of least
-        first and of least second figure.
+        """Return (number, first figure, second figure) of trials, by number.
+
+        The trials are the Pareto front, the `most` trials with the lowest first figure, and the `most` with the lowest
+        second.
 
         Args:
-            joint: True: the figures are the costs of both objectives. False: they are the time in µs and the cost.
+            joint: True: the figures are the costs by both objectives. False: the figures are the time in µs and the
+                cost.
         """
         first, second = _figures(joint=joint)
         query = select(TrialRow.number, first, second).where(*self._weighable(joint=joint))
@@ -137,9 +143,9 @@ class Landscape:
         return [found[number] for number in sorted(found)]
 
     def front(self, *, joint: bool) -> list[int]:
-        """Return the numbers of the trials of the Pareto front, least first figure first; the earliest of equal ones.
+        """Return the trial numbers of the Pareto front by ascending first figure, at most `MOST_FRONT`.
 
-        There are at most `MOST_FRONT`.
+        Of trials with equal figures, only the earliest is returned.
 
         Args:
             joint: as for `weighed`.
@@ -156,7 +162,7 @@ class Landscape:
         return (*self._measured(), TrialRow.second_cost.is_not(None)) if joint else self._measured()
 
     def ended(self, most: int) -> list[End]:
-        """Return ended trials by number: all, or if there are more than `most`, the fastest and an even sample."""
+        """Return ended trials by number. If there are more than `most`: the fastest ones and an even sample."""
         columns = (
             TrialRow.number,
             TrialRow.proposal,
@@ -179,8 +185,8 @@ class Landscape:
     def outcomes(self, parts: int) -> list[Counted]:
         """Count trials by outcome in equal parts of the search, in the order proposed.
 
-        The first trial of each part is found by its number. The parts are then separated by row id, which grows with
-        the number and is in the index of outcomes; grouping by number would have to read every trial.
+        The query finds the first trial of each part by number and then separates the parts by row id, because row ids
+        grow with the numbers and are in the index of outcomes. Grouping by number would read every trial.
         """
         asked = self.extent()
         begins = [-(-index * asked // parts) for index in range(1, parts)]
@@ -209,7 +215,7 @@ class Landscape:
         }
 
     def work(self, most: int) -> list[Work]:
-        """Return the reported attempts of the latest finished jobs, sorted by end."""
+        """Return the reported attempts of the `most` latest finished jobs, by end time."""
         latest = select(JobRow.id).where(JobRow.search_id == self.search_id, JobRow.state == "done")
         stages = type_coerce(AttemptRow.result, JSON)["stages"].label("stages")
         columns = (
@@ -243,7 +249,7 @@ class Landscape:
         return sorted(found, key=lambda work: work.ended_at)
 
     def spent(self) -> list[tuple[str, int, Stages]]:
-        """Return (kind of job, number of reported attempts, their total stage times), the most frequent kind first."""
+        """Return (kind of job, number of reported attempts, total time per stage), the most frequent kind first."""
         stages = type_coerce(AttemptRow.result, JSON)["stages"]
         sums = [func.sum(_believable(stages[name].as_float())).label(name) for name in STAGES]
         query = select(JobRow.kind, func.count(), *sums).join(AttemptRow.job)
@@ -279,12 +285,14 @@ def _figures(*, joint: bool) -> tuple[InstrumentedAttribute[float | None], Instr
 
 
 def _believable(span_s: ColumnElement[float]) -> ColumnElement[float]:
-    """Return 0 for a time outside the limits; reports stored before limits existed could make the sum infinite."""
+    """Return the time, or 0 if it is outside the limits. Old reports were stored without limits and could make sums
+    infinite.
+    """
     return case((span_s.between(0.0, LONGEST_S), span_s), else_=0.0)
 
 
 def _part(bounds: Sequence[int], first: int) -> ColumnElement[int]:
-    """Return the index of the part that a trial's row id falls in, by binary search; `first` is added to it."""
+    """Return the index of the part that contains a trial, by binary search on row ids. Indices begin at `first`."""
     if not bounds:
         return literal_column(str(first), Integer)
     middle = len(bounds) // 2
@@ -297,13 +305,13 @@ Points = list[tuple[int, float]]
 
 
 class Trends:
-    """Queries for the plots of a search. They read only an index, so they are fast on long searches."""
+    """Reads the costs of several searches over time. It reads only an index, so it is fast for long searches."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
 
     def lows(self, searches: Collection[int], points: int) -> dict[int, Points]:
-        """Return the least cost in each of `points` equal parts of each search; empty parts are left out."""
+        """Return the least cost in each of `points` equal parts of each search. Parts without a cost are left out."""
         mine = TrialRow.search_id.in_(searches)
         ends = select(TrialRow.search_id, (func.max(TrialRow.number) + 1).label("count")).where(mine)
         sizes = ends.group_by(TrialRow.search_id).subquery()

@@ -1,7 +1,7 @@
 """Leaderboard queries: trials filtered, sorted and paged, fast with a hundred thousand trials.
 
-Every order lists trials with a key first, by key, and then those without, by number. A page therefore reads only a
-part of an index and never sorts the whole search.
+Each sort order lists the trials that have a sort key by this key, then the trials without a key by number. A page
+therefore reads only part of an index and never sorts the whole search.
 """
 
 from collections.abc import Collection, Sequence
@@ -18,12 +18,12 @@ from db.repositories.readable import readable
 from evo.trial import Value
 
 NEARBY = 5_000
-"""Trials that are scanned before a whole search is sorted by a tunable."""
+"""Number of trials that are scanned before all trials of a search are sorted by a tunable."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PagePosition:
-    """Position of the last trial of a page: its key (None if it has none), number and id."""
+    """Position of the last trial of a page: its sort key (None if it has none), number and id."""
 
     key: Value | None
     number: int
@@ -40,7 +40,7 @@ class Measurer:
 
 
 class Leaderboard:
-    """Queries over one session; the code that opened the session commits."""
+    """Reads filtered, sorted and paged trials."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -62,7 +62,9 @@ class Leaderboard:
         return self._rows(ids)
 
     def look(self, selection: Selection, *, offset: int, limit: int, most: int) -> tuple[Sequence[TrialRow], int]:
-        """Return a page, and the number of selected trials up to `most`.
+        """Return a page of selected trials, and the number of selected trials up to `most`.
+
+        With a text filter, one query serves both: if it finds fewer than `most` trials, they are sorted in memory.
 
         A text search runs once for both: if fewer than `most` trials match, they are sorted in memory.
         """
@@ -79,13 +81,13 @@ class Leaderboard:
         return self._rows(ids), len(found)
 
     def after(self, selection: Selection, position: PagePosition | None, *, limit: int) -> Sequence[TrialRow]:
-        """Return up to `limit` trials after a position, which stays valid while trials are added."""
+        """Return up to `limit` trials after a position. Positions stay valid while trials are added."""
         rows: list[TrialRow] = []
         while len(rows) < limit:
             ids = self._ids_after(selection, position, limit - len(rows))
             found = self._rows(ids)
             rows += found
-            if len(found) == len(ids):  # else others take the place of the unreadable ones
+            if len(found) == len(ids):  # otherwise read further trials in place of the unreadable ones
                 break
             position = self.place(selection, ids[-1])
         return rows
@@ -102,15 +104,17 @@ class Leaderboard:
         return ids
 
     def place(self, selection: Selection, trial_id: int) -> PagePosition:
-        """Return the position of a trial, at which the page after it begins."""
+        """Return the position of a trial. The next page begins after it."""
         query = select(key_of(selection.order), TrialRow.number).where(TrialRow.id == trial_id)
         key, number = self.session.execute(query).one()
         return PagePosition(key=key, number=number, id=trial_id)
 
     def ranks(self, searches: Collection[int], trials: Collection[int]) -> dict[int, int]:
-        """Return the rank of each of these trials with a time, among all trials of the searches, by trial id.
+        """Return the ranks of these trials among all trials of the searches, by trial id. Trials without a cost are
+        left
+        out.
 
-        Trials between two times are counted in an index; ranks of other trials are not computed.
+        The trials between two costs are counted in an index, without computing the ranks of other trials.
         """
         competing = (TrialRow.search_id.in_(searches), TrialRow.cost.is_not(None))
         wanted = select(TrialRow.cost).where(*competing, TrialRow.id.in_(trials)).distinct()
@@ -145,7 +149,10 @@ class Leaderboard:
         }
 
     def duplicates(self, trials: Collection[int]) -> dict[int, int]:
-        """Return, by trial id, the number of the earliest trial of the same search with an equal binary."""
+        """Return by trial id the number of the first trial of the same search with the same binary. First trials are
+        left
+        out.
+        """
         other = aliased(TrialRow)
         same = (other.search_id == TrialRow.search_id) & (other.binary_digest == TrialRow.binary_digest)
         first = func.min(other.number)
@@ -154,16 +161,16 @@ class Leaderboard:
         return {row[0]: row[1] for row in self.session.execute(grouped)}
 
     def searches_of(self, *, family: str, problem_key: str, objective_key: str, device_model: str) -> tuple[int, ...]:
-        """Return the ids of searches that compete for one champion, oldest first."""
+        """Return the ids of the searches that compete for the same champion, oldest first."""
         query = select(SearchRow).join(SearchRow.family).where(SearchRow.problem_key == problem_key)
         rows = self.session.scalars(query.where(SearchRow.family.has(name=family)).order_by(SearchRow.id))
         terms = (objective_key, device_model)
         return tuple(row.id for row in rows if (row.objective.key, row.device.model) == terms)
 
     def _nearby(self, selection: Selection, *, offset: int, limit: int) -> list[int]:
-        """Return the ids of a page whose trials all have the first value of the tunable it is sorted by.
+        """Return the ids of a page on which all trials have the first value of the tunable that sorts them.
 
-        Usually the first `NEARBY` trials contain enough of them, so that the configs of the others need not be read.
+        Usually the first `NEARBY` trials contain enough of them, so the configs of the other trials need not be read.
         """
         order = selection.order
         if order.foremost is None or len(selection.searches) != 1:
@@ -178,13 +185,15 @@ class Leaderboard:
         return self.session.scalar(select(func.count()).select_from(ids.order_by(None).subquery())) or 0
 
     def _rows(self, ids: Sequence[int]) -> Sequence[TrialRow]:
-        """Return the trials in the order of their ids, without unreadable ones."""
+        """Return the trials with these ids, in the order of the ids. Unreadable trials are left out."""
         rows = {row.id: row for row in readable(self.session, select(TrialRow).where(TrialRow.id.in_(ids)))}
         return [rows[each] for each in ids if each in rows]
 
 
 def _halves(selection: Selection) -> tuple[Select[int], Select[int] | None]:
-    """Return queries for the ids with the order's key, sorted, and for those without (None if all have a key)."""
+    """Return two sorted queries for ids: trials with the sort key, and trials without it (None if all trials have
+    it).
+    """
     query, order = select(TrialRow.id).where(*conditions_of(selection)), selection.order
     key = key_of(order)
     columns = (key, TrialRow.number, TrialRow.id)

@@ -21,14 +21,14 @@ WorkerOrder: TypeAlias = Literal["seen", "id"]
 
 @dataclass(frozen=True, kw_only=True)
 class Order(Generic[Row]):
-    """Sort order of a list. `by` ends with a unique key, so that every position is unique."""
+    """Sort order of a list. The last column of `by` is unique, so that every position is unique."""
 
     by: tuple[ColumnElement[Any] | InstrumentedAttribute[Any], ...]
     descending: bool
     sort_key: Callable[[Row], SortKey]
 
-    def behind(self, query: Select[Row], after: SortKey | None) -> Select[Row]:
-        """Sort a query, and limit it to the items after a position."""
+    def after_position(self, query: Select[Row], after: SortKey | None) -> Select[Row]:
+        """Sort a query, and restrict it to the rows after a position."""
         if after is not None:
             here = tuple_(*self.by)
             query = query.where(here < after if self.descending else here > after)
@@ -53,7 +53,7 @@ WORKER_ORDERS: Mapping[WorkerOrder, Order[WorkerRow]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class SearchFilter:
-    """Filter of searches. None matches all; `text` is searched in notes, family and problem."""
+    """Filter of searches. A field that is None matches all searches; `text` is sought in notes, family and problem."""
 
     state: State | None = None
     family: str | None = None
@@ -65,7 +65,10 @@ class SearchFilter:
 
 @dataclass(frozen=True, kw_only=True)
 class ChampionFilter:
-    """Filter of champions. None matches all; `problem` holds required field values, `device` is a device model."""
+    """Filter of champions. A field that is None matches all champions.
+
+    `problem` contains the required values of problem fields; `device` is a device model.
+    """
 
     family: str | None = None
     problem: Mapping[str, str] = field(default_factory=dict)
@@ -87,13 +90,13 @@ def list_searches(
         None if wanted.text is None else _mentions(wanted.text, SearchRow.notes, FamilyRow.name, SearchRow.problem_key),
     ]
     query = query.where(*(condition for condition in conditions if condition is not None))
-    return readable(session, SEARCH_ORDERS[order].behind(query, after), limit=limit)
+    return readable(session, SEARCH_ORDERS[order].after_position(query, after), limit=limit)
 
 
 def list_champions(
     session: Session, wanted: ChampionFilter, order: ChampionOrder, *, after: SortKey | None, limit: int
 ) -> Sequence[ChampionRow]:
-    """Return champions; former ones too unless `current_only`."""
+    """Return the champions that match a filter. Former champions are included unless `current_only` is set."""
     conditions = [
         ChampionRow.current if wanted.current_only else None,
         None if wanted.family is None else ChampionRow.family == wanted.family,
@@ -101,24 +104,24 @@ def list_champions(
         *_equal_fields(ChampionRow.problem_key, wanted.problem),
     ]
     query = select(ChampionRow).where(*(condition for condition in conditions if condition is not None))
-    return readable(session, CHAMPION_ORDERS[order].behind(query, after), limit=limit)
+    return readable(session, CHAMPION_ORDERS[order].after_position(query, after), limit=limit)
 
 
 def list_workers(
     session: Session, *, device: str | None, order: WorkerOrder, after: SortKey | None, limit: int
 ) -> Sequence[WorkerRow]:
-    """Return workers with their devices; only those with a device of a kind or model if `device` is given."""
+    """Return workers with their devices. `device`, a kind or model, selects the workers that have such a device."""
     query = select(WorkerRow).options(selectinload(WorkerRow.devices))
     if device is not None:
         offers = select(DeviceRow.worker_id).where(or_(DeviceRow.kind == device, DeviceRow.model == device))
         query = query.where(WorkerRow.id.in_(offers))
-    return readable(session, WORKER_ORDERS[order].behind(query, after), limit=limit)
+    return readable(session, WORKER_ORDERS[order].after_position(query, after), limit=limit)
 
 
 def list_families(
     session: Session, *, own: Mapping[str, str], text: str | None, after: str | None, limit: int
 ) -> Sequence[FamilyRow]:
-    """Return the latest version of each family by name; names in `own` are pinned to the version with that digest."""
+    """Return the latest version of each family, by name. `own` pins names to the version with a given digest."""
     query = latest_families(own)
     if text is not None:
         query = query.where(_mentions(text, FamilyRow.name))

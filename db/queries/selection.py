@@ -1,7 +1,7 @@
-"""Selection and order of trials, and their SQL expressions, with the search for a text.
+"""Filters, sort orders and text search of trials, as SQL expressions.
 
-A text is searched in what pages show, not in the stored form. Times in a reason are not searched, because they are
-computed from samples when a page shows them.
+The text search matches the text on the pages, not its stored form. It ignores times in reasons, because pages compute
+them from samples.
 """
 
 import re
@@ -21,12 +21,15 @@ Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
 Key: TypeAlias = Literal["rank", "number", "ended", "outcome", "origin", "overhead"]
 KEYS: tuple[Key, ...] = ("rank", "number", "ended", "outcome", "origin", "overhead")
 RANKED: tuple[str, ...] = ("estimated", "measured")
-"""Outcomes with a time to rank by; a search has only one of them."""
+"""Outcomes that rank trials. All ranked trials of a search have the same one of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Condition:
-    """Condition on a tunable: ``=`` any of `values`, ``!=`` none of them; other operators use the first value."""
+    """Condition on a tunable.
+
+    ``=`` accepts any of `values`, ``!=`` none of them; other operators use the first value.
+    """
 
     tunable: str
     operator: Operator
@@ -35,7 +38,7 @@ class Condition:
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """Sort order of trials, by a key of every trial or by a tunable.
+    """Sort order of trials: by a key that every trial has, or by a tunable.
 
     Attributes:
         values: all values of the tunable; empty for a key.
@@ -47,17 +50,17 @@ class Order:
 
     @property
     def sample(self) -> Value | None:
-        """A value of the tunable, which shows its type; None for a key."""
+        """One value of the tunable, from which its type follows; None if the order uses a key."""
         return self.values[0] if self.values else None
 
     @property
     def texts(self) -> bool:
-        """True if the order compares texts, which each database engine sorts differently."""
+        """True if the order compares strings, which database engines sort differently."""
         return self.key in ("outcome", "origin") or isinstance(self.sample, str)
 
     @property
     def foremost(self) -> Value | None:
-        """The value of the tunable that sorts first; None for texts, which the database orders, and for keys."""
+        """Value of the tunable that sorts first; None for keys, and for strings, which the database sorts."""
         numbers = [value for value in self.values if not isinstance(value, str)]
         if not numbers:
             return None
@@ -66,11 +69,11 @@ class Order:
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """Trials to show: their searches, filters and order.
+    """Searches whose trials are shown, with filters and sort order.
 
     Attributes:
         outcomes: outcome kinds or ``pending``; empty for all.
-        text: searched in the shown text of a trial, ignoring case (`db.queries.selection`).
+        text: text that a page must show for the trial, ignoring case (`db.queries.selection`).
     """
 
     searches: tuple[int, ...]
@@ -81,13 +84,13 @@ class Selection:
 
     @property
     def plain(self) -> bool:
-        """True if positions in this order are ranks: fastest first, with every measured trial."""
+        """True if the position of a trial in the list is its rank: all measured trials, lowest cost first."""
         order = self.order.key == "rank" and not self.order.descending
         return order and set(self.outcomes) <= set(RANKED) and not self.conditions and not self.text
 
 
 def ranked_only(selection: Selection) -> bool:
-    """Return True if the selection is trials with a time, sorted by time; an index holds them in this order."""
+    """Return True if the selection contains only trials with a cost, sorted by cost. An index has this order."""
     return selection.order.key == "rank" and bool(selection.outcomes) and set(selection.outcomes) <= set(RANKED)
 
 
@@ -110,7 +113,7 @@ def conditions_of(selection: Selection) -> list[ColumnElement[bool]]:
     if len(selection.searches) == 1:
         found = [TrialRow.search_id == selection.searches[0]]
     if ranked_only(selection):
-        found.append(TrialRow.cost.is_not(None))  # selects the same trials, from an index that is already sorted
+        found.append(TrialRow.cost.is_not(None))  # excludes no trial, but lets the database use a sorted index
     if selection.outcomes and not (ranked_only(selection) and set(selection.outcomes) == set(RANKED)):
         found.append(_of_outcome(selection.outcomes))
     found += [_meets(condition) for condition in selection.conditions]
@@ -142,7 +145,7 @@ def _meets(condition: Condition) -> ColumnElement[bool]:
 
 
 def _setting(tunable: str, sample: Value) -> ColumnElement[Any]:
-    """Return the value of a tunable, cast to the type for comparison."""
+    """Return the value of a tunable, cast to the type of `sample`."""
     value = _proposal()[("config", tunable)]
     typed: ColumnElement[Any] = value.as_string() if isinstance(sample, str) else value.as_float()
     return value.as_boolean() if isinstance(sample, bool) else typed
@@ -175,11 +178,11 @@ TEXT_FIELDS: Mapping[str, tuple[str, ...]] = {
     "timed_out": ("stage",),
     "crashed": ("stage", "reason"),
 }
-"""Text fields of an outcome, by kind."""
+"""Text fields of an outcome (`evo.trial.outcome`), by kind."""
 
 
 def mentions(text: str) -> ColumnElement[bool]:
-    """Return the condition that a trial mentions a text; a number also matches the trial's number."""
+    """Return the condition that a page shows a text for a trial. A number also matches the number of the trial."""
     found = [_in_proposal(text), occurs(_spaced(text), func.replace(TrialRow.outcome_kind, "_", " ")), _in_reason(text)]
     if (number := NUMBER.fullmatch(text)) is not None:
         found.append(TrialRow.number == int(number[1]))
@@ -187,14 +190,14 @@ def mentions(text: str) -> ColumnElement[bool]:
 
 
 def _spaced(kind: str) -> str:
-    """Return an outcome kind as pages show it: ``compile_failed`` as ``compile failed``."""
+    """Return an outcome kind as it appears on pages: ``compile_failed`` becomes ``compile failed``."""
     return kind.replace("_", " ") if kind.strip("_") else kind
 
 
 def _in_proposal(text: str) -> ColumnElement[bool]:
-    """Return the condition that the config or the origin of a trial mentions a text.
+    """Return the condition that the config or the origin of a trial contains a text.
 
-    The stored document is searched first, which rules out most trials cheaply.
+    The stored JSON document is searched first, which excludes most trials at low cost.
     """
     document = type_coerce(TrialRow.proposal, JSON)
     pieces = [piece for piece in BETWEEN.split(text) if piece]
@@ -222,14 +225,14 @@ ESCAPE = "/"
 
 
 class Occurs(FunctionElement[bool]):
-    """``text LIKE pattern``, ignoring case. It avoids lower(), which would copy every text."""
+    """SQL expression ``text LIKE pattern`` that ignores case. It avoids lower(), which would copy every text."""
 
     inherit_cache = True
     type = Boolean()
 
 
 def occurs(part: str, text: ColumnElement[Any]) -> ColumnElement[bool]:
-    """Return the condition that `text` contains `part`, without wildcards and ignoring case."""
+    """Return the condition that `text` contains `part`, ignoring case. ``%`` and ``_`` are not wildcards."""
     plain = "".join(ESCAPE + each if each in (ESCAPE, "%", "_") else each for each in part)
     return Occurs(text, literal(f"%{plain}%"))
 

@@ -1,4 +1,4 @@
-"""Results of earlier searches of a family on the same device model, for searches of other problems."""
+"""Reads results of earlier searches for other problems of a family on the same device model, for transfer."""
 
 from collections.abc import Sequence
 
@@ -11,19 +11,19 @@ from evo.strategy.parts.transfer import NEAREST, Earlier
 from evo.trial import Config
 
 LATEST = 200
-"""Number of the family's latest searches that are considered."""
+"""Maximum number of searches of the family that are considered, latest first."""
 
 SEARCHES = 3
-"""Number of the latest searches whose results are joined for a problem."""
+"""Maximum number of searches per problem whose results are used, latest first."""
 
 RESULTS = 300
-"""Number of results of one problem, fastest first."""
+"""Maximum number of results per problem, fastest first."""
 
 
 def earlier_results(session: Session, search: SearchRow, family: str) -> list[Earlier]:
-    """Return the results for the problems nearest to that of a search, under the same objective, nearest first.
+    """Return results under the same objective for the problems that are nearest to that of a search, nearest first.
 
-    The problem of the search itself is left out: its champion is known.
+    The problem of the search itself is left out, because its champion is a warm start already.
     """
     query = select(SearchRow.id, SearchRow.problem, SearchRow.problem_key, SearchRow.device, SearchRow.objective)
     query = query.join(FamilyRow, FamilyRow.digest == SearchRow.family_digest).where(FamilyRow.name == family)

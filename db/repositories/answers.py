@@ -1,4 +1,4 @@
-"""Stored responses to requests with an idempotency key, so that a repeated request is carried out once."""
+"""Stored responses to requests with an idempotency key. A repeated request gets the stored response."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -27,8 +27,8 @@ class Known:
     """An earlier request with the same key.
 
     Attributes:
-        same: True if its fingerprint is equal, so that it was the same request.
-        answer: None while the request runs, or if the service ended before it finished.
+        same: True if the earlier request has the same fingerprint, that is, the same content.
+        answer: stored response; None while the request runs, or if the service ended during it.
     """
 
     same: bool
@@ -36,15 +36,16 @@ class Known:
 
 
 class StoredResponses:
-    """Repository of stored responses. Each method is its own transaction, because the request itself opens others."""
+    """Repository of stored responses. Each method uses a transaction of its own, because the request opens others."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def begin(self, key: str, fingerprint: str, now: datetime) -> Known | None:
-        """Record a request. Return None if no earlier one with this key is stored, so that it must be carried out now.
+        """Record a request. Return None if the key is new, so that the caller must carry out the request.
 
-        Only `drop_old_answers` removes keys by age: it is not called while the clock is in doubt.
+        Expired keys count as known until `drop_old_answers` removes them. It is not called while the clock may be
+        wrong.
         """
         try:
             with self._database.write() as session:

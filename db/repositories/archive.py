@@ -41,7 +41,7 @@ _AT_WORK = (
 )
 
 NO_FAILURE = ("measured", "estimated", "pruned", "reference_failed", "abandoned", "cancelled")
-"""Outcomes that are not the config's fault."""
+"""Outcomes that are not failures of the config."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,7 @@ class Registration:
 
 
 class Archive:
-    """Queries over one session; the code that opened the session commits."""
+    """Reads and writes families, searches and trials within one session. The caller commits the session."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -73,7 +73,9 @@ class Archive:
     def register_family(
         self, *, digest: str, name: str, document: dict[str, Any], location: str | None, now: datetime
     ) -> FamilyRow:
-        """Store a family under its digest. For a known family, update only its location and registration time.
+        """Store a family under its digest. If the digest is known, update only the location and the registration time.
+
+        A location in the artefact store is kept, because every worker can fetch the family from there.
 
         A family in the artefact store keeps that location, because every worker can fetch it from there.
         """
@@ -88,9 +90,9 @@ class Archive:
         return row
 
     def _after_others(self, digest: str, name: str, now: datetime) -> datetime:
-        """Return a time of registration that makes this version the latest of its family.
+        """Return a registration time that is later than those of all other versions of a family.
 
-        It is `now`, unless a clock that was ahead, or the same moment, registered another version.
+        This is `now`, unless another version was registered at the same moment or by a clock that was ahead.
         """
         others = select(FamilyRow.registered_at).where(
             FamilyRow.name == name, FamilyRow.digest != digest, FamilyRow.base_digest.is_(None)
@@ -99,7 +101,7 @@ class Archive:
         return now if latest is None else max(now, latest + timedelta(microseconds=1))
 
     def register_missing(self, families: Sequence[Registration], *, now: datetime) -> None:
-        """Store the families that are not yet registered. Another process may do the same concurrently."""
+        """Store the families that are not registered yet. Another process may do this at the same time."""
         digests = [family.digest for family in families]
         known = set(self.session.scalars(select(FamilyRow.digest).where(FamilyRow.digest.in_(digests))))
         for family in families:
@@ -111,14 +113,14 @@ class Archive:
     def upload_family(
         self, *, digest: str, name: str, document: dict[str, Any], artefact: str, now: datetime
     ) -> FamilyRow:
-        """Store a family whose files were uploaded, with the document from these files."""
+        """Store a family whose files were uploaded. Replace the location and document of a known family."""
         location = f"{BUNDLE}{artefact}"
         row = self.register_family(digest=digest, name=name, document=document, location=location, now=now)
         row.location, row.document = location, document
         return row
 
     def add_variant(self, family: Registration, *, base_digest: str, artefact: str, now: datetime) -> FamilyRow:
-        """Store the family of a variant, which has the contract of the family `base_digest`. It may be known already.
+        """Store the family of a variant with the contract of the family `base_digest`. Update it if it is known.
 
         Raises:
             Conflict: a family with this digest exists and is not a variant of this one.
@@ -138,8 +140,8 @@ class Archive:
         """Return the family with this digest, or None if it is not registered."""
         return self.session.get(FamilyRow, digest)
 
-    def placed(self, name: str) -> bool:
-        """Return True if a version of this family has a location outside the built-in families."""
+    def has_location(self, name: str) -> bool:
+        """Return True if a version of this family was registered with a location, that is, is not built in."""
         own = (FamilyRow.name == name, FamilyRow.location.is_not(None), FamilyRow.base_digest.is_(None))
         some = select(FamilyRow.digest).where(*own).limit(1)
         return self.session.scalar(some) is not None
@@ -152,7 +154,7 @@ class Archive:
         return row
 
     def family_named(self, name: str, own: Mapping[str, str]) -> FamilyRow:
-        """Return the latest version of a family, or the version named by a digest.
+        """Return the latest version of a family. A digest instead of a name selects that version.
 
         Args:
             own: digests by family name, for names pinned to one version (see `latest_families`).
@@ -197,20 +199,20 @@ class Archive:
         return readable(self.session, query, limit=limit)
 
     def unfinished(self) -> dict[int, int]:
-        """Return the revisions of unfinished searches by id, highest priority first, then oldest."""
+        """Return the revisions of unfinished searches by search id, highest priority first, then oldest first."""
         query = select(SearchRow.id, SearchRow.revision).where(SearchRow.state.in_(UNFINISHED))
         rows = self.session.execute(query.order_by(SearchRow.priority.desc(), SearchRow.id))
         return {search_id: revision for search_id, revision in rows}  # noqa: C416
 
     def at_work(self) -> list[int]:
-        """Return the ids of searches that may have work, highest priority first, then oldest."""
+        """Return the ids of searches that may have work, highest priority first, then oldest first."""
         return list(self.session.scalars(_AT_WORK))
 
     def baselines(self, search_id: int) -> BaselineReport | None:
         return self.session.scalar(select(SearchRow.baselines).where(SearchRow.id == search_id))
 
     def end_trial(self, row: TrialRow, ended: Ended) -> None:
-        """Set a trial's outcome; it is written when the session is flushed, together with others.
+        """Set the outcome of a trial. It is written when the session is flushed, in one batch with other changes.
 
         Raises:
             RuntimeError: the trial already has an outcome.
@@ -225,29 +227,30 @@ class Archive:
         row.overhead_ms, row.delivery_ms = ended.overhead_ms, ended.delivery_ms
 
     def confirm(self, trial: TrialRow, confirmation: Confirmation, goal: Goal | None, second: Goal | None) -> None:
-        """Rank a trial, and the trials of its search with the same binary, by confirmed figures.
+        """Replace the quick time and cost of a trial, and of trials with the same binary in its search, by confirmed
+        ones.
 
         Args:
-            goal: of the search; None: the time.
-            second: its second objective; None if it has only one.
+            goal: goal of the search; None if the search minimises the time.
+            second: second goal of the search; None if it has one goal.
         """
         self.session.flush()
         same: ColumnElement[bool] = TrialRow.id == trial.id
         if trial.binary_digest is not None:
             same = (TrialRow.search_id == trial.search_id) & (TrialRow.binary_digest == trial.binary_digest)
         for row in self.session.scalars(select(TrialRow).where(same, TrialRow.time_us.is_not(None))):
-            _lead(row, confirmation, goal, second)
+            _set_confirmed(row, confirmation, goal, second)
 
     def confirm_duplicate(self, trial: TrialRow, goal: Goal | None, second: Goal | None) -> None:
-        """Copy the confirmed figures of an earlier trial with the same binary to a trial, if there is one."""
+        """Copy the confirmed figures of an earlier trial with the same binary, if there is one, to a trial."""
         same = (TrialRow.search_id == trial.search_id) & (TrialRow.binary_digest == trial.binary_digest)
         found = select(TrialRow.confirmed).where(same, TrialRow.quick_us.is_not(None)).limit(1)
         confirmation = self.session.scalar(found)
         if confirmation is not None and trial.time_us is not None:
-            _lead(trial, confirmation, goal, second)
+            _set_confirmed(trial, confirmation, goal, second)
 
     def cancel_pending(self, search_id: int, now: datetime) -> None:
-        """End every pending trial of a search as Cancelled, in the order they were proposed."""
+        """End every pending trial of a search with the outcome Cancelled, in the order proposed."""
         pending = self._trials(search_id, None).where(TrialRow.finished_seq.is_(None)).order_by(TrialRow.number)
         ended = self.session.scalar(select(func.count(TrialRow.finished_seq)).where(TrialRow.search_id == search_id))
         rows = self.session.scalars(pending).all()
@@ -273,18 +276,18 @@ class Archive:
         return set(self.session.scalars(select(TrialRow.search_id).where(same)))
 
     def trials_of(self, trial_ids: Collection[int]) -> dict[int, TrialRow]:
-        """Return the trials with these ids, by id; deleted ones are left out."""
+        """Return the trials with these ids, by id. Ids of deleted trials are left out."""
         return {row.id: row for row in self.session.scalars(select(TrialRow).where(TrialRow.id.in_(trial_ids)))}
 
     def searches_of(self, search_ids: Collection[int]) -> Sequence[SearchRow]:
-        """Return the searches with these ids and their families; deleted ones are left out."""
+        """Return the searches with these ids, with their families. Ids of deleted searches are left out."""
         query = select(SearchRow).options(joinedload(SearchRow.family)).where(SearchRow.id.in_(search_ids))
         return self.session.scalars(query.order_by(SearchRow.id)).all()
 
     def trials(
         self, search_id: int, *, outcome: str | None = None, after: int | None = None, limit: int | None = None
     ) -> Sequence[TrialRow]:
-        """Return trials sorted by number; `after` is the last number already seen."""
+        """Return trials sorted by number. `after` restricts them to higher numbers."""
         query = self._trials(search_id, outcome).order_by(TrialRow.number).limit(limit)
         if after is not None:
             query = query.where(TrialRow.number > after)
@@ -296,7 +299,7 @@ class Archive:
         return self.session.scalars(early.order_by(TrialRow.number)).all()
 
     def progress(self, search_id: int) -> list[tuple[int, float]]:
-        """Return (position among the ended trials, cost) of each measured trial, in the order they ended."""
+        """Return (position among the ended trials, cost) of each trial with a cost, by position."""
         query = select(TrialRow.finished_seq, TrialRow.cost).where(
             TrialRow.search_id == search_id, TrialRow.cost.is_not(None)
         )
@@ -304,15 +307,15 @@ class Archive:
         return [(number, cost) for number, cost in rows if number is not None and cost is not None]
 
     def latest_failures(self, search_id: int, limit: int) -> Sequence[TrialRow]:
-        """Return trials that failed because of their config, latest first."""
+        """Return trials that failed because of their config, latest end first."""
         query = self._trials(search_id, None).where(TrialRow.outcome_kind.not_in(NO_FAILURE))
         return self.session.scalars(query.order_by(TrialRow.finished_seq.desc()).limit(limit)).all()
 
     def trial_of_binary(self, search_ids: Sequence[int], binary_digest: str) -> TrialRow:
-        """Return the first trial with this binary that ended, of the first of some searches that has one.
+        """Return the first ended trial with this binary. Earlier searches in `search_ids` take precedence.
 
         Raises:
-            NotFound: no trial ended with it yet.
+            NotFound: no ended trial has this binary.
         """
         for search_id in search_ids:
             ended = self._trials(search_id, None).where(TrialRow.binary_digest == binary_digest)
@@ -321,7 +324,7 @@ class Archive:
         raise NotFound(f"search {search_ids[0]} has no result for a binary {binary_digest}")
 
     def counts(self, search_ids: Collection[int]) -> dict[int, dict[str | None, int]]:
-        """Count trials by outcome for each search; pending trials are counted under None."""
+        """Count the trials of each search by outcome. The key None counts pending trials."""
         query = (
             select(TrialRow.search_id, TrialRow.outcome_kind, func.count())
             .where(TrialRow.search_id.in_(search_ids))
@@ -333,10 +336,10 @@ class Archive:
         return counted
 
     def best(self, search_id: int) -> TrialRow | None:
-        """Return the best trial of a search, or None if none has a time.
+        """Return the best trial of a search, or None if no trial has a time.
 
-        This is the trial of the current champion if it is of this search; else the best confirmed trial that was
-        not refuted; else the best by quick samples. Of equal costs the earlier trial wins.
+        If the search promoted the current champion, this is the champion's trial. Otherwise it is the best confirmed
+        trial that was not refuted, or else the best trial by quick samples. Of equal costs, the earlier trial wins.
         """
         champion = select(TrialRow).join(ChampionRow, ChampionRow.trial_id == TrialRow.id)
         own = champion.where(ChampionRow.search_id == search_id, ChampionRow.current)
@@ -379,7 +382,7 @@ def latest_families(own: Mapping[str, str] | None = None) -> Select[FamilyRow]:
     """Select the latest version of each family.
 
     Args:
-        own: digests by family name, for names pinned to one version regardless of later registrations.
+        own: digests by family name; later registrations of these names are ignored.
     """
     own = own or {}
     listed = or_(FamilyRow.name.not_in(own), FamilyRow.digest.in_(own.values()))
@@ -388,7 +391,7 @@ def latest_families(own: Mapping[str, str] | None = None) -> Select[FamilyRow]:
     return select(FamilyRow).where(eligible, tuple_(FamilyRow.name, FamilyRow.registered_at).in_(newest))
 
 
-def _lead(row: TrialRow, confirmation: Confirmation, goal: Goal | None, second: Goal | None) -> None:
+def _set_confirmed(row: TrialRow, confirmation: Confirmation, goal: Goal | None, second: Goal | None) -> None:
     row.quick_us = row.time_us if row.quick_us is None else row.quick_us
     row.time_us, row.confirmed = confirmation.time.estimate, confirmation
     trial = Trial(number=row.number, proposal=row.proposal, outcome=row.outcome)

@@ -19,13 +19,15 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class Artefacts:
-    """Folder of artefact files, written atomically; the row of each stores its size and media type."""
+    """Folder of artefact files, which are written atomically. A database row stores the size and media type of each
+    file.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def put(self, session: Session, digest: str, content: bytes, *, media_type: str, now: datetime) -> ArtefactRow:
-        """Store content under its digest. Storing it again only resets its age.
+        """Store content under its digest. If it is stored already, only reset its age.
 
         Raises:
             InvalidInput: the digest does not match the content.
@@ -35,7 +37,7 @@ class Artefacts:
         if actual != digest:
             raise InvalidInput("digest", f"the content's SHA-256 is {actual}: send it to that address")
         if (row := session.get(ArtefactRow, digest)) is not None and self._path(digest).exists():
-            row.created_at = now  # it is in use again, so it must not be collected as old
+            row.created_at = now  # in use again: retention must not delete it
             return row
         try:
             write_whole(self._path(digest), content)
@@ -48,17 +50,17 @@ class Artefacts:
         return session.merge(row)
 
     def missing(self, session: Session, digests: Collection[str]) -> set[str]:
-        """Return the digests whose content is not stored here."""
+        """Return the digests whose content is not stored."""
         rows = session.scalars(select(ArtefactRow.digest).where(ArtefactRow.digest.in_(digests)))
         return set(digests) - {digest for digest in rows if self._path(digest).exists()}
 
     def used_again(self, session: Session, digests: Collection[str], *, before: datetime, now: datetime) -> None:
-        """Reset the age of stored artefacts from before a moment, because a new report names them."""
+        """Reset the age of artefacts that were stored before a moment and are named by a new report."""
         aged = update(ArtefactRow).where(ArtefactRow.digest.in_(digests), ArtefactRow.created_at < before)
         session.execute(aged.values(created_at=now).execution_options(synchronize_session=False))
 
     def any_before(self, session: Session, digests: Collection[str], before: datetime) -> bool:
-        """Return True if one of these artefacts was stored before a moment."""
+        """Return True if any of these artefacts was stored before a moment."""
         aged = select(ArtefactRow.digest).where(ArtefactRow.digest.in_(digests), ArtefactRow.created_at < before)
         return session.scalar(aged.limit(1)) is not None
 
@@ -82,14 +84,15 @@ class Artefacts:
             ) from error
 
     def remove(self, digest: str) -> None:
-        """Remove the file of an artefact whose row was deleted."""
+        """Delete the file of an artefact whose row was deleted."""
         self._path(digest).unlink(missing_ok=True)
 
     def remove_strays(self, session: Session, before_s: float) -> int:
-        """Remove files without a row (left by a crash or a failed transaction); return their number.
+        """Delete files without a row, which crashes and failed transactions leave behind. Return their number.
 
         Args:
-            before_s: Unix time in seconds; newer files are kept, because their transaction may still be open.
+            before_s: Unix time in seconds. Newer files are kept, because the transaction that adds their row may be
+                open.
         """
         removed = 0
         for folder in sorted(each for each in self.folder.glob("??") if each.is_dir()):
@@ -107,7 +110,9 @@ class Artefacts:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Return the files of a folder; none if it cannot be listed, so that the other folders are still examined."""
+    """Return the files of a folder; none if the folder cannot be listed, so that the caller can examine other
+    folders.
+    """
     with suppress(OSError):
         return list(folder.iterdir())
     return []

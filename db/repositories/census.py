@@ -25,7 +25,7 @@ class Census:
 
 
 def census(session: Session, seen_since: datetime) -> Census:
-    """Count everything; only workers seen since `seen_since` are counted."""
+    """Return the current counts. Workers count if they were seen since `seen_since`."""
     outcome = func.coalesce(TrialRow.outcome_kind, "pending")
     return Census(
         searches=_counts(session, select(SearchRow.state, func.count()).group_by(SearchRow.state)),
@@ -54,13 +54,13 @@ LOST = ("expired", "abandoned")
 
 
 class Workload:
-    """Queries over one session, by worker."""
+    """Reads the current and past work of workers."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
 
     def current(self) -> dict[str, Sequence[AttemptRow]]:
-        """Return the live attempts of each worker, with their jobs and trials, oldest first."""
+        """Return the live attempts of each worker with their jobs and trials, oldest first."""
         query = select(AttemptRow).where(AttemptRow.state == "live").order_by(AttemptRow.id)
         found: dict[str, list[AttemptRow]] = {}
         for row in self.session.scalars(query.options(joinedload(AttemptRow.job).joinedload(JobRow.trial))):
@@ -68,16 +68,19 @@ class Workload:
         return {worker_id: tuple(rows) for worker_id, rows in found.items()}
 
     def finished(self, since: datetime) -> Mapping[str, int]:
-        """Count the evaluations each worker has finished since `since`."""
+        """Count the evaluations that each worker has finished since `since`."""
         done = (AttemptRow.state == "done", AttemptRow.ended_at >= since, JobRow.kind == "evaluate")
         return self._counted(since, *done)
 
     def lost(self, since: datetime) -> Mapping[str, int]:
-        """Count the leases each worker has lost since `since`: they expired, or it restarted without them."""
+        """Count the leases that each worker has lost since `since`, by expiry or by a restart."""
         return self._counted(since, AttemptRow.state.in_(LOST), AttemptRow.ended_at >= since)
 
     def _counted(self, since: datetime, *conditions: ColumnElement[bool]) -> Mapping[str, int]:
-        """Count attempts by worker. The condition on `expires_at` uses an index: a lease expires after it ends."""
+        """Count attempts by worker.
+
+        The extra condition on `expires_at` uses an index; attempts end before they expire.
+        """
         query = select(AttemptRow.worker_id, func.count()).join(AttemptRow.job)
         query = query.where(AttemptRow.expires_at >= since, *conditions).group_by(AttemptRow.worker_id)
         return {worker_id: count for worker_id, count in self.session.execute(query)}  # noqa: C416

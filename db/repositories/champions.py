@@ -1,4 +1,4 @@
-"""Repository of champions: promotion, rollback, restoration, history, and their ablations."""
+"""Repository of champions: promotion, rollback, restoration and history."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,26 +8,24 @@ from sqlalchemy import ColumnElement, and_, or_, select, update
 from sqlalchemy.orm import Session
 
 from db.engine.events import Events
-from db.models import AblationRow, ChampionRow, SearchRow, TrialRow
+from db.models import ChampionRow, SearchRow, TrialRow
 from evo.errors import Conflict, MissingItem
 from evo.messages.view import Decision
 from evo.messages.view.champion import CalledTime
 from evo.promotion import void_reason
-from evo.promotion.ablation import Change, Effect
-from evo.trial.results import Ablated
 
 
 class EvidenceVoid(Conflict):
-    """An earlier champion cannot be restored, because its evidence no longer holds."""
+    """A former champion cannot be restored, because its evidence no longer holds."""
 
 
 class IncumbentChanged(Conflict):
-    """Another champion was promoted, or this one rolled back, since the challenge began."""
+    """The current champion is no longer the one that the caller expected."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Retired:
-    """A former champion: its id, the number of its trial, and why it was retired."""
+    """A former champion: its id, the number of its trial, and the reason for its retirement."""
 
     id: int
     trial: int
@@ -36,20 +34,23 @@ class Retired:
 
 
 class Champions:
-    """Queries over one session; the code that opened the session commits."""
+    """Reads and changes champions within one session. The caller commits the session.
+
+    The key of a champion is (family, problem, device model, objective). At most one champion of a key is current.
+    """
 
     def __init__(self, session: Session) -> None:
         self.session = session
 
     def incumbent(self, search: SearchRow) -> ChampionRow | None:
-        """Return the current champion with the same key as a search."""
+        """Return the current champion of the key of a search."""
         return self._current(search.family.name, search.problem_key, search.device.model, search.objective.key)
 
     def promote(self, champion: ChampionRow, *, over: int | None) -> None:
-        """Make a new champion current, provided `over` is still the current one of its key (None: there is none).
+        """Make a champion current in place of the champion `over` (None: there must be no current champion of its key).
 
         Raises:
-            IncumbentChanged: the current champion is another one.
+            IncumbentChanged: the current champion is not `over`.
         """
         if over is not None:
             reason = f"replaced by trial {champion.trial_number} of search {champion.search_id}"
@@ -63,7 +64,7 @@ class Champions:
         Events(self.session).search_changed(champion.search_id)
 
     def roll_back(self, champion_id: int, *, reason: str, now: datetime, by: str | None = None) -> ChampionRow | None:
-        """Retire the current champion and reinstate the one it replaced. Return the new current champion, if any.
+        """Retire the current champion and reinstate its predecessor. Return the predecessor, or None if there is none.
 
         Args:
             by: name of the user who requested it.
@@ -85,17 +86,17 @@ class Champions:
     def restore(
         self, champion_id: int, *, over: int | None, reason: str, now: datetime, by: str | None = None
     ) -> ChampionRow:
-        """Make an earlier champion the current one of its key again, provided the current one is still `over`.
+        """Make a former champion of a key current again, in place of the champion `over`.
 
         Raises:
             EvidenceVoid: the evidence of its promotion no longer holds.
-            IncumbentChanged: the current champion is another one.
+            IncumbentChanged: the current champion is not `over`.
         """
         champion = self.champion(champion_id)
         current = self._current(*_key(champion))
         if current is champion:
             return champion
-        if (why := self.void(champion)) is not None:
+        if (why := self.evidence_fault(champion)) is not None:
             remedy = "search the problem again to promote a kernel on new evidence"
             raise EvidenceVoid(f"champion {champion_id} cannot be restored: {why}; {remedy}")
         if (None if current is None else current.id) != over:
@@ -112,30 +113,30 @@ class Champions:
         return champion
 
     def store_called(self, champion_id: int, times: CalledTime) -> ChampionRow:
-        """Store the times of a champion as PyTorch calls it, in place of earlier ones."""
+        """Store the times of a champion when PyTorch calls it. They replace earlier ones."""
         champion = self.champion(champion_id)
         champion.called = times
         self.session.flush()
         Events(self.session).search_changed(champion.search_id)
         return champion
 
-    def void(self, champion: ChampionRow) -> str | None:
-        """Return why the evidence of a champion no longer holds, or None if it does."""
+    def evidence_fault(self, champion: ChampionRow) -> str | None:
+        """Return the reason why the evidence of a champion no longer holds, or None if it holds."""
         trial = self.session.get(TrialRow, champion.trial_id)
         confirmed = None if trial is None else trial.confirmed
         refuted = None if confirmed is None else confirmed.refuted
         return void_reason(champion.evidence.verdict, champion.objective, refuted=refuted)
 
     def current_of(self, champion: ChampionRow) -> ChampionRow | None:
-        """Return the current champion with the same key."""
+        """Return the current champion of the key of a champion."""
         return self._current(*_key(champion))
 
     def binary_digest(self, champion: ChampionRow) -> str | None:
         """Return the digest of the binary of a champion's trial."""
         return self.session.scalar(select(TrialRow.binary_digest).where(TrialRow.id == champion.trial_id))
 
-    def behind(self, champion_id: int) -> ChampionRow | None:
-        """Return the champion that would become current if this one were rolled back."""
+    def predecessor(self, champion_id: int) -> ChampionRow | None:
+        """Return the champion that would become current if this champion were rolled back."""
         return self._earlier(self.champion(champion_id))
 
     def champion(self, champion_id: int) -> ChampionRow:
@@ -153,10 +154,10 @@ class Champions:
         before: int | None = None,
         limit: int | None = None,
     ) -> Sequence[ChampionRow]:
-        """Return champions, newest first; former ones too unless `current_only`.
+        """Return champions, newest first. Former champions are included unless `current_only` is set.
 
         Args:
-            problem: values that fields of the problem must have, as in a problem key.
+            problem: required values of problem fields, formatted as in a problem key.
             device: device model.
         """
         query = select(ChampionRow).order_by(ChampionRow.id.desc()).limit(limit)
@@ -172,7 +173,7 @@ class Champions:
         return self.session.scalars(query.where(ChampionRow.current) if current_only else query).all()
 
     def retired_of(self, search_id: int) -> Sequence[Retired]:
-        """Return the former champions that a search promoted, newest first, without their evidence."""
+        """Return the former champions from a search, newest first, without their evidence."""
         columns = (ChampionRow.id, ChampionRow.trial_number, ChampionRow.rolled_back, ChampionRow.retired_reason)
         query = select(*columns).where(ChampionRow.search_id == search_id, ~ChampionRow.current)
         found = self.session.execute(query.order_by(ChampionRow.id.desc()))
@@ -182,7 +183,10 @@ class Champions:
         ]
 
     def rolled_back_kernel(self, search: SearchRow, trial: TrialRow) -> ChampionRow | None:
-        """Return the latest rolled-back champion of a search's key that has the same kernel as a trial, or None.
+        """Return the latest rolled-back champion with the key of a search and the kernel of a trial, or None.
+
+        Two kernels are the same if their binaries are equal, or if their configs are equal and the family has not
+        changed.
 
         Kernels are the same if their binaries are equal, or if their configs are and the family was not edited since.
         """
@@ -206,7 +210,7 @@ class Champions:
         return self.session.scalars(query.order_by(ChampionRow.id.desc())).first()
 
     def history(self, champion: ChampionRow, limit: int) -> Sequence[ChampionRow]:
-        """Return all champions with the key of this one, itself included, newest first."""
+        """Return up to `limit` champions with the same key as a champion, including that champion, newest first."""
         same = (
             ChampionRow.family == champion.family,
             ChampionRow.problem_key == champion.problem_key,
@@ -229,7 +233,7 @@ class Champions:
         row = self.champion(champion_id)
         self.session.refresh(row)
         row.decisions = (*(row.decisions or ()), Decision(at=now, current=False, reason=reason, by=by))
-        self.session.flush()  # a refresh would discard it
+        self.session.flush()  # a later refresh would discard the new decision
         return True
 
     def _current(self, family: str, problem_key: str, device_model: str, objective_key: str) -> ChampionRow | None:
@@ -243,7 +247,7 @@ class Champions:
         return self.session.scalars(query).first()
 
     def _earlier(self, champion: ChampionRow) -> ChampionRow | None:
-        """Return the champion it replaced, skipping champions that were rolled back themselves."""
+        """Return the nearest predecessor of a champion that was not rolled back, or None."""
         earlier = champion
         while earlier.replaces is not None:
             earlier = self.champion(earlier.replaces)
@@ -257,65 +261,17 @@ def _key(champion: ChampionRow) -> tuple[str, str, str, str]:
 
 
 def _make_current(champion: ChampionRow, now: datetime, reason: str, by: str | None) -> None:
-    """Make an earlier champion current again; its retirement remains in its decisions."""
-    champion.decisions = (*_past(champion), Decision(at=now, current=True, reason=reason, by=by))
+    """Make a former champion current again. Its list of decisions keeps the retirement."""
+    champion.decisions = (*_decisions(champion), Decision(at=now, current=True, reason=reason, by=by))
     champion.current = True
     champion.retired_at, champion.retired_reason, champion.retired_by = None, None, None
 
 
-def _past(champion: ChampionRow) -> tuple[Decision, ...]:
-    """Return the decisions so far; for a champion retired before decisions were stored, its retirement."""
+def _decisions(champion: ChampionRow) -> tuple[Decision, ...]:
+    """Return the decisions about a champion. Champions that were retired before decisions were stored have their
+    retirement.
+    """
     if champion.decisions is not None or champion.retired_at is None:
         return champion.decisions or ()
     reason = champion.retired_reason or ""
     return (Decision(at=champion.retired_at, current=False, reason=reason, by=champion.retired_by),)
-
-
-class Ablations:
-    """Queries over one session; the code that opened the session commits."""
-
-    def __init__(self, session: Session) -> None:
-        self.session = session
-
-    def request(self, search_id: int, champion_id: int, job_id: int, changes: Sequence[Change], now: datetime) -> None:
-        """Store the changes that a job measures, in the job's order."""
-        self.session.add_all(
-            AblationRow(
-                search_id=search_id, champion_id=champion_id, job_id=job_id, place=index, change=change, asked_at=now
-            )
-            for index, change in enumerate(changes)
-        )
-
-    def refuse(self, search_id: int, champion_id: int, changes: Sequence[Change], now: datetime) -> None:
-        """Store changes without a valid config; they count as ended."""
-        self.session.add_all(
-            AblationRow(search_id=search_id, champion_id=champion_id, change=change, asked_at=now, ended_at=now)
-            for change in changes
-        )
-
-    def end(
-        self,
-        job_id: int,
-        found: Sequence[tuple[Ablated, Effect | None]],
-        environment: Mapping[str, str],
-        now: datetime,
-    ) -> None:
-        """Store the result of each of a job's changes."""
-        rows = self.session.scalars(select(AblationRow).where(AblationRow.job_id == job_id).order_by(AblationRow.place))
-        for row, (ablated, effect) in zip(rows, found, strict=True):
-            row.ablated, row.effect, row.environment, row.ended_at = ablated, effect, environment, now
-
-    def close(self, search_id: int, now: datetime) -> None:
-        """End the changes of a search that were not measured."""
-        open_rows = update(AblationRow).where(AblationRow.search_id == search_id, AblationRow.ended_at.is_(None))
-        self.session.execute(open_rows.values(ended_at=now))
-
-    def of(self, search_id: int) -> list[AblationRow]:
-        """Return the latest result of each change of each champion of a search, in the order of first request."""
-        query = select(AblationRow).where(AblationRow.search_id == search_id).order_by(AblationRow.id)
-        known: dict[tuple[int, str, str], AblationRow] = {}
-        for row in self.session.scalars(query):
-            key = (row.champion_id, row.change.tunable, repr(row.change.value))
-            if key not in known or row.ablated is not None or known[key].ablated is None:
-                known[key] = row
-        return list(known.values())

@@ -1,6 +1,6 @@
-"""Coordination of service processes that share a search: its lock, its revision, and the trials added since.
+"""Coordination of service processes that work on the same search: its lock, its revision, and the added trials.
 
-Every claim and report runs these statements, so they are built once, on tables rather than ORM objects.
+Every claim and report runs these statements. They are therefore built once, and use tables instead of ORM objects.
 """
 
 from dataclasses import dataclass
@@ -48,11 +48,11 @@ _TICKING = (_SEARCHES.state.not_in(TERMINAL), _SEARCHES.active_since.is_not(None
 
 @dataclass(frozen=True)
 class LockedSearch:
-    """State of a search that a process reads when it locks the search.
+    """State of a search at the moment when a process locked it.
 
     Attributes:
         revision: revision of the search before this transaction.
-        milestone: last revision that changed more than proposed and finished trials: queued jobs, or baselines.
+        milestone: last revision that changed something besides proposed and ended trials: queued jobs, or baselines.
         active_s: running time before `active_since`, in seconds.
     """
 
@@ -64,14 +64,14 @@ class LockedSearch:
     active_since: datetime | None
 
     def elapsed_s(self, now: datetime) -> float:
-        """Return the running time of the search, in seconds."""
+        """Return the running time of the search up to `now`, in seconds."""
         running_s = 0.0 if self.active_since is None else (now - self.active_since).total_seconds()
         return self.active_s + max(0.0, running_s)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """Why and when a search ended, and its running time in seconds."""
+    """Reason and time of the end of a search, and its running time in seconds."""
 
     reason: str
     at: datetime
@@ -79,21 +79,22 @@ class Ended:
 
 
 class Coordination:
-    """Queries over one session; the code that opened the session commits."""
+    """Locks searches and reads the changes of other processes, within one session. The caller commits the session."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
 
     def lock(self, search_id: int) -> LockedSearch | None:
-        """Lock a search until the transaction ends and increment its revision. Return None if the search has ended."""
+        """Lock a search until the transaction ends, and increment its revision. Return None if the search has ended."""
         row = self.session.execute(_LOCK, {"search": search_id}).first()
         return None if row is None or row.state in TERMINAL else LockedSearch(*row)
 
     def end(self, search_id: int, state: State, *, ended: Ended | None = None) -> None:
-        """Set the final state of a search without reading its documents, since an unreadable one may be the reason.
+        """Set the final state of a search. Its documents are not read, because an unreadable document may be the
+        reason.
 
         Args:
-            ended: None for a search that had already ended and whose ablation ends now.
+            ended: None if the search had ended before and only its ablation ends now.
         """
         values = {}
         if ended is not None:
@@ -102,10 +103,10 @@ class Coordination:
         self.session.execute(row.values(state=state, **values))
 
     def restart_clocks(self, now: datetime) -> None:
-        """Restart the clocks of unfinished searches at `now`; the time in which no service ran does not count.
+        """Set the clocks of unfinished searches to run from `now`. Time without a running service does not count.
 
-        If a service was killed, its running time counts up to the search's last event or the last sweep, whichever is
-        later. No documents are read, because an unreadable one must not keep the service from starting.
+        If a service was killed, running time counts up to the last event of the search or the last sweep, whichever is
+        later. Documents are not read, because an unreadable document must not prevent the start of the service.
         """
         for row in self.session.execute(_RUNNING).all():
             known = (each for each in (row.asked, row.ended, row.alive_at) if each is not None)
@@ -115,25 +116,25 @@ class Coordination:
             self.session.execute(clock.values(active_s=row.active_s + ran_s, active_since=now))
 
     def note_alive(self, now: datetime) -> None:
-        """Record that a service is running, for every search whose clock runs."""
+        """Record that a service is running, for every search whose clock is running."""
         self.session.execute(update(table(SearchRow)).where(*_TICKING).values(alive_at=now))
 
     def alive_at(self) -> datetime | None:
-        """Return when a service last recorded that it was running; None if no search's clock runs."""
+        """Return the last time a service recorded that it was running; None if the clock of no search is running."""
         latest: datetime | None = self.session.scalar(select(func.max(_SEARCHES.alive_at)).where(*_TICKING))
         return latest
 
     def mark(self, search_id: int) -> None:
-        """Record that this revision changed more than proposed and finished trials (see `LockedSearch.milestone`)."""
+        """Set the milestone of a search to its current revision (see `LockedSearch.milestone`)."""
         self.session.execute(_MARK, {"search": search_id})
 
     def news(self, search_id: int, *, asked: int, ended: int) -> list[Logged]:
-        """Return the trials proposed after the first `asked`, or ended after the first `ended`."""
+        """Return the trials with a number of at least `asked`, or an end position of at least `ended`."""
         rows = self.session.execute(_NEWS, {"search": search_id, "asked": asked, "ended": ended})
         return [_logged(row) for row in rows]
 
     def log(self, search_id: int) -> list[Logged]:
-        """Return every trial of a search in the order proposed, to rebuild the search in memory."""
+        """Return all trials of a search in the order proposed, for rebuilding the search in memory."""
         return [_logged(row) for row in self.session.execute(_WHOLE_LOG, {"search": search_id})]
 
 

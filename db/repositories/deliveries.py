@@ -1,4 +1,4 @@
-"""Repository of webhook deliveries about ended searches. Pending messages survive a restart of the service."""
+"""Repository of webhook messages about ended searches. Pending messages survive a restart of the service."""
 
 import uuid
 from collections.abc import Collection, Iterator, Sequence
@@ -12,15 +12,15 @@ from db.models import DeliveryRow, SearchRow, Webhook
 from evo.search.lifecycle import TERMINAL
 
 PAUSES_S = (5.0, 30.0, 120.0, 600.0, 3600.0, 6 * 3600.0, 18 * 3600.0)
-"""Pauses between attempts, in seconds. After the last one the message is given up, about a day after the first."""
+"""Pauses between delivery attempts, in seconds. The last attempt takes place about a day after the first."""
 
 UNDER_WAY_S = 60.0
-"""Seconds for which a process owns the attempt it started."""
+"""Seconds during which other processes do not repeat an attempt that a process has started."""
 
 
 @dataclass(frozen=True)
 class Unannounced:
-    """A finished search whose webhook has no message yet."""
+    """An ended search with a webhook for which no message is stored yet."""
 
     search_id: int
     webhook: Webhook
@@ -28,7 +28,7 @@ class Unannounced:
 
 @dataclass(frozen=True)
 class Due:
-    """A message to deliver now. `retried`: an attempt was made before."""
+    """A message that is due for delivery. `retried` is True if an earlier attempt failed."""
 
     id: int
     url: str
@@ -36,13 +36,13 @@ class Due:
 
 
 class Deliveries:
-    """Queries over one session; the code that opened the session commits."""
+    """Stores webhook messages and their delivery attempts within one session. The caller commits the session."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
 
     def unannounced(self, limit: int = 20) -> Sequence[Unannounced]:
-        """Return finished searches with a webhook but no message, oldest first."""
+        """Return ended searches with a webhook but without a message, oldest first."""
         query = select(SearchRow.id, SearchRow.webhook).where(
             SearchRow.webhook.is_not(None),
             SearchRow.state.in_(TERMINAL),
@@ -52,7 +52,7 @@ class Deliveries:
         return [Unannounced(search_id, webhook) for search_id, webhook in rows if webhook is not None]
 
     def pending(self, now: datetime) -> bool:
-        """Return True if there is a message to store or to deliver."""
+        """Return True if a message must be stored or delivered now."""
         due = select(DeliveryRow.id).where(DeliveryRow.next_at <= now).limit(1)
         return self.session.scalar(due) is not None or bool(self.unannounced(1))
 
@@ -71,14 +71,14 @@ class Deliveries:
         self.session.add(row)
 
     def due(self, now: datetime) -> Iterator[Due]:
-        """Iterate over the messages to deliver now: first attempts before repeated ones, each oldest first."""
+        """Iterate over the messages that are due: first attempts before repeated attempts, each oldest first."""
         waiting = select(DeliveryRow.id, DeliveryRow.url, DeliveryRow.attempts).where(DeliveryRow.next_at <= now)
         ordered = waiting.order_by(DeliveryRow.attempts > 0, DeliveryRow.next_at, DeliveryRow.id)
         for row in self.session.execute(ordered.execution_options(yield_per=100)):
             yield Due(row.id, row.url, row.attempts > 0)
 
     def claim(self, ids: Collection[int], now: datetime) -> Sequence[DeliveryRow]:
-        """Claim messages that are still due; other processes skip them while this attempt runs."""
+        """Claim messages that are still due. Other processes skip them for `UNDER_WAY_S` seconds."""
         taken = (
             update(DeliveryRow)
             .where(DeliveryRow.id.in_(ids), DeliveryRow.next_at <= now)
@@ -88,12 +88,12 @@ class Deliveries:
         return self.session.scalars(taken.execution_options(synchronize_session=False)).all()
 
     def delivered(self, delivery_id: int, now: datetime) -> None:
-        """Record a delivery, unless its search was deleted meanwhile."""
+        """Record a successful delivery, unless the message was deleted with its search."""
         if (row := self.session.get(DeliveryRow, delivery_id)) is not None:
             row.next_at, row.delivered_at, row.error = None, now, None
 
     def failed(self, delivery_id: int, error: str, now: datetime) -> None:
-        """Schedule the next attempt, unless this was the last one or the search was deleted meanwhile."""
+        """Schedule the next attempt, unless this was the last attempt or the message was deleted with its search."""
         if (row := self.session.get(DeliveryRow, delivery_id)) is None:
             return
         again = row.attempts <= len(PAUSES_S)
@@ -101,16 +101,18 @@ class Deliveries:
         row.next_at = now + timedelta(seconds=PAUSES_S[row.attempts - 1]) if again else None
 
     def any_ahead(self, now: datetime, slack: timedelta) -> bool:
-        """Return True if an attempt is due later than any pause allows: the clock was ahead when it was scheduled."""
+        """Return True if a next attempt is later than the pauses allow, because it was scheduled by a clock that was
+        ahead.
+        """
         return self.session.scalar(select(DeliveryRow.id).where(_ahead(now, slack)).limit(1)) is not None
 
     def reset_ahead(self, now: datetime, slack: timedelta) -> None:
-        """Make attempts due now that are scheduled later than any pause allows."""
+        """Make all attempts due now that are later than the pauses allow."""
         late = update(DeliveryRow).where(_ahead(now, slack)).values(next_at=now)
         self.session.execute(late.execution_options(synchronize_session=False))
 
     def bring_forward(self, by: timedelta) -> None:
-        """Move pending attempts forward, after the clock was set back by `by`."""
+        """Move pending attempts to an earlier time by `by`, after the clock was set back by as much."""
         for row in self.session.scalars(select(DeliveryRow).where(DeliveryRow.next_at.is_not(None))):
             row.next_at = None if row.next_at is None else row.next_at - by
 
@@ -121,7 +123,7 @@ class Deliveries:
 
 
 def _ahead(now: datetime, slack: timedelta) -> ColumnElement[bool]:
-    """Return the condition for attempts later than the pause after as many attempts allows."""
+    """Return the condition that the next attempt is later than the pause after the previous attempts allows."""
     pauses = (UNDER_WAY_S, *(max(UNDER_WAY_S, pause_s) for pause_s in PAUSES_S))
     latest = [now + timedelta(seconds=pause_s) + slack for pause_s in pauses]
     beyond = DeliveryRow.next_at > latest[-1]

@@ -28,12 +28,16 @@ _SLOT = (
     )
     .where(_WORKERS.c.id == bindparam("worker"))
 )
-"""Built once, because every claim runs it."""
+"""Query of `Fleet.slot`, built once because every claim runs it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Availability:
-    """A device and whether it may receive work; `incarnation` is the process that registered last."""
+    """A device, and whether it may receive work.
+
+    Attributes:
+        incarnation: id of the process that registered the worker last.
+    """
 
     device: Device
     drain: bool
@@ -52,7 +56,7 @@ class Superseded(Conflict):
 
 
 def check_incarnation(worker_id: str, host: str, own: str | None, incarnation: str | None) -> None:
-    """Refuse a process that did not register last. A process without an incarnation is not checked.
+    """Raise an error if the calling process is not the last that registered. Processes without an incarnation pass.
 
     Raises:
         Superseded: another process registered after it.
@@ -62,7 +66,7 @@ def check_incarnation(worker_id: str, host: str, own: str | None, incarnation: s
 
 
 class Fleet:
-    """Queries over one session; the code that opened the session commits."""
+    """Reads and changes workers and devices within one session. The caller commits the session."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -77,10 +81,10 @@ class Fleet:
         now: datetime,
         incarnation: str | None = None,
     ) -> WorkerRow:
-        """Store a worker with exactly these devices; quarantined devices stay quarantined.
+        """Store a worker with exactly these devices. Quarantined devices remain quarantined.
 
         Args:
-            incarnation: identifies the process that acts for the worker from now on.
+            incarnation: id of the process that runs the worker from now on.
         """
         row = self.session.get(WorkerRow, worker_id)
         if row is None:
@@ -107,19 +111,23 @@ class Fleet:
         return row
 
     def contest(self, worker_id: str, now: datetime) -> None:
-        """Record that an earlier process still sends requests as this worker, so that both are alive."""
+        """Record that an earlier process still sends requests as this worker, so that two processes use its id."""
         row = self.worker(worker_id)
         if row.contested_at is None:
             Events(self.session).worker_changed(worker_id)
         row.contested_at = now
 
     def any_after(self, moment: datetime) -> bool:
-        """Return True if a worker was seen after this moment, that is, by a clock that was ahead."""
+        """Return True if a worker was seen after this moment. That means that a clock was ahead."""
         return self.session.scalar(select(WorkerRow.id).where(WorkerRow.seen_at > moment).limit(1)) is not None
 
     def put_off(self, by: timedelta, *, now: datetime, since: datetime) -> None:
-        """Shift `seen_at` of workers that were connected `by` ago, at most to `now`, so that they count as
-        connected.
+        """Move `seen_at` of connected workers forward by `by`, at most to `now`, so that an interruption does not
+        count.
+
+        Args:
+            by: duration of the interruption.
+            since: workers seen since `since - by` count as connected.
         """
         for row in self.session.scalars(select(WorkerRow).where(WorkerRow.seen_at >= since - by)):
             row.seen_at = min(row.seen_at + by, now)
@@ -155,12 +163,14 @@ class Fleet:
         return self.session.scalars(query.order_by(WorkerRow.seen_at.desc(), WorkerRow.id)).all()
 
     def some(self, worker_ids: Collection[str]) -> Sequence[WorkerRow]:
-        """Return the workers with these ids and their devices; deleted ones are left out."""
+        """Return the workers with these ids, with their devices. Ids of deleted workers are left out."""
         query = select(WorkerRow).options(selectinload(WorkerRow.devices)).where(WorkerRow.id.in_(worker_ids))
         return self.session.scalars(query.order_by(WorkerRow.id)).all()
 
     def devices(self, seen_since: datetime) -> Sequence[DeviceRow]:
-        """Return the devices that receive work, in a stable order: not quarantined, of connected, active workers."""
+        """Return the devices that may receive work: not quarantined, of connected workers that do not drain; stable
+        order.
+        """
         query = (
             select(DeviceRow)
             .join(WorkerRow)
@@ -170,7 +180,7 @@ class Fleet:
         return self.session.scalars(query.order_by(DeviceRow.model, DeviceRow.uuid, DeviceRow.worker_id)).all()
 
     def other_units(self, device: Device, seen_since: datetime) -> Sequence[Device]:
-        """Return other devices of the same model that receive work."""
+        """Return the other devices of the same model that may receive work."""
         query = (
             select(DeviceRow.device)
             .join(WorkerRow)
@@ -181,7 +191,7 @@ class Fleet:
         return self.session.scalars(query).all()
 
     def slot(self, worker_id: str, uuid: str, incarnation: str | None = None) -> "Availability":
-        """Return a worker's device and whether it may receive work.
+        """Return a device of a worker, and whether it may receive work.
 
         Raises:
             NotFound: there is no such worker, or it has left, or it has no such device.
@@ -212,7 +222,7 @@ class Fleet:
         return self.session.get(WorkerRow, worker_id)
 
     def leave(self, worker_id: str, now: datetime, *, incarnation: str | None = None) -> None:
-        """Record that a worker has shut down normally; its devices receive no more work."""
+        """Record that a worker has shut down normally. Its devices receive no more work."""
         row = self.worker(worker_id)
         check_incarnation(worker_id, row.host, row.incarnation, incarnation)
         row.left_at, row.note = now, None
@@ -221,7 +231,7 @@ class Fleet:
             device.activity = device.detail = device.attempt_id = None
 
     def update_slots(self, worker_id: str, slots: Sequence[SlotReport], now: datetime) -> tuple[str, ...]:
-        """Store a worker's reports on its slots. Return the UUIDs of its quarantined devices."""
+        """Store the slot reports of a worker. Return the UUIDs of its quarantined devices."""
         reported = {slot.device_uuid: slot for slot in slots}
         rows = self.devices_of(worker_id)
         for row in rows:
@@ -235,13 +245,15 @@ class Fleet:
         return tuple(row.uuid for row in rows if row.quarantined_at is not None)
 
     def _announce_progress(self, worker_id: str) -> None:
-        """Add an event to the searches that this worker confirms, so that pages show the progress."""
-        for search_id in Leases(self.session).proven_by(worker_id):
+        """Add an event for each search whose confirmation or ablation this worker runs, so that pages show the
+        progress.
+        """
+        for search_id in Leases(self.session).searches_confirmed_by(worker_id):
             Events(self.session).search_changed(search_id)
 
 
 def _lease_id(attempt_id: int | None) -> int | None:
-    """Return `attempt_id` if it can be the id of a lease, else None."""
+    """Return `attempt_id` if it is in the range of lease ids, else None."""
     return attempt_id if attempt_id is not None and 0 < attempt_id <= LARGEST_ID else None
 
 

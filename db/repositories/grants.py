@@ -1,4 +1,4 @@
-"""Bulk inserts of new trials, jobs and leases; they use columns because they are most of a service's writes."""
+"""Bulk inserts of new trials, jobs and leases. They use columns instead of ORM objects, because they are frequent."""
 
 import secrets
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from evo.trial import Trial
 
 
 def _adding(row: type[Base]) -> ReturningInsert[int]:
-    """Return a statement that inserts rows and returns their ids, in order."""
+    """Return a statement that inserts rows and returns their ids in the order of the rows."""
     into = table(row)
     return insert(into).returning(into.c.id, sort_by_parameter_order=True)
 
@@ -26,7 +26,7 @@ _TRIALS, _JOBS, _ATTEMPTS = _adding(TrialRow), _adding(JobRow), _adding(AttemptR
 
 @dataclass(frozen=True, kw_only=True)
 class ProposedTrial:
-    """A newly proposed trial with its evaluation job; `told_before` as in `db.models.TrialRow`."""
+    """A newly proposed trial with its evaluation job. `told_before` is defined in `db.models.TrialRow`."""
 
     trial: Trial
     config_key: str
@@ -37,7 +37,7 @@ class ProposedTrial:
 
 @dataclass(frozen=True, kw_only=True)
 class Holder:
-    """The device that receives leases, their start, and their duration in seconds."""
+    """The device that receives leases, their start time, and their duration in seconds."""
 
     worker_id: str
     device_uuid: str
@@ -47,7 +47,7 @@ class Holder:
 
 @dataclass(frozen=True, kw_only=True)
 class Granted:
-    """A lease as it is sent to its worker."""
+    """A lease with its job, as sent to the worker."""
 
     attempt_id: int
     token: str
@@ -55,13 +55,13 @@ class Granted:
 
 
 class Grants:
-    """Queries over one session; the code that opened the session commits."""
+    """Inserts trials, jobs and leases within one session. The caller commits the session."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
 
     def begin(self, search_id: int, asked: Sequence[ProposedTrial], holder: Holder) -> list[Granted]:
-        """Store new trials, their evaluation jobs, and a lease on each job."""
+        """Store new trials, their evaluation jobs, and a lease of each job."""
         if not asked:
             return []
         trials = self._add(_TRIALS, [_trial(search_id, each) for each in asked])
@@ -69,7 +69,9 @@ class Grants:
         return self._lease(self._add(_JOBS, jobs), [each.job for each in asked], holder)
 
     def grant(self, jobs: Sequence[JobRow], holder: Holder) -> list[Granted]:
-        """Lease queued jobs; the unique index on live attempts decides a race."""
+        """Lease queued jobs. If two processes lease the same job, the unique index on live attempts lets one of them
+        fail.
+        """
         if not jobs:
             return []
         for job in jobs:

@@ -23,7 +23,7 @@ _ORDER = case({"baseline": 0, "confirm": 1}, value=JobRow.kind, else_=2)
 _OPEN: tuple[JobState, ...] = ("queued", "leased")
 
 _JUST = timedelta(seconds=10)
-"""Longer than the interval between two sweeps."""
+"""Time after a confirmation's waiting limit in which a sweep must find it; longer than the sweep interval."""
 
 # Built once, because every claim or report runs them.
 _ATTEMPTS, _JOBS = table(AttemptRow), table(JobRow)
@@ -53,12 +53,12 @@ _TOGETHER = (
 
 
 class StaleLease(Conflict):
-    """The lease has ended: the job was given to another worker or is no longer wanted."""
+    """The lease has ended: its job went to another worker, or is no longer needed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """The fields of an attempt that are needed to accept a report."""
+    """The fields of an attempt that are needed to accept its report."""
 
     token: str
     state: AttemptState
@@ -76,7 +76,7 @@ def check_token(attempt_id: int, own: str, token: str) -> None:
 
 
 def check_live(attempt_id: int, state: AttemptState) -> None:
-    """Refuse a request about a lease that has ended.
+    """Raise an error if a lease has ended.
 
     Raises:
         StaleLease: the lease has ended.
@@ -86,7 +86,7 @@ def check_live(attempt_id: int, state: AttemptState) -> None:
 
 
 class Leases:
-    """Queries over one session; the code that opened the session commits."""
+    """Reads and changes jobs and leases within one session. The caller commits the session."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -117,12 +117,14 @@ class Leases:
         return job
 
     def next_queued(self, search_id: int, limit: int = 1, *, baselines: bool = True) -> Sequence[JobRow]:
-        """Return the next jobs to lease: baselines first, then confirmations, then trials, each oldest first.
+        """Return the next jobs to lease: baselines, then confirmations, then other jobs, oldest first within a kind.
+
+        Jobs that another transaction is leasing are skipped.
 
         Jobs that another transaction is leasing are skipped.
 
         Args:
-            baselines: False leaves out the baselines.
+            baselines: False excludes baselines.
         """
         query = select(JobRow).where(JobRow.search_id == search_id, JobRow.state == "queued")
         if not baselines:
@@ -131,13 +133,15 @@ class Leases:
         return self.session.scalars(ordered.with_for_update(skip_locked=True, of=JobRow)).all()
 
     def measured_on(self, trial_id: int) -> str | None:
-        """Return the UUID of the device that measured a trial."""
+        """Return the UUID of the device that measured a trial; None if no device did."""
         query = select(AttemptRow.device_uuid).join(AttemptRow.job)
         done = query.where(JobRow.trial_id == trial_id, JobRow.kind == "evaluate", AttemptRow.state == "done")
         return self.session.scalars(done.order_by(AttemptRow.id.desc()).limit(1)).first()
 
     def patient_confirmations(self, now: datetime) -> bool:
-        """Return True if a queued confirmation has just waited `Policy.other_unit_s` seconds for another device."""
+        """Return True if a queued confirmation has just reached `Policy.other_unit_s`, its waiting limit for another
+        device.
+        """
         query = select(JobRow.created_at, SearchRow.policy).join(SearchRow, SearchRow.id == JobRow.search_id)
         waiting = self.session.execute(query.where(JobRow.kind == "confirm", JobRow.state == "queued"))
         return any(
@@ -151,23 +155,25 @@ class Leases:
         return {kind: count for kind, count in self.session.execute(query.group_by(JobRow.kind))}  # noqa: C416
 
     def at_work(self, search_id: int) -> bool:
-        """Return True if a worker holds a job of the search."""
+        """Return True if a job of the search is leased."""
         query = select(JobRow.id).where(JobRow.search_id == search_id, JobRow.state == "leased").limit(1)
         return self.session.scalars(query).first() is not None
 
     def any_since(self, search_id: int, since: datetime) -> bool:
-        """Return True if a worker holds a job of the search, or has reported one since `since`."""
+        """Return True if a job of the search is leased, or was reported since `since`."""
         working = or_(AttemptRow.state == "live", (AttemptRow.state == "done") & (AttemptRow.ended_at >= since))
         found = select(AttemptRow.id).join(JobRow).where(JobRow.search_id == search_id, working).limit(1)
         return self.session.execute(found).first() is not None
 
     def confirmations(self, search_id: int) -> Sequence[JobRow]:
-        """Return every confirmation of a search with its challenger, oldest first."""
+        """Return all confirmation jobs of a search with their trials, oldest first."""
         query = select(JobRow).where(JobRow.search_id == search_id, JobRow.kind == "confirm")
         return self.session.scalars(query.options(joinedload(JobRow.trial)).order_by(JobRow.id)).all()
 
-    def proving(self, search_id: int) -> tuple[JobRow, AttemptRow | None] | None:
-        """Return the leased confirmation or ablation with its lease, else a queued one, else None."""
+    def open_confirmation(self, search_id: int) -> tuple[JobRow, AttemptRow | None] | None:
+        """Return an open confirmation or ablation of a search, with its lease if it is leased. Leased jobs come before
+        queued ones.
+        """
         query = select(JobRow).where(JobRow.search_id == search_id, JobRow.state.in_(_OPEN))
         query = query.where(JobRow.kind.in_(("confirm", "ablate"))).options(joinedload(JobRow.trial))
         job = self.session.scalars(query.order_by(JobRow.state, JobRow.id).limit(1)).first()  # leased before queued
@@ -175,17 +181,17 @@ class Leases:
             return None
         return job, next(iter(self._live(AttemptRow.job_id == job.id)), None)
 
-    def proven_by(self, worker_id: str) -> Sequence[int]:
-        """Return the ids of searches whose confirmation or ablation this worker holds."""
+    def searches_confirmed_by(self, worker_id: str) -> Sequence[int]:
+        """Return the ids of the searches whose confirmation or ablation this worker has leased."""
         query = select(JobRow.search_id).join(AttemptRow, AttemptRow.job_id == JobRow.id).distinct()
         mine = query.where(AttemptRow.worker_id == worker_id, AttemptRow.state == "live")
         return self.session.scalars(mine.where(JobRow.kind.in_(("confirm", "ablate")))).all()
 
     def challenges(self, search_id: int, baselines: Mapping[str, Timing]) -> list[Challenge]:
-        """Return one challenge per confirmation, oldest first.
+        """Return one challenge per confirmation of a search, oldest first.
 
         Args:
-            baselines: timings from the start of the search.
+            baselines: timings of the baselines at the start of the search.
         """
         query = select(TrialRow.number, JobRow.seen, JobRow.verdict).join(JobRow.trial)
         mine = query.where(JobRow.search_id == search_id, JobRow.kind == "confirm").order_by(JobRow.id)
@@ -201,7 +207,7 @@ class Leases:
         return self.session.scalar(query.where(JobRow.seen.is_not(None), JobRow.trial_id.is_not(None))) or 0
 
     def confirming_s(self, search_id: int) -> list[float]:
-        """Return the duration of each confirmation of a search, from lease to report, in seconds."""
+        """Return the seconds from lease to report of each finished confirmation of a search."""
         query = select(AttemptRow.granted_at, AttemptRow.ended_at).join(AttemptRow.job)
         mine = query.where(JobRow.search_id == search_id, JobRow.kind == "confirm", AttemptRow.state == "done")
         return [
@@ -211,12 +217,12 @@ class Leases:
         ]
 
     def known(self, attempt_ids: Collection[int]) -> dict[int, "Known"]:
-        """Return the data for accepting reports on these attempts, by id; unknown attempts are left out."""
+        """Return by attempt id the data that is needed to accept reports. Unknown ids are left out."""
         rows = self.session.execute(_KNOWN, {"attempts": _possible(attempt_ids)})
         return {row.id: Known(token=row.token, state=row.state, search_id=row.search_id) for row in rows}
 
-    def together(self, attempt_ids: Collection[int]) -> dict[int, AttemptRow]:
-        """Return these attempts by id, with their jobs and trials."""
+    def attempts(self, attempt_ids: Collection[int]) -> dict[int, AttemptRow]:
+        """Return these attempts with their jobs and trials, by attempt id."""
         return {row.id: row for row in self.session.scalars(_TOGETHER, {"attempts": list(attempt_ids)})}
 
     def attempt(self, attempt_id: int, token: str) -> AttemptRow:
@@ -234,25 +240,27 @@ class Leases:
         return row
 
     def live_or_none(self, attempt_id: int) -> AttemptRow | None:
-        """Return a live attempt with its job, or None. It checks no token: only the service itself calls it."""
+        """Return a live attempt with its job, or None. For calls within the service: no token is checked."""
         return next(iter(self._live(AttemptRow.id == attempt_id)), None)
 
     def end(self, attempt: AttemptRow, state: AttemptState, *, now: datetime, result: Report | None = None) -> None:
-        """End a live attempt; the caller updates its job."""
+        """End a live attempt. The caller must update its job."""
         attempt.state, attempt.ended_at, attempt.result = state, now, result
 
     def renew(self, worker_id: str, attempt_ids: Collection[int], *, now: datetime, lease_s: float) -> set[int]:
-        """Extend a worker's live leases to `now + lease_s`. Return the ids that are still live."""
+        """Extend live leases of a worker to `now + lease_s`. Return the ids of those that are still live."""
         named = AttemptRow.id.in_(_possible(attempt_ids))
         mine = (AttemptRow.worker_id == worker_id, AttemptRow.state == "live", named)
         free = select(AttemptRow.id).where(*mine).order_by(AttemptRow.id)
-        free = free.with_for_update(skip_locked=True, key_share=True)  # one being reported needs no renewal
+        free = free.with_for_update(
+            skip_locked=True, key_share=True
+        )  # a locked lease is being reported and needs no renewal
         renewed = update(AttemptRow).where(AttemptRow.id.in_(free)).values(expires_at=now + timedelta(seconds=lease_s))
         self.session.execute(renewed.execution_options(synchronize_session=False))
         return set(self.session.scalars(select(AttemptRow.id).where(*mine)))
 
     def restart(self, until: datetime) -> None:
-        """Set the expiry of every live lease, including those written by a clock that was ahead."""
+        """Set the expiry of every live lease to `until`, even if that is earlier than its present expiry."""
         live = update(AttemptRow).where(AttemptRow.state == "live")
         self.session.execute(live.values(expires_at=until).execution_options(synchronize_session=False))
 
@@ -269,25 +277,25 @@ class Leases:
             self.session.execute(_PUT_OFF, rows)
 
     def expired(self, now: datetime) -> Sequence[AttemptRow]:
-        """Return expired live attempts, with their jobs."""
+        """Return the live attempts whose lease has expired, with their jobs."""
         return self._live(AttemptRow.expires_at < now)
 
     def held_by(self, worker_id: str) -> Sequence[AttemptRow]:
-        """Return a worker's live attempts, with their jobs."""
+        """Return the live attempts of a worker, with their jobs."""
         return self._live(AttemptRow.worker_id == worker_id)
 
-    def unheard(self, worker_id: str, device_uuid: str, holding: Collection[int]) -> list[tuple[int, int]]:
-        """Return (attempt, search) of each live lease of a device that is not in `holding`."""
+    def unreported(self, worker_id: str, device_uuid: str, holding: Collection[int]) -> list[tuple[int, int]]:
+        """Return (attempt id, search id) of each live lease of a device that the worker did not list in `holding`."""
         mine = self.session.execute(_HELD, {"worker": worker_id, "unit": device_uuid})
         return [(attempt_id, search_id) for attempt_id, search_id in mine if attempt_id not in holding]
 
     def attempts_of_trial(self, trial_id: int) -> Sequence[AttemptRow]:
-        """Return every attempt at a trial, confirmations included, with their jobs, oldest first."""
+        """Return all attempts of a trial's jobs, including confirmations, with their jobs, oldest first."""
         query = select(AttemptRow).join(AttemptRow.job).where(JobRow.trial_id == trial_id)
         return self.session.scalars(query.options(joinedload(AttemptRow.job)).order_by(AttemptRow.id)).all()
 
     def evaluations(self, trial_ids: Collection[int]) -> dict[int, EvaluateReport]:
-        """Return the latest evaluation report by trial; trials without one are left out."""
+        """Return the latest evaluation report of each trial, by trial id. Trials without a report are left out."""
         query = select(JobRow.trial_id, AttemptRow.result).join(AttemptRow.job)
         # No condition on the state of attempts: its index would read too many rows.
         query = query.where(JobRow.trial_id.in_(trial_ids), JobRow.kind == "evaluate")
@@ -295,7 +303,7 @@ class Leases:
         return {trial_id: result for trial_id, result in rows if trial_id and isinstance(result, EvaluateReport)}
 
     def cancel_all(self, search_id: int, now: datetime) -> None:
-        """Cancel every open job of a search and its lease."""
+        """Cancel all open jobs of a search and their leases."""
         jobs = select(JobRow.id).where(JobRow.search_id == search_id, JobRow.state.in_(_OPEN))
         live = update(AttemptRow).where(AttemptRow.job_id.in_(jobs), AttemptRow.state == "live")
         self.session.execute(live.values(state="cancelled", ended_at=now))
@@ -311,5 +319,5 @@ class Leases:
 
 
 def _possible(ids: Collection[int]) -> list[int]:
-    """Return the ids that fit an integer column; PostgreSQL raises an error for larger ones."""
+    """Return the ids in the range of an integer column. PostgreSQL raises an error for larger numbers."""
     return [each for each in ids if 0 < each <= LARGEST_ID]

@@ -1,7 +1,7 @@
-"""Queries and views that skip what cannot be read, so that one unreadable row does not end a list.
+"""Queries and views that skip unreadable rows, so that one unreadable row does not end a list.
 
-A JSON document that is damaged, or no longer matches its type, fails with a `ValueError` when its row is loaded. The
-item that holds it is named, with a remedy, in the answer to a request for it.
+Loading a row fails with a `ValueError` if a JSON document in it is damaged or no longer matches its type. A request for
+that row alone raises an error that names the item and a remedy.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,17 +36,17 @@ Item = TypeVar("Item")
 Found = TypeVar("Found")
 
 MOST_SKIPPED = 1_000
-"""Unreadable rows that one query skips before its answer is shorter than asked for."""
+"""Maximum number of unreadable rows that a query with a limit replaces by further rows."""
 
 log = structlog.get_logger("database")
 
 
 def readable(session: Session, query: Select[Row], *, limit: int | None = None) -> Sequence[Row]:
-    """Return the rows of a query without the unreadable ones.
+    """Return the rows of a query, without unreadable rows.
 
     Args:
-        limit: number of rows to return. Further rows take the place of unreadable ones; otherwise a list that is read
-            in pages would seem to end before them.
+            limit: number of rows to return. Further rows replace unreadable ones; otherwise a client that reads pages
+            would take the short page for the last one.
     """
     try:
         return session.scalars(query.limit(limit) if limit is not None else query).all()
@@ -70,7 +70,7 @@ def readable(session: Session, query: Select[Row], *, limit: int | None = None) 
 def readable_items(
     items: Sequence[Item], read: Callable[[Sequence[Item]], Iterable[Found]], *, name: Callable[[Item], object]
 ) -> tuple[list[Found], list[Item]]:
-    """Read items together; if that fails, read each alone. Return the values read and the unreadable items.
+    """Read items together. If that fails, read them one by one. Return the values, and the unreadable items.
 
     Args:
         name: returns the id of an item for the log.
@@ -93,11 +93,11 @@ def readable_items(
 BACKUP = "restore a backup of the database"
 
 MOST_NAMED = 3
-"""Items named in one message; more of them can hold the same value."""
+"""Maximum number of items in one message. Several items can contain the same value."""
 
 
 class UnreadableItem(UnreadableValue):
-    """An item of the database cannot be read; the message names it and a remedy."""
+    """An item of the database cannot be read. The message names the item and a remedy."""
 
     def __init__(self, error: UnreadableValue, message: str) -> None:
         super().__init__(error.kind, error.stored, error.reason)
@@ -107,12 +107,12 @@ class UnreadableItem(UnreadableValue):
 
 @dataclass(frozen=True, kw_only=True)
 class Names:
-    """How people call the items of a table.
+    """Human-readable names for the rows of a table.
 
     Attributes:
-        keys: columns that identify an item.
-        name: the item's name, with a place for each of these columns.
-        of_search: True if the first column is the id of the search to which the item belongs.
+        keys: columns that identify a row.
+        name: format string with one placeholder per key column.
+        of_search: True if the first key column is the id of the search that owns the row.
     """
 
     keys: Sequence[Any]
@@ -137,7 +137,7 @@ NAMES: Mapping[str, Names] = {
 
 
 def named(database: Database, error: UnreadableValue) -> UnreadableItem:
-    """Return the error with the names of the items that hold the unreadable value, and a remedy."""
+    """Return an error that names the items with the unreadable value, and a remedy."""
     column: Column[Any] | None = None
     found: Sequence[Any] = ()
     try:
@@ -149,7 +149,7 @@ def named(database: Database, error: UnreadableValue) -> UnreadableItem:
 
 
 def _holders(session: Session, error: UnreadableValue) -> tuple[Column[Any] | None, Sequence[Any]]:
-    """Return the column of a value, and what identifies the rows that hold it."""
+    """Return the column of an unreadable value, and the keys of the rows that contain it."""
     columns = [column for each in Base.metadata.sorted_tables for column in each.columns]
     own = next((each for each in columns if each.type is error.kind), None)
     if own is not None:
@@ -157,7 +157,7 @@ def _holders(session: Session, error: UnreadableValue) -> tuple[Column[Any] | No
         if isinstance(own.type, Document) and session.get_bind().dialect.name == "postgresql":
             same = cast(type_coerce(own, JSON()), JSONB) == cast(literal(error.stored, JSON()), JSONB)
         return own, _rows(session, own, same)
-    for column in columns:  # a query of SQLite read inside a document that is not JSON
+    for column in columns:  # an SQLite query failed inside a document that is not JSON
         if isinstance(column.type, Document):
             broken = column.is_not(None) & (func.json_valid(column) == 0)
             if found := _rows(session, column, broken):
@@ -184,5 +184,5 @@ def _message(column: Column[Any] | None, found: Sequence[Any], reason: str) -> s
             ]
     return (
         f"{items} cannot be read: its {column.name} in the database is damaged, or was written by another version of "
-        f"kernel-evo ({reason}). Way out: {', or '.join(ways)}"
+        f"kernel-evo ({reason}). Remedy: {', or '.join(ways)}"
     )

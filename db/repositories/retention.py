@@ -35,11 +35,11 @@ from evo.search.lifecycle import TERMINAL
 
 
 def remove_search(session: Session, search_id: int) -> bool:
-    """Delete a search with its trials, jobs, attempts and messages, and return True. Artefacts are collected later.
+    """Delete a search with its trials, jobs, attempts and messages. Return True. Retention deletes its artefacts later.
 
     Raises:
         NotFound: there is no such search.
-        Conflict: it has not ended, or it holds the evidence of a champion.
+        Conflict: the search has not ended, or one of its trials is a current or former champion.
     """
     state = Archive(session).state(search_id)
     if state not in TERMINAL:
@@ -64,16 +64,16 @@ log = structlog.get_logger("chores")
 DIGEST = re.compile(r"[0-9a-f]{64}")
 
 YOUNG = timedelta(days=1)
-"""Minimum age of a collected artefact: a newer one may belong to a report that has not arrived yet."""
+"""Minimum age of a deleted artefact. A younger one may belong to a report that has not arrived yet."""
 
 
 def collect_searches(session: Session, before: datetime, limit: int | None, failed: set[int]) -> Collected:
     """Delete at most `limit` searches that ended before `before`.
 
-    If a search holds the evidence of a champion, only the reports on its other trials are deleted.
+    If a search promoted a champion, delete only the evaluation jobs and reports of its other trials.
 
     Args:
-        failed: ids of searches to skip; searches that cannot be deleted are added to it.
+        failed: ids of searches to skip. Searches that cannot be deleted are added.
     """
     query = select(SearchRow.id).where(
         SearchRow.state.in_(TERMINAL), SearchRow.finished_at < before, SearchRow.archived_at.is_(None)
@@ -88,7 +88,7 @@ def collect_searches(session: Session, before: datetime, limit: int | None, fail
 
 
 def _isolated(session: Session, work: Callable[[Session, int], bool], search_id: int, failed: set[int]) -> bool | None:
-    """Run `work` in a savepoint, so that a search that cannot be collected does not block the others."""
+    """Run `work` in a savepoint, so that one failing search does not prevent the deletion of others."""
     try:
         with session.begin_nested():
             return work(session, search_id)
@@ -115,8 +115,8 @@ def _thin(session: Session, search_id: int) -> bool:
 def collect_workers(session: Session, before: datetime) -> Collected:
     """Delete workers not seen since `before`, and tokens that expired or were revoked before it.
 
-    Workers with a lease or a quarantined device are kept, because only a person ends a quarantine. One token is always
-    kept, because a service without any token admits every user.
+    Workers with a lease or a quarantined device are kept, because only a person may end a quarantine. One token is
+    always kept, because a service without tokens admits every user.
     """
     busy = select(AttemptRow.worker_id).where(AttemptRow.state == "live")
     aside = select(DeviceRow.worker_id).where(DeviceRow.quarantined_at.is_not(None))
@@ -138,7 +138,7 @@ def collect_workers(session: Session, before: datetime) -> Collected:
 
 
 def collect_families(session: Session, before: datetime) -> Collected:
-    """Delete uploaded versions of families that are unused and older than `before`, except the latest of each."""
+    """Delete unused uploaded families that are older than `before`. The latest version of each family is kept."""
     latest = select(FamilyRow.name, func.max(FamilyRow.registered_at)).group_by(FamilyRow.name)
     old = select(FamilyRow.digest).where(
         FamilyRow.registered_at < before,
@@ -154,12 +154,12 @@ def collect_families(session: Session, before: datetime) -> Collected:
 
 
 def _batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Split ids into batches of 500, which every engine accepts in one statement."""
+    """Split ids into batches of 500, which every database engine accepts in one statement."""
     return (ids[begin : begin + 500] for begin in range(0, len(ids), 500))
 
 
 def collect_artefacts(session: Session, limit_bytes: int, now: datetime) -> tuple[Collected, list[str]]:
-    """Delete artefact rows, oldest first, until the rest is within the limit.
+    """Delete artefact rows, oldest first, until the total size is within the limit.
 
     Returns:
         The counts, and the digests whose files the caller must remove after this transaction commits.
@@ -180,7 +180,7 @@ def collect_artefacts(session: Session, limit_bytes: int, now: datetime) -> tupl
 
 
 def collect_log(session: Session, now: datetime) -> None:
-    """Delete expired events, stored responses and browser sessions, and shorten overlong sessions."""
+    """Delete old events, stored responses and expired browser sessions, and shorten sessions that last too long."""
     drop_old_answers(session, now)
     session.execute(delete(SessionRow).where(SessionRow.expires_at <= now))
     Tokens(session).reset_ahead(now)
@@ -189,7 +189,7 @@ def collect_log(session: Session, now: datetime) -> None:
 
 
 def _settled(session: Session, now: datetime) -> datetime:
-    """Return the time before which no artefact can belong to a trial that may still become a champion."""
+    """Return the time before which no artefact belongs to a trial that may still become a champion."""
     unfinished = select(func.min(SearchRow.created_at)).where(SearchRow.state.not_in(TERMINAL))
     begun = session.scalar(unfinished)
     return now - YOUNG if begun is None else min(begun, now - YOUNG)
@@ -204,7 +204,7 @@ def _needed(session: Session) -> set[str]:
             JobRow.trial_id.in_(select(ChampionRow.trial_id)), JobRow.kind == "evaluate", AttemptRow.result.is_not(None)
         )
     )
-    # Documents are read as texts: one that no longer matches its type must neither block the others nor lose its files.
+    # Documents are read as text, because an unreadable document must not stop the search or lose its files.
     texts = [
         *session.scalars(select(cast(ChampionRow.evidence, Text))),
         *session.scalars(evaluated.with_only_columns(cast(AttemptRow.result, Text))),

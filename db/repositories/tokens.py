@@ -1,4 +1,4 @@
-"""Repository of access tokens and browser sessions. A secret is returned once and stored only as its SHA-256."""
+"""Repository of access tokens and browser sessions. A secret is returned once; only its SHA-256 is stored."""
 
 import hashlib
 import hmac
@@ -16,7 +16,7 @@ from evo.errors import Conflict, NotFound
 from evo.messages.access import Role
 
 SESSION = timedelta(hours=12)
-"""Longest duration of a browser session."""
+"""Maximum duration of a browser session."""
 
 SECRET_BYTES = 32
 ID_BYTES = 6
@@ -26,7 +26,7 @@ _SECRET = re.compile(r"ke[vj]_([0-9a-f]{12})_([0-9A-Za-z_-]{43})")
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """Rights and lifetime of a new token."""
+    """Name, rights and lifetime of a new token."""
 
     name: str
     roles: Sequence[Role] = ()
@@ -36,17 +36,17 @@ class Terms:
 
 
 class Tokens:
-    """Queries over one session; the code that opened the session commits."""
+    """Reads and changes tokens and browser sessions within one session. The caller commits the session."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
 
     def any(self) -> bool:
-        """Return True if the service has a token; if so, every request needs one."""
+        """Return True if the service has a token. Then every request needs one."""
         return self.session.scalar(select(TokenRow.id).limit(1)) is not None
 
     def all(self) -> Sequence[TokenRow]:
-        """Return every token, newest first, including expired and revoked ones."""
+        """Return all tokens, newest first, including expired and revoked ones."""
         return self.session.scalars(select(TokenRow).order_by(TokenRow.created_at.desc(), TokenRow.id)).all()
 
     def admins(self, now: datetime) -> Sequence[TokenRow]:
@@ -98,14 +98,14 @@ class Tokens:
         return row
 
     def rotate(self, token_id: str, *, by: str, grace: timedelta, now: datetime) -> tuple[str, TokenRow]:
-        """Create another token on the same terms; this one expires after `grace`.
+        """Create a token with the same rights and lifetime. The old token expires after `grace`.
 
         Raises:
             Conflict: the token is expired or revoked, or is a join token.
         """
         row = self.token(token_id)
         if row.join or not _valid(row, now):
-            raise Conflict(f"token {token_id} cannot be rotated, since it is {_state(row)}: make a new one")
+            raise Conflict(f"token {token_id} cannot be rotated, because it is {_state(row)}: create a new token")
         lifetime = None if row.expires_at is None else row.expires_at - row.created_at
         terms = Terms(
             name=row.name,
@@ -137,14 +137,14 @@ class Tokens:
             .execution_options(synchronize_session=False)
         )
         if taken.first() is None:
-            raise Conflict("this join token was used before: ask for a new one (`kernel-evo token join`)")
+            raise Conflict("this join token was used before: create a new one (`kernel-evo token join`)")
         for earlier in self._of_worker(worker_id, now):
             self.revoke(earlier.id, now)
         terms = Terms(name=name or join.name, roles=("worker",), worker_id=worker_id)
         return self.issue(terms, by=f"join token {join.id} ({join.name})", now=now)
 
     def bind(self, token_id: str, worker_id: str, now: datetime) -> None:
-        """Restrict a token to this worker.
+        """Restrict a token to requests of one worker.
 
         Raises:
             Conflict: the worker already has another token.
@@ -152,20 +152,20 @@ class Tokens:
         row = self.token(token_id)
         if row.worker_id is None and self._of_worker(worker_id, now):
             raise Conflict(
-                f"worker {worker_id!r} has a token of its own: register under another --id, use that token, "
+                f"worker {worker_id!r} has another token: register under another --id, use that token, "
                 "or let an admin revoke it"
             )
         row.worker_id = row.worker_id or worker_id
 
     def begin_session(self, token_id: str, *, until: datetime, now: datetime) -> str:
-        """Create a browser session and return its secret. Expired sessions are deleted."""
+        """Create a browser session and return its secret. Delete expired sessions."""
         self.session.execute(delete(SessionRow).where(SessionRow.expires_at <= now))
         secret = secrets.token_urlsafe(SECRET_BYTES)
         self.session.add(SessionRow(digest=_digest(secret), token_id=token_id, created_at=now, expires_at=until))
         return secret
 
     def session_holder(self, secret: str, now: datetime) -> TokenRow | None:
-        """Return the token of a session, or None if either has expired or been revoked."""
+        """Return the token of a session; None if the session or the token has expired or was revoked."""
         row = self.session.get(SessionRow, _digest(secret))
         if row is None or row.expires_at <= now:
             return None
@@ -173,7 +173,7 @@ class Tokens:
         return token if token is not None and _valid(token, now) else None
 
     def reset_ahead(self, now: datetime) -> None:
-        """Shorten sessions that end later than their limit: the clock was ahead when they began."""
+        """Shorten sessions that last longer than `SESSION`, because a clock was ahead when they began."""
         late = update(SessionRow).where(SessionRow.expires_at > now + SESSION)
         self.session.execute(late.values(expires_at=now + SESSION).execution_options(synchronize_session=False))
 

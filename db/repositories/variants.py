@@ -14,12 +14,12 @@ FAMILY = 0
 
 
 def unknown_variant(search_id: int, number: int) -> str:
-    """Return the message for a number that no variant of a search has."""
+    """Return the error message for a variant number that a search does not have."""
     return f"search {search_id} has no variant {number}: `kernel-evo variant list {search_id}` lists them"
 
 
 class Variants:
-    """Reads and writes the variants of searches in one transaction."""
+    """Reads and writes the variants of searches within one session. The caller commits the session."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -34,7 +34,9 @@ class Variants:
         return self.session.scalars(select(VariantRow).where(VariantRow.tuning_id == search_id)).first()
 
     def base_id(self, search_id: int) -> int:
-        """Return the search that variants belong to: this one, or the one whose variant it tunes."""
+        """Return the id of the search to which the variants belong: this search, or the search whose variant it
+        tunes.
+        """
         variant = self.tuned_by(search_id)
         return search_id if variant is None else variant.search_id
 
@@ -52,9 +54,10 @@ class Variants:
         return row
 
     def next_number(self, search_id: int) -> int:
-        """Return the number of the next variant. Lock the search first: two submissions may come at once.
+        """Return the number for the next variant. Lock the search first, because two submissions may come at the same
+        time.
 
-        Numbers of deleted variants are not given again: parents, proposals and addresses of pages name them.
+        Numbers of deleted variants are not reused, because parents, proposals and URLs refer to them.
         """
         return (self.session.scalar(select(SearchRow.last_variant).where(SearchRow.id == search_id)) or FAMILY) + 1
 
@@ -64,40 +67,44 @@ class Variants:
         self.session.execute(update(SearchRow).where(SearchRow.id == row.search_id).values(last_variant=row.number))
 
     def lock(self, search_id: int) -> None:
-        """Make other transactions that number variants of this search wait."""
+        """Lock a search until the transaction ends, so that other transactions wait before they number its variants."""
         self.session.execute(select(SearchRow.id).where(SearchRow.id == search_id).with_for_update())
 
     def searches_of(self, search_id: int) -> list[int]:
-        """Return a search and those that tune its variants."""
+        """Return the id of a search and the ids of the searches that tune its variants."""
         return [search_id, *(row.tuning_id for row in self.of(search_id))]
 
     def earlier_searches(self, variant: VariantRow) -> list[int]:
-        """Return the searches of the family's own implementation and of the variants submitted before this one."""
+        """Return the ids of the base search and of the searches that tune variants submitted before this one."""
         before = [row.tuning_id for row in self.of(variant.search_id) if row.number < variant.number]
         return [variant.search_id, *before]
 
     def costs_of_all(self, search_id: int) -> list[float | None]:
-        """Return the costs of all variants of a search, as `costs` does, in the order in which trials ended."""
+        """Return the cost of every ended trial of a search and of the searches that tune its variants, by end time.
+
+        A trial that was not measured has None. `costs` defines the cost.
+        """
         ended = TrialRow.search_id.in_(self.searches_of(search_id)) & TrialRow.finished_seq.is_not(None)
         order = TrialRow.finished_at, TrialRow.search_id, TrialRow.finished_seq
         return list(self.session.scalars(select(self._cost(search_id)).where(ended).order_by(*order)).all())
 
     def best(self, search_id: int) -> TrialRow | None:
-        """Return the measured trial of least cost of a search."""
+        """Return the trial with the least cost in a search; None if no trial has a cost."""
         measured = (TrialRow.search_id == search_id) & TrialRow.cost.is_not(None)
         return self.session.scalars(
             select(TrialRow).where(measured).order_by(TrialRow.cost, TrialRow.number).limit(1)
         ).first()
 
     def binaries(self, search_ids: Collection[int]) -> list[str | None]:
-        """Return the digest of the binary of each ended trial of some searches."""
+        """Return the binary digest of each ended trial of these searches; None for a trial without a binary."""
         ended = TrialRow.search_id.in_(search_ids) & TrialRow.finished_seq.is_not(None)
         return list(self.session.scalars(select(TrialRow.binary_digest).where(ended)).all())
 
     def costs(self, search_id: int) -> list[float | None]:
-        """Return the figure that ranks each ended trial, in the order in which they ended; None: not measured.
+        """Return the cost of each ended trial of a search, in the order in which they ended; None for an unmeasured
+        trial.
 
-        It is the quick time in microseconds, or the cost by the search's metric.
+        The cost is the quick time in microseconds, or the cost by the metric of the search.
         """
         query = select(self._cost(search_id)).where(TrialRow.search_id == search_id, TrialRow.finished_seq.is_not(None))
         return list(self.session.scalars(query.order_by(TrialRow.finished_seq)).all())
@@ -110,7 +117,7 @@ class Variants:
 
 
 class Proposals:
-    """Reads and writes the proposals of searches in one transaction."""
+    """Reads and writes the proposals of searches within one session. The caller commits the session."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -138,10 +145,10 @@ class Proposals:
     def answer(
         self, row: ProposalRow, *, answer: str, tokens_in: int, tokens_out: int, usd: float, now: datetime
     ) -> None:
-        """Store a model's answer with what it cost.
+        """Store the answer of a language model, its numbers of tokens and its price.
 
         Raises:
-            Conflict: another answer was stored before.
+            Conflict: a different answer is stored.
         """
         if row.answer is not None and row.answer != answer:
             raise Conflict(f"proposal {row.number} has been answered before")

@@ -402,7 +402,7 @@ def test_page_of_an_unreadable_item_names_it_and_its_remedy(tmp_path: Path, dama
                 assert page.status_code in (200, 404, 409, 500), (table, column, path, page.text)
                 if page.status_code == 500:
                     assert "This item cannot be read" in page.text, (table, column, path)
-                    assert "Way out: restore a backup" in page.text, (table, column, path)
+                    assert "Remedy: restore a backup" in page.text, (table, column, path)
         assert answered >= {"families", "searches", "trials", "champions", "jobs"}
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from db.engine.location import Location
 from db.engine.session import Database
+from db.repositories.ablations import Ablations
 from db.repositories.archive import Archive
-from db.repositories.champions import Ablations
 from db.repositories.leases import Leases
 from evo.messages.job import Confirm, Evaluate
 from evo.promotion import Quick, decide

@@ -60,14 +60,16 @@ class Dispatch:
             if slot_row.drain or slot_row.quarantined:
                 return LeaseReply(leases=[], drain=slot_row.drain)
             same = slot_row.incarnation in (None, incarnation)  # another process of this worker may hold the jobs
-            unheard = Leases(session).unheard(worker_id, device_uuid, holding) if same and holding is not None else []
+            unreported = (
+                Leases(session).unreported(worker_id, device_uuid, holding) if same and holding is not None else []
+            )
             searches = Archive(session).at_work()
         slot = Slot(
             worker_id=worker_id, device=slot_row.device, lease_s=self._lease_s, connected_since=self._connected_since()
         )
         leases: list[Lease] = []
         self._failures.each(
-            unheard[:count],
+            unreported[:count],
             lambda each: leases.extend(self._earlier_lease(each[1], slot, each[0])),
             key=lambda each: each[1],
         )

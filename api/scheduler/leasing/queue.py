@@ -101,7 +101,7 @@ class WorkQueue:
         if not results:
             return []
         now = self._clock()
-        attempts = Leases(transaction.session).together(
+        attempts = Leases(transaction.session).attempts(
             {each.attempt_id for every in results for each, _ in every.results}
         )
         receipts = [

@@ -171,7 +171,7 @@ def ruled(database: Database, search_id: int, attempt_id: int, report: Report) -
 def judged(database: Database, search_id: int, attempt_id: int, report: ConfirmReport) -> Verdict:
     """Return the verdict on a confirmation. A search has at most one confirmation in progress."""
     with database.read() as session:
-        job = Leases(session).together([attempt_id])[attempt_id].job
+        job = Leases(session).attempts([attempt_id])[attempt_id].job
         challengers = Leases(session).challengers(search_id)
         search = Archive(session).search(search_id)
         fallen = None if job.trial is None else Champions(session).rolled_back_kernel(search, job.trial)

@@ -1,4 +1,4 @@
-"""Pages of champions: the list, rollback and restoring."""
+"""Pages of champions: the list, and the forms for rollback and restoration."""
 
 from typing import Annotated, Literal
 
@@ -68,11 +68,11 @@ def champions_page(
 def rollback_page(
     champion_id: Id, request: Request, service: ServiceDep, missing: Literal["reason"] | None = None
 ) -> HTMLResponse:
-    """Explain a rollback and ask for a reason; `missing` is true after an empty one."""
+    """Show the rollback form, which asks for a reason. `missing` is ``reason`` if the form was sent without one."""
     with service.database.read() as session:
         champions = Champions(session)
         champion = champion_view(champions.champion(champion_id))
-        earlier = champions.behind(champion_id)
+        earlier = champions.predecessor(champion_id)
         before = None if earlier is None else champion_view(earlier)
     code = 422 if missing else 200
     return render(request, "champions/rollback.html", champion=champion, before=before, missing=missing, code=code)
@@ -83,16 +83,16 @@ def rollback_page(
 def restore_page(
     champion_id: Id, request: Request, service: ServiceDep, missing: Literal["reason"] | None = None
 ) -> HTMLResponse:
-    """Explain restoring, or why it is refused, and ask for a reason."""
+    """Show the form for restoring a former champion, or the reason why it cannot be restored."""
     with service.database.read() as session:
         champions = Champions(session)
         row = champions.champion(champion_id)
         current = champions.current_of(row)
         present = None if current is None else champion_view(current)
-        champion, void = champion_view(row), champions.void(row)
+        champion, fault = champion_view(row), champions.evidence_fault(row)
     code = 422 if missing else 200
     return render(
-        request, "champions/restore.html", champion=champion, present=present, void=void, missing=missing, code=code
+        request, "champions/restore.html", champion=champion, present=present, fault=fault, missing=missing, code=code
     )
 
 
@@ -104,7 +104,7 @@ def restore(
     over: Annotated[int | None, BeforeValidator(lambda typed: typed or None), Form()] = None,
     reason: Annotated[str, Form(max_length=2000)] = "",
 ) -> Response:
-    """Restore a champion in place of the one that the page showed (`over`; empty: none)."""
+    """Restore a champion in place of `over`, the current champion when the page was shown (empty: there was none)."""
     if not reason.strip():
         return RedirectResponse(f"/champions/{champion_id}/restore?missing=reason", 303)
     with service.database.write() as session:
