@@ -225,7 +225,7 @@ def test_search_that_requires_a_sandbox_runs_only_on_devices_with_one(stage: Sta
     assert len(stage.conductor.claim("w2", safe.uuid).leases) == 1
 
 
-def test_only_devices_that_meet_the_requirements_get_work(stage: Stage) -> None:
+def test_only_devices_that_meet_memory_and_toolkit_requirements_get_jobs(stage: Stage) -> None:
     """Memory and toolkit besides the model; a device without them is no other unit to wait for either."""
     large = replace(DEVICE, memory_bytes=24 * GB, software={"compiler": "gcc 12.2.0"})
     small, old = replace(large, uuid="cpu-1", memory_bytes=8 * GB), replace(large, uuid="cpu-2", software={"gcc": "9"})
@@ -247,7 +247,7 @@ def test_only_devices_that_meet_the_requirements_get_work(stage: Stage) -> None:
     assert stage.view(search).requirements.memory_gb == 16
 
 
-def test_confirmation_does_not_wait_without_another_unit(stage: Stage) -> None:
+def test_confirmation_does_not_wait_if_there_is_no_other_device(stage: Stage) -> None:
     stage.submit(budget={"trials": 1})
     for lease in (stage.one(), stage.one()):
         stage.hand_in(lease)
@@ -259,7 +259,7 @@ def log_of(stage: Stage, search: int) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("strategy", one_in(2, ["portfolio", "random"]))
-def test_restarts_change_nothing(locations: Callable[[], Location], strategy: str) -> None:
+def test_service_restarts_do_not_change_the_search_log(locations: Callable[[], Location], strategy: str) -> None:
     undisturbed, restarted = Stage(locations()), Stage(locations())
     terms = {"seed": 7, "strategy": strategy, "policy": policy(challenge_every=4)}
     one, two = undisturbed.submit(**terms), restarted.submit(**terms)
@@ -277,7 +277,7 @@ def test_restarts_change_nothing(locations: Callable[[], Location], strategy: st
         stage.database.close()
 
 
-def test_work_in_flight_survives_a_restart(stage: Stage) -> None:
+def test_leased_jobs_survive_a_service_restart(stage: Stage) -> None:
     search = stage.submit()
     leases = stage.claim(count=3)
     stage.restart()
@@ -289,7 +289,7 @@ def test_work_in_flight_survives_a_restart(stage: Stage) -> None:
     assert (view.state, view.finished) == ("finished", VALID)
 
 
-def test_claim_with_a_lost_answer_expires(stage: Stage) -> None:
+def test_job_of_a_dead_worker_that_never_got_its_lease_is_measured_again(stage: Stage) -> None:
     """The service died after its commit, before the worker got the answer, and the worker died as well."""
     search = stage.submit()
     stage.hand_in(stage.one())
@@ -301,7 +301,7 @@ def test_claim_with_a_lost_answer_expires(stage: Stage) -> None:
     assert all(isinstance(trial.outcome, Measured) for trial in stage.trials(search))
 
 
-def test_lease_with_a_lost_answer_is_returned_again(stage: Stage) -> None:
+def test_lease_whose_answer_was_lost_is_granted_again_on_the_next_claim(stage: Stage) -> None:
     stage.submit()
     heard = stage.one()
     lost = stage.one()
@@ -329,7 +329,7 @@ def ask(stage: Stage, incarnation: str | None, *holding: Lease, count: int = 1) 
     return list(stage.conductor.claim("w1", DEVICE.uuid, count, holding=held, incarnation=incarnation).leases)
 
 
-def test_superseded_process_of_a_worker_is_refused_and_shown_to_people(stage: Stage) -> None:
+def test_superseded_worker_process_is_refused_and_the_conflict_is_shown(stage: Stage) -> None:
     stage.submit()
     register(stage, "first")
     stage.hand_in(*ask(stage, "first"))
@@ -358,7 +358,7 @@ def test_superseded_process_of_a_worker_is_refused_and_shown_to_people(stage: St
         assert Fleet(session).worker("w1").contested_at is None
 
 
-def test_process_that_registers_again_keeps_its_leases(stage: Stage) -> None:
+def test_worker_process_that_registers_again_keeps_its_leases(stage: Stage) -> None:
     stage.submit()
     register(stage, "first")
     (held,) = ask(stage, "first")
@@ -368,13 +368,13 @@ def test_process_that_registers_again_keeps_its_leases(stage: Stage) -> None:
     assert (held.job.kind, then.job.kind) == ("baseline", "evaluate"), "the result counts, and the job is not repeated"
 
 
-def test_process_that_missed_its_lease_gets_it_again(stage: Stage) -> None:
+def test_worker_process_that_missed_its_lease_gets_it_again(stage: Stage) -> None:
     stage.submit()
     register(stage, "first")
     assert ask(stage, "first") == ask(stage, "first")
 
 
-def test_processes_without_incarnation_never_share_a_lease(stage: Stage) -> None:
+def test_worker_processes_without_incarnation_never_share_a_lease(stage: Stage) -> None:
     stage.submit()
     register(stage, None)
     stage.hand_in(*ask(stage, None))
@@ -386,14 +386,14 @@ def test_processes_without_incarnation_never_share_a_lease(stage: Stage) -> None
     assert len(set(attempts)) == len(attempts)
 
 
-def test_worker_gets_no_work_of_searches_it_cannot_serve(stage: Stage) -> None:
+def test_worker_gets_no_jobs_of_searches_it_declared_unable_to_serve(stage: Stage) -> None:
     first, second = stage.submit(), stage.submit()
     (lease,) = stage.conductor.claim("w1", DEVICE.uuid, 1, unable=[first]).leases
     assert lease.terms.search_id == second
     assert stage.conductor.claim("w1", DEVICE.uuid, 1, unable=[first, second]).leases == []
 
 
-def test_restart_excludes_the_time_no_service_ran(stage: Stage) -> None:
+def test_search_running_time_excludes_the_time_between_two_services(stage: Stage) -> None:
     search = stage.submit()
     list(stage.play(2))
     stage.wait(10)
@@ -404,7 +404,9 @@ def test_restart_excludes_the_time_no_service_ran(stage: Stage) -> None:
     assert stage.view(search).elapsed_s == pytest.approx(10)
 
 
-def test_restarted_service_takes_overdue_steps(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_restarted_service_queues_the_confirmation_that_the_crash_prevented(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The service dies between taking the last report and queueing the challenge."""
     search = stage.submit(budget={"trials": 1})
     stage.hand_in(stage.one())
@@ -445,7 +447,7 @@ def test_failed_commit_leaves_memory_and_database_consistent(
     assert all(isinstance(trial.outcome, Measured) for trial in trials)
 
 
-def test_concurrent_proposals_of_one_config_are_decided_by_the_database(
+def test_search_continues_after_losing_a_race_for_the_same_config(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process stored the same config first; this process drops its copy and rebuilds it."""
@@ -463,7 +465,7 @@ def test_concurrent_proposals_of_one_config_are_decided_by_the_database(
     assert stage.view(search).finished == VALID
 
 
-def test_failing_strategy_ends_only_its_search(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_strategy_fails_only_its_own_search(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = stage.submit()
     stage.hand_in(stage.one())
     with monkeypatch.context() as context:
@@ -476,7 +478,7 @@ def test_failing_strategy_ends_only_its_search(stage: Stage, monkeypatch: pytest
     assert stage.view(sound).state == "finished"
 
 
-def test_family_that_no_longer_builds_fails_its_search(stage: Stage) -> None:
+def test_search_whose_family_document_is_invalid_fails(stage: Stage) -> None:
     search = stage.submit()
     with stage.database.write() as session:
         from db.repositories.archive import Archive

@@ -162,7 +162,7 @@ ANYTHING = settings(
 
 
 @pytest.mark.parametrize("examples", one_in(2, EXAMPLES))
-def test_random_actions_on_a_file(tmp_path: Path, examples: int) -> None:
+def test_random_action_sequences_keep_the_lease_invariants_on_sqlite(tmp_path: Path, examples: int) -> None:
     numbers = count()
     run_state_machine_as_test(
         lambda: Leasing(Location.of(tmp_path / f"{next(numbers)}.db"), 1),
@@ -171,7 +171,7 @@ def test_random_actions_on_a_file(tmp_path: Path, examples: int) -> None:
 
 
 @pytest.mark.parametrize("examples", one_in(2, EXAMPLES))
-def test_random_actions_by_several_processes(postgresql: Server, examples: int) -> None:
+def test_random_action_sequences_keep_the_lease_invariants_on_postgresql(postgresql: Server, examples: int) -> None:
     location = postgresql.lend()
 
     def empty() -> Leasing:
@@ -182,7 +182,7 @@ def test_random_actions_by_several_processes(postgresql: Server, examples: int) 
     postgresql.take_back(location)
 
 
-def test_honest_worker_finishes_after_random_actions(stage: Stage) -> None:
+def test_search_finishes_after_lost_leases_restarts_and_sweeps(stage: Stage) -> None:
     """After losses, faults and restarts of all kinds the search still tries every config once."""
     search = stage.submit()
     for index, lease in enumerate(stage.play(10)):

@@ -68,9 +68,7 @@ def test_missing_library_is_reported_with_a_remedy(tmp_path: Path, cache: Path) 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a worker that is not root runs kernels as its own user")
 @pytest.mark.parametrize("closed", ["private/lib", "private/lib/libtwice.so"])
-def test_closed_folder_or_file_is_named_with_the_command_that_opens_it(
-    tmp_path: Path, cache: Path, closed: str
-) -> None:
+def test_launch_error_of_an_unreadable_library_has_the_chmod_command(tmp_path: Path, cache: Path, closed: str) -> None:
     kernel = linked(tmp_path)
     (tmp_path / closed).chmod(0o600)
     with pytest.raises(LaunchError) as refusal:
@@ -78,14 +76,14 @@ def test_closed_folder_or_file_is_named_with_the_command_that_opens_it(
     assert f"chmod -R o+rX {tmp_path / closed}" in str(refusal.value)
 
 
-def test_open_folders_are_searched_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_library_folders_readable_by_all_need_no_descriptors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The environment stays as it is, so that the loader's own order of search applies."""
     monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
     with passage(shared(tmp_path, "kernel.so", "void f(void) {}", "-Wl,-rpath,/usr/lib")) as ways:
         assert (ways.descriptors, dict(ways.variables)) == ((), {})
 
 
-def test_descriptors_are_closed_afterwards(tmp_path: Path) -> None:
+def test_library_folder_descriptors_are_closed_after_use(tmp_path: Path) -> None:
     (tmp_path / "private").mkdir()
     kernel = linked(tmp_path)
     with passage(kernel) as ways:
@@ -96,7 +94,7 @@ def test_descriptors_are_closed_afterwards(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"\x7fELF\x02\x01", b"\x7fELF\x02\x01" + b"\xff" * 200, b"#!"], ids=range(4))
-def test_file_that_is_not_a_library_has_no_folders(
+def test_file_that_is_not_an_elf_library_has_no_search_folders(
     tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)

@@ -13,7 +13,9 @@ FAILING = "import sys; sys.stdin.readline(); print('reading', file=sys.stderr); 
 
 
 @pytest.mark.parametrize("confined", [False, True])
-def test_end_without_an_answer_names_the_last_words(confined: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_of_an_ended_process_contains_its_last_output_line(
+    confined: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if confined and not sandbox_here():
         pytest.skip("nothing confines processes here")
     monkeypatch.setattr(line_process, "_command", lambda _: (sys.executable, "-c", FAILING))
@@ -21,7 +23,7 @@ def test_end_without_an_answer_names_the_last_words(confined: bool, monkeypatch:
     assert answer == "ended with status 1 in the middle of its work: ImportError: no grain here"
 
 
-def test_endless_last_words_are_cut(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_long_output_of_an_ended_process_is_truncated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     program = "import sys; sys.stdin.readline(); sys.stderr.write('x' * 10_000_000); sys.exit(3)"
     monkeypatch.setattr(line_process, "_command", lambda _: (sys.executable, "-c", program))
     answer = LineProcess("", reads=None).ask({}, 30.0)

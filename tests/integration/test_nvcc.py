@@ -85,7 +85,7 @@ def made_by(compiler: NvccCompiler, unit: Unit) -> Artefact:
     return made
 
 
-def test_call_has_the_architecture_the_folders_and_the_flags(fake: FakeNvcc, tmp_path: Path) -> None:
+def test_nvcc_command_has_architecture_include_folders_and_flags(fake: FakeNvcc, tmp_path: Path) -> None:
     made = made_by(NvccCompiler(), replace(UNIT, folders=(tmp_path,), flags=("-DX=1",)))
     assert made.binary == b"a cubin\n"
     assert made.figures == {"registers": 8, "static_shared_memory_bytes": 32, "barriers": 0}
@@ -95,13 +95,13 @@ def test_call_has_the_architecture_the_folders_and_the_flags(fake: FakeNvcc, tmp
     assert f"-cubin -arch=sm_90 -std=c++17 -Xptxas -v -I{tmp_path} -DX=1 " in call
 
 
-def test_errors_of_the_source_are_outcomes(fake: FakeNvcc) -> None:
+def test_nvcc_source_error_is_a_compile_failed_outcome(fake: FakeNvcc) -> None:
     fake.says("kernel.cu(1): error: expected a declaration", "2")
     made = NvccCompiler().compile(UNIT, timeout_s=60)
     assert made == CompileFailed(log="kernel.cu(1): error: expected a declaration")
 
 
-def test_absent_entry_is_named_with_the_kernels_there_are(fake: FakeNvcc) -> None:
+def test_nvcc_error_of_a_missing_entry_suggests_extern_c(fake: FakeNvcc) -> None:
     fake.says(PTXAS.replace("'f'", "'_Z1fPi'"))
     made = NvccCompiler().compile(UNIT, timeout_s=60)
     assert isinstance(made, CompileFailed)
@@ -116,13 +116,13 @@ def test_absent_entry_is_named_with_the_kernels_there_are(fake: FakeNvcc) -> Non
         "#error -- unsupported GNU version! gcc versions later than 15 are not supported! The nvcc flag '-allow-…' can",
     ],
 )
-def test_nvcc_that_does_not_work_here_is_not_the_kernels_fault(fake: FakeNvcc, said: str) -> None:
+def test_unusable_nvcc_raises_no_nvcc_error_instead_of_failing_the_kernel(fake: FakeNvcc, said: str) -> None:
     fake.says(said, "1")
     with pytest.raises(NoNvccError, match=r"nvcc 13\.0\.88 does not compile for sm_90 here: "):
         NvccCompiler().compile(UNIT, timeout_s=60)
 
 
-def test_family_for_nvcc_is_refused_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiling_for_nvcc_without_nvcc_is_refused_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(nvcc, "_TOOLKIT", Path("/nowhere"))
     monkeypatch.setattr(nvcc, "in_wheels", lambda *_: [])
@@ -131,7 +131,7 @@ def test_family_for_nvcc_is_refused_where_there_is_none(monkeypatch: pytest.Monk
         NvccCompiler().compile(UNIT, timeout_s=60)
 
 
-def test_builds_are_kept_until_a_header_changes(fake: FakeNvcc, tmp_path: Path) -> None:
+def test_nvcc_builds_are_cached_until_a_header_changes(fake: FakeNvcc, tmp_path: Path) -> None:
     try:
         compiler, cache = CudaCompiler(), Cache(tmp_path / "cache")
     except NoNvrtcError:
@@ -147,7 +147,7 @@ def test_builds_are_kept_until_a_header_changes(fake: FakeNvcc, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("name", ["NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS", "CPATH"])
-def test_builds_are_not_shared_between_environments(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_compiler_version_covers_nvcc_environment_variables(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     try:
         before = CudaCompiler().version
     except NoNvrtcError:
@@ -169,7 +169,7 @@ def test_nvrtc_and_nvcc_do_not_share_builds(fake: FakeNvcc, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("architecture", one_in(3, ["sm_90a", "sm_80", "sm_90"]))
-def test_standard_headers_are_available(real: NvccCompiler, architecture: str) -> None:
+def test_nvcc_compiles_with_standard_headers_reproducibly(real: NvccCompiler, architecture: str) -> None:
     first, second = (made_by(real, replace(UNIT, architecture=architecture)) for _ in range(2))
     assert first.binary[:4] == b"\x7fELF"
     assert first.digest == second.digest
@@ -178,7 +178,7 @@ def test_standard_headers_are_available(real: NvccCompiler, architecture: str) -
     assert first.searched
 
 
-def test_missing_header_of_the_user_is_named(real: NvccCompiler) -> None:
+def test_advice_names_the_missing_user_header_under_nvcc(real: NvccCompiler) -> None:
     unit = replace(UNIT, source='#include "mine.h"\n' + KERNEL)
     made = real.compile(unit, timeout_s=120)
     assert isinstance(made, CompileFailed)
@@ -195,7 +195,7 @@ def declared(folder: Path, name: str) -> Package:
 
 
 @pytest.mark.parametrize("name", one_in(2, ["template_scale", "block_reduce", "prefix_sum", "dequantize"]))
-def test_kernels_compile_by_nvcc_as_well(real: NvccCompiler, tmp_path: Path, name: str) -> None:
+def test_kernels_compile_with_nvcc(real: NvccCompiler, tmp_path: Path, name: str) -> None:
     try:
         workshop = Workshop(CudaCompiler(), tmp_path)
     except NoNvrtcError:
@@ -205,7 +205,7 @@ def test_kernels_compile_by_nvcc_as_well(real: NvccCompiler, tmp_path: Path, nam
     assert made.resources["registers"] > 0
 
 
-def test_another_compiler_is_refused_by_name(tmp_path: Path) -> None:
+def test_error_names_the_unknown_cuda_compiler(tmp_path: Path) -> None:
     package = declared(tmp_path, "dequantize")
     spec = package.path / "family.toml"
     spec.write_text(spec.read_text().replace('"nvcc"', '"nvc++"'))

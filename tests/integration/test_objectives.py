@@ -23,7 +23,7 @@ BY_BLOCK = {"metric": "time_us * BLOCK"}
 """The toy's least time is at BLOCK=8, UNROLL=2; the least of this at BLOCK=1, UNROLL=2."""
 
 
-def test_champion_is_best_by_the_metric_and_competes_only_under_that_metric(stage: Stage) -> None:
+def test_champion_is_best_by_the_metric_and_separate_from_the_one_by_time(stage: Stage) -> None:
     search = stage.submit(objective=BY_BLOCK)
     list(stage.play())
     stage.submit()
@@ -39,7 +39,7 @@ def test_champion_is_best_by_the_metric_and_competes_only_under_that_metric(stag
     assert stage.view(search).gains == ()
 
 
-def test_later_search_challenges_by_cost(stage: Stage) -> None:
+def test_later_search_challenges_the_champion_by_the_metric(stage: Stage) -> None:
     stage.submit(objective=BY_BLOCK, budget={"trials": 1})
     list(stage.play())
     (first,) = stage.champions()
@@ -58,7 +58,7 @@ def test_later_search_challenges_by_cost(stage: Stage) -> None:
     assert "less cost (minimise: time_us * BLOCK)" in stage.view(search).challenges[-1].verdict.summary
 
 
-def test_maximised_rate_finds_the_fastest(stage: Stage) -> None:
+def test_maximised_rate_finds_the_fastest_config(stage: Stage) -> None:
     search = stage.submit(objective={"metric": "gb_s", "direction": "maximise"})
     list(stage.play())
     (champion,) = stage.champions()
@@ -67,7 +67,7 @@ def test_maximised_rate_finds_the_fastest(stage: Stage) -> None:
     assert all(trial.cost == pytest.approx(1e3 * (trial.time_us or 0) / 512) for trial in stage.trials(search))
 
 
-def test_metric_without_value_is_an_invalid_measurement_of_that_trial_only(stage: Stage) -> None:
+def test_trial_without_a_metric_value_is_an_invalid_measurement(stage: Stage) -> None:
     search = stage.submit(objective={"metric": "BLOCK - 1"})
     list(stage.play())
     kinds = {(trial.config["BLOCK"], trial.outcome.kind) for trial in stage.trials(search) if trial.outcome}
@@ -75,7 +75,7 @@ def test_metric_without_value_is_an_invalid_measurement_of_that_trial_only(stage
     assert stage.champions()[0].config["BLOCK"] == 2
 
 
-def test_costs_are_set_by_the_service(stage: Stage) -> None:
+def test_trial_cost_is_computed_by_the_service_not_the_worker(stage: Stage) -> None:
     search = stage.submit(budget={"trials": 1})
     stage.hand_in(stage.one())  # the baselines
     lease = stage.one()
@@ -95,14 +95,14 @@ def test_costs_are_set_by_the_service(stage: Stage) -> None:
         ({"direction": "maximise"}, "is for a metric"),
     ],
 )
-def test_objectives_that_cannot_rank_are_refused(stage: Stage, objective: dict[str, str], text: str) -> None:
+def test_invalid_or_constant_metrics_are_refused(stage: Stage, objective: dict[str, str], text: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         stage.submit(objective=objective)
     assert refused.value.field.startswith("objective.")
     assert text in str(refused.value)
 
 
-def test_trials_of_older_files_are_ranked_by_their_time(tmp_path: Path) -> None:
+def test_migrated_trials_without_cost_are_ranked_by_their_time(tmp_path: Path) -> None:
     path = tmp_path / "evo.db"
     with played(path) as (search, _):
         pass
@@ -119,7 +119,7 @@ def test_trials_of_older_files_are_ranked_by_their_time(tmp_path: Path) -> None:
     database.close()
 
 
-def test_every_config_is_tried_although_slow_ones_are_never_stopped_early(stage: Stage) -> None:
+def test_search_by_metric_never_stops_slow_trials_early(stage: Stage) -> None:
     search = stage.submit(objective=BY_BLOCK, policy={"prune_ratio": 1.01, "quick_samples": 5, "confirm_processes": 1})
     bars = [lease.job.bars for lease in stage.play() if lease.job.kind == "evaluate"]
     assert len(bars) == VALID
@@ -127,7 +127,7 @@ def test_every_config_is_tried_although_slow_ones_are_never_stopped_early(stage:
     assert stage.view(search).state == "finished"
 
 
-def test_page_of_a_search_shows_the_metric_and_its_pareto_front(stage: Stage) -> None:
+def test_board_of_a_search_by_metric_shows_its_pareto_front(stage: Stage) -> None:
     search = stage.submit(objective={"metric": "BLOCK * UNROLL"})
     list(stage.play())
     timed = stage.submit()
@@ -152,7 +152,7 @@ def test_page_of_a_search_shows_the_metric_and_its_pareto_front(stage: Stage) ->
 JOINT = {"metric": "gb_s", "direction": "maximise", "second_metric": "BLOCK * UNROLL"}
 
 
-def test_joint_search_shows_its_front_and_promotes_by_the_first_objective(stage: Stage) -> None:
+def test_two_objective_search_shows_its_front_and_promotes_by_the_first(stage: Stage) -> None:
     search = stage.submit(objective=JOINT)
     list(stage.play())
     (champion,) = stage.champions()
@@ -180,7 +180,7 @@ def test_joint_search_shows_its_front_and_promotes_by_the_first_objective(stage:
     assert board.charts[0].summary.startswith("Best gb_s by ended trials: ")
 
 
-def test_joint_search_competes_with_searches_for_its_first_objective(stage: Stage) -> None:
+def test_two_objective_search_challenges_the_champion_of_its_first_objective(stage: Stage) -> None:
     stage.submit(budget={"trials": 1})
     list(stage.play())
     (first,) = stage.champions()
@@ -193,7 +193,7 @@ def test_joint_search_competes_with_searches_for_its_first_objective(stage: Stag
     assert newest.objective == first.objective
 
 
-def test_joint_search_continues_with_the_same_trials_after_a_restart(locations: Callable[[], Location]) -> None:
+def test_two_objective_search_proposes_the_same_trials_after_restarts(locations: Callable[[], Location]) -> None:
     configs = []
     for restarts in ((), (3, 5, 9)):
         stage = Stage(locations())
@@ -217,7 +217,7 @@ def test_joint_search_continues_with_the_same_trials_after_a_restart(locations: 
         ({"second_direction": "maximise"}, "second_direction", "is for a second metric"),
     ],
 )
-def test_second_objectives_that_cannot_rank_are_refused(
+def test_invalid_or_constant_second_metrics_are_refused(
     stage: Stage, objective: dict[str, str], field: str, text: str
 ) -> None:
     with pytest.raises(InvalidInput) as refused:
@@ -226,7 +226,7 @@ def test_second_objectives_that_cannot_rank_are_refused(
     assert text in refused.value.reason
 
 
-def test_trial_without_a_second_figure_is_an_invalid_measurement(stage: Stage) -> None:
+def test_trial_without_a_second_metric_value_is_an_invalid_measurement(stage: Stage) -> None:
     search = stage.submit(objective={"second_metric": "BLOCK - 1"})
     list(stage.play())
     kinds = {(trial.config["BLOCK"], trial.outcome.kind) for trial in stage.trials(search) if trial.outcome}

@@ -95,7 +95,7 @@ def stage(old: Location) -> Iterator[Stage]:
     stage.database.close()
 
 
-def test_migrated_schema_is_that_of_the_models(old: Location) -> None:
+def test_migrated_schema_equals_that_of_the_models(old: Location) -> None:
     database = Database.open(old)
     with database.engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
@@ -103,7 +103,7 @@ def test_migrated_schema_is_that_of_the_models(old: Location) -> None:
     database.close()
 
 
-def test_search_champion_and_evidence_are_shown(old: Location) -> None:
+def test_search_champion_and_evidence_of_release_0_1_0_are_served(old: Location) -> None:
     with serving(old, artefacts=ARTEFACTS) as service, service.client() as client:
 
         def got(path: str) -> Any:
@@ -130,9 +130,7 @@ def test_search_champion_and_evidence_are_shown(old: Location) -> None:
     assert b"void saxpy(" in files["kernel.c"] and library in files.values(), sorted(files)
 
 
-def test_stored_policy_gets_the_defaults_of_fields_that_it_lacks(
-    old: Location, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stored_policy_gets_defaults_for_fields_added_later(old: Location, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(DECLARED, "rounds", 3.0)
     database = Database.open(old)
     with database.read() as session:
@@ -142,7 +140,7 @@ def test_stored_policy_gets_the_defaults_of_fields_that_it_lacks(
     assert policy.thresholds == {} and policy.threshold("rounds") == 3.0
 
 
-def test_new_search_promotes_alongside_a_champion_of_another_timing_protocol(stage: Stage) -> None:
+def test_new_champion_does_not_replace_one_of_another_timing_protocol(stage: Stage) -> None:
     """The champion of 0.1.0 was timed by protocol 1, so a new one is neither compared with it nor retires it."""
     with stage.database.read() as session:
         row = session.get_one(SearchRow, 1)

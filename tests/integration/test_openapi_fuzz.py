@@ -56,7 +56,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
 
 
 @pytest.mark.timeout(3600 if EXAMPLES else 300)
-def test_every_operation_answers_every_role_as_documented(house: House) -> None:
+def test_every_operation_responds_to_every_role_as_in_the_openapi_document(house: House) -> None:
     schema = schemathesis.openapi.from_dict(house.service.app.openapi())
     interview = Interview(house)
     for result in schema.get_all_operations():

@@ -21,7 +21,7 @@ def searched(stage: Stage, problem: dict[str, object], **terms: object) -> int:
     return search_id
 
 
-def test_results_of_another_problem_are_advice(stage: Stage) -> None:
+def test_results_of_another_problem_become_advice(stage: Stage) -> None:
     searched(stage, {"N": 1024})
     second = searched(stage, {"N": 2048}, strategy="portfolio")
     given = stage.view(second).warm_start
@@ -32,7 +32,7 @@ def test_results_of_another_problem_are_advice(stage: Stage) -> None:
     assert origins[:2] == ["advice", "advice"]
 
 
-def test_same_problem_and_other_terms_are_not_advice(stage: Stage) -> None:
+def test_no_advice_for_same_problem_other_objective_or_from_default(stage: Stage) -> None:
     searched(stage, {"N": 1024})
     for problem, terms in (
         ({"N": 1024}, {}),
@@ -42,13 +42,13 @@ def test_same_problem_and_other_terms_are_not_advice(stage: Stage) -> None:
         assert stage.view(stage.submit(problem=problem, budget={"trials": 1}, **terms)).warm_start is None
 
 
-def test_few_results_are_not_advice(stage: Stage) -> None:
+def test_too_few_results_of_another_problem_give_no_advice(stage: Stage) -> None:
     stage.submit(problem={"N": 1024}, budget={"trials": LEAST - 1})
     list(stage.play())
     assert stage.view(stage.submit(problem={"N": 2048}, budget={"trials": 1})).warm_start is None
 
 
-def test_advice_is_the_same_after_a_restart(stage: Stage) -> None:
+def test_search_with_advice_repeats_no_config_after_a_restart(stage: Stage) -> None:
     searched(stage, {"N": 1024})
     second = stage.submit(problem={"N": 2048}, budget={"trials": TRIALS}, strategy="portfolio")
     list(stage.play(6))

@@ -52,7 +52,7 @@ def routes() -> list[str]:
     return [route.path.format(**places, **others) for route in gets if route.methods == {"GET"}]
 
 
-def test_unknown_parameter_of_a_page_is_named(page: httpx.Client) -> None:
+def test_error_page_names_the_unknown_query_parameter(page: httpx.Client) -> None:
     for path in routes():
         refused = page.get(path, params={"familly": "zz"})
         assert refused.status_code == 422, path
@@ -103,7 +103,9 @@ def test_unknown_parameter_of_a_page_is_named(page: httpx.Client) -> None:
         ("/searches/1/plots", 200, "its figures as a table"),
     ],
 )
-def test_unsatisfiable_parameter_is_reported(page: httpx.Client, path: str, status: int, words: str) -> None:
+def test_error_page_explains_the_invalid_query_parameter(
+    page: httpx.Client, path: str, status: int, words: str
+) -> None:
     answer = page.get(path)
     assert answer.status_code == status
     text = text_of(answer.text).replace("&#39;", "'")
@@ -111,7 +113,7 @@ def test_unsatisfiable_parameter_is_reported(page: httpx.Client, path: str, stat
     assert not re.search(r"GET /|/api/|Bearer", text), "page errors link to pages"
 
 
-def test_rest_names_a_repeated_parameter(page: httpx.Client) -> None:
+def test_rest_error_names_the_repeated_query_parameter(page: httpx.Client) -> None:
     for path in ("searches?sort=newest&sort=oldest", "searches/1/trials?limit=1&limit=2", "workers?limit=1&limit=1"):
         refused = page.get(f"/api/v1/{path}")
         assert refused.status_code == 422
@@ -122,7 +124,7 @@ def test_rest_names_a_repeated_parameter(page: httpx.Client) -> None:
     assert "GET /searches lists them" in page.get("/api/v1/searches/99").json()["detail"]
 
 
-def test_trial_has_one_address_and_old_ones_redirect_to_it(stage: Stage, page: httpx.Client) -> None:
+def test_old_trial_url_redirects_to_search_and_number(stage: Stage, page: httpx.Client) -> None:
     trial = stage.trials(2)[3]
     assert trial.id != trial.number
     old = page.get(f"/trials/{trial.id}?view=split")
@@ -138,7 +140,7 @@ def test_trial_has_one_address_and_old_ones_redirect_to_it(stage: Stage, page: h
     "given",
     ["left=1.3&right=2.0", "trial=1.3&trial=2.0", "search=1&left=3&right=2.0", "left={ids[0]}&right={ids[1]}"],
 )
-def test_two_trials_are_named_by_search_and_number(stage: Stage, page: httpx.Client, given: str) -> None:
+def test_every_form_of_compare_url_redirects_to_search_and_number(stage: Stage, page: httpx.Client, given: str) -> None:
     ids = [stage.trials(1)[3].id, stage.trials(2)[0].id]
     answer = page.get(f"/compare?{given.format(ids=ids)}&view=unified", follow_redirects=True)
     assert answer.url.query == b"left=1.3&right=2.0&view=unified"
@@ -147,7 +149,7 @@ def test_two_trials_are_named_by_search_and_number(stage: Stage, page: httpx.Cli
     assert "Right: trial 0 search 2" in text
 
 
-def test_searches_and_champions_are_filtered_as_over_rest(page: httpx.Client) -> None:
+def test_search_and_champion_pages_accept_the_filters_of_rest(page: httpx.Client) -> None:
     both = text_of(page.get("/?state=finished&sort=oldest").text)
     assert both.index("N=64") < both.index("N=32")
     assert "N=64" not in text_of(page.get("/?text=N%3D32").text)
@@ -157,7 +159,7 @@ def test_searches_and_champions_are_filtered_as_over_rest(page: httpx.Client) ->
     assert "N=32" not in champions
 
 
-def test_trials_of_every_competing_search_are_exported(page: httpx.Client) -> None:
+def test_leaderboard_of_a_problem_exports_its_trials(page: httpx.Client) -> None:
     contest = unescape(re.findall(r'<th scope="row"><a href="(/leaderboard[^"]*)"', page.get("/champions").text)[0])
     shown = page.get(contest).text
     (csv_address,) = re.findall(r'id="csv" href="([^"]*)"', shown)

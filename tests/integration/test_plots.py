@@ -54,7 +54,7 @@ def plot(page: httpx.Client, name: str, search: int = 1, **query: str) -> dict[s
     return found
 
 
-def test_page_names_every_plot_and_allows_no_inline_script(page: httpx.Client) -> None:
+def test_plots_page_contains_every_plot_and_allows_no_inline_script(page: httpx.Client) -> None:
     response = page.get("/searches/1/plots")
     assert re.findall(r'data-exhibit="(\w+)"', response.text) == list(NAMES)
     policy = response.headers["content-security-policy"]
@@ -65,7 +65,7 @@ def test_page_names_every_plot_and_allows_no_inline_script(page: httpx.Client) -
     assert page.get("/searches/9/plots").status_code == 404
 
 
-def test_every_plot_has_a_summary_in_words(stage: Stage, page: httpx.Client) -> None:
+def test_every_plot_has_a_summary_and_a_table(stage: Stage, page: httpx.Client) -> None:
     best = stage.view(1).best
     assert best is not None
     for name in NAMES:
@@ -87,7 +87,7 @@ def test_every_plot_has_a_summary_in_words(stage: Stage, page: httpx.Client) -> 
     assert "cpu-0" in timeline["table"]["rows"][0][0]
 
 
-def test_pair_of_tunables_can_be_chosen(page: httpx.Client) -> None:
+def test_contour_plot_uses_the_chosen_pair_of_tunables(page: httpx.Client) -> None:
     turned = plot(page, "contour", x="UNROLL", y="BLOCK")
     assert turned["chosen"] == ["UNROLL", "BLOCK"]
     assert turned["choices"] == ["BLOCK", "UNROLL"]
@@ -97,7 +97,7 @@ def test_pair_of_tunables_can_be_chosen(page: httpx.Client) -> None:
     assert page.get("/searches/1/plots/pie").status_code == 404
 
 
-def test_parallel_lines_pass_through_their_values(stage: Stage, page: httpx.Client) -> None:
+def test_lines_of_the_parallel_plot_pass_through_the_values_of_their_trial(stage: Stage, page: httpx.Client) -> None:
     found = plot(page, "parallel")
     axes = {axis["name"]: axis["values"] for axis in found["axes"]}
     assert axes == {"BLOCK": ["1", "2", "4", "8", "16"], "UNROLL": ["1", "2", "4"]}
@@ -108,14 +108,14 @@ def test_parallel_lines_pass_through_their_values(stage: Stage, page: httpx.Clie
     assert [axes[name][place] for name, place in zip(axes, fastest["places"], strict=True)] == ["8", "2"]
 
 
-def test_new_search_has_empty_plots_with_a_reason(page: httpx.Client) -> None:
+def test_plots_of_a_new_search_are_empty_with_a_summary(page: httpx.Client) -> None:
     for name in NAMES:
         found = plot(page, name, search=2)
         assert found["summary"]
         assert not found.get("figures") and not found.get("lines")
 
 
-def test_library_comes_from_its_package_and_is_cached(page: httpx.Client) -> None:
+def test_plot_library_is_served_from_its_package_and_cached(page: httpx.Client) -> None:
     (address,) = re.findall(r'<script src="(/static/plotly/[^"]+)"', page.get("/searches/1/plots").text)
     response = page.get(address)
     assert "immutable" in response.headers["cache-control"]
@@ -127,13 +127,13 @@ def test_library_comes_from_its_package_and_is_cached(page: httpx.Client) -> Non
     assert page.get("/static/plotly/0.0/plotly.min.js").status_code == 404
 
 
-def test_unchanged_plot_is_not_drawn_twice(page: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchanged_plot_is_not_computed_twice(page: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     first = plot(page, "importances")
     monkeypatch.setattr("api.web.pages.plots.importance.evaluate", lambda points: pytest.fail("drawn again"))
     assert plot(page, "importances") == first
 
 
-def test_static_files_of_the_page_exist(page: httpx.Client) -> None:
+def test_static_files_of_the_plots_page_exist(page: httpx.Client) -> None:
     for path in (
         "/static/plots/plots.js",
         "/static/plots/parallel.js",

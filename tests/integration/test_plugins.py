@@ -24,7 +24,7 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
     return line
 
 
-def test_device_kind_of_another_package_compiles_measures_and_gets_a_champion(line: CommandLine) -> None:
+def test_device_kind_of_a_plugin_compiles_measures_and_gets_a_champion(line: CommandLine) -> None:
     policy = line.home / "quick.toml"
     policy.write_text(
         "quick_samples = 10\nconfirm_samples = 20\nconfirm_processes = 2\nmost_processes = 4\nseeds = 1\n"
@@ -47,7 +47,7 @@ def test_device_kind_of_another_package_compiles_measures_and_gets_a_champion(li
         service.wait()
 
 
-def test_device_kind_is_unknown_without_its_package(line: CommandLine) -> None:
+def test_device_kind_of_a_plugin_is_unknown_without_its_package(line: CommandLine) -> None:
     line.environment.clear()
     refused = line.run_apart("search", str(TOY / "double"), "--device", "toy", "--trials", "3")
     assert refused.code == 2
@@ -69,7 +69,7 @@ def imported(folder: Path, group: str, entry: str, program: str) -> subprocess.C
 
 
 @pytest.mark.parametrize("value", ["nowhere:KIND", "toy_backend:__name__"])
-def test_entry_point_without_a_kind_is_named(tmp_path: Path, value: str) -> None:
+def test_error_names_the_entry_point_without_a_device_kind(tmp_path: Path, value: str) -> None:
     ended = imported(tmp_path, "kernel_evo.kinds", f"wrong = {value}", "from evo.device import kinds; kinds()")
     assert value in ended.stderr
 
@@ -77,19 +77,19 @@ def test_entry_point_without_a_kind_is_named(tmp_path: Path, value: str) -> None
 LIST_STRATEGIES = "from evo.strategy import STRATEGIES; print(*STRATEGIES)"
 
 
-def test_strategy_of_another_package_is_found_by_name(tmp_path: Path) -> None:
+def test_strategy_of_a_plugin_is_listed_by_name(tmp_path: Path) -> None:
     ended = imported(tmp_path, "kernel_evo.strategies", "other = evo.strategy.random:RandomSearch", LIST_STRATEGIES)
     assert ended.stdout.split() == [*STRATEGIES, "other"]
 
 
 @pytest.mark.parametrize("entry", ["tpe = evo.strategy.random:RandomSearch", "other = nowhere:Other"])
-def test_strategy_with_a_taken_or_missing_name_is_named(tmp_path: Path, entry: str) -> None:
+def test_error_names_the_strategy_entry_point_with_a_taken_name_or_missing_module(tmp_path: Path, entry: str) -> None:
     assert entry.partition(" = ")[2] in imported(tmp_path, "kernel_evo.strategies", entry, LIST_STRATEGIES).stderr
 
 
 LIST_PROPOSERS = "from evo.variants.proposers import PROPOSERS; print(*PROPOSERS)"
 
 
-def test_proposer_of_another_package_is_found_by_kind(tmp_path: Path) -> None:
+def test_proposer_of_a_plugin_is_listed_by_kind(tmp_path: Path) -> None:
     ended = imported(tmp_path, "kernel_evo.proposers", "other = evo.variants.proposers.model:openai", LIST_PROPOSERS)
     assert ended.stdout.split() == [*PROPOSERS, "other"]

@@ -42,7 +42,7 @@ def poison(stage: Stage, search: int, column: str = "policy") -> None:
 # Searches
 
 
-def test_unreadable_search_is_given_up_and_the_others_are_served(stage: Stage) -> None:
+def test_unreadable_search_fails_and_other_searches_continue(stage: Stage) -> None:
     poisoned, sound = stage.submit(priority=5), stage.submit(seed=1, budget={"trials": 4})
     stage.hand_in(stage.one())
     poison(stage, poisoned)
@@ -62,7 +62,7 @@ def state(stage: Stage, search: int) -> tuple[str, str | None]:
 
 
 @pytest.mark.parametrize("loss", ["sweep", "register", "leave"])
-def test_lease_that_cannot_be_ended_does_not_block_others(stage: Stage, loss: str) -> None:
+def test_lease_of_an_unreadable_search_does_not_block_other_leases(stage: Stage, loss: str) -> None:
     poisoned, sound = stage.submit(priority=5), stage.submit(seed=1)
     assert stage.one().terms.search_id == poisoned
     assert len(stage.conductor.claim("w1", DEVICE.uuid, unable=[poisoned]).leases) == 1
@@ -79,7 +79,7 @@ def test_lease_that_cannot_be_ended_does_not_block_others(stage: Stage, loss: st
     assert (again.terms.search_id, again.job.kind) == (sound, "baseline")
 
 
-def test_failing_listener_does_not_block_others(stage: Stage) -> None:
+def test_failing_signal_listener_does_not_block_other_listeners(stage: Stage) -> None:
     heard: list[str] = []
 
     def fail(_: str) -> None:
@@ -91,7 +91,7 @@ def test_failing_listener_does_not_block_others(stage: Stage) -> None:
     assert "work" in heard
 
 
-def test_unreadable_event_does_not_block_others(stage: Stage) -> None:
+def test_unreadable_event_does_not_block_other_events(stage: Stage) -> None:
     poisoned, sound = stage.submit(priority=5, budget={"trials": 3}), stage.submit(seed=1, budget={"trials": 3})
     list(stage.play())
     with stage.database.write() as session:
@@ -133,7 +133,7 @@ FAILURES = (UnicodeEncodeError("ascii", "ｌ", 0, 1, "no"), httpx.InvalidURL("no
 
 @pytest.mark.usefixtures("deliveries_awaited")
 @pytest.mark.parametrize("failure", FAILURES)
-def test_failing_message_does_not_block_others(stage: Stage, failure: Exception) -> None:
+def test_failing_webhook_does_not_block_other_webhooks(stage: Stage, failure: Exception) -> None:
     told: list[str] = []
 
     def send(target: Target, *_: Any) -> int:
@@ -152,7 +152,7 @@ def test_failing_message_does_not_block_others(stage: Stage, failure: Exception)
 
 
 @pytest.mark.usefixtures("deliveries_awaited")
-def test_message_that_cannot_be_written_is_given_up_and_the_others_are_sent(
+def test_webhook_of_an_unreadable_search_is_given_up_and_others_are_sent(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad, good = submit_with_hook(stage, "http://8.8.8.8/"), submit_with_hook(stage, "http://8.8.8.8/")
@@ -167,7 +167,7 @@ def test_message_that_cannot_be_written_is_given_up_and_the_others_are_sent(
     assert rows[good].delivered_at is not None
 
 
-def test_unresponsive_receivers_do_not_delay_others(stage: Stage) -> None:
+def test_unresponsive_webhook_receivers_do_not_delay_other_receivers(stage: Stage) -> None:
     """Forty messages to ten of them, all due earlier; their deliveries still run when the other one is sent."""
     never, told = threading.Event(), list[str]()
 
@@ -208,7 +208,7 @@ def due_messages(*urls: str, retried: bool = False) -> list[Due]:
     return [Due(number, url, retried) for number, url in enumerate(urls)]
 
 
-def test_messages_to_one_receiver_are_limited_whatever_their_path() -> None:
+def test_concurrent_webhooks_are_limited_per_host_and_port() -> None:
     mixed = due_messages(
         "http://a/1", "http://A/2", "http://a/3?x", "http://a:81/", "http://b", "http://a/4", "http://["
     )
@@ -217,7 +217,7 @@ def test_messages_to_one_receiver_are_limited_whatever_their_path() -> None:
     ]  # fmt: skip
 
 
-def test_repeated_attempts_leave_room_for_new_messages() -> None:
+def test_webhook_retries_leave_capacity_for_new_webhooks() -> None:
     again = due_messages(*(f"http://host-{number}/" for number in range(100)), retried=True)
     new = [Due(1000 + number, f"http://new-{number}/", False) for number in range(100)]
     chosen = UnderWay().fitting([*again, *new])
@@ -225,7 +225,7 @@ def test_repeated_attempts_leave_room_for_new_messages() -> None:
 
 
 @pytest.mark.usefixtures("deliveries_awaited")
-def test_new_messages_are_due_before_repeated_ones(stage: Stage) -> None:
+def test_new_webhooks_are_due_before_retried_ones(stage: Stage) -> None:
     failing = [submit_with_hook(stage, "http://8.8.8.8/") for _ in range(3)]
     courier(stage, lambda *_: 500).run()
     stage.wait(3600)
@@ -242,7 +242,7 @@ def test_new_messages_are_due_before_repeated_ones(stage: Stage) -> None:
     assert sorted(order[1:]) == [(search, True) for search in [*failing, new]]
 
 
-def test_endless_answer_of_a_receiver_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_response_of_a_webhook_receiver_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each byte comes in time, but the answer never ends."""
     monkeypatch.setattr(outbound, "LONGEST_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -275,7 +275,7 @@ def test_endless_answer_of_a_receiver_is_given_up(monkeypatch: pytest.MonkeyPatc
         ("http://a\u200bb.example/x", None),
     ],
 )
-def test_non_ascii_name_is_encoded_or_refused_on_input(url: str, host: str | None) -> None:
+def test_non_ascii_webhook_host_is_encoded_or_refused(url: str, host: str | None) -> None:
 
     address = ipaddress.ip_address("8.8.8.8")
     if host is None:
@@ -288,7 +288,7 @@ def test_non_ascii_name_is_encoded_or_refused_on_input(url: str, host: str | Non
 # Lists
 
 
-def test_unreadable_row_does_not_block_lists(tmp_path: Path) -> None:
+def test_unreadable_search_row_does_not_block_lists(tmp_path: Path) -> None:
     with local(tmp_path / "evo.db") as rest:
         rest.prepare()
         rest.submit()
@@ -331,7 +331,7 @@ def damaged_in_turn(rest: Local, damage: str) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("damage", one_in(3, ['{"another": "shape"}', '"text"', "[7"]))
-def test_no_unreadable_document_blocks_a_list(tmp_path: Path, damage: str) -> None:
+def test_damaged_document_in_any_table_does_not_block_lists(tmp_path: Path, damage: str) -> None:
     """Every document of every table is damaged in turn, in one of several rows."""
     with local(tmp_path / "evo.db") as rest:
         rest.prepare()
@@ -378,7 +378,7 @@ ITEMS = {
 
 
 @pytest.mark.parametrize("damage", one_in(3, ["[7", '"text"', "7"]))
-def test_page_of_an_unreadable_item_names_it_and_its_remedy(tmp_path: Path, damage: str) -> None:
+def test_error_page_names_the_unreadable_item_and_the_remedy(tmp_path: Path, damage: str) -> None:
     """Every document of every table is damaged in turn; pages that need it say which item cannot be read."""
     with local(tmp_path / "evo.db") as rest:
         rest.prepare()
@@ -415,7 +415,7 @@ def test_page_of_an_unreadable_item_names_it_and_its_remedy(tmp_path: Path, dama
         ("UPDATE trials SET outcome = '[7' WHERE number IN (1, 2)", "trials/2", "trial 1 of search 1 or trial 2 of"),
     ],
 )
-def test_unreadable_values_of_every_type_are_named(tmp_path: Path, change: str, path: str, words: str) -> None:
+def test_error_names_the_item_with_an_unreadable_value(tmp_path: Path, change: str, path: str, words: str) -> None:
     with local(tmp_path / "evo.db") as rest:
         rest.prepare()
         rest.submit(budget={"trials": 6})
@@ -440,7 +440,7 @@ def test_unreadable_search_can_be_deleted_over_rest(tmp_path: Path) -> None:
         assert rest.http.get("/searches/1").status_code == 404
 
 
-def test_unreadable_rows_end_no_list_that_is_read_in_pages(tmp_path: Path) -> None:
+def test_unreadable_rows_are_skipped_in_paginated_lists(tmp_path: Path) -> None:
     with local(tmp_path / "evo.db") as rest:
         rest.prepare()
         for seed in range(4):
@@ -466,7 +466,7 @@ def test_unreadable_rows_end_no_list_that_is_read_in_pages(tmp_path: Path) -> No
         assert [json.loads(line)["number"] for line in lines] == [0, 4, 5]
 
 
-def test_bug_is_answered_with_its_id_counted_and_leaves_the_connection_open(tmp_path: Path) -> None:
+def test_internal_error_response_has_an_id_is_counted_and_keeps_the_connection(tmp_path: Path) -> None:
     with local(tmp_path / "evo.db") as rest:
         rest.prepare()
         rest.submit()
@@ -490,7 +490,7 @@ def _bug(rest: Local) -> None:
     assert 'route="/api/v1/searches/{search_id}",status="500"} 3.0' in metrics
 
 
-def test_unreadable_search_can_be_deleted_once_given_up(stage: Stage) -> None:
+def test_unreadable_search_can_be_deleted_after_it_failed(stage: Stage) -> None:
     poisoned = stage.submit()
     poison(stage, poisoned)
     with stage.database.write() as session, pytest.raises(Conflict, match="is running: cancel it"):
@@ -503,7 +503,7 @@ def test_unreadable_search_can_be_deleted_once_given_up(stage: Stage) -> None:
             Archive(session).state(poisoned)
 
 
-def test_two_processes_that_notice_one_lost_worker_count_one_loss(stage: Stage) -> None:
+def test_two_services_that_sweep_at_once_count_one_worker_loss(stage: Stage) -> None:
     if not stage.database.shared:
         pytest.skip("one process serves a file of SQLite")
     other = Stage(stage.location)
@@ -532,7 +532,7 @@ def test_two_processes_that_notice_one_lost_worker_count_one_loss(stage: Stage) 
     other.database.close()
 
 
-def test_unresponsive_server_is_detected(stage: Stage) -> None:
+def test_postgresql_connections_set_tcp_user_timeout(stage: Stage) -> None:
     """Keepalives are sent only on idle connections; without a timeout a statement waits a quarter of an hour."""
     if not stage.database.shared:
         pytest.skip("SQLite has no server")

@@ -50,9 +50,7 @@ def name_of(location: Location) -> str:
         ],
     ),
 )
-def test_service_does_not_depend_on_the_defaults_of_its_database(
-    postgresql: Server, location: Location, setting: str
-) -> None:
+def test_service_works_with_other_postgresql_defaults(postgresql: Server, location: Location, setting: str) -> None:
     postgresql.run(f"ALTER DATABASE {name_of(location)} SET {setting}")
     notes = "größer Ω 🚀 \\x41"
     with local(location) as rest:
@@ -72,7 +70,7 @@ def test_service_does_not_depend_on_the_defaults_of_its_database(
         ("search_path = missing", "no schema of the user's search_path exists"),
     ],
 )
-def test_defaults_that_prevent_writing_are_explained(
+def test_error_explains_postgresql_defaults_that_prevent_writing(
     postgresql: Server, location: Location, setting: str, words: str
 ) -> None:
     postgresql.run(f"ALTER DATABASE {name_of(location)} SET {setting}")
@@ -80,7 +78,7 @@ def test_defaults_that_prevent_writing_are_explained(
         Database.open(location)
 
 
-def test_connections_that_end_while_idle_fail_no_request(postgresql: Server, location: Location) -> None:
+def test_requests_succeed_after_idle_connections_were_terminated(postgresql: Server, location: Location) -> None:
     """Servers with `idle_session_timeout`, restarts, poolers and firewalls end them."""
     idle = f"SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = '{name_of(location)}'"
     with local(location) as rest:
@@ -94,7 +92,9 @@ def test_connections_that_end_while_idle_fail_no_request(postgresql: Server, loc
         assert answers == [200] * 12
 
 
-def test_work_is_offered_after_the_listener_was_cut_off(postgresql: Server, tmp_path: Path, location: Location) -> None:
+def test_jobs_are_offered_after_the_notification_connection_was_terminated(
+    postgresql: Server, tmp_path: Path, location: Location
+) -> None:
     name = name_of(location)
     with local(location) as rest:
         rest.prepare()
@@ -105,7 +105,7 @@ def test_work_is_offered_after_the_listener_was_cut_off(postgresql: Server, tmp_
 
 
 @pytest.mark.parametrize("change", ["DROP TABLE tokens CASCADE", "ALTER TABLE searches RENAME COLUMN notes TO other"])
-def test_tables_of_another_version_are_not_called_a_bug(postgresql: Server, location: Location, change: str) -> None:
+def test_missing_postgresql_table_or_column_gives_503(postgresql: Server, location: Location, change: str) -> None:
     with local(location) as rest:
         rest.prepare()
         with psycopg.connect(**parameters(location), autocommit=True) as connection:

@@ -19,7 +19,7 @@ def runs(folder: Path) -> int:
 
 
 @pytest.mark.parametrize("disturbance", ["kill -KILL $$", "kill -TERM $$", KILLED_CHILD])
-def test_program_killed_from_outside_is_run_again(tmp_path: Path, disturbance: str) -> None:
+def test_program_killed_by_another_process_is_run_again(tmp_path: Path, disturbance: str) -> None:
     assert run(script(disturbance, 1), tmp_path, 60.0) == (0, "done\n")
     assert runs(tmp_path) == 2
 
@@ -30,7 +30,7 @@ def test_program_killed_every_time_is_reported_as_killed(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("disturbance", ["kill -SEGV $$", "exit 1"])
-def test_program_that_fails_on_its_own_is_not_run_again(tmp_path: Path, disturbance: str) -> None:
+def test_crashed_or_failed_program_is_not_run_again(tmp_path: Path, disturbance: str) -> None:
     status, _ = run(script(disturbance, 99), tmp_path, 60.0)
     assert status != 0
     assert runs(tmp_path) == 1

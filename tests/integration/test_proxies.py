@@ -45,7 +45,7 @@ def kind(address: str) -> str:
     return re.sub(r"[0-9a-f]{64}|\d+", "N", path)
 
 
-def test_every_address_of_every_page_works_below_the_path(database: Any) -> None:
+def test_every_link_of_every_page_works_behind_a_path_prefix(database: Any) -> None:
     """The proxy here is a few lines: it serves `/evo/`, removes the prefix and sends it in a header."""
     with serving(database) as service, service.client() as client:
         waiting = ["/evo/", "/evo/compare?left=1.0&right=1.1", "/evo/nowhere"]
@@ -80,7 +80,7 @@ def admin_of(service: Serving, database: Path) -> str:
 
 
 @pytest.mark.parametrize("passed_on", ["", "/evo"])
-def test_public_url_alone_is_enough(tmp_path: Path, passed_on: str) -> None:
+def test_public_url_setting_works_without_proxy_headers(tmp_path: Path, passed_on: str) -> None:
     """The proxy sends no header; `passed_on` is the part of the path it forwards."""
     with serving(tmp_path / "evo.db", public_url="https://tools.example.org/evo") as service:
         browser = service.client()
@@ -110,7 +110,7 @@ def test_public_url_alone_is_enough(tmp_path: Path, passed_on: str) -> None:
         assert document["servers"] == [{"url": "https://tools.example.org/evo"}]
 
 
-def test_host_name_of_a_trusted_proxy_belongs_to_the_service(tmp_path: Path) -> None:
+def test_forwarded_host_is_accepted_only_from_a_trusted_proxy(tmp_path: Path) -> None:
     said = {"X-Forwarded-Host": "evo.example.org", "X-Forwarded-Proto": "https"}
     with serving(tmp_path / "evo.db", trusted_proxies="127.0.0.1") as service:
         token = admin_of(service, tmp_path / "evo.db")
@@ -125,7 +125,7 @@ def test_host_name_of_a_trusted_proxy_belongs_to_the_service(tmp_path: Path) -> 
         assert (refused.status_code, "--public-url" in refused.text) == (403, True)
 
 
-def test_two_services_on_one_host_have_separate_cookies(tmp_path: Path) -> None:
+def test_two_services_on_one_host_have_separate_session_cookies(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
     with serving(tmp_path / "one" / "evo.db") as one, serving(tmp_path / "two" / "evo.db") as two:
@@ -217,7 +217,7 @@ def started(configuration: Configuration, service: str, folder: Path) -> tuple[s
 
 
 @pytest.mark.parametrize("proxy", [nginx, caddy, traefik])
-def test_configurations_of_the_guide_work(tmp_path: Path, proxy: Any) -> None:
+def test_proxy_configurations_of_the_guide_work(tmp_path: Path, proxy: Any) -> None:
     if shutil.which(proxy.__name__) is None:
         pytest.skip(f"{proxy.__name__} is not installed")
     settings = Settings(db=prepared(tmp_path / "evo.db"), trusted_proxies="127.0.0.1")  # type: ignore[arg-type]

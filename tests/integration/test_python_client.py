@@ -14,7 +14,7 @@ from tests.integration.serving import wait_until
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "python-client.md"
 
 
-def test_example_runs_unchanged(
+def test_documented_python_example_runs_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)

@@ -20,7 +20,7 @@ def rendered(renderer: Renderer, text: str) -> str:
     return renderer.render(family({"kernel.c.j2": text}), "cpu", {"WIDTH": 1}, {"N": 8}, {})
 
 
-def test_template_of_a_variant_renders_as_any_other() -> None:
+def test_variant_template_renders_like_any_other_without_file_access() -> None:
     renderer, text = Renderer(), "int w = {{ WIDTH }}; /* snow ☃ */ int n = {{ N }};\n"
     package = family({"kernel.c.j2": text})
     plain = render(package, "cpu", {"WIDTH": 1}, {"N": 8}, {})
@@ -31,7 +31,7 @@ def test_template_of_a_variant_renders_as_any_other() -> None:
         rendered(renderer, "{% include '/etc/passwd' %}")
 
 
-def test_template_without_end_is_stopped() -> None:
+def test_endless_template_is_stopped_at_the_time_limit() -> None:
     renderer = Renderer(longest_s=3.0)
     with pytest.raises(RenderError, match="takes more than 3 s"):
         rendered(renderer, ENDLESS)
@@ -39,7 +39,7 @@ def test_template_without_end_is_stopped() -> None:
 
 
 @pytest.mark.parametrize("text", LARGE.values(), ids=LARGE)
-def test_template_that_fills_the_memory_is_refused(text: str) -> None:
+def test_template_beyond_the_memory_limit_is_refused(text: str) -> None:
     before = psutil.Process().memory_info().rss
     with pytest.raises(RenderError, match=r"memory|more than"):
         rendered(Renderer(), text + "{{ WIDTH }}")

@@ -26,7 +26,7 @@ def page_of(rest: Local, path: str) -> str:
     return rest.http.get(f"{root}{path}", headers=BROWSER).text
 
 
-def test_rolled_back_champion_is_restored_and_its_history_kept(rest: Local) -> None:
+def test_rolled_back_champion_is_restored_with_its_history(rest: Local) -> None:
     rolled = rest.http.post("/champions/1/rollback", json={"reason": "slower under load"})
     assert rolled.status_code == 200
     assert [each["reason"] for each in rolled.json()["decisions"]] == ["rolled back: slower under load"]
@@ -43,7 +43,7 @@ def test_rolled_back_champion_is_restored_and_its_history_kept(rest: Local) -> N
     assert current["id"] == 1
 
 
-def test_replaced_champion_is_retired_and_rollback_restores_it_with_history(rest: Local) -> None:
+def test_rollback_restores_the_replaced_champion_with_its_history(rest: Local) -> None:
     ended(rest, seed=1, budget={"trials": 14})
     assert "Champion 2" in page_of(rest, "/champions/1/restore")
     rest.http.post("/champions/2/rollback", json={"reason": "noisy"})
@@ -59,7 +59,7 @@ def test_replaced_champion_is_retired_and_rollback_restores_it_with_history(rest
 
 
 @pytest.mark.parametrize("what", ["protocol", "refuted", "unmet"])
-def test_void_evidence_is_refused_with_its_reason(rest: Local, what: str) -> None:
+def test_champion_with_invalid_evidence_cannot_be_restored(rest: Local, what: str) -> None:
     rest.http.post("/champions/1/rollback", json={"reason": "x"})
     with rest.service.database.write() as session:
         champion = session.scalars(select(ChampionRow)).one()

@@ -81,7 +81,9 @@ def test_runner_is_pinned_to_one_core_per_thread(child: Child, tmp_path: Path, d
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of another process are read on Linux only")
-def test_limits_are_set_before_any_candidate(child: Child, tmp_path: Path, device: Device, folder: Path) -> None:
+def test_runner_limits_core_dumps_memory_and_file_size(
+    child: Child, tmp_path: Path, device: Device, folder: Path
+) -> None:
     prove(child, device, folder)
     child.ask(request(tmp_path, device, folder), 60)
     process = runner_of(child)
@@ -90,7 +92,7 @@ def test_limits_are_set_before_any_candidate(child: Child, tmp_path: Path, devic
     assert process.rlimit(psutil.RLIMIT_FSIZE)[0] == 4 << 30
 
 
-def test_numeric_libraries_get_the_threads_of_the_objective() -> None:
+def test_numeric_libraries_use_the_thread_count_of_the_runner() -> None:
     child = Child(threads=3)
     environment: dict[str, str] = {}
     while "OMP_NUM_THREADS" not in environment:  # it is empty while the program is being loaded
@@ -99,7 +101,7 @@ def test_numeric_libraries_get_the_threads_of_the_objective() -> None:
     assert {environment[name] for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")} == {"3"}
 
 
-def test_device_that_fails_on_a_known_kernel_is_unfit(
+def test_device_with_a_wrong_result_of_a_known_kernel_is_unfit(
     device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiler = tmp_path / "cc"
@@ -113,11 +115,11 @@ def test_device_that_fails_on_a_known_kernel_is_unfit(
     assert "a known kernel got" in reply.reason
 
 
-def test_early_request_is_refused(child: Child) -> None:
+def test_measure_request_before_open_is_refused(child: Child) -> None:
     assert isinstance(child.ask(Measure(candidate="a", samples=1, other_samples=1), 60), Trouble)
 
 
-def test_late_answer_ends_the_runner(child: Child, device: Device, folder: Path) -> None:
+def test_runner_is_ended_if_it_does_not_answer_in_time(child: Child, device: Device, folder: Path) -> None:
     prove(child, device, folder)
     runner_of(child).suspend()
     with pytest.raises(ChildTimeoutError, match=r"no answer within 0\.2 s"):
@@ -126,7 +128,7 @@ def test_late_answer_ends_the_runner(child: Child, device: Device, folder: Path)
 
 
 @pytest.mark.parametrize("guardian", [False, True])
-def test_runner_killed_from_outside_is_reported_dead(
+def test_killed_runner_or_guardian_raises_child_died(
     child: Child, device: Device, folder: Path, guardian: bool
 ) -> None:
     prove(child, device, folder)
@@ -144,7 +146,7 @@ def test_interrupted_runner_is_unusable_at_once(child: Child) -> None:
     assert not child.usable
 
 
-def test_problem_too_large_for_the_machine_is_not_the_candidates_fault(
+def test_problem_too_large_for_the_memory_is_reported_as_trouble_of_inputs(
     child: Child, tmp_path: Path, device: Device, folder: Path
 ) -> None:
     (tmp_path / "reference.py").write_text("import numpy\ndef inputs(*_): return {'x': numpy.empty(1 << 60)}")
@@ -155,7 +157,7 @@ def test_problem_too_large_for_the_machine_is_not_the_candidates_fault(
     assert "inputs() (line 2): " in reply.reason
 
 
-def test_runner_ends_with_its_parent_however_that_ends(tmp_path: Path) -> None:
+def test_runner_ends_when_its_parent_ends(tmp_path: Path) -> None:
     program = """
         import psutil, time
         from workers.runner.child import Child
@@ -209,7 +211,9 @@ def test_detached_processes_end_with_a_killed_or_crashed_runner(
         detached.wait(timeout=5)
 
 
-def test_package_next_to_the_callers_directory_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runner_does_not_import_packages_from_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "workers").mkdir()
     (tmp_path / "workers" / "__init__.py").write_text("raise SystemExit(3)")
     monkeypatch.chdir(tmp_path)

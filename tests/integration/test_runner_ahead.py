@@ -41,7 +41,7 @@ def runners(folder: Path) -> Iterator[Runners]:
     runners.close()
 
 
-def test_prepared_runner_is_taken_and_opens_with_its_own_references(runners: Runners, work: Assignment) -> None:
+def test_prepared_runner_is_used_for_the_same_inputs(runners: Runners, work: Assignment) -> None:
     runners.prepare(work, 7)
     ahead = runners._ahead[0]._child
     taken = runners.fresh(work, 7)
@@ -59,28 +59,28 @@ def test_runner_prepared_for_other_inputs_is_ended(runners: Runners, work: Assig
     other.kill()
 
 
-def test_prepared_runner_that_is_not_needed_is_ended(runners: Runners, work: Assignment) -> None:
+def test_discarded_prepared_runner_is_ended(runners: Runners, work: Assignment) -> None:
     runners.prepare(work, 7)
     ahead = runners._ahead[0]._child
     runners.discard()
     assert not ahead.usable
 
 
-def test_interruption_ends_a_prepared_runner(runners: Runners, work: Assignment) -> None:
+def test_interruption_while_a_runner_is_prepared_gives_up(runners: Runners, work: Assignment) -> None:
     runners.prepare(work, 7)
     runners.interrupt()
     with pytest.raises(GaveUp):
         runners.fresh(work, 7)
 
 
-def test_fault_of_the_family_is_reported_by_the_runner_opened_instead(runners: Runners, work: Assignment) -> None:
+def test_error_of_the_reference_in_a_prepared_runner_is_reported(runners: Runners, work: Assignment) -> None:
     work.copy.reference.write_text(BROKEN)
     runners.prepare(work, 7)
     with pytest.raises(TroubleError, match="no inputs today"):
         runners.fresh(work, 7)
 
 
-def test_prepared_runners_are_used_in_order(runners: Runners, work: Assignment) -> None:
+def test_prepared_runners_are_used_by_process_number(runners: Runners, work: Assignment) -> None:
     for process in (2, 3, 3):
         runners.prepare(work, 7, process=process)
     second, third = (each._child for each in runners._ahead)
@@ -92,9 +92,7 @@ def test_prepared_runners_are_used_in_order(runners: Runners, work: Assignment) 
         child.kill()
 
 
-def test_process_without_a_device_saves_the_inputs_of_a_case(
-    runners: Runners, work: Assignment, tmp_path: Path
-) -> None:
+def test_runner_without_a_device_saves_the_inputs_of_a_case(runners: Runners, work: Assignment, tmp_path: Path) -> None:
     case = work.cases[0].case.name
     with runners.drawn(work, 7) as child:
         ask(child, Save(case=case, folder=str(tmp_path)), Saved, stage="verify", limit_s=30.0)
@@ -105,9 +103,7 @@ def test_process_without_a_device_saves_the_inputs_of_a_case(
     assert all(sizes.values())
 
 
-def test_modules_that_baselines_import_late_are_imported_early_if_they_exist(
-    runners: Runners, work: Assignment
-) -> None:
+def test_runner_preloads_the_modules_that_baselines_import(runners: Runners, work: Assignment) -> None:
     assert "no_such_library" not in imports(work, baselines=False)
     modules = imports(work, baselines=True)
     assert {"numpy", "no_such_library"} <= {*modules}
@@ -116,7 +112,7 @@ def test_modules_that_baselines_import_late_are_imported_early_if_they_exist(
     child.kill()
 
 
-def test_standby_runner_is_opened_first(runners: Runners, work: Assignment) -> None:
+def test_standby_runner_is_used_first(runners: Runners, work: Assignment) -> None:
     runners.stand_by(("colorsys",))
     waiting = runners._spare
     assert waiting is not None
@@ -140,7 +136,7 @@ def test_standby_runner_with_another_thread_count_is_ended(runners: Runners, wor
     child.kill()
 
 
-def test_death_of_a_standby_runner_is_harmless(runners: Runners, work: Assignment) -> None:
+def test_dead_standby_runner_is_replaced(runners: Runners, work: Assignment) -> None:
     runners.stand_by(())
     waiting = runners._spare
     assert waiting is not None
@@ -150,7 +146,7 @@ def test_death_of_a_standby_runner_is_harmless(runners: Runners, work: Assignmen
     child.kill()
 
 
-def test_standby_runner_ends_with_the_others(folder: Path) -> None:
+def test_closing_the_runners_ends_the_standby_runner(folder: Path) -> None:
     runners = Runners(folder)
     runners.stand_by(())
     waiting = runners._spare
@@ -159,7 +155,7 @@ def test_standby_runner_ends_with_the_others(folder: Path) -> None:
     assert not waiting._child.usable
 
 
-def test_next_runner_loads_while_one_opens(runners: Runners, work: Assignment, tmp_path: Path) -> None:
+def test_standby_runner_starts_while_another_runner_opens(runners: Runners, work: Assignment, tmp_path: Path) -> None:
     first = runners.fresh(work, 7, another=True)
     runners.settle()
     waiting = runners._spare
@@ -182,9 +178,7 @@ def ladder(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     ladder.close()
 
 
-def test_references_of_a_search_are_computed_while_its_first_candidate_is_built(
-    ladder: Ladder, work: Assignment
-) -> None:
+def test_references_are_computed_while_the_first_candidate_is_built(ladder: Ladder, work: Assignment) -> None:
     config = work.copy.family.space(work.terms.problem, work.terms.device, work.terms.objective).default()
     job = Evaluate(number=0, config=config)
     built = ladder.prepare(work, job)
@@ -195,9 +189,7 @@ def test_references_of_a_search_are_computed_while_its_first_candidate_is_built(
     assert not ladder._runners._ahead
 
 
-def test_first_process_of_a_confirmation_computes_its_references_while_configs_are_built(
-    ladder: Ladder, work: Assignment
-) -> None:
+def test_confirmation_references_are_computed_while_configs_are_built(ladder: Ladder, work: Assignment) -> None:
     config = work.copy.family.space(work.terms.problem, work.terms.device, work.terms.objective).default()
     job = Confirm(challenger=config, incumbent=None, seed=5)
     ladder.prepare(work, job)
@@ -207,7 +199,7 @@ def test_first_process_of_a_confirmation_computes_its_references_while_configs_a
     child.kill()
 
 
-def test_nothing_is_computed_ahead_where_it_disturbs_measuring(folder: Path, tmp_path: Path, work: Assignment) -> None:
+def test_cpu_device_prepares_no_runner_ahead(folder: Path, tmp_path: Path, work: Assignment) -> None:
     ladder = Ladder("cpu", folder, tmp_path / "place")
     config = work.copy.family.space(work.terms.problem, work.terms.device, work.terms.objective).default()
     for job in (Evaluate(number=0, config=config), Confirm(challenger=config, incumbent=None, seed=5)):

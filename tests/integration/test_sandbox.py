@@ -85,7 +85,9 @@ def compiler() -> CCompiler:
 
 
 @pytest.mark.parametrize("text", [*READING.values(), *ASSEMBLED.values()], ids=[*READING, *ASSEMBLED])
-def test_source_cannot_read_files_of_the_machine(text: str, confined: str, compiler: CCompiler, root: Path) -> None:
+def test_untrusted_source_cannot_read_files_of_the_machine(
+    text: str, confined: str, compiler: CCompiler, root: Path
+) -> None:
     made = compiler.compile(unit(filled(text, root) + '#include "own.h"\n' + KERNEL, root), timeout_s=60)
     assert isinstance(made, CompileFailed)
     assert SECRET not in made.log
@@ -93,14 +95,16 @@ def test_source_cannot_read_files_of_the_machine(text: str, confined: str, compi
 
 
 @pytest.mark.parametrize("name", ["include", "incbin of adjacent texts", "incbin of an assembler macro"])
-def test_trusted_sources_can_read_the_file(name: str, compiler: CCompiler, root: Path) -> None:
+def test_trusted_source_can_read_files_of_the_machine(name: str, compiler: CCompiler, root: Path) -> None:
     """Otherwise the sources above would be refused for another reason."""
     text = filled({**READING, **ASSEMBLED}[name], root)
     made = compiler.compile(unit(text + '#include "own.h"\n' + KERNEL, root, untrusted=False), timeout_s=60)
     assert SECRET in (made.log if isinstance(made, CompileFailed) else made.binary.decode(errors="replace"))
 
 
-def test_kernel_with_headers_of_family_and_system_compiles(confined: str, compiler: CCompiler, root: Path) -> None:
+def test_untrusted_kernel_with_family_and_system_headers_compiles(
+    confined: str, compiler: CCompiler, root: Path
+) -> None:
     source = f'#include <math.h>\n#include <stdint.h>\n#include "own.h"\n{KERNEL}'
     alike = [compiler.compile(unit(source, root, untrusted=each), timeout_s=60) for each in (True, False)]
     assert all(isinstance(made, Artefact) for made in alike), alike
@@ -108,7 +112,7 @@ def test_kernel_with_headers_of_family_and_system_compiles(confined: str, compil
     assert getattr(alike[0], "binary", None) == getattr(alike[1], "binary", "")
 
 
-def test_confined_command_reaches_nothing_outside(confined: str, tmp_path: Path) -> None:
+def test_sandboxed_command_has_no_network_and_no_access_to_other_files(confined: str, tmp_path: Path) -> None:
     place, other = tmp_path / "place", tmp_path / "other"
     place.mkdir()
     other.mkdir()
@@ -135,7 +139,7 @@ print(tried(lambda: socket.create_connection(("127.0.0.1", {port}), 2)),
 
 
 @pytest.mark.parametrize("installed", [True, False])
-def test_confined_python_imports_packages_from_any_install_folder(
+def test_sandboxed_python_imports_only_installed_packages(
     installed: bool, confined: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Packages may lie in any folder of PYTHONPATH (`pip install --target`); a user's own modules stay unreadable."""
@@ -149,20 +153,20 @@ def test_confined_python_imports_packages_from_any_install_folder(
     assert (done.stdout == "imported\n") is installed, done.stderr
 
 
-def test_confined_command_cannot_fill_the_disk(confined: str, compiler: CCompiler, root: Path) -> None:
+def test_sandboxed_compiler_cannot_write_huge_files(confined: str, compiler: CCompiler, root: Path) -> None:
     made = compiler.compile(unit("char fill[1L << 32] = {1};\n#define WIDTH 1\n" + KERNEL, root), timeout_s=120)
     assert isinstance(made, CompileFailed)
     assert "File too large" in made.log
 
 
-def test_environment_of_confined_commands_has_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_of_sandboxed_commands_has_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KERNEL_EVO_MODEL_KEY", SECRET)
     monkeypatch.setenv("KERNEL_EVO_TOKEN", SECRET)
     assert SECRET not in environment().values()
     assert "PATH" in environment()
 
 
-def test_machine_without_a_sandbox_is_recognised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_sandbox_support_is_detected(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     script = tmp_path / "confine.py"
     script.write_text(f"raise SystemExit({confine.UNCONFINED})")
     monkeypatch.setattr(sandbox.confine, "__file__", str(script))
@@ -175,7 +179,7 @@ def test_machine_without_a_sandbox_is_recognised(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("text", READING.values(), ids=READING)
-def test_cuda_source_cannot_read_files_of_the_machine(text: str, confined: str, root: Path) -> None:
+def test_untrusted_cuda_source_cannot_read_files_of_the_machine(text: str, confined: str, root: Path) -> None:
     try:
         compiler = NvrtcCompiler()
     except NoNvrtcError as error:
@@ -190,7 +194,7 @@ def test_cuda_source_cannot_read_files_of_the_machine(text: str, confined: str, 
     assert "exists" not in made.log
 
 
-def test_cuda_kernel_with_headers_compiles_confined(confined: str, root: Path) -> None:
+def test_untrusted_cuda_kernel_with_headers_compiles(confined: str, root: Path) -> None:
     try:
         compiler = NvrtcCompiler()
     except NoNvrtcError as error:
@@ -203,7 +207,7 @@ def test_cuda_kernel_with_headers_compiles_confined(confined: str, root: Path) -
 
 
 @pytest.mark.parametrize("text", ["", *READING.values(), *ASSEMBLED.values()], ids=["nothing", *READING, *ASSEMBLED])
-def test_nvcc_is_confined(text: str, confined: str, root: Path) -> None:
+def test_untrusted_source_under_nvcc_cannot_read_files_of_the_machine(text: str, confined: str, root: Path) -> None:
     nvcc = NvccCompiler()
     if nvcc.version == "without nvcc":
         pytest.skip("nvcc is not installed")

@@ -88,7 +88,7 @@ def disassembler() -> str:
         (("sdpa", "B=2,H=8,S=512,D=64", "sm_90"), BY_WARPGROUPS, "HGMMA.64x64x16.F32", "HMMA.16816"),
     ],
 )
-def test_tensor_core_instructions_of_each_architecture(
+def test_kernels_use_the_tensor_core_instructions_of_their_architecture(
     tmp_path: Path, kernel: tuple[str, str, str], change: Config, has: str, lacks: str
 ) -> None:
     _, found = compiled(*kernel, change, tmp_path)
@@ -99,7 +99,7 @@ def test_tensor_core_instructions_of_each_architecture(
 @pytest.mark.parametrize(
     ("family", "text"), [("sdpa_fp8", "B=4,H=16,S=4096,D=128,v_layout=columns"), ("gemm_fp8", "M=4096,N=4096,K=4096")]
 )
-def test_e4m3_products_by_warpgroups_are_native_on_sm_90(tmp_path: Path, family: str, text: str) -> None:
+def test_fp8_kernels_use_native_warpgroup_products_on_sm_90(tmp_path: Path, family: str, text: str) -> None:
     package = find(family)
     start, *_ = package.family.begin(package.family.problem(text, "cuda"), known("sm_90"))
     _, found = compiled(family, text, "sm_90", start, tmp_path)
@@ -107,13 +107,13 @@ def test_e4m3_products_by_warpgroups_are_native_on_sm_90(tmp_path: Path, family:
     assert not any(name.startswith("HMMA") for name in found), sorted(found)
 
 
-def test_addresses_of_copies_use_no_registers(tmp_path: Path) -> None:
+def test_asynchronous_copies_of_attention_need_few_registers(tmp_path: Path) -> None:
     made, found = compiled("sdpa", "B=2,H=8,S=256,D=64", "sm_90", ATTENTION, tmp_path)
     assert sum(count for name, count in found.items() if name.startswith("LDGSTS")) == 34
     assert made.figures["registers"] <= 150, "it was 179 with an address per copy"
 
 
-def test_bulk_copies_need_one_fence_for_q_alone(tmp_path: Path) -> None:
+def test_attention_with_bulk_copies_has_one_proxy_fence(tmp_path: Path) -> None:
     by_engine: Config = {
         **BY_WARPGROUPS,
         "COPY": "tma",

@@ -27,14 +27,14 @@ def compiler() -> NvrtcCompiler:
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_89", "sm_90"])
-def test_every_step_is_a_valid_config(target: str) -> None:
+def test_every_sdpa_ladder_step_is_a_valid_config(target: str) -> None:
     for text in ("B=2,H=8,S=512,D=64", "B=2,H=8,S=256,D=64,causal=true"):
         problem = PACKAGE.family.problem(text, "cuda")
         for step in STEPS:
             assert not PACKAGE.family.violations(step.config, problem, known(target), Objective()), step.name
 
 
-def test_every_ladder_step_differs_from_the_one_before() -> None:
+def test_every_sdpa_ladder_step_changes_the_step_before() -> None:
     by_name = {step.name: step for step in STEPS}
     assert len(by_name) == len(STEPS)
     for step in STEPS[1:]:
@@ -42,14 +42,14 @@ def test_every_ladder_step_differs_from_the_one_before() -> None:
         assert all(before[name] != value for name, value in step.change.items()), step.name
 
 
-def test_readme_lists_the_steps() -> None:
+def test_readme_lists_the_sdpa_ladder_steps() -> None:
     readme = (PACKAGE.path / "README.md").read_text(encoding="utf-8")
     told = re.findall(r"^\| \d+ ?(, aside)? ?\| ([^|]+?) +\|", readme, flags=re.MULTILINE)
     assert told == [(", aside" if step.aside else "", step.name) for step in STEPS]
 
 
 @pytest.mark.parametrize("step", one_in(4, STEPS), ids=[step.name for step in STEPS])
-def test_step_compiles_without_warnings_or_spills(compiler: NvrtcCompiler, step: Step) -> None:
+def test_sdpa_ladder_step_compiles_without_warnings_or_spills(compiler: NvrtcCompiler, step: Step) -> None:
     device = known("sm_89")
     problem = PACKAGE.family.problem("B=2,H=8,S=512,D=64", "cuda")
     candidate = PACKAGE.family.candidate(step.config, problem, device, Objective())

@@ -62,7 +62,7 @@ def section(text: str, title: str) -> str:
     return text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
-def test_report_states_findings_and_consequences(rest: httpx.Client) -> None:
+def test_report_states_targets_costs_and_the_command_to_repeat_the_search(rest: httpx.Client) -> None:
     response = rest.get("/report.md", params=TERMS)
     assert response.status_code == 200, response.text
     text = response.text
@@ -88,7 +88,7 @@ def test_report_states_findings_and_consequences(rest: httpx.Client) -> None:
     assert '"quick_samples": 5' in section(text, "Again")
 
 
-def test_valid_negatives_have_their_figures(rest: httpx.Client) -> None:
+def test_report_lists_values_without_gain_with_their_figures(rest: httpx.Client) -> None:
     """UNROLL=1 costs 3 µs for every BLOCK; BLOCK=16 was never correct."""
     negatives = section(rest.get("/report.md").text, "Valid negatives")
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in negatives.splitlines() if "|" in line]
@@ -104,7 +104,7 @@ def test_valid_negatives_have_their_figures(rest: httpx.Client) -> None:
     assert ("UNROLL", "2") not in named
 
 
-def test_each_change_of_the_champion_has_its_interval(rest: httpx.Client) -> None:
+def test_report_lists_every_ablated_change_with_its_interval(rest: httpx.Client) -> None:
     """Stored in its own table, with the samples."""
     (block, *others) = rest.get("/ablation").json()
     assert block["change"]["config"] == {"BLOCK": 4, "UNROLL": 2}
@@ -118,7 +118,7 @@ def test_each_change_of_the_champion_has_its_interval(rest: httpx.Client) -> Non
     assert "an ablation promotes nothing" in told
 
 
-def test_page_is_self_contained_and_runs_nothing(rest: httpx.Client) -> None:
+def test_html_report_is_self_contained_without_scripts(rest: httpx.Client) -> None:
     html = rest.get("/report.html", params=TERMS).text
     outline = Outline(html)
     assert HOSTILE not in html
@@ -142,13 +142,13 @@ def test_page_is_self_contained_and_runs_nothing(rest: httpx.Client) -> None:
         ({"cost_per_hour": "1e-300"}, "cost_per_hour"),
     ],
 )
-def test_meaningless_terms_are_refused_by_name(rest: httpx.Client, terms: dict[str, str], field: str) -> None:
+def test_error_names_the_invalid_report_parameter(rest: httpx.Client, terms: dict[str, str], field: str) -> None:
     refused = rest.get("/report.md", params=terms)
     assert refused.status_code == 422
     assert refused.json()["field"] == field
 
 
-def test_verdicts_and_effects_follow_from_the_stored_samples(place: Path, tmp_path: Path) -> None:
+def test_stored_verdicts_and_effects_are_recomputed_from_the_stored_samples(place: Path, tmp_path: Path) -> None:
     """No decision depends on anything outside the database."""
     shutil.copy(place, tmp_path / "evo.db")
     database = Database.open(Location(file=tmp_path / "evo.db"))
@@ -171,7 +171,7 @@ def test_verdicts_and_effects_follow_from_the_stored_samples(place: Path, tmp_pa
     database.close()
 
 
-def test_command_writes_both_files_without_any_worker(
+def test_report_command_writes_both_files_from_the_database_alone(
     place: Path, rest: httpx.Client, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """On a copy of the database alone the result is identical."""

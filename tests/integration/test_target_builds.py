@@ -80,14 +80,14 @@ def default(assignment: Assignment) -> Any:
     return assignment.copy.family.space(assignment.terms.problem, L4, TARGET).default()
 
 
-def test_gates_judge_the_build_for_the_target(tmp_path: Path) -> None:
+def test_resource_limits_apply_to_the_build_for_the_target(tmp_path: Path) -> None:
     compiler = Pretending(sm_89=120, sm_90=60)
     refused = build(tmp_path, compiler, max_registers=96)
     assert refused.refusal == OverResources(resource="registers", used=120, limit=96)
     assert set(compiler.asked) == {"sm_89"}, "a refused config need not be built again"
 
 
-def test_timed_build_is_the_devices_own(tmp_path: Path) -> None:
+def test_timed_build_is_that_for_the_local_device(tmp_path: Path) -> None:
     built = build(tmp_path, Pretending(sm_89=60, sm_90=120), max_registers=96)
     assert built.refusal is None
     assert built.binary == b"for sm_90"
@@ -97,14 +97,14 @@ def test_timed_build_is_the_devices_own(tmp_path: Path) -> None:
     assert "sm_90" in built.log
 
 
-def test_config_that_cannot_launch_here_is_refused_even_if_the_target_could(tmp_path: Path) -> None:
+def test_config_that_the_local_device_cannot_launch_is_refused(tmp_path: Path) -> None:
     narrow = replace(H100, limits={**H100.limits, "max_threads": 32.0})
     assignment = work(tmp_path, narrow, TARGET)
     built = Builder(Pretending(), Cache(tmp_path / "cache"), tmp_path / "narrow").build(assignment, default(assignment))
     assert isinstance(built.refusal, OverResources | InvalidConfig)
 
 
-def test_builds_differ_if_either_differs(tmp_path: Path) -> None:
+def test_build_digest_covers_the_builds_of_both_architectures(tmp_path: Path) -> None:
     def digest(name: str, make: Callable[[], Pretending]) -> str | None:
         (tmp_path / name).mkdir()
         return build(tmp_path / name, make()).digest
@@ -137,7 +137,7 @@ def test_estimate_uses_only_the_target_and_runs_nothing(tmp_path: Path) -> None:
     assert "nothing is run" in baselines.unavailable["all"]
 
 
-def test_estimate_follows_from_build_and_family(tmp_path: Path) -> None:
+def test_estimate_has_the_expected_parts_for_attention(tmp_path: Path) -> None:
     estimator = Estimator(lambda: Pretending(sm_89=64), tmp_path / "cache", tmp_path)
     assignment = work(tmp_path, STAND_IN, TARGET, family="sdpa", problem="B=2,H=8,S=500,D=64")
     tile = {"BLOCK_M": 64, "WARPS_M": 4, "BLOCK_N": 64, "COPY_TOGETHER": False, "K_STAGES": 1, "V_STAGES": 1}
@@ -156,7 +156,7 @@ def test_estimate_follows_from_build_and_family(tmp_path: Path) -> None:
     assert parts[0]["floor_us"] == pytest.approx(8.862, abs=0.01), "keys beyond 500 are computed as well"
 
 
-def test_estimate_respects_the_gates(tmp_path: Path) -> None:
+def test_estimate_is_refused_over_the_resource_limits(tmp_path: Path) -> None:
     estimator = Estimator(lambda: Pretending(sm_89=200), tmp_path / "cache", tmp_path)
     assignment = work(tmp_path, STAND_IN, TARGET, max_registers=96)
     job = Evaluate(number=0, config=default(assignment))

@@ -58,7 +58,7 @@ def play(stage: Stage, device: Device, outcome: Outcome | None = None) -> list[L
     return done
 
 
-def test_target_gives_a_smaller_space_and_its_own_champion(stage: Stage) -> None:
+def test_search_with_target_has_a_smaller_space_and_its_own_champion(stage: Stage) -> None:
     plain = submit(stage, device=H100.model)
     play(stage, GPU)
     aimed = submit(stage, device=H100.model, objective=FOR_L4)
@@ -75,7 +75,7 @@ def test_target_gives_a_smaller_space_and_its_own_champion(stage: Stage) -> None
     assert {champion.device_model for champion in stage.champions()} == {H100.model}, "never a champion of an L4"
 
 
-def test_roofline_is_that_of_the_timed_or_estimated_device(stage: Stage) -> None:
+def test_roofline_uses_the_timed_or_the_estimated_device(stage: Stage) -> None:
     cold = {**FOR_L4, "cache": "cold"}
     large = {"N": 4096}  # tiny problems stay in the cache even with many buffer sets
     timed = stage.view(submit(stage, device=H100.model, objective=cold, problem=large)).roofline
@@ -85,11 +85,11 @@ def test_roofline_is_that_of_the_timed_or_estimated_device(stage: Stage) -> None
     assert guessed.floor_us / timed.floor_us == pytest.approx(3352 / 300, rel=0.01)
 
 
-def test_gpu_that_is_the_target_is_its_own_target(stage: Stage) -> None:
+def test_target_equal_to_the_device_is_ignored(stage: Stage) -> None:
     assert stage.view(submit(stage, device=H100.model, objective={"target": "sm_90"})).objective.target is None
 
 
-def test_estimates_rank_and_are_never_promoted(stage: Stage) -> None:
+def test_estimated_trials_are_ranked_and_not_promoted(stage: Stage) -> None:
     search = submit(stage, device="estimate", objective=FOR_L4)
     jobs = [lease.job.kind for lease in play(stage, STAND_IN, Estimated(time_us=7.5, resources={"registers": 40.0}))]
     view = stage.view(search)
@@ -100,7 +100,7 @@ def test_estimates_rank_and_are_never_promoted(stage: Stage) -> None:
     assert view.place == "estimated for NVIDIA L4 (sm_89), never run"
 
 
-def test_estimates_and_times_never_mix(stage: Stage) -> None:
+def test_estimates_are_refused_in_timed_searches_and_times_in_estimates(stage: Stage) -> None:
     submit(stage, device="estimate", objective=FOR_L4)
     (baseline,) = stage.conductor.claim("w1", "e").leases
     with pytest.raises(InvalidInput, match="nothing is timed"):
@@ -154,7 +154,7 @@ def test_invalid_targets_are_refused_with_the_reason(
         submit(stage, **terms)
 
 
-def test_device_facts_of_the_family_are_stored_with_search_and_champion(stage: Stage) -> None:
+def test_device_notes_of_the_family_are_shown_with_search_and_champion(stage: Stage) -> None:
     search = submit(stage, device=H100.model, problem="N=2048")
     play(stage, GPU)
     view = stage.view(search)
@@ -165,7 +165,7 @@ def test_device_facts_of_the_family_are_stored_with_search_and_champion(stage: S
     assert "emulated" not in estimated.place, "it is for the target, which needs no emulation"
 
 
-def test_auto_never_selects_estimates(stage: Stage) -> None:
+def test_automatic_device_choice_never_selects_the_estimator(stage: Stage) -> None:
     stage.register_worker("w1", STAND_IN)
     with pytest.raises(Conflict, match="no connected worker offers toy a device"):
         submit(stage)

@@ -34,7 +34,7 @@ def workshop(compiler: CudaCompiler, tmp_path: Path) -> Workshop:
 
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_89", "sm_90"])
 @pytest.mark.parametrize("name", NAMES)
-def test_kernel_compiles_for_a_named_architecture(workshop: Workshop, name: str, architecture: str) -> None:
+def test_triton_kernel_compiles_for_every_architecture(workshop: Workshop, name: str, architecture: str) -> None:
     built = workshop.built(find(str(KERNELS / name)), known(architecture))
     assert built.refusal is None, built.refusal
     assert built.resources["registers"] > 0
@@ -43,7 +43,7 @@ def test_kernel_compiles_for_a_named_architecture(workshop: Workshop, name: str,
     assert launch.block[0] in (64, 128, 256, 512)
 
 
-def test_constants_and_options_reach_the_binary(compiler: CudaCompiler, tmp_path: Path) -> None:
+def test_triton_compile_options_change_the_binary_and_launch(compiler: CudaCompiler, tmp_path: Path) -> None:
     package, device = find(str(KERNELS / "matmul")), known("sm_90")
     default = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64, "GROUP": 4, "num_warps": 4, "num_stages": 2}
     changes: list[dict[str, int]] = [{}, {"num_stages": 4}, {"num_warps": 8}]
@@ -59,14 +59,14 @@ def test_constants_and_options_reach_the_binary(compiler: CudaCompiler, tmp_path
     assert len({each.digest for each in builds}) == 3
 
 
-def test_equal_builds_have_equal_digests(tmp_path: Path) -> None:
+def test_equal_triton_builds_have_equal_digests(tmp_path: Path) -> None:
     """Binaries contain no path or time, so duplicates are found on every machine."""
     package, device = find(str(KERNELS / "vector_add")), known("sm_90")
     digests = {Workshop(CudaCompiler(), tmp_path / str(turn)).built(package, device).digest for turn in range(2)}
     assert len(digests) == 1
 
 
-def test_error_of_a_kernel_names_its_line(workshop: Workshop, tmp_path: Path) -> None:
+def test_error_of_a_triton_kernel_names_its_line(workshop: Workshop, tmp_path: Path) -> None:
     folder = tmp_path / "own" / "vector_add"
     shutil.copytree(KERNELS / "vector_add", folder)
     text = (folder / "kernel.py").read_text()
@@ -78,7 +78,7 @@ def test_error_of_a_kernel_names_its_line(workshop: Workshop, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", ["matmul_host_descriptors", "matmul_device_descriptors"])
-def test_scratch_memory_for_descriptors_is_passed_by_the_launch(workshop: Workshop, name: str) -> None:
+def test_triton_launch_has_scratch_memory_for_tensor_descriptors(workshop: Workshop, name: str) -> None:
     built = workshop.built(find(str(KERNELS / name)), known("sm_90"))
     assert built.refusal is None, built.refusal
     kernel = next(iter(built.kernels.values()))
@@ -89,7 +89,7 @@ def test_scratch_memory_for_descriptors_is_passed_by_the_launch(workshop: Worksh
     assert b"cp.async.bulk.tensor" in built.ptx
 
 
-def test_descriptors_of_the_host_cost_no_more_than_those_of_the_device(compiler: CudaCompiler, tmp_path: Path) -> None:
+def test_host_and_device_tensor_descriptors_use_equal_resources(compiler: CudaCompiler, tmp_path: Path) -> None:
     built = [
         Workshop(compiler, tmp_path / where).built(find(str(KERNELS / f"matmul_{where}_descriptors")), known("sm_90"))
         for where in ("host", "device")

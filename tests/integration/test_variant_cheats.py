@@ -261,7 +261,7 @@ def test_cheating_variant_is_refused(lab: Lab, trick: str) -> None:
     assert "family.toml" not in refusal, "a variant cannot change the contract"
 
 
-def test_cheating_variant_that_the_command_submits_is_refused_with_the_reason(
+def test_cheating_variant_submitted_by_command_is_refused_with_the_reason(
     lab: Lab, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "kernel.c").write_text(text_of(BY_COMMAND))
@@ -273,7 +273,7 @@ def test_cheating_variant_that_the_command_submits_is_refused_with_the_reason(
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("part", range(PARTS))
-def test_all_other_cheats_are_refused_as_variants(lab: Lab, part: int) -> None:
+def test_every_other_cheating_kernel_is_refused_as_a_variant(lab: Lab, part: int) -> None:
     """Runs before an honest variant is champion: slower cheats would not challenge it, and not be confirmed."""
     names = OTHERS[part::PARTS]
     lab.submit(names)
@@ -281,7 +281,7 @@ def test_all_other_cheats_are_refused_as_variants(lab: Lab, part: int) -> None:
     assert measured == []
 
 
-def test_honest_variant_that_the_command_submits_becomes_champion(
+def test_honest_variant_submitted_by_command_becomes_champion(
     lab: Lab, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "kernel.c").write_text(text_of("plain"))

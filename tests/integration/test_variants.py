@@ -111,7 +111,7 @@ def test_submission_numbers_variants_on_every_engine(stage: Stage, tmp_path: Pat
     assert numbers == [1, 2]
 
 
-def test_variant_is_tuned_under_the_terms_of_its_search(lab: Lab) -> None:
+def test_variant_is_tuned_with_the_settings_of_its_search(lab: Lab) -> None:
     search = lab.search(budget={"trials": 6}, seed=7, problem={"N": 32})
     lab.play()
     view = lab.submit(search)
@@ -126,7 +126,7 @@ def test_variant_is_tuned_under_the_terms_of_its_search(lab: Lab) -> None:
     assert (view.search_id, view.number, view.name, view.author) == (search, 1, "fast", "ana")
 
 
-def test_baselines_of_the_search_are_not_measured_again(lab: Lab) -> None:
+def test_variant_search_does_not_measure_baselines_again(lab: Lab) -> None:
     search = lab.search(budget={"trials": 6})
     lab.play()
     lab.submit(search)
@@ -156,7 +156,7 @@ def test_equal_config_of_another_variant_may_challenge(lab: Lab) -> None:
     assert champion.config in [job.challenger for job in challenged]
 
 
-def test_trials_grow_while_a_variant_is_among_the_best(lab: Lab) -> None:
+def test_variant_among_the_best_gets_more_trials(lab: Lab) -> None:
     search = lab.search(budget={"trials": 12})
     lab.play()
     view = lab.submit(search, trials=2 * FIRST)
@@ -166,7 +166,7 @@ def test_trials_grow_while_a_variant_is_among_the_best(lab: Lab) -> None:
     assert done.reason in {"trials", "exhausted"}
 
 
-def test_slower_variant_ends_after_its_first_rung(lab: Lab) -> None:
+def test_slower_variant_ends_after_its_first_trials(lab: Lab) -> None:
     search = lab.search(budget={"trials": 12})
     lab.play()
     view = lab.submit(search, trials=FIRST * GROWTH)
@@ -203,7 +203,7 @@ def test_copy_of_an_earlier_variant_ends_after_its_first_trials(lab: Lab) -> Non
     assert lab.view(search, first.number).finished >= FIRST
 
 
-def test_report_on_a_binary_is_found_by_other_variants(lab: Lab, tmp_path: Path) -> None:
+def test_report_of_a_binary_is_found_by_its_search_and_variants(lab: Lab, tmp_path: Path) -> None:
     search, other = lab.search(budget={"trials": 2}), lab.search(budget={"trials": 2}, seed=9)
     lab.play()
     view = lab.submit(search, trials=2)
@@ -218,7 +218,7 @@ def test_report_on_a_binary_is_found_by_other_variants(lab: Lab, tmp_path: Path)
     assert status == [200, 200, 404]
 
 
-def test_granted_trials_survive_a_restart(lab: Lab) -> None:
+def test_trials_granted_to_a_variant_survive_a_restart(lab: Lab) -> None:
     search = lab.search(budget={"trials": 12})
     lab.play()
     view = lab.submit(search, trials=12)
@@ -230,7 +230,7 @@ def test_granted_trials_survive_a_restart(lab: Lab) -> None:
     assert budget.trials == 12
 
 
-def test_failures_show_the_compiler_message_without_host_paths(lab: Lab) -> None:
+def test_variant_failures_show_the_compiler_message_without_host_paths(lab: Lab) -> None:
     search = lab.search(budget={"trials": 2})
     lab.play()
     view = lab.submit(search, trials=2)
@@ -248,7 +248,7 @@ def test_failures_show_the_compiler_message_without_host_paths(lab: Lab) -> None
     assert "case tail, output y: relative L2 error 0.5" in details["wrong_answer"]
 
 
-def test_children_are_made_from_variants_and_numbered(lab: Lab) -> None:
+def test_variant_of_variants_is_numbered_and_stores_its_parents(lab: Lab) -> None:
     search = lab.search(budget={"trials": 2})
     lab.play()
     first = lab.submit(search)
@@ -261,7 +261,7 @@ def test_children_are_made_from_variants_and_numbered(lab: Lab) -> None:
     assert note["parents"] == ["fast", "family"]
 
 
-def test_same_files_and_same_names_are_refused(lab: Lab) -> None:
+def test_variant_with_the_files_or_name_of_another_is_refused(lab: Lab) -> None:
     search = lab.search(budget={"trials": 2})
     lab.play()
     lab.submit(search)
@@ -275,7 +275,7 @@ def test_same_files_and_same_names_are_refused(lab: Lab) -> None:
             lab.submit(search, document=document, files=SOURCE)
 
 
-def test_files_of_variants_are_compared_while_others_may_write(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_comparing_variant_files_does_not_block_writers(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     search = lab.search(budget={"trials": 2})
     lab.play()
     first = lab.submit(search, document={"name": "first"}, files=SOURCE)
@@ -297,7 +297,7 @@ def test_files_of_variants_are_compared_while_others_may_write(lab: Lab, monkeyp
     assert len(wrote) >= 2
 
 
-def test_equal_files_submitted_at_once_are_stored_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_variants_submitted_at_once_are_stored_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     search = lab.search(budget={"trials": 2})
     lab.play()
     together = Barrier(2, timeout=20)
@@ -325,7 +325,7 @@ def test_equal_files_submitted_at_once_are_stored_once(lab: Lab, monkeypatch: py
         assert sorted(pool.map(submit, ("one", "two"))) == [False, True]
 
 
-def test_variants_submitted_at_once_have_names_and_numbers_of_their_own(lab: Lab) -> None:
+def test_variants_submitted_at_once_get_distinct_names_and_numbers(lab: Lab) -> None:
     search = lab.search(budget={"trials": 2})
     lab.play()
 
@@ -370,7 +370,7 @@ def test_invalid_variants_are_refused_before_anything_starts(lab: Lab) -> None:
     assert lab.stage.claim() == []
 
 
-def test_family_names_never_mean_a_variant(lab: Lab) -> None:
+def test_family_name_does_not_select_a_variant(lab: Lab) -> None:
     search = lab.search(budget={"trials": 2})
     lab.stage.wait(10)
     lab.submit(search)
@@ -379,7 +379,7 @@ def test_family_names_never_mean_a_variant(lab: Lab) -> None:
         assert Archive(session).family_named("toy", {}).digest == lab.package.digest
 
 
-def test_search_with_variants_can_be_deleted(lab: Lab) -> None:
+def test_deleted_search_leaves_its_variants_running(lab: Lab) -> None:
     search = lab.search(budget={"trials": 2})
     view = lab.submit(search)
     lab.stage.conductor.orders.command(search, "cancel")
@@ -390,7 +390,7 @@ def test_search_with_variants_can_be_deleted(lab: Lab) -> None:
     assert lab.stage.view(view.tuning_id).state == "finished"
 
 
-def test_numbers_of_deleted_variants_are_not_given_again(lab: Lab) -> None:
+def test_numbers_of_deleted_variants_are_not_reused(lab: Lab) -> None:
     search = lab.search(budget={"trials": 2})
     first = lab.submit(search)
     lab.stage.conductor.orders.command(first.tuning_id, "cancel")
@@ -400,7 +400,7 @@ def test_numbers_of_deleted_variants_are_not_given_again(lab: Lab) -> None:
     assert (first.number, second.number) == (1, 2)
 
 
-def test_pages_show_lineage_cost_and_differences_as_text(lab: Lab, tmp_path: Path) -> None:
+def test_variant_pages_show_cost_and_escape_text(lab: Lab, tmp_path: Path) -> None:
     hostile = "<script>alert(1)</script>"
     search = lab.search(budget={"trials": 2})
     lab.play()
@@ -426,7 +426,7 @@ def test_pages_show_lineage_cost_and_differences_as_text(lab: Lab, tmp_path: Pat
     assert "&lt;script&gt;" in pages[3].text
 
 
-def test_variants_of_a_search_with_a_metric_are_compared_by_its_cost(lab: Lab) -> None:
+def test_variants_of_a_search_by_metric_are_compared_by_cost(lab: Lab) -> None:
     metric = {"metric": "time_us / UNROLL", "direction": "minimise"}
     search = lab.search(budget={"trials": 6}, objective=metric)
     lab.play()

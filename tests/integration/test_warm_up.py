@@ -25,12 +25,12 @@ print(judge(report, Policy(), 3, np.random.default_rng(1)).promote, *set(sys.mod
 """
 
 
-def test_first_verdict_loads_no_further_modules() -> None:
+def test_first_verdict_after_warm_up_loads_no_modules() -> None:
     done = subprocess.run([sys.executable, "-c", VERDICT], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.split() == ["True"]
 
 
-def test_runner_starts_without_the_library_of_the_log() -> None:
+def test_runner_starts_without_importing_structlog() -> None:
     """A search starts dozens of runners, and few of them log."""
     imports = "import sys, workers.runner.process; print('structlog' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", imports], capture_output=True, text=True, timeout=120, check=True)

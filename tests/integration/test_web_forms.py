@@ -52,7 +52,7 @@ def wrong(html: str) -> dict[str, str]:
     return {name: unescape(text) for name, text in re.findall(r'<p class="wrong" id="wrong-([^"]*)">([^<]*)</p>', html)}
 
 
-def test_form_starts_the_same_search_as_rest(page: httpx.Client) -> None:
+def test_start_form_submits_a_search_with_all_its_fields(page: httpx.Client) -> None:
     offered = page.get("/start", params={"family": "toy"}).text
     assert value_of(offered, "problem.N") == "64"
     assert "Toy CPU (cpu)" in offered
@@ -115,7 +115,7 @@ def test_form_starts_the_same_search_as_rest(page: httpx.Client) -> None:
         ({"device": "NVIDIA L4", "seed": "x"}, {"device": "no connected worker", "seed": "not a whole number"}),
     ],
 )
-def test_all_faults_are_shown_at_once_and_the_address_keeps_the_input(
+def test_refused_form_shows_all_errors_and_keeps_the_input_in_its_url(
     page: httpx.Client, fields: dict[str, str], reasons: dict[str, str]
 ) -> None:
     given = typed(**{"problem__N": "48", "budget__stagnation": "17"} | fields)
@@ -135,7 +135,7 @@ def test_all_faults_are_shown_at_once_and_the_address_keeps_the_input(
         assert kept == {"budget.stagnation": "17", "problem.N": given["problem.N"], "seed": given.get("seed", "0")}
 
 
-def test_form_keeps_the_input_when_the_family_changes(page: httpx.Client) -> None:
+def test_start_form_keeps_the_input_when_the_family_changes(page: httpx.Client) -> None:
     other = page.post("/start/family", data=typed(chosen="sdpa", seed="7", notes="a\nb", problem__N="48"))
     assert other.headers["location"] == "/start?family=sdpa&budget.minutes=&budget.trials=4&seed=7&notes=a%0Ab"
     assert page.post("/start/family", data=typed(chosen="none")).headers["location"].startswith("/start?family=toy")
@@ -146,7 +146,7 @@ def test_form_keeps_the_input_when_the_family_changes(page: httpx.Client) -> Non
     )
 
 
-def test_address_fills_in_the_form(page: httpx.Client) -> None:
+def test_query_parameters_fill_in_the_start_form(page: httpx.Client) -> None:
     shown = page.get("/start?family=toy&problem.N=48&requirements.toolkit=gcc>%3D12&notes=a%0Ab&device_uuid=cpu-0")
     assert shown.status_code == 200
     assert "nothing is wrong with it" in shown.text
@@ -158,7 +158,7 @@ def test_address_fills_in_the_form(page: httpx.Client) -> None:
     assert "y" * 9000 in long.text
 
 
-def test_requirements_are_shown_with_the_search(page: httpx.Client) -> None:
+def test_search_page_shows_the_requirements(page: httpx.Client) -> None:
     must = {"requirements__toolkit": "gcc>=12", "device_uuid": "cpu-0", "notes": "only there", "priority": "3"}
     search = page.post("/start", data=typed(problem__N="24", **must)).headers["location"]
     view = page.get(f"/api/v1{search}").json()
@@ -169,7 +169,7 @@ def test_requirements_are_shown_with_the_search(page: httpx.Client) -> None:
     assert page.post(f"{search}/cancel").status_code == 303
 
 
-def test_search_is_commanded_by_its_buttons(page: httpx.Client) -> None:
+def test_search_is_paused_resumed_cancelled_and_stopped_by_forms(page: httpx.Client) -> None:
     search = page.post("/start", data=typed(problem__N="16")).headers["location"]
     asked = page.get(f"{search}/cancel").text
     assert "The search ends now, for good" in asked
@@ -186,7 +186,7 @@ def test_search_is_commanded_by_its_buttons(page: httpx.Client) -> None:
     assert page.get(f"/api/v1{other}").json()["state"] == "finished", "no worker had started it"
 
 
-def test_champion_is_rolled_back_with_a_reason(page: httpx.Client) -> None:
+def test_champion_is_rolled_back_and_restored_with_a_reason(page: httpx.Client) -> None:
     asked = page.get("/champions/1/rollback").text
     assert "There is no earlier champion" in asked
     refused = page.post("/champions/1/rollback", data={"reason": " "}, follow_redirects=True)
@@ -216,7 +216,7 @@ def test_champion_is_rolled_back_with_a_reason(page: httpx.Client) -> None:
     assert "restored: &lt;i&gt;quiet" in history and "rolled back: &lt;i&gt;noisy" in history
 
 
-def test_workers_are_drained_and_devices_quarantined(page: httpx.Client) -> None:
+def test_workers_are_drained_and_devices_quarantined_by_forms(page: httpx.Client) -> None:
     assert page.post("/workers/w1/drain").status_code == 303
     assert "draining" in page.get("/workers").text
     assert "No connected worker offers a device" in page.get("/start?family=toy").text
@@ -233,7 +233,7 @@ def test_workers_are_drained_and_devices_quarantined(page: httpx.Client) -> None
     assert "hot &amp; loud" not in page.get("/workers/live").text
 
 
-def test_families_are_explained(page: httpx.Client) -> None:
+def test_family_pages_list_families_and_explain_constraints(page: httpx.Client) -> None:
     listed = page.get("/families").text
     assert all(name in listed for name in ("toy", "sdpa", "softmax"))
     html = page.get("/families/toy").text
@@ -241,7 +241,7 @@ def test_families_are_explained(page: httpx.Client) -> None:
     assert page.get("/families/tox").status_code == 404
 
 
-def test_unreadable_family_does_not_hide_others(
+def test_unreadable_family_folder_does_not_hide_other_families(
     page: httpx.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folders = registry._builtin_folders()

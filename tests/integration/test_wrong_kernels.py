@@ -264,7 +264,7 @@ SOUND: set[str] = set()
 
 
 @pytest.mark.parametrize("wrong", one_in(6, WRONG, of=lambda wrong: WRONG[wrong][0]))
-def test_case_detects_the_wrong_kernel(wrong: str, tmp_path: Path) -> None:
+def test_some_case_of_the_family_detects_the_wrong_kernel(wrong: str, tmp_path: Path) -> None:
     name, text, change, file, sound, instead = WRONG[wrong]
     files = package(name).files
     broken = files[file].decode().replace(sound, instead)

@@ -39,7 +39,7 @@ def test_ablation_changes_one_switch_at_a_time() -> None:
     assert more == [*list(found)[:3], ("STAGES", 1), ("STAGES", 3), ("PAD", 0)]
 
 
-def test_dependent_change_includes_the_required_one_and_impossible_change_gives_its_reason() -> None:
+def test_change_includes_required_changes_or_states_why_it_is_impossible() -> None:
     found = {(each.tunable, each.value): each for each in changes(SPACE, CHAMPION)}
     tiled = found["LAYOUT", "tiled"]
     assert (tiled.also, tiled.config) == ({"STAGES": 1}, {**CHAMPION, "LAYOUT": "tiled", "STAGES": 1})
@@ -69,7 +69,7 @@ def beside(factor: float, spread: float = 0.004, again: float = 1.0) -> Ablated:
         (beside(1.05, again=1.08), "unclear"),
     ],
 )
-def test_finding_follows_from_rounds(samples: Ablated, finding: str) -> None:
+def test_ablation_finding_follows_from_the_measured_rounds(samples: Ablated, finding: str) -> None:
     """A difference below the policy's least gain has no effect; one within the session's noise is unclear."""
     effect = weigh(samples, Policy(), np.random.default_rng(0))
     assert effect is not None
@@ -77,7 +77,7 @@ def test_finding_follows_from_rounds(samples: Ablated, finding: str) -> None:
     assert effect.ratio.low <= effect.ratio.estimate <= effect.ratio.high
 
 
-def test_identical_kernel_has_no_effect() -> None:
+def test_change_without_effect_is_found_unclear() -> None:
     """40 sessions with a change that changes nothing, judged without a least gain."""
     policy, rng = Policy(minimum_gain=1e-9), np.random.default_rng(1)
     found = []

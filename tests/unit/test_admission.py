@@ -25,12 +25,12 @@ def used_up() -> IssuedToken:
 
 
 @pytest.mark.parametrize("given", [None, SECRET])
-def test_worker_with_its_own_token_needs_no_exchange(tmp_path: Path, given: str | None) -> None:
+def test_worker_with_its_own_token_makes_no_exchange(tmp_path: Path, given: str | None) -> None:
     assert own_token(given, tmp_path / "w1.token", used_up) == given
     assert list(tmp_path.iterdir()) == []
 
 
-def test_join_token_is_exchanged_once_and_the_answer_stored(tmp_path: Path) -> None:
+def test_join_token_is_exchanged_once_and_the_worker_token_stored(tmp_path: Path) -> None:
     kept = tmp_path / "data" / "w1.token"
     assert own_token(GIVEN, kept, issued) == SECRET
     assert own_token(GIVEN, kept, used_up) == SECRET, "the same command reuses the stored token"
@@ -50,7 +50,7 @@ def test_new_join_token_replaces_the_stored_token(tmp_path: Path) -> None:
         own_token(GIVEN, kept, used_up)
 
 
-def test_join_token_stays_valid_if_the_answer_cannot_be_stored(tmp_path: Path) -> None:
+def test_join_token_is_not_exchanged_if_the_worker_token_cannot_be_stored(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(NotKept, match="--data"):
         own_token(GIVEN, tmp_path / "file" / "w1.token", lambda: pytest.fail("it was used up"))

@@ -58,7 +58,7 @@ def without(history: History, origins: set[str]) -> History:
     return left
 
 
-def test_distant_local_optimum_costs_few_trials_as_advice_and_many_as_warm_start() -> None:
+def test_misleading_config_costs_fewer_trials_as_advice_than_as_warm_start() -> None:
     free = Context(space=valley())
     bearable = trials_to_the_bottom(free) * EVERY / (EVERY - 1) + 3 * 4
     assert trials_to_the_bottom(replace(free, advice=[TRAP])) <= bearable
@@ -66,7 +66,7 @@ def test_distant_local_optimum_costs_few_trials_as_advice_and_many_as_warm_start
 
 
 @pytest.mark.parametrize(("workers", "seed"), [(1, 0), (3, 0), (1, 2), (1, 5)])
-def test_proposals_do_not_depend_on_advice_that_the_strategy_ignores(workers: int, seed: int) -> None:
+def test_advice_affects_only_every_fourth_proposal(workers: int, seed: int) -> None:
     space, history = SPACES["drawn"](), History()
     best = space.decode(np.full(len(space.tunables), 8))
     context = Context(space=space, advice=[best])
@@ -94,7 +94,7 @@ def test_proposals_do_not_depend_on_advice_that_the_strategy_ignores(workers: in
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_useless_advice_is_dropped(strategy: str) -> None:
+def test_advice_slower_than_the_best_trial_is_no_longer_used(strategy: str) -> None:
     space = mixed()
     ranked = sorted(space.sample(np.random.default_rng(1), 40), key=lambda config: time_us(space, shown(config)))
     advice, starts = ranked[-5:], ranked[:1]
@@ -107,7 +107,7 @@ def test_useless_advice_is_dropped(strategy: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["compile_failed", "abandoned"])
-def test_advice_without_a_time_does_not_stop_the_search(kind: str) -> None:
+def test_strategy_tries_all_advice_if_advised_trials_fail(kind: str) -> None:
     space = mixed()
     advice = space.sample(np.random.default_rng(2), 4)
     trials = advance(History(), build("portfolio", Context(space=space, advice=advice)), space, ending(kind), 30)

@@ -35,7 +35,7 @@ def tools(service: Service) -> Tools:
     return Tools(lambda: service, author="ana")  # type: ignore[arg-type,return-value]
 
 
-def test_submission_is_answered_with_figures() -> None:
+def test_submit_tool_answers_with_time_and_ratio() -> None:
     service = Service()
     text = tools(service).submit(1, {"k.c": "good"}, "wider", name="wide", table={"tunables": {"W": [1]}})
     assert "5 µs" in text
@@ -43,13 +43,13 @@ def test_submission_is_answered_with_figures() -> None:
     assert service.document == {"tunables": {"W": [1]}, "idea": "wider", "author": "ana", "name": "wide"}
 
 
-def test_failed_submission_is_answered_with_the_compiler_message() -> None:
+def test_submit_tool_answers_a_failure_with_the_compiler_message() -> None:
     text = tools(Service()).submit(1, {"k.c": "broken"}, "worse")
     assert "k.c:1: error: bad" in text
     assert "Best" not in text
 
 
-def test_comparison_shows_figures_and_the_difference() -> None:
+def test_compare_tool_shows_times_and_source_differences() -> None:
     service = Service(found=[view(0, time_us=10.0), view(1, time_us=5.0)])
     text = tools(service).compare(1, 0, 1)
     assert "10 µs" in text
@@ -83,7 +83,7 @@ TRANSCRIPT: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.skipif(importlib.util.find_spec("mcp") is None, reason="needs the extra mcp")
-def test_transcript_of_an_agent_is_replayed_over_the_protocol() -> None:
+def test_tools_give_the_transcripts_answers_over_the_protocol() -> None:
     from mcp.client import Client
 
     from evo.variants.agents.server import server

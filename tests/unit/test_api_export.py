@@ -15,7 +15,7 @@ ESTIMATED = replace(trial(1, 61.6), outcome=Estimated(time_us=61.6, resources={"
 PENDING = replace(trial(2, 1.0), outcome=None, time_us=None)
 
 
-def test_estimate_has_its_own_column() -> None:
+def test_csv_export_has_a_separate_column_for_estimates() -> None:
     lines = "".join(as_csv(TUNABLES, [MEASURED, ESTIMATED, PENDING])).splitlines()
     assert len({len(cells) for cells in csv.reader(lines)}) == 1
     measured, estimated, pending = csv.DictReader(lines)
@@ -26,7 +26,7 @@ def test_estimate_has_its_own_column() -> None:
     assert (estimated["registers"], estimated["BLOCK"]) == ("40.0", "8")
 
 
-def test_all_formats_have_the_same_estimate() -> None:
+def test_csv_json_and_ndjson_exports_have_the_same_estimate() -> None:
     (row,) = csv.DictReader("".join(as_csv(TUNABLES, [ESTIMATED])).splitlines())
     (document,) = json.loads("".join(as_json(TUNABLES, [ESTIMATED])))
     assert json.loads("".join(as_ndjson(TUNABLES, [ESTIMATED]))) == document

@@ -39,7 +39,7 @@ SLEEPS = batch(claimed_us=50, cpu_us=60, wall_us=1_000)
 
 
 @pytest.mark.parametrize("each", [HONEST, COLD, PREEMPTED])
-def test_honest_batches_are_accepted(each: Batch) -> None:
+def test_honest_timing_batches_are_accepted(each: Batch) -> None:
     assert contradicted([each] * 40, IDLE, 1) is None
     assert not worth_repeating(each, [], IDLE, 1)
 
@@ -50,7 +50,7 @@ def test_processor_time_beyond_the_claimed_time_is_refused(each: Batch) -> None:
     assert "more processor time" in (contradicted([each] * LEAST_BATCHES, IDLE, 1) or "")
 
 
-def test_second_core_is_accepted_if_the_objective_allows_it() -> None:
+def test_processor_time_of_a_second_core_is_accepted_with_two_threads() -> None:
     assert contradicted([SECOND_CORE] * 40, IDLE, 2) is None
 
 
@@ -59,18 +59,18 @@ def test_one_contradicted_batch_in_ten_is_accepted() -> None:
     assert contradicted([SECOND_CORE] * 5 + [HONEST] * 36, IDLE, 1) is not None
 
 
-def test_batches_that_always_claim_too_little_time_are_refused() -> None:
+def test_batches_that_always_claim_less_than_the_elapsed_time_are_refused() -> None:
     assert overdue(SLEEPS, IDLE)
     waits_for_a_core = replace(SLEEPS, waiting_ns=SLEEPS.wall_ns - SLEEPS.claimed_ns)
     assert not overdue(waits_for_a_core, IDLE)
     assert "where 1000 µs passed" in (contradicted([SLEEPS] * LEAST_BATCHES, IDLE, 1) or "")
 
 
-def test_late_answers_are_accepted_once_one_was_on_time() -> None:
+def test_late_batches_are_accepted_if_one_was_on_time() -> None:
     assert contradicted([LATE, HONEST, LATE, LATE], IDLE, 1) is None
 
 
-def test_times_outside_the_judges_span_are_refused() -> None:
+def test_claimed_time_outside_the_observed_span_is_refused() -> None:
     outside = Batch(calls=1, claimed_ns=-1, wall_ns=1_000_000, cpu_ns=0)
     assert "outside of the span" in (contradicted([HONEST] * 40 + [outside], IDLE, 1) or "")
 
@@ -82,14 +82,14 @@ def test_contradicted_batches_are_repeated_until_enough_stay_contradicted(each: 
     assert not worth_repeating(each, [each] * LEAST_BATCHES, IDLE, 1)
 
 
-def test_late_answers_are_repeated_until_one_is_on_time() -> None:
+def test_late_batches_are_repeated_until_one_is_on_time() -> None:
     assert worth_repeating(LATE, [], IDLE, 1)
     assert worth_repeating(LATE, [LATE], IDLE, 1)
     assert not worth_repeating(LATE, [LATE, HONEST], IDLE, 1)
     assert not worth_repeating(LATE, [LATE] * LEAST_BATCHES, IDLE, 1)
 
 
-def test_calls_in_turn_may_disagree_more_because_they_are_not_repeated() -> None:
+def test_alternating_calls_have_a_larger_tolerance_for_processor_time() -> None:
     dear, hidden = batch(claimed_us=516.3, cpu_us=600.0), batch(claimed_us=516.3, cpu_us=1.25 * 516.3)
     assert overused([dear] * 9, IDLE, 1) is not None
     assert overused([dear] * 9, IDLE, 1, DISAGREEMENT_OF_TURNS) is None
@@ -104,11 +104,11 @@ def test_short_batches_are_judged_together() -> None:
         assert (overused([long] * LEAST_BATCHES, IDLE, 1) is not None) is refused
 
 
-def test_late_answers_alone_do_not_contradict_joined_batches() -> None:
+def test_late_joined_batches_are_accepted() -> None:
     assert overused([joined(SLEEPS, SLEEPS)] * LEAST_BATCHES, IDLE, 1) is None
 
 
-def test_joined_batches_keep_an_invalid_time() -> None:
+def test_joining_batches_preserves_an_invalid_time() -> None:
     outside = Batch(calls=1, claimed_ns=-1, wall_ns=1_000, cpu_ns=0)
     assert joined(HONEST, outside).claimed_ns == joined(outside, HONEST).claimed_ns == -1
 
@@ -136,6 +136,6 @@ def grown(steps: list[int], *, heap: bool) -> list[Batch]:
         ([64, 0, 0] * 4, None),
     ],
 )
-def test_process_that_grows_in_most_batches_leaks(steps: list[int], words: str | None, heap: bool) -> None:
+def test_memory_growth_in_most_batches_is_a_leak(steps: list[int], words: str | None, heap: bool) -> None:
     found = leak(grown(steps, heap=heap))
     assert (found is None) if words is None else (found or "").startswith(words)

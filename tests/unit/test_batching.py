@@ -52,7 +52,7 @@ def served(batcher: Batcher[int, int], serving: Serving, payload: Sequence[int])
         return [answer.result(10) for answer in answers]
 
 
-def test_requests_during_a_batch_share_the_next_one() -> None:
+def test_requests_during_a_batch_share_the_next_batch() -> None:
     serving = Serving()
     batcher = Batcher(serving)
     assert served(batcher, serving, range(1, 9)) == list(range(101, 109))
@@ -66,12 +66,12 @@ def test_batch_size_is_limited() -> None:
     assert [len(turn) for turn in serving.turns] == [1, MOST, 3]
 
 
-def test_failing_request_fails_alone() -> None:
+def test_failing_request_does_not_fail_others_of_its_batch() -> None:
     serving = Serving()
     assert sorted(map(str, served(Batcher(serving), serving, [1, -1, 2]))) == ["101", "102", "minus one"]
 
 
-def test_searches_do_not_wait_for_each_other() -> None:
+def test_batches_of_different_searches_run_concurrently() -> None:
     serving = Serving()
     batcher = Batcher(serving)
     with ThreadPoolExecutor(2) as pool:
@@ -81,7 +81,7 @@ def test_searches_do_not_wait_for_each_other() -> None:
         assert [answer.result(10) for answer in answers] == [101, 201]
 
 
-def test_error_is_raised_in_the_thread_of_the_request() -> None:
+def test_error_of_a_request_is_raised_to_its_caller() -> None:
     serving = Serving()
     serving.go_on.set()
     with pytest.raises(ValueError, match="minus one"):

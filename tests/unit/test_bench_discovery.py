@@ -23,7 +23,7 @@ RESULT = Discovery(
 )
 
 
-def test_row_marks_a_ratio_above_the_bound() -> None:
+def test_discovery_row_marks_a_ratio_above_the_bound_as_missed() -> None:
     assert RESULT.row[0] == "sdpa B=1, seed 2"
     assert RESULT.row[4:] == ["50 (h100-sdpa)", "1.03", "1.03", "-", "25"]
     assert replace(RESULT, found_us=52.0).row[5] == "1.04 (missed)"
@@ -42,7 +42,7 @@ def test_known_configs_include_the_recorded_optimum() -> None:
     }
 
 
-def test_problems_of_all_tasks_are_accepted() -> None:
+def test_discovery_tasks_have_valid_problems() -> None:
     for device, tasks in TASKS.items():
         for task in tasks:
             assert find(task.match.family).family.problem(task.match.problem, device)

@@ -43,13 +43,15 @@ def test_reduced_spaces_are_subsets_that_use_every_named_value(reduced: Reduced)
     ("tunables", "message"),
     [({"NONE": [1]}, r"kept\.NONE: there is no `NONE`"), ({"UNROLL": [3]}, r"kept\.UNROLL: 3 is not one of 1, 2, 4")],
 )
-def test_unknown_tunables_and_values_of_reduced_spaces_are_named(tunables: dict[str, list[int]], message: str) -> None:
+def test_error_names_the_unknown_tunable_or_value_of_a_reduced_space(
+    tunables: dict[str, list[int]], message: str
+) -> None:
     wrong = Reduced(name="wrong", family="softmax", problem="", tunables=tunables)
     with pytest.raises(InvalidInput, match=message):
         wrong.space(find("softmax").family, HOPPER)
 
 
-def test_spaces_take_turns_in_proportion_to_their_remaining_work() -> None:
+def test_recording_alternates_between_spaces_in_proportion_to_their_remaining_configs() -> None:
     due = {0: [{"A": place} for place in range(30)], 1: [{"B": place} for place in range(10)], 2: []}
     turns = list(in_turns(due))
     for whose, configs in due.items():
@@ -57,7 +59,7 @@ def test_spaces_take_turns_in_proportion_to_their_remaining_work() -> None:
     assert Counter(place for place, _ in turns[:20]) == {0: 15, 1: 5}
 
 
-def test_lines_read_back_with_shortened_compiler_logs() -> None:
+def test_recorded_lines_are_parsed_back_with_truncated_compiler_logs() -> None:
     config = {"A": 1, "B": True, "C": "x"}
     measured = Measured(timing=Timing(samples_us=(1.5, 1.25), anchor_us=3.0), resources={"registers": 32.0})
     line = Line(config=config, outcome=measured, compile_s=0.5, verify_s=0.25, benchmark_s=0.125)
@@ -93,7 +95,7 @@ def _lines(path: Path) -> None:
     path.write_text("\n".join([json.dumps(header), *lines]) + "\n")
 
 
-def test_both_forms_of_a_recording_agree_with_its_lines(tmp_path: Path) -> None:
+def test_both_file_formats_of_a_recording_contain_its_times(tmp_path: Path) -> None:
     _lines(tmp_path / "small.jsonl")
     written = documents(tmp_path / "small.jsonl", SMALL, prefix="gpu")
     assert set(written) == {"gpu-small.json.gz", "gpu-small.t4.json.gz"}
@@ -113,7 +115,7 @@ def test_both_forms_of_a_recording_agree_with_its_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", recordings())
-def test_shipped_recordings_are_found_by_name_and_their_forms_agree(name: str) -> None:
+def test_shipped_recordings_are_found_by_name_and_agree_in_both_formats(name: str) -> None:
     package = find(name)
     assert package.recording is not None
     other = find(str(package.path.with_name(f"{name}.t4.json.gz"))).recording

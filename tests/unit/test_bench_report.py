@@ -77,19 +77,19 @@ def contest(champion: float = 100.0, overhead_ms: float = 9.0, *, again: bool = 
     )
 
 
-def test_table_compares_all_entries_with_every_baseline() -> None:
+def test_contest_table_compares_the_champion_with_every_baseline() -> None:
     lines = [line.replace(" ", "") for line in section(contest(numpy=600.0, torch=250.0)).splitlines()]
     assert "||hot,µs|IQR|ofthelimit|×numpy|×torch|cold,µs|" in lines
     assert "|numpy|600.0|1.00|13%|1.00|0.42|1,200.0|" in lines
     assert "|**champion**|100.0|1.00|80%|6.00|2.50|200.0|" in lines
 
 
-def test_short_times_have_two_decimals() -> None:
+def test_contest_table_shows_short_times_with_two_decimals() -> None:
     lines = [line.replace(" ", "") for line in section(contest(champion=3.308, torch=7.5)).splitlines()]
     assert "|**champion**|3.31|1.00|2418%|2.27|6.62|" in lines
 
 
-def test_text_states_the_gain_of_the_search() -> None:
+def test_contest_report_states_the_gain_of_the_search() -> None:
     text = section(contest(numpy=600.0))
     assert "9.1% less time than the default" in text
     assert "75.0% less time than the middle one of 3 correct configs drawn at random (105.0 … 900.0 µs)" in text
@@ -99,14 +99,14 @@ def test_text_states_the_gain_of_the_search() -> None:
     assert "Not run: torch: ModuleNotFoundError: No module named 'torch'." in text
 
 
-def test_heading_names_machine_and_software() -> None:
+def test_contest_heading_names_machine_and_software() -> None:
     text = heading(contest())
     assert "Some CPU (x86_64+avx512)" in text
     assert "2 cores, L1 48 KiB, L2 1 MiB, 250 GFLOP/s a core. " in text
     assert "gcc 12" in text
 
 
-def test_heading_of_a_gpu_has_its_figures() -> None:
+def test_contest_heading_of_a_gpu_states_multiprocessors_cache_and_copy_rate() -> None:
     limits = {"sm_count": 58.0, "l2_bytes": 48.0 * 2**20}
     gpu = replace(DEVICE, kind="cuda", model="Some GPU", limits=limits).copying_at(2.4e11)
     given = contest()
@@ -133,13 +133,13 @@ MATCH = Match(family="sdpa", problem="", least={"numpy": 3.0, "torch": 0.8}, wit
         (contest(numpy=301.0, torch=81.0, overhead_ms=21.0, again=True), []),
     ],
 )
-def test_conditions_are_checked(given: Contest, missed: list[str]) -> None:
+def test_contest_reports_every_missed_condition(given: Contest, missed: list[str]) -> None:
     found = failures(given, MATCH)
     assert len(found) == len(missed)
     assert all(text.startswith(start) for text, start in zip(found, missed, strict=True))
 
 
-def test_text_says_how_and_when_the_champion_was_found() -> None:
+def test_contest_report_states_the_command_and_date_of_the_champion() -> None:
     config = "BLOCK 8, FAST True"
     assert f"Found by `{FOUND.command}`: {config}. 43 trials (40 measured). Load average" in section(contest(torch=1.0))
     assert f"Found on 2026-01-02 by `{FOUND.command}`: {config}." in section(contest(torch=1.0, again=True))
@@ -148,7 +148,7 @@ def test_text_says_how_and_when_the_champion_was_found() -> None:
 EFFORT = Effort(trials=1, minutes=1.0, sample=0, rounds=1, seed=0)
 
 
-def test_stored_result_replaces_another_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stored_champion_is_used_instead_of_a_second_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     searches = [finished(finished_at=NOW)]
     monkeypatch.setattr(finding, "search", lambda *_: searches.pop())
     effort = replace(EFFORT, champions=tmp_path / "kept", from_default=True)
@@ -160,19 +160,19 @@ def test_stored_result_replaces_another_search(tmp_path: Path, monkeypatch: pyte
     assert first[0].verdict == VERDICT
 
 
-def test_unreadable_champion_file_is_refused_by_name(tmp_path: Path) -> None:
+def test_error_names_the_unreadable_champion_file(tmp_path: Path) -> None:
     (tmp_path / f"{MATCH.name}.json").write_text('{"family": "sdpa"}')
     with pytest.raises(BenchError, match=r"sdpa--hot-plain\.json holds no champion; remove it, and it is searched for"):
         champion(MATCH, replace(EFFORT, champions=tmp_path), tmp_path)
 
 
-def test_search_without_measurement_gives_no_champion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_contest_fails_if_the_search_measured_no_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finding, "search", lambda *_: replace(view(), best=None, champion=None))
     with pytest.raises(BenchError, match="the search of sdpa measured no config"):
         champion(MATCH, EFFORT, tmp_path)
 
 
-def test_ladder_steps_report_their_resources_even_over_the_limits() -> None:
+def test_ladder_report_shows_the_resources_of_refused_steps() -> None:
     package = find("sdpa_ladder")
     problem = package.family.problem("", "cuda")
     first, second = steps(package)[:2]
@@ -190,7 +190,7 @@ def test_ladder_steps_report_their_resources_even_over_the_limits() -> None:
     assert rows[3][2] == "over resources"
 
 
-def test_default_refused_by_the_device_is_left_out_with_the_reason() -> None:
+def test_contest_report_gives_the_reason_why_the_default_did_not_run() -> None:
     whole = contest(torch=250.0)
     series = {name: each for name, each in whole.compared.series.items() if name != DEFAULT}
     without = replace(whole, compared=replace(whole.compared, series=series), refused={DEFAULT: "spills 8 bytes"})
@@ -200,7 +200,7 @@ def test_default_refused_by_the_device_is_left_out_with_the_reason() -> None:
     assert failures(without, Match(family="sdpa", problem="S=4096", least={"torch": 2.0})) == []
 
 
-def test_text_omits_the_median_without_samples() -> None:
+def test_contest_report_omits_the_random_median_without_samples() -> None:
     whole = contest(torch=250.0)
     series = {name: each for name, each in whole.compared.series.items() if name != TYPICAL}
     without = replace(whole, sample_us=(), compared=replace(whole.compared, series=series))

@@ -91,7 +91,7 @@ class Scripted:
 # Calculated random search
 
 
-def test_baseline_equals_the_published_formula() -> None:
+def test_random_search_baseline_equals_the_published_formula() -> None:
     falling = np.array([50.0, 40.0, 30.0, 20.0, 10.0])
     # Rank round(M·6/(M+1)): 3, 4, 4 (4.5 to even), 5 → the last, 4.
     assert expected_us(falling, np.array([1.0, 2.0, 3.0, 4.0, 5.0])).tolist() == [20, 10, 10, 10, 10]
@@ -111,7 +111,7 @@ def test_time_axis_ends_when_random_search_has_covered_its_share() -> None:
 # Score
 
 
-def test_improvement_is_0_for_random_1_for_the_optimum_and_negative_below() -> None:
+def test_improvement_is_0_for_random_1_for_the_optimum_and_negative_if_worse() -> None:
     random_us = np.array([30.0, 20.0, 20.0, 20.0])
     found = np.array([np.inf, 20.0, 10.0, 25.0])
     assert improvement(random_us, found, 10.0).tolist() == [0.0, 0.0, 1.0, -0.5]
@@ -126,7 +126,7 @@ def test_score_is_the_mean_improvement_of_the_median_run() -> None:
     assert by_time(space, np.full((3, 50), 1e3)).tolist() == pytest.approx([1.0])
 
 
-def test_interval_covers_the_estimate_and_widens_with_the_spread() -> None:
+def test_score_interval_covers_the_estimate_and_widens_with_the_spread() -> None:
     rng = np.random.default_rng(0)
     narrow, wide = ([rng.normal(0.5, spread, (40, 1))] for spread in (0.01, 0.2))
     found = [mean_over_spaces(each, lambda _, runs: np.median(runs, axis=0), rng) for each in (narrow, wide)]
@@ -138,7 +138,7 @@ def test_interval_covers_the_estimate_and_widens_with_the_spread() -> None:
 # Runs
 
 
-def test_best_so_far_by_evaluations_and_by_time() -> None:
+def test_run_reports_the_best_time_by_evaluations_and_by_seconds() -> None:
     space = ground([5.0, FAILED, 3.0, 4.0])
     run = Run(places=[1, 0, 2, 3], ended_s=[1.0, 2.0, 3.0, 4.0], asking_s=[], asks=4)
     assert run.best_us(space, 6).tolist() == [np.inf, 5000, 3000, 3000, 3000, 3000]
@@ -148,7 +148,7 @@ def test_best_so_far_by_evaluations_and_by_time() -> None:
     assert Run(places=[1], ended_s=[1.0], asking_s=[], asks=1).evaluations_to(space, 1.0) == float("inf")
 
 
-def test_single_worker_gets_each_result_before_the_next_proposal() -> None:
+def test_simulated_worker_reports_each_result_before_the_next_proposal() -> None:
     player = Scripted([3, 1, 0, 2])
     run = Simulation(ground([1.0, 2.0, 3.0, 4.0]), player, Course(trials=3)).play()
     assert run.places == [3, 1, 0]
@@ -158,20 +158,20 @@ def test_single_worker_gets_each_result_before_the_next_proposal() -> None:
     assert len(run.asking_s) == 3
 
 
-def test_synchronous_workers_ask_together_and_every_trial_ends() -> None:
+def test_synchronous_simulated_workers_ask_together() -> None:
     player = Scripted(list(range(7)))
     run = Simulation(ground([1.0] * 7), player, Course(workers=3, clock="steps", trials=7)).play()
     assert run.ended_s == [1, 1, 1, 2, 2, 2, 3]
     assert player.told == [(0, 3), (1, 3), (2, 3), (3, 6), (4, 6), (5, 6), (6, 7)]
 
 
-def test_workers_wait_while_the_player_is_full() -> None:
+def test_simulated_workers_wait_while_the_player_is_full() -> None:
     player = Scripted(list(range(7)), first=2)
     run = Simulation(ground([1.0] * 7), player, Course(workers=5, clock="steps", trials=7)).play()
     assert run.ended_s == [1, 1, 2, 2, 2, 2, 2]
 
 
-def test_faster_worker_asks_earlier() -> None:
+def test_simulated_worker_asks_again_when_its_trial_ends() -> None:
     space = ground([1.0] * 4)
     space.costs_s[:] = [5.0, 1.0, 1.5, 9.0]
     player = Scripted([0, 1, 2, 3])
@@ -180,7 +180,7 @@ def test_faster_worker_asks_earlier() -> None:
     assert run.ended_s == pytest.approx([1.0, 2.5, 5.0, 11.5], abs=0.05)
 
 
-def test_run_with_a_goal_ends_at_the_goal() -> None:
+def test_simulated_run_ends_at_its_goal() -> None:
     player = Scripted([2, 1, 0, 3])
     run = Simulation(ground([1.0, 1.04, 3.0, 4.0]), player, Course(clock="steps", trials=4, goal=1.05)).play()
     assert run.places == [2, 1]
@@ -198,7 +198,7 @@ def test_built_in_strategies_replay_deterministically_without_repeats() -> None:
     )
 
 
-def test_optuna_is_not_charged_for_invalid_configs() -> None:
+def test_invalid_configs_of_optuna_count_as_asks_but_not_as_trials() -> None:
     from tests.bench.strategy import optuna_study
 
     space = load(next(path for path in paths() if "convolution-RTX" in path.name))
@@ -209,7 +209,7 @@ def test_optuna_is_not_charged_for_invalid_configs() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*:RuntimeWarning")  # raised by its simulated annealing
-def test_kernel_tuner_runs_on_replayed_results() -> None:
+def test_kernel_tuner_strategies_replay_deterministically() -> None:
     pytest.importorskip("kernel_tuner", reason="only the benchmark needs Kernel Tuner (make bench-strategy)")
     from tests.bench.strategy import kernel_tuner
 
@@ -221,7 +221,7 @@ def test_kernel_tuner_runs_on_replayed_results() -> None:
 
 
 @pytest.mark.parametrize("module", ["forest", "smac_forest"])
-def test_foreign_forests_propose_distinct_valid_configs(module: str) -> None:
+def test_random_forest_contestants_propose_distinct_configs_deterministically(module: str) -> None:
     pytest.importorskip("sklearn", reason="only the benchmark needs scikit-learn (make bench-strategy)")
     entrants = importlib.import_module(f"tests.bench.strategy.{module}").contestants()
     if not entrants:
@@ -233,7 +233,7 @@ def test_foreign_forests_propose_distinct_valid_configs(module: str) -> None:
         assert len(set(first.places)) == len(first.places) >= 45
 
 
-def test_forest_is_led_to_the_good_region() -> None:
+def test_random_forest_proposes_fast_configs_more_often_than_chance() -> None:
     pytest.importorskip("sklearn", reason="only the benchmark needs scikit-learn (make bench-strategy)")
     space = load(RECORDINGS / "h100-sdpa-64.json.gz")
     led = forest.contestants()[1].play(space, 0, Course(clock="steps", trials=100)).places[30:]
@@ -248,7 +248,7 @@ def _contestant(name: str = "somebody") -> Contestant:
     return Contestant(name=name, digest="d", play=partial(pytest.fail, "not to be played"))
 
 
-def test_archive_returns_all_complete_lines(tmp_path: Path) -> None:
+def test_run_archive_returns_all_complete_lines(tmp_path: Path) -> None:
     space, course, archive = ground([1.0, 2.0]), Course(), Archive(tmp_path)
     run = Run(places=[1, 0], ended_s=[1.25, 2.5], asking_s=[0.001, 0.002], asks=3)
     archive.keep(_contestant(), space, course, [(0, run), (5, run)])
@@ -260,7 +260,7 @@ def test_archive_returns_all_complete_lines(tmp_path: Path) -> None:
     assert archive.runs(_contestant("else"), space, course) == {}
 
 
-def test_long_runs_come_from_the_repository_and_are_not_repeated(tmp_path: Path) -> None:
+def test_archive_reads_published_runs_of_the_repository_first(tmp_path: Path) -> None:
     space, course, played = ground([1.0, 2.0]), Course(), tmp_path / "played"
     first, second = (
         Run(places=[place, 1 - place], ended_s=[1.25, 2.5], asking_s=[0.5, 0.5], asks=2) for place in (0, 1)
@@ -278,7 +278,7 @@ def test_long_runs_come_from_the_repository_and_are_not_repeated(tmp_path: Path)
     assert path.read_bytes() == content
 
 
-def test_stored_runs_belong_to_current_contestants(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_published_runs_belong_to_the_current_optuna_contestant(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(optuna_study, "find_spec", lambda _: True)
     today = {each.name: each for each in optuna_study.contestants()}
     gaussian = today["Optuna GP"]
@@ -289,7 +289,7 @@ def test_stored_runs_belong_to_current_contestants(monkeypatch: pytest.MonkeyPat
         assert all(len(set(run.places)) == BUDGET for run in runs.values())
 
 
-def test_slow_contestant_ends_after_its_evaluations_and_keeps_its_best(tmp_path: Path) -> None:
+def test_brief_contestant_is_scored_with_its_last_best_time(tmp_path: Path) -> None:
     path, archive = next(paths(SPACES)), Archive(tmp_path)
     space = load(path)
     slow, quick = replace(_contestant("slow"), share=0.5, brief=True), replace(_contestant("quick"), share=0.2)
@@ -305,7 +305,7 @@ def test_slow_contestant_ends_after_its_evaluations_and_keeps_its_best(tmp_path:
     assert timed["slow"].seeds == (5, 5)
 
 
-def test_significant_leads_and_missed_bars_are_reported() -> None:
+def test_strategy_comparison_reports_leads_and_missed_conditions() -> None:
     space = ground([float(time) for time in range(1, 301)])
     paces = {"portfolio": 40, "random": 90}
     runs = {name: [[_descending(space, pace + seed % 5) for seed in range(10)]] for name, pace in paces.items()}
@@ -329,7 +329,7 @@ def _descending(space: Ground, pace: int) -> Run:
     return Run(places=places, ended_s=list(map(float, range(len(places)))), asking_s=[0.0], asks=len(places))
 
 
-def test_crowding_is_the_ratio_of_trials() -> None:
+def test_crowding_is_the_ratio_of_trials_with_many_workers_to_one() -> None:
     few, many, never = (crowd.Crowd(trials=each, clock=[2.0, 9.0]) for each in ([10, 40], [20, 20], [np.inf, 60]))
     crowding = crowd.Crowding(alone=few, in_step=many, recorded=never)
     assert crowding.growth == pytest.approx(1.0)
@@ -342,14 +342,14 @@ def test_crowding_is_the_ratio_of_trials() -> None:
     assert "over 1,000" in tables.crowding({"x": crowding}, [ground([1.0]), ground([1.0])])
 
 
-def test_goal_is_reached_at_a_trial_and_a_time() -> None:
+def test_run_states_trial_and_time_at_which_its_goal_is_reached() -> None:
     reached = Run(places=[2, 0, 1], ended_s=[1.0, 2.5, 4.0], asking_s=[0.0], asks=3)
     space = ground([1.04, 1.0, 3.0])
     assert (reached.evaluations_to(space, 1.05), reached.seconds_to(space, 1.05)) == (2, 2.5)
     assert reached.seconds_to(space, 0.9) == np.inf
 
 
-def test_champion_of_another_device_is_tried_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transfer_bench_starts_with_the_champion_of_another_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer, "TRIALS", 20)
     one, other = ground([5.0, 1.0, *[9.0] * 300]), ground([6.0, 1.5, *[8.0] * 300])
     found = transfer.compare([one, other], "portfolio", 2)
@@ -363,12 +363,12 @@ def test_champion_of_another_device_is_tried_first(monkeypatch: pytest.MonkeyPat
     assert "over 100" in tables.transfer({"x": [transfer.Start(p100=0.0, trials=np.inf), None]}, [one, other])
 
 
-def test_opposite_results_exchange_fast_and_slow() -> None:
+def test_opposite_results_swap_fast_and_slow_times() -> None:
     whole = Earlier(problem={}, results=[({"x": 1}, 3.0), ({"x": 2}, 1.0), ({"x": 3}, 2.0)])
     assert sorted(problems.opposite(whole).results, key=str) == [({"x": 1}, 1.0), ({"x": 2}, 3.0), ({"x": 3}, 2.0)]
 
 
-def test_other_problems_advise_a_recorded_search(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_advice_from_other_problems_improves_the_mean_of_a_recorded_search(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(problems, "TRIALS", 12)
     monkeypatch.setattr(problems, "LOGGED", 30)
     found = problems.compare("random", 1)
@@ -379,7 +379,7 @@ def test_other_problems_advise_a_recorded_search(monkeypatch: pytest.MonkeyPatch
     assert "their champions" in tables.problems(found)
 
 
-def test_start_is_worth_the_nearest_recorded_time() -> None:
+def test_initial_config_is_rated_by_the_nearest_recorded_time() -> None:
     results = [({"x": 1, "y": 1}, 4.0), ({"x": 2, "y": 1}, 2.0), ({"x": 2, "y": 2}, 3.0), ({"x": 3, "y": 3}, 8.0)]
     recorded = Recorded(family="f", model="m", problem="", results=results)
     exact = starts.looked_up(recorded, "start 1", {"x": 2, "y": 2, "z": 0})
@@ -388,20 +388,20 @@ def test_start_is_worth_the_nearest_recorded_time() -> None:
     assert (near.ratio, near.rank, near.differs) == (1.0, 0, ["y"])
 
 
-def test_exactly_recorded_starts_are_better_than_the_default() -> None:
+def test_initial_configs_are_faster_than_the_default_in_recordings() -> None:
     for path in recordings().values():
         default, *found = starts.worths(read(path))
         assert all(each.ratio < default.ratio for each in found)
         assert not [each.label for each in found if not each.differs and each.ratio > 1.15]
 
 
-def test_t4_twins_of_recordings_are_left_out() -> None:
+def test_recordings_are_listed_once_without_their_t4_copies() -> None:
     names = [path.name for path in paths(RECORDINGS)]
     assert len(names) == 6
     assert not [name for name in names if ".t4." in name]
 
 
-def test_distances_are_tabulated_by_space(tmp_path: Path) -> None:
+def test_distance_table_has_a_column_per_space(tmp_path: Path) -> None:
     (first, *_) = paths()
     effort = Effort(archive=Archive(tmp_path), paths=[first], seeds=2, processes=1, share=0.9)
     chance = [each for each in ours.contestants() if each.name == "random"]
@@ -410,7 +410,7 @@ def test_distances_are_tabulated_by_space(tmp_path: Path) -> None:
     assert first.name.split(".")[0] in tables.distances(found, effort.grounds)
 
 
-def test_best_config_works_when_most_fail() -> None:
+def test_space_with_most_configs_failing_keeps_its_optimum() -> None:
     space = load(next(path for path in paths() if "convolution-RTX" in path.name))
     hard = failing.barred(space)
     assert len(hard.falling_us) / len(hard.entries) <= 1 - failing.FAIL
@@ -420,7 +420,7 @@ def test_best_config_works_when_most_fail() -> None:
     assert "0.50 / 25%" in cell
 
 
-def test_noisy_player_gets_noisy_times_and_confirms_its_champion() -> None:
+def test_noisy_player_corrects_lucky_times_only_if_enabled() -> None:
     recorded = ground([5.0, 1.0, *[9.0] * 120])
     sharp = noisy.Noise(spread=0.0, lucky=0.5, factor=0.1)
     found = {}
@@ -446,14 +446,14 @@ def test_misleading_config_is_a_local_optimum_far_from_the_best() -> None:
     assert min(space.times_us[each] for each in around if each is not None) >= space.times_us[place]
 
 
-def test_growth_of_proposal_cost_is_the_exponent() -> None:
+def test_growth_of_the_proposal_time_is_its_exponent_in_trials() -> None:
     costs = [asking.Cost(trials=n, median_ms=n**0.5, p99_ms=1.0) for n in (100, 1_000, 10_000)]
     assert asking.growth(costs) == pytest.approx(0.5)
     assert [text for text in bars.asking({"portfolio": costs}, "portfolio") if "median" not in text]
     assert asking.ours("random", asking.listed(), (20,))[0].median_ms > 0
 
 
-def test_figures_that_predict_the_time_help() -> None:
+def test_build_figures_that_predict_the_time_reduce_the_error() -> None:
     rng = np.random.default_rng(0)
     times_us, points = rng.uniform(1, 9, 96), rng.random((96, 2))
     telling, idle = (
@@ -476,7 +476,7 @@ def test_figures_that_predict_the_time_help() -> None:
 
 
 @pytest.mark.parametrize("folder", [SPACES, SPACES.parent / "recorded"], ids=lambda folder: folder.name)
-def test_recordings_in_the_repository_match_their_page(folder: Path) -> None:
+def test_recordings_match_the_table_in_their_readme(folder: Path) -> None:
     rows = [line.split("|")[1:-1] for line in (folder / "README.md").read_text().splitlines() if " / " in line][1:]
     listed = {row[0].strip(): [cell.strip().replace(",", "") for cell in row[1:]] for row in rows}
     assert set(listed) == {path.name.removesuffix(".json.gz") for path in paths(folder)}
@@ -496,7 +496,7 @@ def test_recordings_in_the_repository_match_their_page(folder: Path) -> None:
     assert sum(path.stat().st_size for path in paths(folder)) < 6 << 20
 
 
-def test_recording_reads_the_same_as_t4_results() -> None:
+def test_recording_and_its_t4_results_have_the_same_entries() -> None:
     path = next(path for path in paths() if "convolution-RTX" in path.name)
     cache, text = load(path), gzip.decompress(path.read_bytes()).decode()
     names = {"CompilationFailedConfig": "compile", "RuntimeFailedConfig": "runtime"}
@@ -534,7 +534,7 @@ def test_recording_reads_the_same_as_t4_results() -> None:
         (["--to", "FILE"], "argument --to: .*broken.json is a file: give a folder"),
     ],
 )
-def test_invalid_arguments_are_refused(
+def test_strategy_benchmark_refuses_invalid_arguments(
     arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "empty").mkdir()
@@ -546,14 +546,16 @@ def test_invalid_arguments_are_refused(
     assert re.search(f"error: {said}", capsys.readouterr().err)
 
 
-def test_benchmark_without_reference_runs_does_not_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_strategy_benchmark_fails_without_runs_of_the_default_strategy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     where = ["--space", "pnpoly", "--archive", str(tmp_path / "runs"), "--to", str(tmp_path), "--jobs", "0"]
     assert bench([*where, "--question", "evaluations", "--contestant", "random"]) == 1
     assert "holds no runs of the default strategy" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("judges", [True, False])
-def test_quick_run_is_not_judged(judges: bool) -> None:
+def test_missed_conditions_are_reported_only_if_the_run_is_judged(judges: bool) -> None:
     told = report.Report(tell=lambda _: None, judges=judges)
     told.hold(["P200 is 0.1"])
     assert bool(told.missed) is judges
@@ -571,13 +573,13 @@ def test_test_functions_have_their_published_minima() -> None:
         assert function.value(least[name]) == pytest.approx(function.optimum, abs=1e-5)
 
 
-def test_digest_of_a_run_covers_its_imports() -> None:
+def test_source_digest_of_a_run_covers_its_imports() -> None:
     found = {path.name for path in sources("evo.search.search", "evo.strategy")}
     assert {"search.py", "portfolio.py", "gaussian_process.py", "policy.py", "outcome.py", "bounds.py"} <= found
     assert not {"sampler.py", "told.py", "family.py", "client.py"} & found
 
 
-def test_digest_of_a_space_changes_with_its_reader() -> None:
+def test_digest_of_a_space_covers_outcomes_and_costs() -> None:
     digests = {ground(times).digest for times in ([1.0, 2.0], [2.0, 1.0], [1.0, FAILED], [1.0, "InvalidConfig"])}
     assert len(digests) == 4
     assert ground([1.0, 2.0]).digest == ground([1.0, 2.0]).digest

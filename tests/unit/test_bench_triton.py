@@ -117,7 +117,7 @@ def baseline(place: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], objec
     return prepared
 
 
-def test_baseline_reuses_the_config_that_autotune_chose(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_triton_baseline_reuses_the_config_that_autotune_chose(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     choose(place)
     assert json.loads((place / "choices.json").read_text())["launched"] == {"BLOCK": 128, "num_warps": 4}
     assert (place / "autotuned").read_text() == "once\n"
@@ -125,20 +125,20 @@ def test_baseline_reuses_the_config_that_autotune_chose(place: Path, monkeypatch
     assert (place / "autotuned").read_text() == "once\n"
 
 
-def test_choice_that_no_config_has_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stored_choice_that_matches_no_autotune_config_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (place / "choices.json").write_text(json.dumps({"launched": {"BLOCK": 64, "num_warps": 4}}))
     with pytest.raises(ValueError, match="launched has 0 configs like its choice"):
         baseline(place, monkeypatch)
 
 
-def test_failing_choice_is_named(place: Path) -> None:
+def test_error_of_a_failing_autotune_choice_gives_the_reason(place: Path) -> None:
     path = place / "reference.py"
     path.write_text(path.read_text().replace('names["launched"]', 'names["absent"]'))
     with pytest.raises(BenchError, match="its own choice failed: KeyError: 'absent'"):
         choose(place)
 
 
-def test_slow_choice_is_ended(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_autotune_choice_is_stopped(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = place / "reference.py"
     path.write_text(f"{path.read_text()}\nimport time\ntime.sleep(60)\n")
     monkeypatch.setattr(triton_tutorials, "CHOOSING_S", 0.2)
@@ -147,5 +147,5 @@ def test_slow_choice_is_ended(place: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("name", TUTORIALS)
-def test_every_tutorial_states_how_its_own_kernel_is_called(name: str) -> None:
+def test_every_triton_tutorial_defines_a_call_function(name: str) -> None:
     assert "def call(problem, tensors, names):" in TUTORIALS[name].python

@@ -24,7 +24,7 @@ def quiet(processes: int = 12, spread: float = 0.01, owed: float = 0.0) -> Noise
     return Noise(about={"family": "sdpa", "problem": "S=1", "device": "none"}, processes=tuple(made))
 
 
-def test_recording_reads_back_from_its_file(tmp_path: Path) -> None:
+def test_recorded_noise_is_loaded_as_saved(tmp_path: Path) -> None:
     noise = quiet(2)
     noise.save(tmp_path / "noise.json.gz")
     again = Noise.load(tmp_path / "noise.json.gz")
@@ -32,7 +32,7 @@ def test_recording_reads_back_from_its_file(tmp_path: Path) -> None:
     assert np.allclose(again.of(1, "b2"), noise.of(1, "b2"), rtol=1e-4)
 
 
-def test_quiet_machine_finds_gains_and_no_false_ones() -> None:
+def test_quiet_machine_promotes_real_gains_and_no_false_ones() -> None:
     source = Recorded(noise=quiet())
     assert promoted(source, (0.0, -0.01), 20, Policy(), 0) == (Rate(hits=0, tried=20),) * 2
     found = power(source, 0.05, 10, Policy(), 0)
@@ -42,30 +42,30 @@ def test_quiet_machine_finds_gains_and_no_false_ones() -> None:
 
 
 @pytest.mark.parametrize("source", SYNTHETIC.values(), ids=SYNTHETIC)
-def test_slower_kernel_is_not_promoted_where_processes_differ(source: Source) -> None:
+def test_slower_kernel_is_not_promoted_if_processes_differ(source: Source) -> None:
     assert promoted(source, (-0.01,), 50, Policy(), 0)[0].hits == 0
 
 
-def test_verdict_reports_processes_that_differ_too_much() -> None:
+def test_verdict_is_undecided_if_processes_differ_too_much() -> None:
     found = power(normal(0.06), 0.04, 12, Policy(), 0)
     assert found.promoted.hits + found.cannot_tell.hits <= 12
     assert found.cannot_tell.hits > 0
     assert found.processes > 5
 
 
-def test_noise_neither_refuses_sound_kernels_nor_hides_skipped_work() -> None:
+def test_time_check_on_a_busy_machine_passes_honest_kernels_and_fails_skipped_work() -> None:
     busy = Noise.load(RECORDED / "sdpa-256-Xeon-busy.json.gz")
     sound, skipping = worked(busy, 1.0, 50, 0), worked(busy, 3.0, 50, 0, slow=True)
     assert (sound.met.hits, sound.undecided.hits, skipping.met.hits) == (50, 0, 0)
 
 
-def test_prediction_intervals_cover_later_processes() -> None:
+def test_prediction_intervals_cover_95_percent_of_shuffled_processes() -> None:
     in_order, shuffled = covered(quiet(40, owed=0.01), Policy(), 20, 0)
     assert in_order.tried == 40
     assert shuffled.share == pytest.approx(0.95, abs=0.03)
 
 
-def test_prediction_intervals_are_at_least_as_wide_as_the_rounds_require() -> None:
+def test_prediction_intervals_cover_97_percent_with_noise_only_between_rounds() -> None:
     """With noise only between rounds, the spread over five processes is sometimes too small by chance."""
     _, shuffled = covered(quiet(40), Policy(), 20, 0)
     assert shuffled.share > 0.97
@@ -84,7 +84,9 @@ def test_kernel_is_not_promoted_over_itself_on_recorded_noise() -> None:
         assert promoted(Recorded(noise=Noise.load(path)), (0.0,), 20, Policy(), 0)[0].hits == 0
 
 
-def test_exit_status_reports_unmet_conditions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verdict_benchmark_exits_with_1_if_a_condition_is_unmet(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     quiet(processes=6, spread=0.5).save(tmp_path / "noisy.json.gz")
     assert main([str(tmp_path / "noisy.json.gz"), "--confirmations", "5", "--share", "5"]) == 1
     assert "a true gain of 5% is promoted: 0 of 1" in capsys.readouterr().out

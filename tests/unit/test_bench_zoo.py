@@ -24,7 +24,7 @@ def row(ratio: float | None, *, problem: str = "rows=8") -> Row:
     return Row(name="a", family="softmax", problem=problem, cache="hot", ratio=interval, time_us=1.0)
 
 
-def test_summary_counts_level_calls_and_takes_the_geometric_mean() -> None:
+def test_zoo_summary_counts_level_calls_and_states_the_geometric_mean() -> None:
     text = zoo.summary([row(2.0), row(0.98), row(0.5), row(None)], ["a GPU"])
     assert "2 of 3 calls at least level" in text
     assert "least ratio 0.50" in text
@@ -33,14 +33,14 @@ def test_summary_counts_level_calls_and_takes_the_geometric_mean() -> None:
     assert "No call of 1" in zoo.summary([row(None)])
 
 
-def test_calls_alternate_between_families() -> None:
+def test_zoo_calls_alternate_between_families() -> None:
     calls = [Call(name=f"{family}{n}", family=family, problem={}) for family in ("x", "y") for n in range(2)]
     assert [call.name for call in zoo.by_turns([*calls, Call(name="z0", family="z", problem={})])] == [
         "x0", "y0", "z0", "x1", "y1",
     ]  # fmt: skip
 
 
-def test_later_run_continues_with_the_stored_results(tmp_path: Path) -> None:
+def test_zoo_run_continues_with_the_stored_results(tmp_path: Path) -> None:
     path = tmp_path / "folder" / "zoo.jsonl"
     results = Results(path)
     results.add(row(None))
@@ -55,7 +55,7 @@ def test_later_run_continues_with_the_stored_results(tmp_path: Path) -> None:
         Results(path)
 
 
-def test_search_without_a_confirmation_is_compared_in_one_process(
+def test_zoo_search_without_confirmation_is_compared_in_one_process(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     ratio = Interval(low=1.1, estimate=1.2, high=1.3)
@@ -69,7 +69,7 @@ def test_search_without_a_confirmation_is_compared_in_one_process(
     assert done.cells[4:8] == ("2.00", "torch 2.40", "1.20 (1.10–1.30)", "side by side")
 
 
-def test_failed_search_is_a_row_with_the_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_zoo_row_of_a_failed_search_states_the_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def failing(*_: object) -> None:
         raise BenchError("reference.py fails\nTraceback")
 
@@ -78,12 +78,12 @@ def test_failed_search_is_a_row_with_the_reason(monkeypatch: pytest.MonkeyPatch,
     assert (done.ratio, done.trouble) == (None, "reference.py fails")
 
 
-def test_search_of_an_unknown_family_reports_the_error(tmp_path: Path) -> None:
+def test_zoo_search_of_an_unknown_family_reports_the_error(tmp_path: Path) -> None:
     with pytest.raises(BenchError, match="nothing-like-it"):
         searched(Call(name="a", family="nothing-like-it", problem={}), "hot", PATIENT, tmp_path)
 
 
-def test_small_zoo_is_for_cpus() -> None:
+def test_small_zoo_suite_has_valid_cpu_problems() -> None:
     for call in suite_from(zoo.ON_CPU, "zoo in small").calls:
         family = find(call.family).family
         assert family.problem(call.text, "cpu")

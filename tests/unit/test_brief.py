@@ -99,7 +99,7 @@ def test_non_ascii_characters_count_as_their_maximum_number_of_tokens(letter: st
     assert "Variant 0" in text
 
 
-def test_source_of_the_fastest_variant_is_cut_last() -> None:
+def test_brief_over_its_limit_omits_the_source_of_slower_variants_first() -> None:
     long = "int y;\n" * 4000
     brief = replace(BRIEF, tried=(tried(1, time_us=2.0), tried(0, time_us=3.0, text=long)), failed=())
     text = brief_markdown(brief, most_tokens=2000)
@@ -112,22 +112,22 @@ def test_control_characters_of_sources_are_shown_escaped() -> None:
     assert "\x1b" not in brief_markdown(brief)
 
 
-def test_signature_names_types_of_the_language() -> None:
+def test_brief_signature_has_the_types_of_the_language() -> None:
     assert signature("toy", (N, X, Y), cuda=False) == "void toy(int32_t n, const uint16_t *x, float *y)"
     assert signature("toy", (X,), cuda=True) == 'extern "C" __global__ void toy(const __half *x)'
 
 
-def test_operand_is_described_with_its_tolerance() -> None:
+def test_brief_describes_an_operand_with_its_tolerance() -> None:
     assert describe_operand(Y) == "output y: float32 (8); rel_l2 at most 0.00001; max_abs at most 0.5"
 
 
-def test_mechanisms_that_a_source_uses_are_not_listed() -> None:
+def test_unexplored_mechanisms_exclude_those_in_the_source() -> None:
     names = unexplored(["__shared__ float4 tile[8];"], (), cuda=True)
     assert "shared memory" not in names
     assert "tensor cores (mma, wmma)" in names
 
 
-def test_mechanisms_that_a_compiler_chose_are_not_listed() -> None:
+def test_unexplored_mechanisms_exclude_those_that_the_compiler_used() -> None:
     source = "for (int i = 0; i < N; i++) out[i] = a * x[i] + y[i];"
     assert "fused multiply and add" in unexplored([source], ("SIMD 512",), cuda=False)
     assert "fused multiply and add" not in unexplored([source], ("SIMD 512", "FMA"), cuda=False)

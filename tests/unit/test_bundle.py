@@ -64,13 +64,13 @@ def test_unpacked_family_has_the_digest_of_its_folder() -> None:
         "reference.py/inside",
     ],
 )
-def test_names_outside_the_folder_are_refused(name: str) -> None:
+def test_bundle_with_invalid_file_names_is_refused(name: str) -> None:
     with pytest.raises(InvalidInput, match="bundle"):
         unpack(zipped({name: b"evil"}))
 
 
 @pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFCHR, stat.S_IFBLK, stat.S_IFIFO, stat.S_IFSOCK])
-def test_entries_other_than_files_are_refused(kind: int) -> None:
+def test_bundle_with_links_or_devices_is_refused(kind: int) -> None:
     def special(entry: zipfile.ZipInfo) -> None:
         entry.external_attr = (kind | 0o777) << 16
 
@@ -78,14 +78,14 @@ def test_entries_other_than_files_are_refused(kind: int) -> None:
         unpack(zipped({"link": b"/etc/passwd"}, special))
 
 
-def test_zip_bombs_are_not_unpacked() -> None:
+def test_bundle_that_unpacks_beyond_the_limits_is_refused() -> None:
     with pytest.raises(InvalidInput, match="unpacks to more than 64 MiB"):
         unpack(zipped({f"zeros-{part}": bytes(33 << 20) for part in range(2)}))
     with pytest.raises(InvalidInput, match="more than 1000 files"):
         unpack(zipped({f"f{number}": b"" for number in range(1000)}))
 
 
-def test_false_sizes_are_detected() -> None:
+def test_bundle_with_a_false_size_is_refused() -> None:
     content = bytearray(zipped({"a": b"x" * 1000}))
     place = content.rindex(b"PK\x01\x02")
     struct.pack_into("<I", content, place + 24, 10)
@@ -94,12 +94,12 @@ def test_false_sizes_are_detected() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"PK", b"PK\x05\x06" + bytes(18), b"\x1f\x8b tar", zipped({})[:-5]])
-def test_other_content_is_refused(content: bytes) -> None:
+def test_content_that_is_no_zip_archive_is_refused(content: bytes) -> None:
     with pytest.raises(InvalidInput, match="bundle"):
         unpack(content)
 
 
-def test_encrypted_or_unusual_entries_are_refused() -> None:
+def test_bundle_with_an_unusual_compression_method_is_refused() -> None:
     def lzma(entry: zipfile.ZipInfo) -> None:
         entry.compress_type = zipfile.ZIP_LZMA
 
@@ -108,12 +108,12 @@ def test_encrypted_or_unusual_entries_are_refused() -> None:
 
 
 @pytest.mark.parametrize("spec", [b"\xff", b"name = ", b"x = " + b"[" * 100_000, b"name = 'x'", b"#" * (2 << 20)])
-def test_spec_is_read_as_data(spec: bytes) -> None:
+def test_invalid_family_toml_in_a_bundle_is_refused(spec: bytes) -> None:
     with pytest.raises(InvalidInput):
         family_of(unpack(zipped({"family.toml": spec})))
 
 
-def test_worker_unpacks_only_the_content_of_the_digest(tmp_path: Path) -> None:
+def test_worker_unpacks_a_bundle_only_if_its_digest_matches(tmp_path: Path) -> None:
     package = registry.find(str(FAULTY))
     ref = FamilyRef(name="faulty", digest=package.digest, location=bundle.SCHEME + "0" * 64)
     content = pack(package)
@@ -134,7 +134,7 @@ def test_worker_unpacks_only_the_content_of_the_digest(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "error", [ServiceUnreachable("away"), ServiceAway("503"), ServiceError("answered 500"), ForeignService("a page")]
 )
-def test_failed_download_is_retried_and_is_not_the_familys_fault(tmp_path: Path, error: EvoError) -> None:
+def test_bundle_download_works_after_a_service_error(tmp_path: Path, error: EvoError) -> None:
     package = registry.find(str(FAULTY))
     ref = FamilyRef(name="faulty", digest=package.digest, location=bundle.SCHEME + package.digest)
     answers: list[bytes | EvoError] = [error, pack(package)]
@@ -151,7 +151,7 @@ def test_failed_download_is_retried_and_is_not_the_familys_fault(tmp_path: Path,
     assert families.get(ref).package.digest == package.digest
 
 
-def test_name_is_never_used_as_a_path(tmp_path: Path) -> None:
+def test_family_name_is_not_used_as_a_path(tmp_path: Path) -> None:
     for name in ("..", "../faulty", str(FAULTY), "space.json"):
         with pytest.raises(FamilyMismatch, match="give a path as the location"):
             Families(tmp_path).get(FamilyRef(name=name, digest="0" * 64))

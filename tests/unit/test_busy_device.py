@@ -41,26 +41,26 @@ class Measured(Bench):
         return self._alike(cast(Any, None), self.check, Timing(samples_us=(10.0,) * 30), Policy())
 
 
-def test_kernel_that_is_always_slower_in_the_ring_is_refused_on_a_steady_device() -> None:
+def test_kernel_slower_on_alternating_buffers_is_refused_on_a_steady_device() -> None:
     bench = Measured(iter([1.5] * LOOKS), 0.01)
     with pytest.raises(WrongAnswerError, match=r"1\.[45]\d* times as long, and at most 1\.25 is allowed"):
         bench.judged()
     assert bench.looks == LOOKS
 
 
-def test_kernel_that_is_as_fast_in_one_measurement_is_accepted() -> None:
+def test_kernel_as_fast_on_alternating_buffers_in_one_measurement_is_accepted() -> None:
     bench = Measured(iter([1.5, 1.0]), 0.01)
     assert not bench.judged().unclear
     assert bench.looks == 2
 
 
-def test_busy_device_cannot_tell_why_calls_are_slower_in_the_ring() -> None:
+def test_slower_calls_on_alternating_buffers_are_unclear_on_a_busy_device() -> None:
     found = Measured(iter([1.5] * LOOKS), 0.3).judged()
     assert "at most 1.25 is allowed" in found.unclear
 
 
 @pytest.mark.parametrize(("spread", "expected"), [(0.01, False), (0.3, True)])
-def test_equal_samples_that_differ_are_unsteady(spread: float, expected: bool) -> None:
+def test_samples_with_a_large_spread_are_unsteady(spread: float, expected: bool) -> None:
     samples = Timing(samples_us=tuple(np.random.default_rng(0).lognormal(0, spread, 24)))
     assert unsteady([None, samples]) is expected
 
@@ -68,7 +68,7 @@ def test_equal_samples_that_differ_are_unsteady(spread: float, expected: bool) -
 @pytest.mark.parametrize(
     ("speedup", "refused"), [(0.5, False), (1.0, False), (1.2, False), (1.35, True), (500.0, True)]
 )
-def test_calls_that_are_far_faster_in_the_timed_rounds_are_refused(speedup: float, refused: bool) -> None:
+def test_kernel_far_faster_in_the_timed_rounds_is_refused(speedup: float, refused: bool) -> None:
     rng = np.random.default_rng(2)
     turn = Timing(samples_us=tuple(10.0 * rng.lognormal(0, 0.01, 24)))
     timed = Timing(samples_us=tuple(10.0 / speedup * rng.lognormal(0, 0.01, 60)))

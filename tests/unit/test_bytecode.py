@@ -5,7 +5,7 @@ from pathlib import Path
 from workers.system.program import keeping_bytecode
 
 
-def test_environment_is_unchanged_if_bytecode_is_enabled_or_has_a_folder() -> None:
+def test_environment_that_caches_bytecode_is_unchanged() -> None:
     for given in (
         {},
         {"PYTHONDONTWRITEBYTECODE": ""},
@@ -14,7 +14,7 @@ def test_environment_is_unchanged_if_bytecode_is_enabled_or_has_a_folder() -> No
         assert keeping_bytecode(given) == given
 
 
-def test_folder_is_in_the_cache_of_the_user() -> None:
+def test_bytecode_folder_is_in_the_users_cache() -> None:
     made = keeping_bytecode({"PYTHONDONTWRITEBYTECODE": "1"})
     assert made["PYTHONDONTWRITEBYTECODE"] == ""
     assert Path(made["PYTHONPYCACHEPREFIX"]).parts[-2:] == ("kernel-evo", "bytecode")

@@ -22,7 +22,7 @@ def age(cache: Cache, name: str, seconds: float) -> None:
     os.utime(path, (seconds, seconds))
 
 
-def test_stored_value_is_returned(tmp_path: Path) -> None:
+def test_cache_returns_the_stored_value(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
     assert cache.get(key("a")) is None
     cache.put(key("a"), b"content")
@@ -31,7 +31,7 @@ def test_stored_value_is_returned(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"short", b"x" * 32 + b"content"])
-def test_corrupt_entry_counts_as_absent_and_can_be_rebuilt(tmp_path: Path, damage: bytes) -> None:
+def test_corrupt_cache_entry_counts_as_absent_and_can_be_stored_again(tmp_path: Path, damage: bytes) -> None:
     cache = Cache(tmp_path)
     cache.put(key("a"), b"content")
     (tmp_path / key("a")[:2] / key("a")).write_bytes(damage)
@@ -50,7 +50,7 @@ def test_least_recently_used_entries_are_evicted_beyond_the_limit(tmp_path: Path
     assert [name for name in "abcd" if cache.get(key(name)) is not None] == ["a", "c", "d"]
 
 
-def test_unwritable_folder_warns_once(tmp_path: Path) -> None:
+def test_unwritable_cache_folder_sets_a_warning(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     cache = Cache(tmp_path / "file" / "cache")
     cache.put(key("a"), b"content")
@@ -61,7 +61,7 @@ def test_unwritable_folder_warns_once(tmp_path: Path) -> None:
     assert "--cache" in cache.warning
 
 
-def test_several_caches_of_one_folder_warn_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwritable_folder_of_several_caches_is_logged_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     logs = LogCapture()  # wrapped here, independent of loggers that other tests configured
     logger = structlog.wrap_logger(None, [logs], wrapper_class=structlog.BoundLogger)
     monkeypatch.setattr("workers.build.cache.log", lambda: logger)
@@ -73,7 +73,7 @@ def test_several_caches_of_one_folder_warn_once(tmp_path: Path, monkeypatch: pyt
     assert [entry["event"] for entry in logs.entries] == ["cache.unwritable"]
 
 
-def test_foreign_files_do_not_stop_eviction(tmp_path: Path) -> None:
+def test_other_files_in_the_cache_folder_do_not_stop_eviction(tmp_path: Path) -> None:
     cache = Cache(tmp_path, limit_bytes=2_000)
     cache.put(key("0"), b"x" * 100)
     beside = cache._path(key("0")).parent
@@ -87,7 +87,7 @@ def test_foreign_files_do_not_stop_eviction(tmp_path: Path) -> None:
     assert cache.get(key("39")) is not None
 
 
-def test_full_disk_warns_once_and_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_on_a_full_disk_warns_and_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -99,5 +99,5 @@ def test_full_disk_warns_once_and_leaves_no_file(tmp_path: Path, monkeypatch: py
 
 
 @given(st.lists(st.text(max_size=3), max_size=4), st.lists(st.text(max_size=3), max_size=4))
-def test_key_parts_are_separated(left: list[str], right: list[str]) -> None:
+def test_cache_keys_are_equal_only_for_equal_parts(left: list[str], right: list[str]) -> None:
     assert (cache_key(*left) == cache_key(*right)) == (left == right)

@@ -56,12 +56,12 @@ def found_out(family: str, text: str, column: int) -> bool:
         ("layernorm", LONG),
     ],
 )
-def test_skipped_column_is_detected(family: str, text: str, column: int) -> None:
+def test_skipped_first_or_last_column_is_detected_by_a_case(family: str, text: str, column: int) -> None:
     assert found_out(family, text, column)
 
 
 @pytest.mark.parametrize(("columns", "gap"), [(77, 1), (4096, 1), (65536, 256)])
-def test_largest_elements_cover_every_position_of_a_row(columns: int, gap: int) -> None:
+def test_largest_elements_of_a_case_cover_every_position_of_a_row(columns: int, gap: int) -> None:
     """A skipped part in the middle of a row changes a maximum only if the maximum is there."""
     package = find("reduce")
     settled = package.family.problem(f"rows=1,cols={columns},dtype=float32,op=max", "cpu")

@@ -14,11 +14,11 @@ TIMES = st.lists(st.floats(0.01, 1e7) | st.floats(5e-324, 1.7e308), min_size=1, 
 """Includes times that reports may no longer contain but a database may hold."""
 
 
-def test_no_measurement_gives_no_chart() -> None:
+def test_best_so_far_chart_is_none_without_measurements() -> None:
     assert best_so_far([], 5, {}) is None
 
 
-def test_line_descends_in_steps() -> None:
+def test_best_so_far_line_descends_in_steps() -> None:
     chart = best_so_far([(0, 100.0), (2, 200.0), (3, 10.0)], 5, {})
     assert chart is not None
     assert len(chart.dots) == 3
@@ -27,7 +27,7 @@ def test_line_descends_in_steps() -> None:
     assert chart.summary == "Best time by ended trials: from 100 µs to 10 µs in 5 trials."
 
 
-def test_maximised_metric_is_labelled_by_its_value_and_the_best_is_the_lowest_line() -> None:
+def test_chart_of_a_maximised_metric_is_labelled_with_its_values() -> None:
     objective = Objective(metric="gb_s", direction="maximise")
     chart = best_so_far([(0, 0.5), (1, 0.01)], 2, {}, scale=scale_of(objective, estimated=False))
     assert chart is not None
@@ -35,7 +35,7 @@ def test_maximised_metric_is_labelled_by_its_value_and_the_best_is_the_lowest_li
     assert {tick.label for tick in chart.y_ticks} >= {"10", "100"}
 
 
-def test_estimates_are_labelled() -> None:
+def test_chart_of_estimates_is_labelled_as_estimate() -> None:
     chart = best_so_far([(0, 100.0), (1, 10.0)], 2, {}, scale=scale_of(Objective(), estimated=True))
     spark = spark_of([(0, 100.0), (1, 10.0)], scale_of(Objective(), estimated=True))
     assert chart is not None
@@ -45,7 +45,7 @@ def test_estimates_are_labelled() -> None:
 
 
 @given(TIMES, st.integers(0, 5))
-def test_all_elements_are_inside(times: list[float], failures: int) -> None:
+def test_all_chart_elements_are_inside_the_plot_area(times: list[float], failures: int) -> None:
     progress = list(enumerate(times))
     chart = best_so_far(progress, len(times) + failures, {("baseline", "b"): 3.0, ("roofline", "r"): 0.0})
     assert chart is not None
@@ -58,21 +58,21 @@ def test_all_elements_are_inside(times: list[float], failures: int) -> None:
     assert chart.left == margin(tick.label for tick in chart.y_ticks), "no label is cut"
 
 
-def test_faster_trials_are_drawn_lower() -> None:
+def test_chart_draws_faster_trials_lower() -> None:
     chart = best_so_far([(0, 100.0), (1, 10.0)], 2, {})
     assert chart is not None
     (_, slow), (_, fast) = chart.dots
     assert fast > slow  # SVG coordinates grow downwards
 
 
-def test_labels_of_close_levels_do_not_overlap() -> None:
+def test_chart_labels_of_close_baselines_do_not_overlap() -> None:
     chart = best_so_far([(0, 100.0)], 1, {("baseline", name): 50.0 + index for index, name in enumerate("abc")})
     assert chart is not None
     heights = [level.label_y for level in chart.levels]
     assert all(lower - upper >= 12 for upper, lower in pairwise(heights))
 
 
-def test_best_line_crosses_no_label() -> None:
+def test_chart_labels_are_placed_away_from_the_best_line() -> None:
     for width in (WIDTH, NARROW):
         chart = best_so_far(
             [(0, 300.0), (1, 100.0)], 40, {("roofline", "limit"): 97.0, ("baseline", "b"): 250.0}, width=width
@@ -85,7 +85,7 @@ def test_best_line_crosses_no_label() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 10, 99_999])
-def test_charts_of_long_searches_have_a_bounded_number_of_points(count: int) -> None:
+def test_chart_of_a_long_search_has_a_bounded_number_of_points(count: int) -> None:
     chart = best_so_far([(index, 1.0 + 1.0 / (index + 1)) for index in range(count)], count, {})
     assert chart is not None
     assert len(chart.dots) <= MAX_DOTS

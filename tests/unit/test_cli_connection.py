@@ -33,7 +33,7 @@ def test_request_is_retried_until_the_service_is_back() -> None:
     connection.close()
 
 
-def test_service_that_restarts_elsewhere_is_found() -> None:
+def test_request_is_sent_to_the_new_address_of_a_restarted_service() -> None:
     addresses = iter(["http://127.0.0.1:1", "http://127.0.0.1:1", "http://127.0.0.1:2"])
     connection = Connection(lambda: next(addresses), lambda: None)
     first = connection.client
@@ -42,7 +42,7 @@ def test_service_that_restarts_elsewhere_is_found() -> None:
     connection.close()
 
 
-def test_lasting_outage_ends_the_command_with_the_last_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_service_outage_beyond_the_time_limit_raises_the_last_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TIMEOUT_S", -1.0)
     connection = Connection(lambda: "http://127.0.0.1:1", lambda: None)
     with pytest.raises(ServiceAway, match="try again in 120 s"):

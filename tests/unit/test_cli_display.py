@@ -31,7 +31,7 @@ def reported(*arguments: object) -> str:
     return console.file.getvalue()
 
 
-def test_head_shows_terms_and_size_of_the_space() -> None:
+def test_search_heading_shows_settings_and_size_of_the_space() -> None:
     text = shown(head(view(), "http://127.0.0.1:1/searches/3"))
     assert "plus the confirmation of the best" in text
     for part in (
@@ -46,7 +46,7 @@ def test_head_shows_terms_and_size_of_the_space() -> None:
         assert part in text
 
 
-def test_uncountable_space_is_reported() -> None:
+def test_search_heading_says_if_the_space_is_too_large_to_count() -> None:
     text = shown(head(view(space=SpaceView(product_size=10**12, valid_count=None)), ""))
     assert "1,000,000,000,000" in text
     assert "too many to count" in text
@@ -67,7 +67,7 @@ def test_live_panel_shows_progress_best_and_outcomes() -> None:
         assert part in text
 
 
-def test_no_best_is_shown_before_the_first_measurement() -> None:
+def test_live_panel_says_that_nothing_was_measured_yet() -> None:
     early = view(best=None, baselines={}, fastest_baseline=None, speedup=None, roofline=None, counts={})
     with screen(Console(file=io.StringIO(), force_terminal=True, width=160)) as live:
         assert isinstance(live, LiveScreen)
@@ -90,12 +90,12 @@ def test_no_best_is_shown_before_the_first_measurement() -> None:
         ({"state": "paused"}, "paused", 65 / 120),
     ],
 )
-def test_remaining_budget_is_shown_in_its_own_unit(changes: dict[str, object], left: str, done: float) -> None:
+def test_remaining_budget_is_shown_in_the_unit_of_its_limit(changes: dict[str, object], left: str, done: float) -> None:
     assert left_text(view(**changes)) == left
     assert share_done(view(**changes)) == pytest.approx(done)
 
 
-def test_pipe_gets_a_line_only_for_news() -> None:
+def test_output_to_a_pipe_has_a_line_only_for_each_change() -> None:
     console = Console(file=io.StringIO(), width=200)
     lines = LineScreen(console)
     for finished_trials in (43, 44, 45):
@@ -108,7 +108,7 @@ def test_pipe_gets_a_line_only_for_news() -> None:
     assert second.endswith("finishing 1 trial")
 
 
-def test_pipe_gets_a_line_when_a_confirmation_begins() -> None:
+def test_output_to_a_pipe_has_a_line_when_a_confirmation_begins() -> None:
     console = Console(file=io.StringIO(), width=200)
     lines = LineScreen(console)
     for proving in (None, ProvingView(job="confirm", trial=12), ProvingView(job="confirm", trial=12, elapsed_s=1.0)):
@@ -118,12 +118,12 @@ def test_pipe_gets_a_line_when_a_confirmation_begins() -> None:
     assert first.endswith("; confirming the best") and "; confirming trial 12" in second
 
 
-def test_output_without_terminal_gets_lines() -> None:
+def test_output_without_terminal_uses_the_line_display() -> None:
     with screen(Console(file=io.StringIO())) as plain:
         assert isinstance(plain, LineScreen)
 
 
-def test_report_says_which_baselines_could_not_be_timed_and_why() -> None:
+def test_report_names_missing_baselines_with_the_reason() -> None:
     missing = {
         "eager": "ImportError: no torch",
         "compiled": "ImportError: no torch",
@@ -169,7 +169,7 @@ def test_report_shows_champion_verdict_and_next_steps() -> None:
         assert part in text
 
 
-def test_champion_states_its_time_as_pytorch_calls_it() -> None:
+def test_report_states_the_champions_time_per_pytorch_call() -> None:
     def shown(champion: ChampionView) -> str:
         return " ".join(reported(finished(champion=champion), [], "", "sdpa").split())
 
@@ -181,7 +181,7 @@ def test_champion_states_its_time_as_pytorch_calls_it() -> None:
     assert "on NVIDIA L4, 2026-01-02" in text
 
 
-def test_champion_slower_than_every_baseline_is_labelled() -> None:
+def test_report_labels_a_champion_slower_than_every_baseline() -> None:
     behind = {**vars(VERDICT), "behind_every_baseline": True}
     champion = {**vars(CHAMPION), "verdict": type(VERDICT)(**behind)}
     label = "slower than every baseline"
@@ -197,16 +197,16 @@ def test_champion_slower_than_every_baseline_is_labelled() -> None:
         ({"state": "failed", "reason": "the family is gone"}, "Failed: the family is gone. 43 trials"),
     ],
 )
-def test_report_says_why_the_search_ended(changes: dict[str, object], ending: str) -> None:
+def test_report_states_the_reason_why_the_search_ended(changes: dict[str, object], ending: str) -> None:
     assert reported(finished(**changes), [], "", "sdpa").startswith(ending)
 
 
-def test_report_without_champion_names_the_best_config() -> None:
+def test_report_without_champion_has_the_command_that_measures_the_best_config() -> None:
     text = reported(finished(champion=None, challenges=()), [trial(12, 812.34)], "", "sdpa")
     assert "kernel-evo measure sdpa --problem B=1,causal=false --config BLOCK=8,FAST=true" in text
 
 
-def test_refusals_rollbacks_and_missing_challenges_are_shown_with_figures() -> None:
+def test_report_shows_refusals_rollbacks_and_missing_challenges() -> None:
     duplicates = [replace(trial(number, 812.34), binary_digest="ab") for number in (12, 14)]
     ended = finished(champion=None, challenges=(REFUSED, PROMOTED), retired=(ROLLED_BACK,))
     text = reported(ended, duplicates, "", "sdpa")
@@ -219,7 +219,7 @@ def test_refusals_rollbacks_and_missing_challenges_are_shown_with_figures() -> N
     assert "slower than every baseline" in reported(finished(champion=behind), [], "", "sdpa")
 
 
-def test_recordings_and_cost_are_shown_where_used() -> None:
+def test_display_shows_warm_start_and_cost() -> None:
     given = WarmStartView(source="cache.json", used=20, invalid=3, spare=0)
     text = shown(head(view(warm_start=given, budget=Budget(cost=5.0, cost_per_hour=0.68)), ""))
     assert "20 configs of cache.json first (3 not in this space)" in text
@@ -229,7 +229,7 @@ def test_recordings_and_cost_are_shown_where_used() -> None:
     assert "the cost limit was reached. 43 trials in 2 min 01 s, which cost 5.00." in reported(ended, [], "", "sdpa")
 
 
-def test_wide_row_becomes_a_list() -> None:
+def test_table_wider_than_the_terminal_becomes_a_list() -> None:
     rows = table(">trial", "outcome", "config", "notes", title="Trials")
     rows.add_row("7", "compile failed", f"BLOCK={'8' * 60}", "")
     wide, narrow = ([line.split() for line in shown(rows, width=width).splitlines()] for width in (80, 20))
@@ -238,7 +238,7 @@ def test_wide_row_becomes_a_list() -> None:
     assert "notes" not in str(narrow), "empty rows are left out"
 
 
-def test_equal_times_share_a_rank() -> None:
+def test_report_gives_equal_times_the_same_rank() -> None:
     ranking = [trial(4, 3.0, BLOCK=8), trial(9, 3.0, BLOCK=16), trial(2, 5.0, BLOCK=4)]
     lines = reported(finished(), ranking, "", "sdpa").splitlines()
     numbered = [line.split()[:2] for line in lines if "BLOCK=" in line and line.split()[0].isdigit()]
@@ -246,7 +246,7 @@ def test_equal_times_share_a_rank() -> None:
 
 
 @pytest.mark.parametrize("width", [1, 5, 10, 14])
-def test_values_go_below_names_in_narrow_terminals(width: int) -> None:
+def test_table_values_are_below_their_names_in_narrow_terminals(width: int) -> None:
     rows = table(">trial", "outcome", "config")
     rows.add_row("7", "measured", "BLOCK=8")
     told = facts()

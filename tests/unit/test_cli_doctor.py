@@ -16,19 +16,19 @@ from workers.backends.cuda.machine.survey import NO_DRIVER
 from workers.system import sandbox
 
 
-def test_obstacle_to_using_gpus_is_shown_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_states_why_no_gpu_can_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CudaDriver, "look", lambda _: ([], NO_DRIVER))
     finding = doctor._cuda()
     assert (finding.found, finding.detail, finding.remedy) == (False, "no GPU that can be used", NO_DRIVER)
 
 
-def test_usable_gpu_is_listed_next_to_a_broken_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_lists_usable_gpus_next_to_a_broken_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CudaDriver, "look", lambda _: ([known("sm_89")], "GPU 1 cannot be used"))
     finding = doctor._cuda()
     assert (finding.found, finding.detail, finding.remedy) == (False, "NVIDIA L4", "GPU 1 cannot be used")
 
 
-def test_usable_gpus_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_lists_usable_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CudaDriver, "look", lambda _: ([known("sm_89"), known("sm_90")], None))
     finding = doctor._cuda()
     assert finding.found
@@ -44,7 +44,7 @@ def test_usable_gpus_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
         ("none", False, "level none: none", "run workers as root"),
     ],
 )
-def test_doctor_lists_available_and_missing_parts_of_separation(
+def test_doctor_states_the_separation_level_and_how_to_raise_it(
     monkeypatch: pytest.MonkeyPatch, held: str, found: bool, detail: str, remedy: str
 ) -> None:
     monkeypatch.setattr(support, "separation_here", lambda *_: held)
@@ -54,7 +54,9 @@ def test_doctor_lists_available_and_missing_parts_of_separation(
 
 
 @pytest.mark.parametrize(("held", "works"), [("Landlock, seccomp", True), ("bubblewrap", False), ("", False)])
-def test_sandbox_of_compilers_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch, held: str, works: bool) -> None:
+def test_doctor_states_the_compiler_sandbox_or_the_remedy(
+    monkeypatch: pytest.MonkeyPatch, held: str, works: bool
+) -> None:
     monkeypatch.setattr(sandbox, "sandbox_here", lambda: held)
     monkeypatch.setattr(CCompiler, "sandbox", held if works else "")
     finding = doctor._sandbox()
@@ -63,7 +65,7 @@ def test_sandbox_of_compilers_is_named_with_the_remedy(monkeypatch: pytest.Monke
     assert finding.remedy.startswith("" if works else "name a compiler with CC" if held else "use Linux")
 
 
-def test_reason_is_given_if_no_kernel_process_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_states_why_no_kernel_process_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> str:
         raise support.SupportError("no compiler")
 
@@ -72,7 +74,7 @@ def test_reason_is_given_if_no_kernel_process_starts(monkeypatch: pytest.MonkeyP
     assert (finding.found, finding.remedy) == (False, "no compiler")
 
 
-def test_cuda_compiler_is_tested_by_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_tests_nvrtc_by_compiling_for_each_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
     class Pretended:
         toolkit = (13, 0)
 
@@ -88,7 +90,7 @@ def test_cuda_compiler_is_tested_by_compiling(monkeypatch: pytest.MonkeyPatch) -
     assert finding.remedy.startswith("sm_80: failed to open its built-ins; sm_89: ")
 
 
-def test_temporary_folder_without_execution_counts_as_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_doctor_reports_a_noexec_temporary_folder_as_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert doctor._temporary().found
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_NOEXEC))
@@ -97,7 +99,7 @@ def test_temporary_folder_without_execution_counts_as_missing(monkeypatch: pytes
     assert "set TMPDIR to a folder of another file system" in finding.remedy
 
 
-def test_missing_temporary_folder_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_reports_a_missing_temporary_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     def nowhere() -> str:
         raise FileNotFoundError(2, "No usable temporary directory found")
 

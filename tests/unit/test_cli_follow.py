@@ -71,38 +71,38 @@ def followed(script: Script, interrupt_at: dict[int, int], monkeypatch: pytest.M
     return follow(script, 3, screen, interrupts), screen  # type: ignore[arg-type]
 
 
-def test_command_waits_until_the_search_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_follow_returns_when_the_search_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     script = Script(view(), view(state="stopping"), finished())
     ended, screen = followed(script, {}, monkeypatch)
     assert (ended.state, screen.shown, screen.notes, script.told) == ("finished", 3, [], [])
 
 
-def test_first_interrupt_stops_and_second_cancels(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_interrupt_stops_the_search_and_second_cancels_it(monkeypatch: pytest.MonkeyPatch) -> None:
     script = Script(view(), view(state="stopping"), view(state="stopping"), view(state="cancelled"))
     ended, screen = followed(script, {0: 1, 2: 2}, monkeypatch)
     assert (ended.state, script.told) == ("cancelled", ["stop", "cancel"])
     assert [note.partition(":")[0] for note in screen.notes] == ["Stopping", "Cancelling"]
 
 
-def test_two_interrupts_at_once_cancel(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_interrupts_at_once_cancel_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     script = Script(view(), view(state="cancelled"))
     followed(script, {0: 2}, monkeypatch)
     assert script.told == ["cancel"]
 
 
-def test_interrupt_after_the_end_is_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_after_the_end_of_the_search_is_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     script = Script(view(), finished(), refuses=True)
     ended, screen = followed(script, {0: 1}, monkeypatch)
     assert (ended.state, screen.notes) == ("finished", [])
 
 
-def test_each_warning_is_shown_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_follow_shows_each_warning_once(monkeypatch: pytest.MonkeyPatch) -> None:
     script = Script(view(), view(warnings=("A does nothing.",)), finished(warnings=("A does nothing.", "B, too.")))
     _, screen = followed(script, {}, monkeypatch)
     assert screen.notes == ["Warning: A does nothing.", "Warning: B, too."]
 
 
-def test_lasting_outage_names_the_command_that_resumes_following(
+def test_error_of_a_service_outage_names_the_watch_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Gone(Script):
@@ -119,7 +119,7 @@ def test_lasting_outage_names_the_command_that_resumes_following(
     assert screen.shown == 1
 
 
-def test_silent_workers_are_mentioned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_follow_mentions_silent_workers_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "LOOK_S", 0.0)
     script = Script(view(), view(), finished())
     script.heard_of_at = datetime.now(UTC) - timedelta(seconds=90)
@@ -128,7 +128,7 @@ def test_silent_workers_are_mentioned_once(monkeypatch: pytest.MonkeyPatch) -> N
     assert screen.notes[0].startswith("No worker has sent a message for 90 s")
 
 
-def test_device_in_use_by_another_process_is_mentioned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_follow_mentions_a_device_held_by_another_process_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "LOOK_S", 0.0)
     script = Script(view(), view(), finished())
     script.activity = "waiting"
@@ -136,7 +136,7 @@ def test_device_in_use_by_another_process_is_mentioned_once(monkeypatch: pytest.
     assert screen.notes == ["AMD EPYC of worker w is not measuring now: process 12 holds the device."]
 
 
-def test_recently_seen_worker_is_not_mentioned(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_follow_does_not_mention_a_recently_seen_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "LOOK_S", 0.0)
     _, screen = followed(Script(view(), view(), finished()), {}, monkeypatch)
     assert screen.notes == []
@@ -164,14 +164,14 @@ def test_third_interrupt_ends_the_process() -> None:
         (view(state="cancelled"), 2, Exit.INTERRUPTED),
     ],
 )
-def test_exit_codes_of_a_search(ended: SearchView, interruptions: int, code: Exit) -> None:
+def test_exit_code_follows_from_the_end_of_the_search(ended: SearchView, interruptions: int, code: Exit) -> None:
     assert exit_code(ended, interruptions) == code
 
 
 STUCK = "family toy differs from the one that was submitted"
 
 
-def test_obstacle_of_a_search_is_shown_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_follow_shows_an_obstacle_once_each_time_it_appears(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "LOOK_S", 0.0)
     waiting = view(obstacle=STUCK)
     _, screen = followed(Script(waiting, waiting, view(), waiting, finished()), {}, monkeypatch)
@@ -180,7 +180,7 @@ def test_obstacle_of_a_search_is_shown_once(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(("worker", "ends"), [("w", True), ("another", False)])
-def test_search_served_only_by_this_command_ends_with_the_reason(
+def test_follow_ends_if_its_own_worker_cannot_serve_the_search(
     worker: str, ends: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(following, "LOOK_S", 0.0)

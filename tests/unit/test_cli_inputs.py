@@ -42,7 +42,7 @@ def test_config_keeps_defaults_of_omitted_tunables() -> None:
     assert parse_config("FAST=true, BLOCK=4", SPACE) == {"BLOCK": 4, "UNROLL": 1, "FAST": True}
 
 
-def test_no_config_is_valid_if_the_defaults_are_not() -> None:
+def test_empty_config_text_gives_a_valid_config_if_the_defaults_are_invalid() -> None:
     narrow = Space(SPACE.tunables, [Constraint(expression=Expression.parse("BLOCK < 8", "constraint"), because="few")])
     assert parse_config("", narrow) == {"BLOCK": 4, "UNROLL": 1, "FAST": False}
     with pytest.raises(InvalidInput, match=r"BLOCK=8 breaks"):
@@ -58,7 +58,7 @@ def test_no_config_is_valid_if_the_defaults_are_not() -> None:
         ("BLOCK=16,UNROLL=2", "BLOCK=16, UNROLL=2 breaks `BLOCK * UNROLL <= 16` (registers)"),
     ],
 )
-def test_invalid_part_of_a_config_is_named(text: str, said: str) -> None:
+def test_error_names_the_invalid_tunable_of_a_config(text: str, said: str) -> None:
     with pytest.raises(InvalidInput) as refusal:
         parse_config(text, SPACE)
     assert said in str(refusal.value)
@@ -73,7 +73,7 @@ def context() -> typer.Context:
     "words",
     ["--problem S=3", "--seed 0", "--device cpu", "--cache hot", "--threads 1"],
 )
-def test_option_that_a_resumed_search_ignores_is_refused(
+def test_options_without_effect_on_a_resumed_search_are_refused(
     command: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert entry.main([command, "--resume", "1", *words.split()]) == 2
@@ -86,7 +86,7 @@ def test_option_that_a_resumed_search_ignores_is_refused(
      "--any-order", "--target sm_89", "--compile-only", "--from-default", "--device-memory 4", "--toolkit gcc>=1",
      "--priority 0", "--webhook http://a/b", "--notes x", "--detach --seed 1"],
 )  # fmt: skip
-def test_option_that_only_starts_a_search_is_refused_with_resume(
+def test_options_that_only_start_a_search_are_refused_with_resume(
     words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert entry.main(["search", "--resume", "1", *words.split()]) == 2
@@ -105,7 +105,7 @@ def test_webhook_secret_without_a_webhook_is_refused(capsys: pytest.CaptureFixtu
         ("cpu", "sm_89", "--compile-only: runs no kernel, so --device cpu does not apply"),
     ],
 )
-def test_estimate_needs_a_target_and_no_device(device: str, target: str | None, said: str) -> None:
+def test_compile_only_requires_a_target_and_refuses_a_device(device: str, target: str | None, said: str) -> None:
     with pytest.raises(InvalidInput) as refusal:
         search(context(), "sdpa", device=device, target=target, compile_only=True)
     assert said in str(refusal.value)
@@ -118,13 +118,13 @@ def test_estimate_needs_a_target_and_no_device(device: str, target: str | None, 
         ({"ablate": True}, "--ablate: needs a champion, and --compile-only promotes none"),
     ],
 )
-def test_options_without_meaning_for_estimates_are_refused(terms: dict[str, Any], said: str) -> None:
+def test_threads_and_ablate_are_refused_with_compile_only(terms: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidInput) as refusal:
         search(context(), "sdpa", target="sm_89", compile_only=True, **terms)
     assert said in str(refusal.value)
 
 
-def test_target_without_a_gpu_names_the_alternative(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_of_a_target_without_gpu_suggests_compile_only(monkeypatch: pytest.MonkeyPatch) -> None:
     def nobody(_: Request, __: object) -> None:
         raise Conflict("no connected worker offers softmax a device 'cuda'")
 
@@ -182,7 +182,7 @@ CPU = Device(kind="cpu", model="AMD EPYC", architecture="x", uuid="1")
 CUDA = Device(kind="cuda", model="NVIDIA L4", architecture="sm_89", uuid="2")
 
 
-def test_device_is_chosen_among_those_the_family_supports() -> None:
+def test_device_is_selected_among_those_the_family_supports() -> None:
     sdpa = registry.find("sdpa").family
     cpu_only = registry.find(str(Path(__file__).parents[2] / "docs" / "guides" / "examples" / "saxpy")).family
     assert choose([CUDA, CPU], "cpu", sdpa) is CPU
@@ -193,19 +193,19 @@ def test_device_is_chosen_among_those_the_family_supports() -> None:
     assert str(refusal.value) == ("no device fits --device auto: saxpy runs on cpu; devices here: cuda (NVIDIA L4)")
 
 
-def test_installation_keeps_its_files_next_to_its_database(tmp_path: Path) -> None:
+def test_log_and_worker_data_are_next_to_the_database(tmp_path: Path) -> None:
     place = LocalDatabase.of(tmp_path / "my.db")
     assert place.log("worker") == tmp_path / "my.db.worker.log"
     assert place.worker_data == tmp_path / "my.db.worker"
 
 
-def test_default_folder_is_the_users_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_database_is_in_the_users_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert LocalDatabase.of(None).database.name == "kernel-evo.db"
     assert "kernel-evo" in str(LocalDatabase.of(None).database.parent)
 
 
-def test_ending_command_lets_its_worker_finish_a_confirmation_for_another_terminal(
+def test_command_waits_for_a_confirmation_of_another_terminal_before_ending(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     proving = view(proving=ProvingView(job="confirm", trial=1, since=NOW))
@@ -234,13 +234,13 @@ def test_ending_command_lets_its_worker_finish_a_confirmation_for_another_termin
     assert "still running search 3 (sdpa), started in another terminal: waiting" in capsys.readouterr().err
 
 
-def test_further_commands_reach_the_same_service() -> None:
+def test_suggested_commands_contain_the_url_or_database_options() -> None:
     assert ServiceRef().options == ""
     assert ServiceRef(database=Path("x.db")).options == " --db x.db"
     assert ServiceRef(url="http://h", database=Path("x.db")).options == " --url http://h"
 
 
-def test_repeatedly_dying_child_process_is_given_up() -> None:
+def test_child_process_that_dies_too_often_raises_child_failed() -> None:
     class Dead:
         name = "worker"
 
@@ -254,7 +254,7 @@ def test_repeatedly_dying_child_process_is_given_up() -> None:
         deaths.record(Dead())  # type: ignore[arg-type]
 
 
-def test_worker_token_may_be_in_a_file(tmp_path: Path) -> None:
+def test_worker_token_is_read_from_an_option_or_a_file(tmp_path: Path) -> None:
     file = tmp_path / "token"
     assert _token("given", None) == "given"
     for text, reason in ((None, "cannot be read"), (" \n", "is empty")):

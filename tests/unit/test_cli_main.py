@@ -36,7 +36,7 @@ def test_every_command_has_help_with_examples(command: list[str], capsys: pytest
     assert "``" not in shown
 
 
-def test_every_example_parses() -> None:
+def test_every_example_in_the_help_is_parsed() -> None:
     root: Any = get_command(entry.app)
     for command in commands():
         chosen = root
@@ -49,7 +49,7 @@ def test_every_example_parses() -> None:
             assert called.make_context("example", words), line
 
 
-def test_all_commands_exist() -> None:
+def test_cli_has_exactly_the_listed_commands() -> None:
     searching = "search searches trials report ablate watch pause resume stop cancel edit delete gc"
     wanted = f"{searching} evolve mcp export measure render new import families serve worker doctor"
     champion = [f"champion {each}" for each in ("show", "called", "export", "rollback", "restore")]
@@ -80,7 +80,7 @@ def test_all_commands_exist() -> None:
         (EvoError("the database is locked"), 3),
     ],
 )
-def test_expected_error_is_one_line_and_an_exit_code(
+def test_expected_error_prints_one_line_and_sets_the_exit_code(
     error: EvoError, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail(*_: object, **__: object) -> None:
@@ -91,7 +91,7 @@ def test_expected_error_is_one_line_and_an_exit_code(
     assert capsys.readouterr() == ("", f"Error: {error}\n".replace("problem.S", "--problem S"))
 
 
-def test_unexpected_error_is_a_bug_with_a_stored_traceback(
+def test_unexpected_error_is_reported_as_bug_and_its_traceback_stored(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     def fail(*_: object, **__: object) -> None:
@@ -125,7 +125,7 @@ def test_unexpected_error_is_a_bug_with_a_stored_traceback(
         ("http://127.0.0.1:8000 said that me@home is out", "http://127.0.0.1:8000 said that me@home is out"),
     ],
 )
-def test_errors_name_commands_without_passwords(message: str, shown: str) -> None:
+def test_error_texts_name_cli_commands_instead_of_rest_paths(message: str, shown: str) -> None:
     assert user_text(message) == shown
 
 
@@ -134,20 +134,20 @@ def test_stored_command_line_contains_no_secret() -> None:
     assert typed(given) == "kernel-evo workers --token *** --token=*** --url http://me:***@far"
 
 
-def test_scripts_get_errors_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_option_prints_errors_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.main(["families", "sdpb", "--json"]) == Exit.WRONG_INPUT
     shown_error = json.loads(capsys.readouterr().err)
     assert shown_error["code"] == Exit.WRONG_INPUT
     assert "did you mean `sdpa`" in shown_error["error"]
 
 
-def test_file_system_error_is_not_a_bug(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_file_system_error_is_not_reported_as_a_bug(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
     assert entry.main(["new", str(tmp_path / "file" / "saxpy")]) == Exit.UNAVAILABLE
     assert f"Error: {tmp_path / 'file' / 'saxpy'} cannot be read or written: Not a directory" in capsys.readouterr().err
 
 
-def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_debug_option_prints_the_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def fail(arguments: list[str], **_: object) -> None:
         assert arguments == ["searches"]
         raise NotFound("nothing")
@@ -162,7 +162,7 @@ def test_unknown_option_is_invalid_input(capsys: pytest.CaptureFixture[str]) -> 
     assert "--no-such-thing" in capsys.readouterr().err
 
 
-def test_search_needs_a_family(capsys: pytest.CaptureFixture[str]) -> None:
+def test_search_without_family_suite_or_resume_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.main(["search"]) == Exit.WRONG_INPUT
     assert "name a family, a --suite, or a search to --resume" in " ".join(capsys.readouterr().err.split())
 
@@ -216,7 +216,7 @@ def test_search_needs_a_family(capsys: pytest.CaptureFixture[str]) -> None:
         ("token join a --hours nan", "--hours: nan is out of range; accepted: 0.001 … 876,000"),
     ],
 )
-def test_invalid_input_is_one_line_with_option_and_remedy(
+def test_invalid_option_value_is_reported_in_one_line_with_the_option(
     line: str, shown_error: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert entry.main(line.split()) == Exit.WRONG_INPUT
@@ -246,7 +246,7 @@ def test_invalid_input_is_one_line_with_option_and_remedy(
         ("document: cpu.constraints[3].expression", "family.toml: cpu.constraints[3].expression"),
     ],
 )
-def test_field_refused_by_the_service_is_named_by_its_option(field: str, option: str) -> None:
+def test_error_names_the_option_of_a_field_refused_by_the_service(field: str, option: str) -> None:
     assert entry.message_of(InvalidInput(field, "is wrong")) == f"{option}: is wrong"
 
 
@@ -270,7 +270,7 @@ def test_field_refused_by_the_service_is_named_by_its_option(field: str, option:
         ("worker", "KERNEL_EVO_URL=http://x:99999", "'http://x:99999' is not the address of a service: give one like"),
     ],
 )
-def test_invalid_environment_variables_are_named_with_a_remedy(
+def test_error_names_the_invalid_environment_variable_and_the_remedy(
     line: str, given: str, reason: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     variable, _, value = given.partition("=")
@@ -289,7 +289,7 @@ def test_options_have_precedence_over_the_environment(
     assert capsys.readouterr().err.startswith("Error: --db: ")
 
 
-def test_requirements_and_webhook_reach_the_service(
+def test_search_request_contains_requirements_and_webhook(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked: list[Any] = []
@@ -304,7 +304,7 @@ def test_requirements_and_webhook_reach_the_service(
     assert "NAME>=VERSION" in capsys.readouterr().err
 
 
-def test_several_shapes_give_one_json_document_even_if_one_fails(
+def test_search_of_several_shapes_prints_one_json_list_even_if_one_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ended = [finished(id=1), finished(id=2)]
@@ -325,12 +325,12 @@ def test_several_shapes_give_one_json_document_even_if_one_fails(
     assert json.loads(shown_error.err)["error"] == "the service went away"
 
 
-def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_option_prints_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.main(["--version"]) == Exit.DONE
     assert capsys.readouterr().out == f"kernel-evo {version('kernel-evo')}\n"
 
 
-def test_reference_matches_the_help() -> None:
+def test_cli_reference_page_matches_the_help() -> None:
     assert DOCUMENT.read_text(encoding="utf-8") == reference(), "run: python -m evo.cli.reference"
 
 

@@ -15,7 +15,7 @@ EXAMPLE = Path(__file__).parents[2] / "docs" / "guides" / "examples" / "saxpy"
 CPU = Device(kind="cpu", model="any", architecture="any", uuid="any")
 
 
-def test_new_writes_the_example_of_the_guide(tmp_path: Path) -> None:
+def test_scaffold_equals_the_saxpy_example_of_the_guide(tmp_path: Path) -> None:
     written = write_scaffold(tmp_path / "saxpy")
     assert [path.name for path in written] == list(FILES)
     assert {path.name: path.read_text() for path in written} == {name: (EXAMPLE / name).read_text() for name in FILES}
@@ -32,7 +32,7 @@ def test_scaffold_with_another_name_is_a_valid_family(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["int", "class", "main", "errno", "memcpy", "printf", "sin", "y0"])
-def test_scaffold_of_a_word_or_function_of_the_language_calls_its_function_otherwise(tmp_path: Path, name: str) -> None:
+def test_scaffold_named_like_a_c_keyword_or_function_appends_kernel_to_the_entry(tmp_path: Path, name: str) -> None:
     write_scaffold(tmp_path / name)
     assert f"void {name}_kernel(" in (tmp_path / name / "kernel.c.j2").read_text()
     assert registry.find(str(tmp_path / name)).family.implementation("cpu").entry == f"{name}_kernel"
@@ -44,7 +44,7 @@ def test_every_tunable_of_the_scaffold_is_used(tmp_path: Path) -> None:
     assert tunables <= used_names(package, "cpu")
 
 
-def test_existing_files_are_not_overwritten(tmp_path: Path) -> None:
+def test_scaffold_in_a_folder_with_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "notes.txt").write_text("mine")
     with pytest.raises(Conflict, match="is not empty: choose another name"):
@@ -52,7 +52,7 @@ def test_existing_files_are_not_overwritten(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "taken").iterdir()] == ["notes.txt"]
 
 
-def test_file_in_place_of_a_folder_is_refused(tmp_path: Path) -> None:
+def test_scaffold_with_the_name_of_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("mine")
     with pytest.raises(InvalidInput, match="taken is a file: choose another name"):
         write_scaffold(tmp_path / "taken")

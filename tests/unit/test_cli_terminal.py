@@ -14,7 +14,7 @@ def echoes(descriptor: int) -> bool:
     return bool(termios.tcgetattr(descriptor)[3] & termios.ECHOCTL)
 
 
-def test_control_characters_are_not_echoed_during_the_display(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_echo_is_off_during_the_display_and_restored(monkeypatch: pytest.MonkeyPatch) -> None:
     leader, follower = pty.openpty()
     with os.fdopen(leader), os.fdopen(follower) as terminal:
         monkeypatch.setattr("sys.stdin", terminal)
@@ -24,7 +24,7 @@ def test_control_characters_are_not_echoed_during_the_display(monkeypatch: pytes
         assert echoes(follower) is before is True
 
 
-def test_without_a_terminal_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_settings_are_not_changed_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     with Path(os.devnull).open() as nothing:
         monkeypatch.setattr("sys.stdin", nothing)
         monkeypatch.setattr("termios.tcsetattr", lambda *_: pytest.fail("settings were changed"))

@@ -8,7 +8,7 @@ from evo.cli.files.writing import require_place, write_or_show
 from evo.errors import Conflict, EvoError
 
 
-def test_path_is_checked_and_left_unchanged(tmp_path: Path) -> None:
+def test_output_path_is_checked_without_writing_the_file(tmp_path: Path) -> None:
     place = tmp_path / "report.md"
     require_place(place, force=False)
     assert not place.exists()
@@ -20,7 +20,7 @@ def test_path_is_checked_and_left_unchanged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_unwritable_file_is_refused_with_option_and_remedy(tmp_path: Path, force: bool) -> None:
+def test_error_of_an_unwritable_output_file_names_option_and_remedy(tmp_path: Path, force: bool) -> None:
     with pytest.raises(EvoError, match=r"--to: .*none/m.md cannot be written \(No such file.*e\.g\. \./m\.md"):
         require_place(tmp_path / "none" / "m.md", force=force)
 

@@ -59,7 +59,7 @@ ACCEPTED = httpx.Response(200, json={"accepted": True, "repeated": True})
 REPORT = EvaluateReport(outcome=Cancelled())
 
 
-def test_result_is_sent_until_the_service_is_back() -> None:
+def test_client_retries_a_result_until_the_service_answers() -> None:
     service = Service(httpx.ConnectError("refused"), httpx.ReadTimeout("late"), httpx.Response(503), ACCEPTED)
     assert service.client().report(7, "t", REPORT) == Acceptance(accepted=True, repeated=True)
     assert [request.url.path for request in service.asked] == ["/api/v1/attempts/7/result"] * 4
@@ -68,7 +68,7 @@ def test_result_is_sent_until_the_service_is_back() -> None:
     assert 0 < service.pauses[0] < service.pauses[2] <= 5
 
 
-def test_results_are_sent_until_each_has_its_answer() -> None:
+def test_client_retries_a_batch_of_results_until_it_is_answered() -> None:
     answers = [
         {"attempt_id": 7, "status": "accepted", "detail": ""},
         {"attempt_id": 8, "status": "stale", "detail": "x"},
@@ -81,7 +81,7 @@ def test_results_are_sent_until_each_has_its_answer() -> None:
     assert [each["attempt_id"] for each in json.loads(service.asked[1].content)["results"]] == [7, 8]
 
 
-def test_repeated_request_starts_one_search() -> None:
+def test_client_retries_a_search_request_with_the_same_idempotency_key() -> None:
     under_way = httpx.Response(409, json={"detail": "under way"}, headers={"retry-after": "1"})
     service = Service(httpx.ReadTimeout("did it arrive?"), under_way, problem(422, detail="no", field="seed"))
     with pytest.raises(InvalidInput):
@@ -94,14 +94,14 @@ def test_repeated_request_starts_one_search() -> None:
     assert again.asked[0].headers["idempotency-key"] not in keys
 
 
-def test_unrepeatable_request_is_retried_only_if_it_was_never_sent() -> None:
+def test_lease_request_is_retried_only_if_it_was_never_sent() -> None:
     service = Service(httpx.ConnectError("refused"), httpx.ReadTimeout("did it arrive?"))
     with pytest.raises(ServiceUnreachable):
         service.client().lease("w", "d", count=1, wait_s=0)
     assert len(service.asked) == 2
 
 
-def test_decision_sends_the_etag_of_the_state_it_is_based_on() -> None:
+def test_edit_search_sends_the_etag_of_the_seen_state() -> None:
     service = Service(problem(412, detail="it has changed"))
     with pytest.raises(Conflict, match="changed"):
         service.client().edit_search(3, notes="", archived=False, seen='"abc"')
@@ -109,7 +109,7 @@ def test_decision_sends_the_etag_of_the_state_it_is_based_on() -> None:
     assert json.loads(service.asked[0].content) == {"notes": "", "archived": False}
 
 
-def test_name_is_one_segment_of_the_path() -> None:
+def test_worker_id_is_quoted_as_one_url_segment() -> None:
     service = Service(*[httpx.Response(200, json={})] * 2)
     client = service.client()
     client.register_worker("a%2F b?#é", name=None, host="h", devices=[])
@@ -126,7 +126,7 @@ def test_all_trials_are_read_page_by_page() -> None:
     assert service.asked[1].url.params["cursor"] == "c"
 
 
-def test_events_continue_after_an_interrupted_stream() -> None:
+def test_client_resumes_an_interrupted_event_stream_at_its_position() -> None:
     first = ': hello\nid: 0-1\nretry: 1000\n\nevent: deleted\ndata: {"id":7}\nid: 0-2\n\nevent: new kind\ndata: 1\n\n'
     second = 'event: deleted\ndata: {"id":8}\nid: 0-3\n\nevent: deleted\ndata: {"id'
     service = Service(
@@ -153,7 +153,9 @@ def test_events_continue_after_an_interrupted_stream() -> None:
     ],
 )
 @pytest.mark.parametrize("of_trials", [False, True])
-def test_page_of_a_proxy_is_not_a_stream(answer: httpx.Response, words: str, of_trials: bool) -> None:
+def test_html_or_text_response_to_a_stream_request_is_refused(
+    answer: httpx.Response, words: str, of_trials: bool
+) -> None:
     """Following would otherwise be silent for ever, and the page would be written as a file of trials."""
     client = Service(answer).client()
     with pytest.raises(ForeignService, match=words):
@@ -161,7 +163,7 @@ def test_page_of_a_proxy_is_not_a_stream(answer: httpx.Response, words: str, of_
 
 
 @pytest.mark.parametrize("data", ['{"id": "seven"}', "{}", "no JSON", "[]"])
-def test_event_of_another_version_is_reported(data: str) -> None:
+def test_event_with_unknown_content_raises_a_service_error(data: str) -> None:
     client = Service(stream_of(f"event: deleted\ndata: {data}\nid: 0-1\n\n")).client()
     with pytest.raises(ServiceError, match="'deleted', which is not understood by this version"):
         next(client.events())
@@ -173,12 +175,12 @@ def test_damaged_events_are_skipped() -> None:
     assert next(Service(answer).client().events()) == SearchDeleted(id=8)
 
 
-def test_lasting_outage_ends_the_stream() -> None:
+def test_event_stream_ends_after_its_patience_without_service() -> None:
     with pytest.raises(ServiceUnreachable):
         next(Service(httpx.ConnectError("gone")).client().events(patience_s=-1.0))
 
 
-def test_retries_are_bounded_and_the_error_names_a_remedy() -> None:
+def test_client_gives_up_after_bounded_retries_with_a_remedy() -> None:
     service = Service(*[httpx.ConnectError("connection refused")] * 4)
     with pytest.raises(ServiceUnreachable, match=r"http://service \(connection refused\).*kernel-evo serve"):
         service.client().health()
@@ -222,12 +224,12 @@ def test_retries_are_bounded_and_the_error_names_a_remedy() -> None:
         (httpx.Response(200, json={"id": "x"}), ServiceError, "same version"),
     ],
 )
-def test_problems_are_typed_errors(answer: httpx.Response, error: type[EvoError], words: str) -> None:
+def test_problem_documents_become_typed_errors(answer: httpx.Response, error: type[EvoError], words: str) -> None:
     with pytest.raises(error, match=words):
         Service(answer).client(attempts=1).search(7)
 
 
-def test_html_page_is_not_an_answer_to_a_write() -> None:
+def test_html_response_to_an_upload_is_refused() -> None:
     page = httpx.Response(200, text="<html>", headers={"content-type": "text/html; charset=utf-8"})
     with pytest.raises(ForeignService, match="200, and a page"):
         Service(page).client().put_artefact("ab", b"content")
@@ -260,13 +262,13 @@ def test_retry_after_accepts_seconds_and_dates(asked: str, seconds: float) -> No
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_service_is_retried_after_the_requested_time(status: int) -> None:
+def test_client_retries_after_the_requested_time(status: int) -> None:
     service = Service(httpx.Response(status, headers={"retry-after": "7"}), ACCEPTED)
     service.client().report(7, "t", REPORT)
     assert service.pauses == [7.0]
 
 
-def test_long_retry_after_ends_the_call_and_says_when_to_retry() -> None:
+def test_long_retry_after_raises_an_error_that_says_when_to_retry() -> None:
     service = Service(httpx.Response(503, headers={"retry-after": "120"}))
     with pytest.raises(
         ServiceAway, match=r"is temporarily unavailable \(503 Service Unavailable\): try again in 120 s"
@@ -275,11 +277,11 @@ def test_long_retry_after_ends_the_call_and_says_when_to_retry() -> None:
     assert service.pauses == []
 
 
-def test_search_for_a_duplicate_returns_none_on_404() -> None:
+def test_find_duplicate_returns_none_on_404() -> None:
     assert Service(problem(404, detail="none")).client().find_duplicate(1, "ab") is None
 
 
-def test_token_is_sent_and_absent_filters_are_not() -> None:
+def test_client_sends_its_token_and_omits_absent_filters() -> None:
     service = Service(httpx.Response(200, json={"items": []}))
     assert service.client().trials(3, sort="rank").items == ()
     assert service.asked[0].headers["authorization"] == "Bearer secret"
@@ -287,7 +289,7 @@ def test_token_is_sent_and_absent_filters_are_not() -> None:
 
 
 @pytest.mark.parametrize("token", ["ü", "a\nb", "a b", "tab\t", "nul\0", "\N{ZERO WIDTH SPACE}x"])
-def test_token_invalid_in_headers_is_refused_without_repeating_it(token: str) -> None:
+def test_token_with_invalid_header_characters_is_refused_without_repeating_it(token: str) -> None:
     with pytest.raises(InvalidInput, match="characters that no token has") as refused:
         Client("http://127.0.0.1:1", token=token)
     assert refused.value.field == "token"

@@ -39,7 +39,7 @@ def test_loopback_addresses_are_reached_directly(url: str) -> None:
     "url",
     ["http://evo.example.org", "https://192.0.2.7:8765", "http://[2001:db8::1]", "http://localhost.example.org", "x:"],
 )
-def test_other_addresses_follow_the_environment(url: str) -> None:
+def test_remote_addresses_are_not_reached_directly(url: str) -> None:
     assert not route.is_direct(url)
 
 
@@ -62,7 +62,7 @@ def test_local_client_ignores_every_proxy(monkeypatch: pytest.MonkeyPatch, varia
 
 
 @pytest.mark.parametrize("proxy", ["socks5h://127.0.0.1:9", "what://ever"])
-def test_unusable_proxy_is_an_error_that_names_the_variables(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
+def test_error_of_an_unusable_proxy_names_the_variables(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
     monkeypatch.setenv("ALL_PROXY", proxy)
     with pytest.raises(InvalidInput, match=r"ALL_PROXY.*NO_PROXY=evo\.example\.org"):
         Client("http://evo.example.org")
@@ -85,7 +85,7 @@ def test_requests_to_a_local_model_bypass_the_proxy(
         assert chat.ask([Message(role="user", text="?")]).text == "yes"
 
 
-def test_unusable_proxy_of_a_model_is_an_error_that_names_the_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_of_an_unusable_proxy_for_a_model_names_the_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALL_PROXY", "what://ever")
     chat = Chat(model="m", base_url="http://models.example.org/v1", sleep=lambda _: None)
     with pytest.raises(InvalidInput, match=r"ALL_PROXY.*NO_PROXY=models\.example\.org"):
@@ -93,7 +93,7 @@ def test_unusable_proxy_of_a_model_is_an_error_that_names_the_variables(monkeypa
 
 
 @pytest.mark.parametrize("url", ["http://[::1", "http://", "http:///v1", "ftp://127.0.0.1/v1"])
-def test_invalid_address_of_a_model_is_refused(url: str) -> None:
+def test_invalid_base_url_of_a_model_is_refused(url: str) -> None:
     with pytest.raises(InvalidInput, match="base_url"):
         Chat(model="m", base_url=url)
 

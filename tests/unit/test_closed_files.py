@@ -28,7 +28,9 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         ("int f(void) { return access(TABLE, F_OK); }", ['-DTABLE="%s/a b/table.bin"']),
     ],
 )
-def test_file_in_a_closed_folder_is_named_with_the_remedy(folder: Path, source: str, flags: list[str]) -> None:
+def test_warning_names_the_file_in_a_closed_folder_and_the_chmod_command(
+    folder: Path, source: str, flags: list[str]
+) -> None:
     source, flags = source.replace("%s", str(folder)), [each.replace("%s", str(folder)) for each in flags]
     (found,) = closed_files(source, flags)
     assert f"The kernel names {folder}/a b/t" in found
@@ -50,18 +52,16 @@ def test_file_in_a_closed_folder_is_named_with_the_remedy(folder: Path, source: 
         'char n[] = "%s/table.bin"; // a text alone',
     ],
 )
-def test_other_texts_are_not_taken_for_closed_files(folder: Path, source: str) -> None:
+def test_missing_files_and_other_strings_give_no_closed_file_warning(folder: Path, source: str) -> None:
     assert list(closed_files(source.replace("%s", str(folder)))) == []
 
 
-def test_files_are_not_reported_closed_to_kernels_of_ordinary_users(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_worker_without_root_gives_no_closed_file_warning(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert list(closed_files(f'access("{folder}/table.bin", 4)')) == []
 
 
-def test_source_of_many_empty_lines_is_read_in_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closed_file_check_takes_linear_time_in_empty_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
     begun_s = time.thread_time()
     assert list(closed_files("void f() { access(0, 0); }" + "\n" * 200_000)) == []

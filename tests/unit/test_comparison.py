@@ -21,7 +21,7 @@ def compared(left: Timing, right: Timing) -> Comparison:
     return found
 
 
-def test_clear_difference_is_reported_with_its_direction() -> None:
+def test_comparison_of_different_kernels_states_which_one_is_faster() -> None:
     found = compared(series(100.0, 40, 1), series(110.0, 60, 2))
     assert found.speedup.low < 1.1 < found.speedup.high
     assert found.left.high < found.right.low
@@ -33,18 +33,18 @@ def test_clear_difference_is_reported_with_its_direction() -> None:
     assert turned.effect == pytest.approx(-found.effect)
 
 
-def test_equal_kernels_are_not_distinguished() -> None:
+def test_comparison_does_not_distinguish_equal_kernels() -> None:
     found = compared(series(100.0, 40, 1), series(100.0, 40, 2))
     assert found.p_value > 0.05
     assert found.summary == "The samples do not distinguish the two."
 
 
-def test_incomparable_measurements_are_not_compared() -> None:
+def test_timings_with_few_samples_or_other_protocol_are_not_compared() -> None:
     rng, one = np.random.default_rng(1), series(100.0, 40, 1)
     assert compare(one, replace(one, samples_us=(100.0, 101.0)), Policy(), rng) is None
     assert compare(one, replace(one, protocol=one.protocol + 1), Policy(), rng) is None
 
 
-def test_constant_series_are_compared() -> None:
+def test_comparison_accepts_constant_samples() -> None:
     found = compared(Timing(samples_us=(10.0,) * 5), Timing(samples_us=(20.0,) * 5))
     assert found.speedup.estimate == 2.0

@@ -32,11 +32,11 @@ def at(seconds: float) -> Any:
         (replace(WORKER, note="the disk is full"), 1, "here; the disk is full"),
     ],
 )
-def test_worker_state_in_words(worker: WorkerView, after_s: float, text: str) -> None:
+def test_worker_text_states_connection_drain_and_note(worker: WorkerView, after_s: float, text: str) -> None:
     assert worker_text(worker, at(after_s)) == text
 
 
-def test_slot_state_in_words() -> None:
+def test_slot_text_states_the_activity_or_the_quarantine_reason() -> None:
     assert slot_text(SLOT) == "working"
     assert slot_text(replace(SLOT, activity="waiting", detail="process 7 holds it")) == "waiting: process 7 holds it"
     assert slot_text(ASIDE) == "set aside: Xid 79"
@@ -58,12 +58,14 @@ def test_slot_state_in_words() -> None:
         ([replace(WORKER, slots=())], 10, None),
     ],
 )
-def test_reason_why_a_search_waits(workers: list[WorkerView], after_s: float, said: str | None) -> None:
+def test_waiting_search_names_the_reason_of_its_workers(
+    workers: list[WorkerView], after_s: float, said: str | None
+) -> None:
     found = hindrance(workers, DEVICE, now=at(after_s))
     assert found is None if said is None else found is not None and said in found
 
 
-def test_worker_is_named_by_id_or_name_and_departed_workers_do_not_count() -> None:
+def test_worker_is_found_by_id_or_by_the_name_of_a_connected_worker() -> None:
     gone = replace(WORKER, id="w-0", left_at=NOW)
     assert named("w-0", [gone, WORKER]) is gone
     assert named("vm", [gone, WORKER]) is WORKER
@@ -74,7 +76,7 @@ def test_worker_is_named_by_id_or_name_and_departed_workers_do_not_count() -> No
         named("vm2", [WORKER])
 
 
-def test_device_is_named_by_a_uuid_prefix_or_its_model() -> None:
+def test_device_is_found_by_a_uuid_prefix_or_its_model() -> None:
     worker = replace(WORKER, devices=(DEVICE, GPU, replace(GPU, uuid="GPU-77aa")))
     assert device_uuid(worker, "gpu-5f") == "GPU-5f1c"
     assert device_uuid(worker, "amd epyc") == "cpu-1"

@@ -33,7 +33,7 @@ def connection() -> tuple[TimedProtocol, Mock, Mock]:
     return made, loop, transport
 
 
-def test_connection_without_a_request_is_closed() -> None:
+def test_connection_without_a_complete_request_has_a_time_limit() -> None:
     made, loop, transport = connection()
     made.data_received(HEADERS)
     loop.call_later.assert_called_once_with(HEADERS_S, transport.close)
@@ -47,7 +47,7 @@ def test_connection_without_a_request_is_closed() -> None:
     made.connection_lost(None)
 
 
-def test_streams_per_token_are_limited() -> None:
+def test_event_streams_per_token_are_limited() -> None:
     listeners, held = Listeners(), ExitStack()
     with held:
         for key in ["a"] * MOST_STREAMS + ["b"] + [None] * 2 * MOST_STREAMS:

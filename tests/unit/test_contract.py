@@ -68,7 +68,7 @@ def checked_5(dtype: str, made: Any) -> Any:
     return check_reference(operand(dtype, 5), made, case="nominal", maker=MAKER)
 
 
-def test_largest_difference_exceeds_every_smaller_limit() -> None:
+def test_largest_integer_difference_is_not_rounded_down() -> None:
     values, reference = np.full(3, -(1 << 63), np.int64), np.full(3, (1 << 63) - 1, np.int64)
     assert distance(values, reference).max_abs >= (1 << 64) - 1
     unsigned = distance(np.full(3, (1 << 53) + 1, np.uint64), np.zeros(3, np.uint64))
@@ -82,7 +82,7 @@ def test_bool_is_one_byte_of_0_or_1() -> None:
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
-def test_whole_floats_count_as_integers(dtype: str) -> None:
+def test_whole_floats_are_accepted_as_integer_references(dtype: str) -> None:
     reference = checked(dtype, np.array([0.0, 1.0, 1.0, 0.0]))
     assert reference.dtype == stored(dtype)
 
@@ -132,7 +132,7 @@ def test_reference_between_integers_is_compared_unrounded() -> None:
         ("float32", np.ma.masked_invalid([1.0, np.nan, 2.0, 3.0]), "is a masked array"),
     ],
 )
-def test_unwritable_reference_value_is_a_fault_of_the_reference(dtype: str, made: Any, reason: str) -> None:
+def test_reference_value_outside_the_output_dtype_is_an_error_of_the_family(dtype: str, made: Any, reason: str) -> None:
     with pytest.raises(FamilyError, match=reason) as refused:
         checked(dtype, made)
     assert str(refused.value).startswith("reference.py, reference(): `y`")
@@ -160,11 +160,11 @@ def test_saturating_formats_accept_references_beyond_their_range(dtype: str) -> 
         [np.uint64((1 << 63) + 1), np.int64(1), np.int64((1 << 60) + 1), 0],
     ],
 )
-def test_python_integers_keep_all_digits(made: Any) -> None:
+def test_python_integers_of_a_reference_keep_all_digits(made: Any) -> None:
     assert checked("uint64", made).tolist() == [int(each) for each in made]
 
 
-def test_lists_of_fractions_are_fractions() -> None:
+def test_reference_may_be_a_list_of_numbers() -> None:
     assert checked("float32", [1, 2.5, 0, 3]).tolist() == [1.0, 2.5, 0.0, 3.0]
 
 
@@ -198,7 +198,7 @@ def test_inputs_must_match_their_declaration(dtype: str, made: Any, reason: str)
         check_input(operand(dtype, role="input"), made, case="tail", maker="reference.py, inputs()")
 
 
-def test_missing_and_extra_arrays_are_named_with_a_remedy() -> None:
+def test_error_names_missing_or_undeclared_arrays_and_the_remedy() -> None:
     declared = [operand("float32", role="input")]
     with pytest.raises(FamilyError, match=r"inputs\(\): makes no input `y` for case tail; it makes `z`"):
         check_names({"z": np.zeros(1)}, declared, ["input"], case="tail", maker="reference.py, inputs()")

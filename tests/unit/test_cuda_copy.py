@@ -36,7 +36,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[bytes | Exception]:
     return given
 
 
-def test_bandwidth_is_measured_once_per_unit(answers: list[bytes | Exception], tmp_path: Path) -> None:
+def test_copy_bandwidth_is_measured_once_per_gpu(answers: list[bytes | Exception], tmp_path: Path) -> None:
     answers.append(b"2.4e11")
     for _ in range(2):
         ceilings = with_measured_copies([L4], tmp_path)[0].ceilings
@@ -48,7 +48,7 @@ def test_bandwidth_is_measured_once_per_unit(answers: list[bytes | Exception], t
 @pytest.mark.parametrize(
     "answer", [repr(TABLE / 3).encode(), b"", subprocess.CalledProcessError(1, "x", stderr=b"out of memory")]
 )
-def test_datasheet_is_used_if_measuring_fails(
+def test_datasheet_bandwidth_is_used_if_measuring_fails(
     answers: list[bytes | Exception], tmp_path: Path, answer: bytes | Exception
 ) -> None:
     answers += [answer, b"2.4e11"]
@@ -56,7 +56,7 @@ def test_datasheet_is_used_if_measuring_fails(
     assert with_measured_copies([L4], tmp_path)[0] != L4, "it is measured again the next time"
 
 
-def test_worker_does_not_wait_long_for_a_device_in_use(
+def test_bandwidth_measurement_waits_a_limited_time_for_devices_in_use(
     answers: list[bytes | Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(copy_bandwidth, "TIMEOUT_S", 0.5)
@@ -71,13 +71,13 @@ def test_worker_does_not_wait_long_for_a_device_in_use(
     assert all(each not in busy for each in with_measured_copies(busy, tmp_path)), "they are free the next time"
 
 
-def test_copy_of_another_size_is_timed_again(answers: list[bytes | Exception], tmp_path: Path) -> None:
+def test_copy_time_is_measured_for_the_requested_size(answers: list[bytes | Exception], tmp_path: Path) -> None:
     answers += [b"1e12", b""]
     assert copy_us(L4, tmp_path, 10**6) == pytest.approx(2.0)
     assert copy_us(L4, tmp_path, 10**6) is None
 
 
-def test_rate_counts_bytes_read_and_written_of_the_fastest_method() -> None:
+def test_copy_rate_counts_bytes_read_and_written_by_the_fastest_method() -> None:
     times = iter([1.0, 9.0, 2.0, 2.0, 2.0, 2.0, 1.5])
     ways = [SimpleNamespace(calls=1, sample=lambda: 3.0), SimpleNamespace(calls=1, sample=lambda: next(times))]
     assert copy_rate(ways, 1000) == pytest.approx(1e9)

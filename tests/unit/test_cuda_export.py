@@ -143,7 +143,7 @@ def loaded(folder: Path, name: str) -> ModuleType:
     return module
 
 
-def test_folder_is_complete_and_describes_the_launch(folder: Path) -> None:
+def test_cuda_export_folder_is_complete_and_describes_the_launch(folder: Path) -> None:
     assert {path.name for path in folder.iterdir()} == {
         *("kernel.cu", "kernel.cubin", "kernel.ptx", "kernel.py", "torch_op.py", "config.json", "report.md"),
         *("evidence.json", "evidence.schema.json", "samples.csv", "profile_summary.md"),
@@ -160,7 +160,7 @@ def test_folder_is_complete_and_describes_the_launch(folder: Path) -> None:
         jsonschema.validate({**evidence, "report": {**evidence["report"], "challenger": "fast"}}, schema)
 
 
-def test_table_has_every_sample(folder: Path) -> None:
+def test_samples_csv_of_an_export_has_every_sample(folder: Path) -> None:
     rows = [line.split(",") for line in (folder / "samples.csv").read_text().splitlines()[1:]]
     expected = [(name, process, len(timing.samples_us)) for name, process, timing in series(champion()[0])]
     assert len(expected) == 6
@@ -176,7 +176,7 @@ def test_export_and_report_contain_the_profile(folder: Path) -> None:
     assert profile_markdown(replace(champion()[0], report=None)) is None
 
 
-def test_loader_launches_the_exported_kernel_with_its_geometry(folder: Path, cupy: SimpleNamespace) -> None:
+def test_export_loader_launches_the_kernel_with_its_grid_and_block(folder: Path, cupy: SimpleNamespace) -> None:
     kernel = loaded(folder, "kernel").Kernel()
     x = array(np.arange(N))
     np.testing.assert_array_equal(kernel(x=x)["y"], 3 * x + 1)
@@ -185,7 +185,7 @@ def test_loader_launches_the_exported_kernel_with_its_geometry(folder: Path, cup
     assert Module.launches == [((1, 1, 1), (256, 1, 1), 0)] * 2
 
 
-def test_launches_on_several_streams_are_ordered(folder: Path, cupy: SimpleNamespace) -> None:
+def test_export_loader_orders_launches_on_several_streams(folder: Path, cupy: SimpleNamespace) -> None:
     kernel = loaded(folder, "kernel").Kernel()
     for stream in (Stream(1), Stream(1), Stream(2), Stream(9, capturing=True), Stream(2), Stream(1)):
         cupy.cuda.get_current_stream = lambda stream=stream: stream
@@ -194,7 +194,7 @@ def test_launches_on_several_streams_are_ordered(folder: Path, cupy: SimpleNames
     assert Stream.waits == [(2, 1), (1, 2)]
 
 
-def test_loader_names_the_fault_of_an_argument(folder: Path, cupy: SimpleNamespace) -> None:
+def test_export_loader_error_names_the_invalid_argument(folder: Path, cupy: SimpleNamespace) -> None:
     kernel = loaded(folder, "kernel").Kernel()
     x = array(np.arange(N))
     elsewhere = x.copy()
@@ -215,7 +215,7 @@ def test_loader_names_the_fault_of_an_argument(folder: Path, cupy: SimpleNamespa
 
 
 @pytest.mark.parametrize(("built_for", "here", "runs"), [("sm_90a", "90", True), ("sm_90a", "100", False)])
-def test_kernel_for_another_gpu_is_refused_with_a_remedy(
+def test_exported_kernel_for_another_gpu_is_refused_with_a_build_command(
     folder: Path, cupy: SimpleNamespace, built_for: str, here: str, runs: bool
 ) -> None:
     check = loaded(folder, "kernel")._check_architecture
@@ -229,7 +229,9 @@ def test_kernel_for_another_gpu_is_refused_with_a_remedy(
     return None
 
 
-def test_operator_checks_tensors_and_declares_shapes_to_the_compiler(folder: Path, cupy: SimpleNamespace) -> None:
+def test_exported_pytorch_operator_checks_tensors_and_has_a_fake_implementation(
+    folder: Path, cupy: SimpleNamespace
+) -> None:
     torch = pytest.importorskip("torch")
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -247,7 +249,7 @@ def test_operator_checks_tensors_and_declares_shapes_to_the_compiler(folder: Pat
     assert (tuple(out.shape), out.dtype, out.device.type) == ((N,), torch.float32, "cuda")
 
 
-def test_operator_launches_on_the_current_stream(
+def test_exported_pytorch_operator_launches_on_the_current_stream(
     folder: Path, cupy: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only the launch, with host memory and without checks of the device."""

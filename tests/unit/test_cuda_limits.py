@@ -12,7 +12,7 @@ L4 = ATTRIBUTES_BY_MODEL["NVIDIA L4"]
 
 
 @pytest.mark.parametrize("model", ATTRIBUTES_BY_MODEL)
-def test_limits_are_the_names_available_in_expressions(model: str) -> None:
+def test_cuda_limits_are_the_names_available_in_expressions(model: str) -> None:
     attributes = ATTRIBUTES_BY_MODEL[model]
     assert set(attributes) == set(ATTRIBUTES)
     assert set(limits(attributes)) == kind_of("cuda").limits
@@ -28,13 +28,13 @@ def test_limits_are_the_names_available_in_expressions(model: str) -> None:
         ("NVIDIA H200", 1070, 4917),
     ],
 )
-def test_ceilings_follow_from_the_highest_clocks(model: str, half_tflops: float, gigabytes_per_s: float) -> None:
+def test_peak_rates_follow_from_the_highest_clocks(model: str, half_tflops: float, gigabytes_per_s: float) -> None:
     rates = ceilings(ATTRIBUTES_BY_MODEL[model])
     assert rates.flops_per_s["float16"] / 1e12 == pytest.approx(half_tflops, rel=0.01)
     assert rates.bytes_per_s / 1e9 == pytest.approx(gigabytes_per_s, rel=0.01)
 
 
-def test_unknown_architecture_counts_as_the_newest_known_before_it() -> None:
+def test_unknown_architecture_has_the_peak_rates_of_the_newest_known_before_it() -> None:
     assert capability({**L4, "capability_minor": 7}) == 87
     assert ceilings({**L4, "capability_minor": 7}).flops_per_s == ceilings({**L4, "capability_minor": 6}).flops_per_s
     assert ceilings({**L4, "capability_major": 5}).flops_per_s == {}

@@ -102,7 +102,7 @@ def test_worker_registers_once_the_service_is_up_and_then_sends_heartbeats(tmp_p
     assert service.said[-1] == "leave w"
 
 
-def test_worker_polls_often_for_a_service_that_starts_at_the_same_time(
+def test_worker_polls_for_a_starting_service_before_it_registers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(daemon, "LOOK_S", 0.001)
@@ -118,7 +118,9 @@ def test_worker_polls_often_for_a_service_that_starts_at_the_same_time(
     assert service.said[0].startswith("register w me")
 
 
-def test_worker_registers_although_nothing_answers_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_registers_after_polling_in_vain_for_the_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(daemon, "STARTING_S", 0.02)
     service = Service()
     service.starting = 1_000_000
@@ -131,7 +133,7 @@ def test_worker_registers_although_nothing_answers_for_long(tmp_path: Path, monk
     assert service.said[0].startswith("register w me")
 
 
-def test_unreachable_service_at_sign_off_is_not_a_failure(tmp_path: Path) -> None:
+def test_unreachable_service_at_sign_off_raises_no_error(tmp_path: Path) -> None:
     service = Service()
     service.leaving = ServiceUnreachable("away")
     this, stopping = worker(tmp_path, service)
@@ -159,7 +161,7 @@ def test_unexpected_failure_ends_every_thread_of_the_worker(
         assert not thread.is_alive()
 
 
-def test_jobs_are_returned_while_a_slot_is_still_ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_signs_off_while_a_slot_is_still_ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     service, left = Service(), threading.Event()
     this, stopping = worker(tmp_path, service)
     monkeypatch.setattr(service, "leave", lambda *_, **__: left.set())
@@ -178,7 +180,7 @@ def test_worker_superseded_by_another_process_ends_with_the_reason(tmp_path: Pat
         this.run()
 
 
-def test_every_request_names_the_workers_process(tmp_path: Path) -> None:
+def test_every_worker_process_sends_its_own_incarnation(tmp_path: Path) -> None:
     service = Service()
     for _ in range(2):
         this, stopping = worker(tmp_path, service)
@@ -190,7 +192,7 @@ def test_every_request_names_the_workers_process(tmp_path: Path) -> None:
     assert len(service.incarnations) == 2
 
 
-def test_messages_of_the_service_reach_the_slots(tmp_path: Path) -> None:
+def test_heartbeat_reply_drains_the_worker_and_revokes_leases(tmp_path: Path) -> None:
     service = Service()
     service.reply = HeartbeatReply(cancel=(5, 99), drain=True)
     this, _ = worker(tmp_path, service)
@@ -218,7 +220,7 @@ def test_quarantined_device_pauses_until_the_service_clears_it(tmp_path: Path) -
     assert slot.report.activity == "idle"
 
 
-def test_leases_of_queued_results_are_renewed(tmp_path: Path) -> None:
+def test_heartbeat_renews_the_leases_of_unsent_results(tmp_path: Path) -> None:
     service = Service()
     this, _ = worker(tmp_path, service)
     this._office.held.take([any_lease(5)])
@@ -227,7 +229,7 @@ def test_leases_of_queued_results_are_renewed(tmp_path: Path) -> None:
     assert service.said == ["heartbeat [5, 7]"]
 
 
-def test_worker_without_work_ends_if_configured(tmp_path: Path) -> None:
+def test_worker_without_jobs_ends_after_exit_when_idle_s(tmp_path: Path) -> None:
     service = Service()
     this, stopping = worker(tmp_path, service, exit_when_idle_s=0.02)
     this.run()
@@ -235,7 +237,7 @@ def test_worker_without_work_ends_if_configured(tmp_path: Path) -> None:
     assert service.said[-1] == "leave w"
 
 
-def test_worker_stops_claiming_and_ends_when_its_time_is_over(tmp_path: Path) -> None:
+def test_worker_stops_claiming_and_ends_after_drain_after_s(tmp_path: Path) -> None:
     service = Service()
     this, _ = worker(tmp_path, service, drain_after_s=0.0)
     this.run()
@@ -243,7 +245,7 @@ def test_worker_stops_claiming_and_ends_when_its_time_is_over(tmp_path: Path) ->
     assert service.said[-1] == "leave w"
 
 
-def test_leases_are_renewed_at_a_third_of_their_term(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heartbeat_interval_is_at_most_a_third_of_the_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(daemon, "BEAT_S", 5.0)
     this, _ = worker(tmp_path, Service())
     assert this._beat_s() == 5.0
@@ -273,7 +275,7 @@ def test_failed_heartbeat_does_not_end_the_worker(tmp_path: Path, monkeypatch: p
     assert not stopping.is_set()
 
 
-def test_error_of_worker_without_devices_lists_needs_of_each_kind(
+def test_error_of_a_worker_without_devices_lists_what_each_kind_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")

@@ -73,7 +73,7 @@ def scribble(buffers: Buffers, name: str, value: float) -> None:
     ctypes.memmove(address(buffers, name), np.array([value], np.float32).tobytes(), 4)
 
 
-def test_new_inputs_keep_their_addresses(allocate: Allocate) -> None:
+def test_refill_replaces_inputs_at_the_same_addresses(allocate: Allocate) -> None:
     buffers, other = allocate(FIRST), allocate(SECOND)
     before = address(buffers, "x")
     buffers.refill(other)
@@ -86,7 +86,7 @@ def test_new_inputs_keep_their_addresses(allocate: Allocate) -> None:
     assert other.damage() is None
 
 
-def test_refill_copies_outputs_and_keeps_inputs(allocate: Allocate) -> None:
+def test_rewrite_copies_outputs_and_keeps_inputs(allocate: Allocate) -> None:
     held, moving = allocate(FIRST), allocate(SECOND)
     moving.refill(held)
     scribble(moving, "out", 7.0)

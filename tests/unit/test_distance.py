@@ -9,7 +9,7 @@ RIGHT = np.arange(200_000, dtype=np.float64).reshape(2, -1) / 7
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_squares_and_largest_difference_cover_all_pieces(dtype: str) -> None:
+def test_distance_of_a_large_output_covers_all_elements(dtype: str) -> None:
     values = (RIGHT % 3).astype(dtype)
     found = distance(values, RIGHT)
     difference = values.astype(np.float64) - RIGHT
@@ -18,7 +18,7 @@ def test_squares_and_largest_difference_cover_all_pieces(dtype: str) -> None:
     assert (found.elements, found.unwritten, found.not_finite) == (RIGHT.size, 0, 0)
 
 
-def test_non_finite_values_are_counted_separately() -> None:
+def test_distance_counts_non_finite_values_separately() -> None:
     values = RIGHT.astype(np.float32)
     values[0, 70_000] = np.inf
     values[1, :3].view(np.uint8).fill(0xFF)
@@ -28,7 +28,7 @@ def test_non_finite_values_are_counted_separately() -> None:
     assert found.max_abs == pytest.approx(1.0)
 
 
-def test_integers_may_have_any_bit_pattern() -> None:
+def test_integer_minus_one_does_not_count_as_unwritten() -> None:
     minus_one = np.full(4, -1, np.int32)
     assert distance(minus_one, np.full(4, -1.0)) == Distance(
         elements=4, unwritten=None, not_finite=0, squares=0.0, max_abs=0.0

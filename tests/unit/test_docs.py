@@ -79,7 +79,7 @@ def commands() -> Iterator[tuple[str, list[str]]]:
 
 
 @pytest.mark.parametrize(("document", "arguments"), list(commands()), ids=str)
-def test_documented_command_is_accepted(document: str, arguments: list[str]) -> None:
+def test_documented_command_is_parsed(document: str, arguments: list[str]) -> None:
     command, name = get_command(app), "kernel-evo"
     while hasattr(command, "commands") and not (command.invoke_without_command and not arguments):
         name, *arguments = arguments
@@ -131,7 +131,7 @@ def anchors(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_links_lead_to_files_and_headings(path: Path) -> None:
+def test_links_in_the_documentation_lead_to_files_and_headings(path: Path) -> None:
     for target, anchor in links(path):
         assert target.exists(), f"{target.relative_to(ROOT)} does not exist"
         if anchor and target.suffix == ".md":
@@ -144,7 +144,7 @@ def test_files_named_in_the_documentation_exist(path: Path) -> None:
     assert [file for file in sorted(named) if not (ROOT / file).exists()] == []
 
 
-def test_path_of_a_trial_has_at_most_twelve_stops_with_existing_names() -> None:
+def test_trial_path_in_architecture_md_has_at_most_twelve_stops_with_existing_names() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     path = text[text.index("## The path of a trial") : text.index("## Packages")]
     stops = [line.strip("|").split("|") for line in path.splitlines() if re.match(r"\| \d+\. ", line)]
@@ -164,7 +164,7 @@ def test_path_of_a_trial_has_at_most_twelve_stops_with_existing_names() -> None:
             assert name == "py" or {name, *owner.split()} <= defined, f"{file}: {mentioned}"
 
 
-def test_every_page_is_reached_from_the_index() -> None:
+def test_every_documentation_page_is_linked_from_the_index() -> None:
     index = ROOT / "docs" / "index.md"
     reached, pending = set[Path](), [index]
     while pending:
@@ -186,7 +186,7 @@ def test_documented_excerpts_are_in_the_example_family(document: str) -> None:
         assert piece in files
 
 
-def test_strategy_of_the_guide_keeps_the_contract(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strategy_in_the_guide_proposes_valid_new_configs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its proposals are valid and new until the space is exhausted."""
     monkeypatch.setattr("evo.strategy.base.MARKED", {})
     module = next(
@@ -202,7 +202,7 @@ def test_strategy_of_the_guide_keeps_the_contract(monkeypatch: pytest.MonkeyPatc
     assert {trial.proposal.origin for trial in trials} == {"random", "hill_climb"}
 
 
-def test_proposer_of_the_guide_submits_the_output_of_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proposer_in_the_guide_submits_the_output_of_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("evo.variants.proposers.base.MARKED", {})
     guide = (GUIDES / "proposer.md").read_text()
     (module,) = [block for language, block in FENCE.findall(guide) if language == "python"]
@@ -231,7 +231,7 @@ def answering_program(command: list[str], *, input: str, **_: Any) -> Any:
     return SimpleNamespace(returncode=0, stdout=f"{command} read the {input}", stderr="")
 
 
-def test_route_and_page_of_the_guide_are_a_get_of_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_route_and_page_in_the_guide_are_get_routes(monkeypatch: pytest.MonkeyPatch) -> None:
     guide = (GUIDES / "rest-route.md").read_text()
     route, page = (block for language, block in FENCE.findall(guide) if language == "python")
     rest = ModuleType("api.rest.outcomes")
@@ -246,7 +246,7 @@ def test_route_and_page_of_the_guide_are_a_get_of_the_search(monkeypatch: pytest
         assert [(each.path, each.methods) for each in router.routes] == [(path, {"GET"})]
 
 
-def test_policy_of_the_guide_changes_one_threshold(tmp_path: Path) -> None:
+def test_policy_in_the_guide_changes_one_threshold(tmp_path: Path) -> None:
     guide = (GUIDES / "promotion-rule.md").read_text()
     text, _ = [block for language, block in FENCE.findall(guide) if language == "toml"]
     (tmp_path / "strict.toml").write_text(text)
@@ -268,7 +268,7 @@ def rule_of_the_guide(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterat
 
 
 @pytest.mark.parametrize(("rounds", "passed"), [(50, [True]), (49, [False])])
-def test_promotion_rule_of_the_guide_is_discovered_and_judges(
+def test_promotion_rule_in_the_guide_is_discovered_and_applied(
     rule_of_the_guide: str, tmp_path: Path, rounds: int, passed: list[bool]
 ) -> None:
     (tmp_path / "strict.toml").write_text(rule_of_the_guide)
@@ -279,7 +279,7 @@ def test_promotion_rule_of_the_guide_is_discovered_and_judges(
 
 
 @pytest.mark.usefixtures("rule_of_the_guide")
-def test_promotion_rule_of_the_guide_demands_nothing_by_default() -> None:
+def test_promotion_rule_in_the_guide_is_off_by_default() -> None:
     assert rules_on_rounds(Policy(), 3) == []
 
 
@@ -308,7 +308,7 @@ def test_example_family_uses_every_tunable_it_declares(name: str) -> None:
         assert all(case.problem is not None for case in family.case_problems(family.problem("", kind), kind))
 
 
-def test_version_is_that_of_the_latest_release() -> None:
+def test_package_version_equals_that_of_the_latest_release() -> None:
     released = re.findall(r"^## (\d+\.\d+\.\d+) ", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["version"] == released[0]

@@ -50,18 +50,18 @@ def by(kernel: Callable[[Config], object]) -> Callable[[Config, Config], bool]:
     ],
     ids=["all matter", "one idle", "two idle", "with the last value", "with a middle one", "with a third", "one value"],
 )
-def test_only_tunables_without_any_effect_are_reported(kernel: Callable[[Config], object], blamed: list[str]) -> None:
+def test_exactly_the_tunables_without_effect_are_found(kernel: Callable[[Config], object], blamed: list[str]) -> None:
     found = idle_tunables(space(A=[1, 2, 3, 4], B=[0, 1], C=[1, 2, 3]), by(kernel))
     assert [each.tunable for each in found] == blamed
     assert all(each.contexts for each in found)
 
 
-def test_single_valued_and_tied_tunables_are_ignored() -> None:
+def test_tunables_with_one_value_or_tied_to_another_are_ignored() -> None:
     tied = space("A == B", A=[1, 2, 4], B=[1, 2, 4], ONE=[3])
     assert idle_tunables(tied, by(lambda config: 0)) == ()
 
 
-def test_few_configs_are_compared_in_large_spaces() -> None:
+def test_effect_check_of_a_large_space_compares_few_configs() -> None:
     asked = []
 
     def differ(one: Config, other: Config) -> bool:
@@ -73,7 +73,7 @@ def test_few_configs_are_compared_in_large_spaces() -> None:
     assert len(asked) <= 8 * (effects.VALUES + effects.CONTEXTS)
 
 
-def test_timed_out_check_judges_by_the_configs_compared_so_far() -> None:
+def test_effect_check_out_of_time_uses_the_configs_compared_so_far() -> None:
     left = iter([False] * 4)
 
     def differ(one: Config, other: Config) -> bool:
@@ -187,32 +187,34 @@ def warnings(folder: Path, compiler: Preprocessor, source: str, device: Device =
         ),
     ],
 )
-def test_tunables_without_effect_in_a_source_are_named(tmp_path: Path, source: str, log: str, says: str | None) -> None:
+def test_warning_names_a_tunable_without_effect_in_the_source(
+    tmp_path: Path, source: str, log: str, says: str | None
+) -> None:
     found = warnings(tmp_path, Preprocessor(log), source)
     assert [bool(re.search(says or "", each)) for each in found] == [True] * (says is not None), found
 
 
-def test_launch_tunables_have_an_effect_and_rendered_text_alone_has_none(tmp_path: Path) -> None:
+def test_tunable_used_only_in_a_comment_has_no_effect(tmp_path: Path) -> None:
     template = "f({{ TILE }})\n// depth {{ DEPTH }}"
     (found,) = warnings(tmp_path, Preprocessor(), template, known("sm_89"))
     assert found.startswith("The tunable DEPTH has no effect")
     assert "[cuda.tunables]" in found
 
 
-def test_debug_flags_and_a_failing_default_report_no_tunable(tmp_path: Path) -> None:
+def test_effect_check_omits_debug_flags_and_skips_a_failing_default(tmp_path: Path) -> None:
     compiler = Preprocessor()
     assert len(warnings(tmp_path / "a", compiler, "f(TILE, UNROLL)")) == 1
     assert {unit.flags for unit in compiler.units} == {("-Iinclude",)}
     assert warnings(tmp_path / "b", Preprocessor(fails="f"), "f(TILE)") == ()
 
 
-def test_value_that_does_not_compile_has_an_effect(tmp_path: Path) -> None:
+def test_tunable_value_that_does_not_compile_counts_as_an_effect(tmp_path: Path) -> None:
     (found,) = warnings(tmp_path, Preprocessor(fails="f(1,2"), "f(TILE,UNROLL)\nunused SWITCH")
     assert "SWITCH" in found
     assert warnings(tmp_path / "b", Preprocessor(fails="g(1"), "f(TILE,UNROLL)\ng(SWITCH)") == ()
 
 
-def test_compilation_stopped_at_the_time_limit_reports_no_tunable(
+def test_compilation_stopped_at_the_time_limit_does_not_count_as_no_effect(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Stopped(Preprocessor):
@@ -234,14 +236,14 @@ def test_compilation_stopped_at_the_time_limit_reports_no_tunable(
     assert compiler.now_s == 6.5
 
 
-def test_headers_are_named_as_in_the_family(tmp_path: Path) -> None:
+def test_warning_names_headers_relative_to_the_family(tmp_path: Path) -> None:
     assignment = work(tmp_path, {"toy.c": "f(UNROLL, SWITCH)\nunused TILE"})
     log = f'{assignment.copy.folder}/include/a.h:3:9: warning: "TILE" redefined\n'
     (found,) = Effects(lambda: Preprocessor(log), Cache(tmp_path / "cache")).warnings(assignment)
     assert " include/a.h:3 redefines it" in found
 
 
-def test_check_runs_once_and_is_reported_with_the_baselines(tmp_path: Path) -> None:
+def test_effect_check_runs_once_and_is_reported_with_the_baselines(tmp_path: Path) -> None:
     compiler, assignment = Preprocessor(), work(tmp_path, {"toy.cu.j2": "f({{ TILE }})\n// {{ DEPTH }}"})
     stand_in = Device(kind="estimate", model="compiler alone", architecture="any target", uuid="e")
     terms = SearchTerms(**{**vars(assignment.terms), "device": stand_in, "objective": Objective(target="NVIDIA L4")})
@@ -255,7 +257,7 @@ def test_check_runs_once_and_is_reported_with_the_baselines(tmp_path: Path) -> N
     assert len(compiler.units) == compiled > 0
 
 
-def test_file_that_the_kernel_cannot_see_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warning_names_a_file_that_the_kernel_cannot_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
     (tmp_path / "closed").mkdir(mode=0o700)
     found = warnings(tmp_path, Preprocessor(), f'int a = UNROLL + TILE; int b = access("{tmp_path}/closed/x", 0);')

@@ -22,12 +22,12 @@ EIGHT_BITS = ("float8_e4m3", "float8_e5m2")
 
 
 @pytest.mark.parametrize(("dtype", "codes", "numbers"), KNOWN)
-def test_codes_decode_as_specified(dtype: str, codes: list[int], numbers: list[float]) -> None:
+def test_eight_bit_codes_decode_as_specified(dtype: str, codes: list[int], numbers: list[float]) -> None:
     assert decoded(np.array(codes, stored(dtype)), dtype).tolist() == numbers
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
-def test_every_number_has_its_own_code(dtype: str) -> None:
+def test_every_finite_code_survives_decoding_and_encoding(dtype: str) -> None:
     codes = np.arange(1 << FORMATS[dtype].bits).astype(stored(dtype))
     numbers = decoded(codes, dtype)
     finite = np.isfinite(numbers)
@@ -37,7 +37,7 @@ def test_every_number_has_its_own_code(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", EIGHT_BITS)
-def test_rounding_is_to_nearest_ties_to_even(dtype: str) -> None:
+def test_encoding_rounds_to_nearest_ties_to_even(dtype: str) -> None:
     numbers = decoded(np.arange(FORMATS[dtype].largest + 1, dtype=np.uint8), dtype).astype(np.float64)
     rng = np.random.default_rng(3)
     between = np.concatenate([rng.uniform(low, high, 5) for low, high in pairwise(numbers)])
@@ -54,14 +54,14 @@ def test_eight_bit_formats_saturate_and_bfloat16_overflows() -> None:
     assert decoded(encoded(np.array([3.4e38]), "bfloat16"), "bfloat16").tolist() == [np.inf]
 
 
-def test_numpy_dtypes_stay_unchanged() -> None:
+def test_encoding_leaves_numpy_dtypes_unchanged() -> None:
     values = np.arange(3, dtype=np.float32)
     assert decoded(values, "float32") is values
     assert encoded(values, "float32") is values
     assert {dtype for dtype in DTYPES if is_floating(dtype)} == {each for each in DTYPES if "float" in each}
 
 
-def test_coded_outputs_are_judged_by_their_values() -> None:
+def test_distance_of_a_coded_output_uses_its_decoded_values() -> None:
     y = Argument(name="y", role="output", dtype="float8_e4m3", shape=(2, 3))
     buffers = HostBuffers([y], {})
     assert buffers.bytes_held == 6
@@ -73,7 +73,7 @@ def test_coded_outputs_are_judged_by_their_values() -> None:
 @pytest.mark.parametrize("dtype", EIGHT_BITS)
 @settings(max_examples=300)
 @given(bits=st.lists(st.integers(0, (1 << 32) - 1), min_size=1, max_size=50))
-def test_float_becomes_the_nearest_representable_number(dtype: str, bits: list[int]) -> None:
+def test_encoded_float_is_the_nearest_representable_number(dtype: str, bits: list[int]) -> None:
     values = np.array(bits, np.uint32).view(np.float32)
     numbers = np.unique(decoded(np.arange(256, dtype=np.uint8), dtype))
     numbers = numbers[np.isfinite(numbers)].astype(np.float64)

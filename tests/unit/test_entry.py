@@ -41,12 +41,12 @@ def refusal(kind: str, entry: object) -> str:
         ("cpu", ["scale"], "must be the name of the function to call"),
     ],
 )
-def test_invalid_identifiers_are_refused(kind: str, entry: object, says: str) -> None:
+def test_entry_that_is_no_c_identifier_is_refused_with_a_wrapper(kind: str, entry: object, says: str) -> None:
     assert says in refusal(kind, entry)
 
 
 @pytest.mark.parametrize("entry", ["scale<float>", "scale<float, 4>", "lib::scale<TILE * 2, std::pair<int, int>>"])
-def test_instances_of_cuda_templates_are_entries(entry: str) -> None:
+def test_cuda_entry_may_be_a_template_instance(entry: str) -> None:
     content = document()
     content["cuda"]["entry"] = entry
     assert Family.from_document(content).implementation("cuda").entry == entry
@@ -64,15 +64,15 @@ PTX = ".visible .entry _Z5scaleIfLi4EEvPKT_PS0_(\n.visible .entry _Z7rescaleIfEv
         ("absent<int>", "absent<int>"),
     ],
 )
-def test_symbol_of_an_instance_is_the_only_one_of_its_template(entry: str, symbol: str) -> None:
+def test_symbol_of_a_template_instance_is_found_in_ptx(entry: str, symbol: str) -> None:
     assert symbol_of(entry, PTX) == symbol
 
 
-def test_symbol_is_not_guessed_among_several_instances() -> None:
+def test_symbol_among_several_template_instances_is_not_guessed() -> None:
     assert symbol_of("scale<float>", PTX + ".entry _Z5scaleIdEvPT_(") == "scale<float>"
 
 
-def test_signature_has_the_parameters_of_the_family() -> None:
+def test_suggested_entry_has_the_parameters_of_the_family() -> None:
     content = document()
     content["problem"]["dtype"] = {"type": "choice", "choices": ["float32"], "default": "float32"}
     for argument in content["arguments"]:
@@ -84,7 +84,7 @@ def test_signature_has_the_parameters_of_the_family() -> None:
         Family.from_document(content)
 
 
-def test_kernels_of_a_binary_are_listed_by_entry_name(compiled: Callable[..., str]) -> None:
+def test_error_of_a_missing_entry_suggests_the_kernels_of_the_binary(compiled: Callable[..., str]) -> None:
     assert 'write `extern "C"` before its `__global__`, or, as it is compiled, entry = "_Z5scalePf"' in absent(
         "scale", compiled("_Z5scalePf", "other")
     )

@@ -24,18 +24,18 @@ WORK = Work(flops=4 * 16 * 64 * 512 * 512, bytes=4 * 16 * 512 * 64 * 2, dtype="f
 
 
 @pytest.mark.parametrize(("rows", "balance"), [(128, 0.55), (64, 0.74), (32, 0.88), (16, 0.98)])
-def test_blocks_divide_unevenly_among_58_multiprocessors(rows: int, balance: float) -> None:
+def test_estimated_balance_of_blocks_on_58_multiprocessors(rows: int, balance: float) -> None:
     used = Footprint(blocks=16 * 512 // rows, items=16 * 512 // rows, threads=128, blocks_per_sm=3)
     assert estimate(WORK, L4, used, HOT).balance == pytest.approx(balance, abs=0.01)
 
 
-def test_persistent_blocks_are_as_uneven_as_their_shares() -> None:
+def test_estimated_balance_of_persistent_blocks_follows_their_items() -> None:
     used = Footprint(blocks=58 * 2, items=128, threads=128, blocks_per_sm=2)
     assert estimate(WORK, L4, used, HOT).balance == pytest.approx(128 / (58 * 3))
     assert estimate(WORK, L4, replace(used, items=58 * 2 * 3), HOT).balance == 1.0
 
 
-def test_floor_is_the_roofline_of_the_target() -> None:
+def test_estimated_floor_is_the_roofline_of_the_target() -> None:
     used = Footprint(blocks=58, items=58, threads=128, blocks_per_sm=1)
     assert estimate(WORK, L4, used, HOT).floor_us == pytest.approx(8.9, abs=0.1)
     assert estimate(WORK, L4, used, Objective(cache="cold")).floor_us == pytest.approx(14.0, abs=0.1)
@@ -47,7 +47,7 @@ FULL = Footprint(blocks=58 * 64, items=58 * 64, threads=256, blocks_per_sm=6)
 @pytest.mark.parametrize(
     ("megabytes", "cached"), [(4, 1.0), (24, 1.0), (36, 0.568), (50.4, 0.0), (67, 0.0), (512, 0.0)]
 )
-def test_streams_larger_than_the_cache_come_from_memory(megabytes: float, cached: float) -> None:
+def test_estimated_cached_bytes_fall_with_the_size_of_the_stream(megabytes: float, cached: float) -> None:
     """The L4's L2 cache holds 50.3 MB and its memory delivers 300 GB/s."""
     stream = Work(flops=0, bytes=megabytes * 1e6, dtype="float16")
     found = estimate(stream, L4, FULL, HOT)
@@ -59,14 +59,14 @@ def test_streams_larger_than_the_cache_come_from_memory(megabytes: float, cached
     assert found.floor_us <= cold.floor_us * 1.001
 
 
-def test_estimates_of_longer_streams_are_never_shorter() -> None:
+def test_estimated_floor_grows_with_the_bytes_moved() -> None:
     floors = [
         estimate(Work(flops=0, bytes=size * 1e6, dtype="float16"), L4, FULL, HOT).floor_us for size in range(1, 200)
     ]
     assert floors == sorted(floors)
 
 
-def test_additional_arithmetic_raises_the_floor() -> None:
+def test_additional_arithmetic_raises_the_estimated_floor_if_compute_bound() -> None:
     used = Footprint(blocks=58, items=58, threads=128, blocks_per_sm=1)
     twice = estimate(WORK, L4, replace(used, effort=2.0), HOT)
     assert twice.floor_us == 2 * estimate(WORK, L4, used, HOT).floor_us
@@ -87,7 +87,9 @@ def test_additional_arithmetic_raises_the_floor() -> None:
         ("sdpa", "sm_90", {}, 1),
     ],
 )
-def test_emulated_and_mixed_products_cost_more(family: str, architecture: str, change: Config, effort: float) -> None:
+def test_emulated_and_mixed_products_have_a_higher_effort(
+    family: str, architecture: str, change: Config, effort: float
+) -> None:
     subject = find(family).family
     config = {each.name: each.values[each.default_index] for each in subject.implementation("cuda").tunables}
     candidate = subject.candidate(config | change, subject.problem("", "cuda"), known(architecture), HOT)
@@ -95,7 +97,7 @@ def test_emulated_and_mixed_products_cost_more(family: str, architecture: str, c
 
 
 @pytest.mark.parametrize("family", ["sdpa", "sdpa_fp8"])
-def test_longer_attention_never_takes_less(family: str) -> None:
+def test_estimated_effort_of_attention_grows_with_its_length(family: str) -> None:
     subject = find(family).family
     config = {each.name: each.values[each.default_index] for each in subject.implementation("cuda").tunables}
     efforts = []
@@ -106,7 +108,7 @@ def test_longer_attention_never_takes_less(family: str) -> None:
     assert np.diff(efforts).max() > 0
 
 
-def test_copy_only_warps_do_not_hide_latency() -> None:
+def test_warps_that_only_copy_do_not_count_as_computing() -> None:
     subject = find("sdpa").family
     config = {each.name: each.values[each.default_index] for each in subject.implementation("cuda").tunables}
     alone, beside = (
@@ -117,7 +119,7 @@ def test_copy_only_warps_do_not_hide_latency() -> None:
     assert alone.computing == beside.computing == alone.launch.block[0]
 
 
-def test_resident_warps_hide_latency_up_to_their_limit() -> None:
+def test_estimated_latency_hiding_follows_the_resident_warps() -> None:
     def hiding(**used: int) -> float:
         return estimate(
             WORK, L4, Footprint(**{"blocks": 580, "items": 580, "threads": 128, "blocks_per_sm": 1, **used}), HOT
@@ -128,7 +130,7 @@ def test_resident_warps_hide_latency_up_to_their_limit() -> None:
     assert hiding(blocks=58, blocks_per_sm=3) == 0.5
 
 
-def test_perfect_launch_stays_above_the_floor_and_spills_are_added() -> None:
+def test_estimate_is_above_the_floor_and_adds_the_cost_of_spills() -> None:
     used = Footprint(blocks=58 * 12, items=58 * 12, threads=128, blocks_per_sm=12)
     clean = estimate(WORK, L4, used, HOT)
     spilled = estimate(WORK, L4, replace(used, spill_bytes=64), HOT)
@@ -138,7 +140,7 @@ def test_perfect_launch_stays_above_the_floor_and_spills_are_added() -> None:
     assert set(spilled.parts) == names
 
 
-def test_no_launch_takes_less_than_an_empty_one() -> None:
+def test_estimate_is_at_least_the_time_of_an_empty_launch() -> None:
     """Softmax of a few rows: the roofline alone would be less than a nanosecond."""
     tiny = Work(flops=1024, bytes=256, dtype="float16")
     guess = estimate(tiny, L4, Footprint(blocks=58, items=58, threads=128, blocks_per_sm=1), HOT)
@@ -148,7 +150,7 @@ def test_no_launch_takes_less_than_an_empty_one() -> None:
     assert "the launch itself takes 0.7 µs at least" in said or "the launch itself takes 700 ns at least" in said
 
 
-def test_without_work_there_is_no_estimate() -> None:
+def test_estimate_without_work_table_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"has no \[work\] table"):
         estimate(None, L4, Footprint(blocks=1, items=1, threads=32, blocks_per_sm=1), HOT)
 
@@ -161,7 +163,7 @@ def stream(size_bytes: float, cache: Literal["hot", "cold"] = "hot", target: Dev
 
 
 @pytest.mark.parametrize("target", [known("sm_80"), L4, known("NVIDIA H100 80GB HBM3"), known("NVIDIA H200")])
-def test_long_streams_come_from_memory_on_every_target(target: Device) -> None:
+def test_streams_larger_than_the_cache_use_the_memory_rate_on_every_target(target: Device) -> None:
     assert target.ceilings is not None
     cache, rate = target.limits["l2_bytes"], target.ceilings.bytes_per_s
     for times in (1.0, 1.1, 2, 16):
@@ -170,7 +172,7 @@ def test_long_streams_come_from_memory_on_every_target(target: Device) -> None:
         assert hot.cached_bytes == cold.cached_bytes == 0.0
 
 
-def test_longer_stream_never_takes_less() -> None:
+def test_estimated_time_of_a_stream_grows_with_its_size() -> None:
     times = [stream(share * L4.limits["l2_bytes"]).floor_us for share in np.linspace(0.05, 3.0, 200)]
     assert np.diff(times).min() > 0
 
@@ -178,7 +180,7 @@ def test_longer_stream_never_takes_less() -> None:
 @pytest.mark.parametrize(
     ("share", "measured_us"), [(1.0, 18.7), (1.5, 29.4), (2.0, 38.0), (4.0, 72.5), (8.0, 141.4), (16.0, 279.3)]
 )
-def test_model_is_close_to_copies_measured_on_an_h100(share: float, measured_us: float) -> None:
+def test_estimated_floor_is_within_25_percent_of_copies_measured_on_an_h100(share: float, measured_us: float) -> None:
     """Medians of 9 × 40 launches; bytes read and written in shares of the 50 MiB cache. None reaches the peak."""
     h100 = known("NVIDIA H100 80GB HBM3")
     assert 0.75 * measured_us < stream(share * h100.limits["l2_bytes"], target=h100).floor_us < measured_us

@@ -35,7 +35,7 @@ def decided(report: ConfirmReport, kind: DeviceKind = "cpu", policy: Policy = PO
     return decide(report, policy, 1, np.random.default_rng(0), kind=kind)
 
 
-def test_complete_evidence_promotes() -> None:
+def test_challenger_with_complete_evidence_is_promoted() -> None:
     verdict = decided(WHOLE)
     assert verdict.promote
     assert verdict.rules[-1].name == "evidence"
@@ -43,7 +43,7 @@ def test_complete_evidence_promotes() -> None:
 
 
 @pytest.mark.parametrize("kind", [ConfirmReport, Report])
-def test_report_of_an_older_worker_keeps_its_overwrite_check(kind: Any) -> None:
+def test_report_of_an_older_worker_is_read_with_its_overwrite_check(kind: Any) -> None:
     written = TypeAdapter(kind).dump_python(WHOLE, mode="json")
     assert "witness" not in written
     older = {"witness" if name == "overwrite_check" else name: value for name, value in written.items()}
@@ -69,7 +69,9 @@ def test_report_of_an_older_worker_keeps_its_overwrite_check(kind: Any) -> None:
         ),
     ],
 )
-def test_report_with_missing_evidence_promotes_nothing(kind: DeviceKind, left_out: dict[str, Any], words: str) -> None:
+def test_challenger_with_missing_evidence_is_not_promoted(
+    kind: DeviceKind, left_out: dict[str, Any], words: str
+) -> None:
     verdict = decided(replace(WHOLE, **left_out), kind)
     assert not verdict.promote
     assert words in verdict.rules[-1].text
@@ -105,38 +107,38 @@ def test_policy_can_require_a_separation_level(held: str, demanded: str, promote
 @pytest.mark.parametrize(
     ("held", "promoted"), [("another user, Landlock, seccomp", True), ("Landlock, seccomp", False)]
 )
-def test_policy_that_demands_a_sandbox_needs_full_separation(held: str, promoted: bool) -> None:
+def test_policy_that_requires_a_sandbox_requires_full_separation(held: str, promoted: bool) -> None:
     policy = replace(POLICY, untrusted="sandbox")
     assert decided(replace(WHOLE, environment={"separation": held}), policy=policy).promote is promoted
 
 
-def test_kinds_without_kernel_processes_need_no_separation() -> None:
+def test_cuda_challenger_needs_no_process_separation() -> None:
     assert decided(replace(WHOLE, environment={}), "cuda", replace(POLICY, min_separation="full")).promote
 
 
-def test_recording_needs_samples_only() -> None:
+def test_replayed_challenger_needs_only_samples() -> None:
     samples = ConfirmReport(challenger=FAST, challenger_again=FAST)
     assert decided(samples, "replay").promote
     assert not decided(samples, "estimate").promote
     assert not decided(replace(samples, challenger_again=None), "replay").promote
 
 
-def test_one_process_is_enough_if_the_policy_says_so() -> None:
+def test_policy_with_one_confirmation_process_needs_no_repeats() -> None:
     assert decided(replace(WHOLE, repeats=()), policy=Policy(confirm_processes=1)).promote
 
 
-def test_losing_challenger_needs_no_further_processes() -> None:
+def test_losing_challenger_needs_no_repeats_or_sanitizers() -> None:
     verdict = decided(replace(WHOLE, incumbent=Timing(samples_us=(40.0,) * 20), repeats=(), sanitizers=()))
     assert not verdict.promote
     assert verdict.rules[-1].passed
 
 
-def test_failure_is_reported_unchanged() -> None:
+def test_failed_confirmation_has_only_the_measured_rule() -> None:
     failed = ConfirmReport(failure=Crashed(stage="verify", reason="SIGSEGV"), failed="challenger")
     assert [rule.name for rule in decided(failed).rules] == ["measured"]
 
 
-def test_plugins_that_run_kernels_require_proof() -> None:
+def test_kinds_that_run_kernels_require_correctness_evidence() -> None:
     proved = {name for name in kinds() if required(name).proof}
     assert {"cpu", "cuda", "estimate"} <= proved
     assert "replay" not in proved

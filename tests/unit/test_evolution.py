@@ -139,7 +139,7 @@ def evolved(chat: Chat, memory: Memory, **limits: Any) -> str:
     return evolution.run()
 
 
-def test_ideas_become_variants_with_prompt_answer_and_cost() -> None:
+def test_ideas_of_the_model_become_variants_with_prompt_and_cost() -> None:
     memory = Memory()
     with model(GOOD, {**GOOD, "name": "next"}) as (chat, script):
         assert evolved(chat, memory, proposals=2) == "proposals"
@@ -172,7 +172,7 @@ def test_failed_variant_is_repaired_with_the_compiler_message() -> None:
         *({"name": "x", "files": {"refused.py": ""}}, {"name": 3, "files": {"k.c": ""}}, "{" * 3000),
     ],
 )
-def test_useless_answers_are_stored_with_their_cost(step: Any) -> None:
+def test_invalid_model_answers_are_stored_with_their_cost(step: Any) -> None:
     memory = Memory()
     with model(step, GOOD) as (chat, _):
         assert evolved(chat, memory, proposals=2) == "proposals"
@@ -183,7 +183,7 @@ def test_useless_answers_are_stored_with_their_cost(step: Any) -> None:
     assert repaired.variant == 1
 
 
-def test_busy_service_is_retried_and_its_refusals_are_free() -> None:
+def test_busy_model_service_is_retried_after_the_requested_time() -> None:
     memory = Memory()
     busy = {"status": 429, "retry_after": 7}
     waits: list[float] = []
@@ -194,7 +194,7 @@ def test_busy_service_is_retried_and_its_refusals_are_free() -> None:
 
 
 @pytest.mark.parametrize("step", [{"cut": True}, {"raw": "not JSON"}, {"raw": '{"choices": []}'}, {"raw": "[]"}])
-def test_truncated_answer_counts_with_its_maximum_cost(step: Any) -> None:
+def test_truncated_model_answer_counts_with_its_maximum_cost(step: Any) -> None:
     memory = Memory()
     with model(step, GOOD) as (chat, _):
         evolved(chat, memory, proposals=2)
@@ -203,7 +203,7 @@ def test_truncated_answer_counts_with_its_maximum_cost(step: Any) -> None:
     assert memory.kept[1].variant == 1
 
 
-def test_unresponsive_service_ends_the_run() -> None:
+def test_unresponsive_model_service_ends_the_run() -> None:
     memory = Memory()
     with model(*[{"status": 500}] * 100) as (chat, script):
         assert evolved(chat, memory, proposals=50) == "model"
@@ -211,7 +211,7 @@ def test_unresponsive_service_ends_the_run() -> None:
     assert sum(each.usd for each in memory.kept) == 0
 
 
-def test_refused_key_is_not_retried_and_not_shown() -> None:
+def test_refused_model_key_is_not_retried_and_not_shown() -> None:
     with model({"status": 401}) as (chat, script):
         with pytest.raises(ModelFailed, match="401") as refused:
             chat.ask([Message(role="user", text="hello")])
@@ -221,14 +221,14 @@ def test_refused_key_is_not_retried_and_not_shown() -> None:
 
 
 @pytest.mark.parametrize("budget", [0.0, 0.005, 0.02, 0.1])
-def test_budget_in_usd_is_never_exceeded(budget: float) -> None:
+def test_evolution_does_not_exceed_its_budget_in_usd(budget: float) -> None:
     memory = Memory()
     with model(*[{**GOOD, "name": f"v{n}"} for n in range(30)]) as (chat, _):
         assert evolved(chat, memory, usd=budget, proposals=30) in {"usd", "proposals"}
     assert sum(each.usd for each in memory.kept) <= budget
 
 
-def test_killed_run_continues_with_its_stored_answer() -> None:
+def test_killed_evolution_continues_with_its_stored_answer() -> None:
     memory = Memory(dies_before_submitting=True)
     with model(GOOD, {**GOOD, "name": "next"}) as (chat, script):
         with pytest.raises(KeyboardInterrupt):
@@ -240,7 +240,7 @@ def test_killed_run_continues_with_its_stored_answer() -> None:
     assert [each.variant for each in memory.kept] == [1, 2]
 
 
-def test_unanswered_request_counts_with_its_maximum_cost() -> None:
+def test_unanswered_model_request_counts_with_its_maximum_cost() -> None:
     memory = Memory()
     memory.add_proposal(1, operator="initialise", information="task", model="m", prompt="", usd=0.5)
     with model(GOOD) as (chat, script):
@@ -248,7 +248,7 @@ def test_unanswered_request_counts_with_its_maximum_cost() -> None:
         assert script.requests == []
 
 
-def test_orphaned_request_is_abandoned_and_its_cost_stays() -> None:
+def test_unanswered_proposal_is_abandoned_after_the_timeout_with_its_cost() -> None:
     memory = Memory()
     memory.add_proposal(1, operator="initialise", information="task", model="m", prompt="", usd=0.5)
     assert memory.kept[0].state == "asked"
@@ -261,7 +261,7 @@ def test_orphaned_request_is_abandoned_and_its_cost_stays() -> None:
 
 
 @pytest.mark.parametrize(("asked_s", "state"), [(1.0, "asked"), (1e6, "abandoned")])
-def test_age_of_a_request_is_by_the_clock_of_the_service(asked_s: float, state: str) -> None:
+def test_proposal_age_follows_the_clock_of_the_service(asked_s: float, state: str) -> None:
     memory = Memory()
     memory.add_proposal(1, operator="initialise", information="task", model="m", prompt="", usd=0.5)
     at = datetime.now(UTC) + (timedelta(days=1) if state == "abandoned" else timedelta(days=-1))
@@ -271,18 +271,18 @@ def test_age_of_a_request_is_by_the_clock_of_the_service(asked_s: float, state: 
     assert memory.kept[0].state == state
 
 
-def test_share_of_the_limit_ends_a_run() -> None:
+def test_evolution_ends_at_the_requested_share_of_the_limit() -> None:
     memory = Memory(found=[view(0, time_us=10.0, share=0.95)])
     with model(GOOD) as (chat, _):
         assert evolved(chat, memory, share=0.9) == "share"
 
 
-def test_text_around_the_object_is_ignored() -> None:
+def test_text_around_the_json_of_an_idea_is_ignored() -> None:
     text = 'Here {is} it:\n```json\n{"name": "a", "idea": "b", "files": {"k.c": "{ }"}}\n```\nDone.'
     assert read_idea(text).files == {"k.c": "{ }"}
 
 
-def test_operators_follow_the_number_of_ideas() -> None:
+def test_evolution_operator_follows_from_the_number_of_ideas() -> None:
     three = [view(number, time_us=5.0) for number in range(3)]
     assert [operator_of(ideas, three) for ideas in range(6)] == [
         *("initialise", "mutate", "crossover-differ", "crossover-join", "mutate", "mutate-parameters")
@@ -291,7 +291,7 @@ def test_operators_follow_the_number_of_ideas() -> None:
     assert operator_of(3, three[:1]) == "mutate"
 
 
-def test_search_without_a_new_best_variant_asks_for_other_algorithms_and_younger_parents() -> None:
+def test_stagnating_evolution_uses_crossover_and_newer_parents() -> None:
     quiet = [view(0, time_us=10.0), *(view(number, time_us=10.0 + number) for number in range(1, 4))]
     last = view(4, time_us=None)
     assert not stagnates(quiet)
@@ -304,7 +304,7 @@ def test_search_without_a_new_best_variant_asks_for_other_algorithms_and_younger
     assert parents_of("mutate", quiet, 3) == (0,)
 
 
-def test_parents_are_elites() -> None:
+def test_parents_of_a_proposal_are_the_fastest_variants() -> None:
     variants = [view(0, time_us=10.0), view(1, time_us=5.0), view(2, time_us=None), view(3, time_us=7.0)]
     assert parents_of("mutate-parameters", variants, 4) == (1,)
     assert len(parents_of("crossover-join", variants, 3)) == 2
@@ -312,7 +312,7 @@ def test_parents_are_elites() -> None:
     assert parents_of("mutate", [view(2, time_us=None)], 1) == (0,)
 
 
-def test_insights_that_measurements_contradict_are_dropped() -> None:
+def test_insights_contradicted_by_measurements_are_dropped() -> None:
     variants = [view(0, time_us=10.0), view(1, time_us=5.0), view(2, time_us=20.0), view(3, time_us=None)]
     proposals = [
         ProposalView(
@@ -337,7 +337,7 @@ def test_insights_that_measurements_contradict_are_dropped() -> None:
     assert "insight 1" in contradicted([*proposals, replace(proposals[0], number=4, variant=2)], variants)
 
 
-def test_insights_of_earlier_searches_are_kept_until_a_measurement_contradicts_them() -> None:
+def test_insights_of_earlier_searches_are_used_until_contradicted() -> None:
     memory = Memory()
     with model(GOOD) as (chat, _):
         evolved(chat, memory, proposals=1)
@@ -366,14 +366,14 @@ def test_anthropic_protocol_is_supported() -> None:
 
 
 @pytest.mark.parametrize("key", ["ü", "a\nb", "a b", "a\0"])
-def test_key_invalid_in_headers_is_refused_without_repeating_it(key: str) -> None:
+def test_model_key_with_invalid_characters_is_refused_without_repeating_it(key: str) -> None:
     with pytest.raises(InvalidInput, match="key: has characters that no key has") as refused:
         Chat(model="m", base_url="http://127.0.0.1:1", key=key)
     assert key not in str(refused.value)
 
 
 @pytest.mark.parametrize(("provider", "variable"), [("openai", "OPENAI_API_KEY"), ("anthropic", "ANTHROPIC_API_KEY")])
-def test_provider_is_not_called_without_a_key(
+def test_hosted_model_without_its_key_variable_is_refused(
     provider: Protocol, variable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(variable, raising=False)

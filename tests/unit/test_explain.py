@@ -41,12 +41,12 @@ TIMING = Timing(samples_us=(9.0, 10.0, 11.0))
         (Cancelled(), ""),
     ],
 )
-def test_every_outcome_has_a_detail(outcome: Outcome, text: str) -> None:
+def test_every_outcome_has_a_detail_text(outcome: Outcome, text: str) -> None:
     assert all(words in text for words in FIXED_TEXTS.get(outcome.kind, ())), "the text that a search for words covers"
     assert detail_text(outcome) == text
 
 
-def test_long_log_is_cut_after_the_relevant_lines() -> None:
+def test_long_log_is_cut_to_its_first_lines() -> None:
     log = "\n".join(f"line {number}" for number in range(20))
     assert first_lines(log, 3) == "line 0\nline 1\nline 2\n… 17 more lines"
 
@@ -67,7 +67,7 @@ def test_long_log_is_cut_after_the_relevant_lines() -> None:
         ("", ""),
     ],
 )
-def test_headline_skips_lines_that_only_lead_up_to_an_error(log: str, line: str) -> None:
+def test_headline_of_a_compiler_log_is_its_first_error(log: str, line: str) -> None:
     assert headline(log) == line
 
 
@@ -75,7 +75,7 @@ def case(name: str, rel_l2: float | None, limit: float = 1e-5) -> CaseError:
     return CaseError(case=name, output="out", rel_l2=rel_l2, max_abs=0.0, rel_l2_limit=limit, max_abs_limit=0.0)
 
 
-def test_each_case_is_explained_by_its_worst_seed() -> None:
+def test_worst_cases_have_the_largest_error_of_all_seeds() -> None:
     cases = [case("nominal", 1e-7), case("nominal", 3e-6), case("tail", 1e-6), case("nominal", 2e-6)]
     assert [(each.case, each.rel_l2) for each in worst_cases(cases)] == [("nominal", 3e-6), ("tail", 1e-6)]
     assert worst_cases([case("nominal", 1.0), case("nominal", None)])[0].rel_l2 is None

@@ -7,7 +7,7 @@ from api.operations.failures import Failures
 from db.engine.session import StoreUnavailable
 
 
-def test_failing_item_does_not_delay_others_and_is_given_up() -> None:
+def test_repeatedly_failing_item_is_given_up_and_others_continue() -> None:
     given_up: list[tuple[int, str]] = []
     loop = Failures("number", lambda key, reason: given_up.append((key, reason)))
     done: list[int] = []
@@ -18,7 +18,7 @@ def test_failing_item_does_not_delay_others_and_is_given_up() -> None:
     assert given_up == [(2, "ZeroDivisionError: integer division or modulo by zero")]
 
 
-def test_only_consecutive_failures_count() -> None:
+def test_only_consecutive_failures_of_an_item_count() -> None:
     given_up: list[int] = []
     loop = Failures("number", lambda key, _: given_up.append(key))
     for turn in range(3 * failures.MOST):
@@ -26,7 +26,7 @@ def test_only_consecutive_failures_count() -> None:
     assert given_up == []
 
 
-def test_error_while_giving_up_an_item_does_not_delay_others() -> None:
+def test_error_while_giving_up_an_item_does_not_stop_the_others() -> None:
     def refuse(*_: object) -> None:
         raise RuntimeError
 
@@ -36,7 +36,7 @@ def test_error_while_giving_up_an_item_does_not_delay_others() -> None:
     assert done == [2] * failures.MOST
 
 
-def test_unavailable_database_ends_the_loop_and_gives_up_nothing() -> None:
+def test_unavailable_database_ends_the_loop_without_giving_up_items() -> None:
     asked: list[int] = []
 
     def away(item: int) -> None:
@@ -51,7 +51,7 @@ def test_unavailable_database_ends_the_loop_and_gives_up_nothing() -> None:
         assert len(asked) == failures.MOST_UNAVAILABLE
 
 
-def test_item_that_waits_for_the_database_does_not_delay_others() -> None:
+def test_item_with_a_locked_row_does_not_stop_the_others() -> None:
     done: list[int] = []
 
     def work(item: int) -> None:

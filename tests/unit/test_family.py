@@ -31,7 +31,7 @@ def test_document_from_json_is_the_same_family(family: Family) -> None:
     json.dumps(family.describe(), allow_nan=False)
 
 
-def test_problem_takes_the_defaults_of_the_device_kind(family: Family) -> None:
+def test_problem_defaults_depend_on_the_device_kind(family: Family) -> None:
     assert family.problem("")["dtype"] == "float16"
     assert family.problem("ROWS=3", "cpu") == {"ROWS": 3, "COLS": 1024, "squared": False, "dtype": "float32"}
     assert family.problem("", "cuda")["dtype"] == "float16"
@@ -78,7 +78,7 @@ def test_problem_larger_than_the_memory_is_refused_with_its_size() -> None:
     family.check_device(problem, replace(small, memory_bytes=61 * 10**9))
 
 
-def test_device_without_a_needed_limit_is_refused_by_name(family: Family) -> None:
+def test_error_names_the_limit_that_the_device_does_not_report(family: Family) -> None:
     blind = Device(kind="cpu", model="blind", architecture="x86_64", uuid="u")
     with pytest.raises(InvalidInput, match="blind does not report its `l1_bytes`"):
         family.space(family.problem("", "cpu"), blind, OBJECTIVE)
@@ -110,7 +110,7 @@ def test_cuda_candidate_has_a_launch_and_its_own_argument_order(family: Family) 
     assert [operand.name for operand in candidate.operands] == ["out", "x", "factor"]
 
 
-def test_inputs_outputs_and_work_need_only_the_problem(family: Family) -> None:
+def test_operands_and_work_depend_only_on_the_problem(family: Family) -> None:
     problem = family.problem("ROWS=5,COLS=7", "cuda")
     assert [(operand.name, operand.shape) for operand in family.operands(problem)] == [("x", (5, 7)), ("out", (5, 7))]
     assert family.work(problem) == Work(flops=35.0, bytes=140.0, dtype="float32")
@@ -132,20 +132,20 @@ def test_case_beyond_the_limits_is_reported_not_raised() -> None:
     assert "problem.ROWS: -65408 is out of range" in case.refusal
 
 
-def test_violations_are_found_without_building_the_space(family: Family) -> None:
+def test_violations_list_the_broken_constraints_of_a_config(family: Family) -> None:
     config = {"TILE": 8, "UNROLL": 4, "ORDER": "rows"}
     (broken,) = family.violations(config, family.problem("COLS=17", "cpu"), CPU, OBJECTIVE)
     assert broken.because == "a step is no longer than a row"
     assert family.violations(config, family.problem("", "cpu"), CPU, OBJECTIVE) == []
 
 
-def test_threads_and_whole_limits_are_integers_in_expressions() -> None:
+def test_threads_and_limits_are_integers_in_expressions() -> None:
     family = Family.from_document(edited("cpu.derived.share", "cores // 2 + threads"))
     candidate = family.candidate({"TILE": 1, "UNROLL": 1, "ORDER": "rows"}, family.problem("", "cpu"), CPU, OBJECTIVE)
     assert repr(candidate.derived["share"]) == "4"
 
 
-def test_recording_is_a_family_of_the_replay_device() -> None:
+def test_recording_is_a_family_for_the_replay_device() -> None:
     tunables = {"min": {"values": [1, 2]}, "threads": {"values": [32, 64]}}
     family = Family.from_document(
         {"name": "rec-1", "recording": True, "replay": {"tunables": tunables, "valid_keys": ["1,32", "2,64"]}}
@@ -285,7 +285,7 @@ WRONG: list[tuple[str, Any, str, str]] = [
 
 
 @pytest.mark.parametrize(("path", "value", "field", "reason"), WRONG, ids=[f"{row[0]}={row[1]!r:.30}" for row in WRONG])
-def test_invalid_document_names_the_path_and_a_remedy(path: str, value: Any, field: str, reason: str) -> None:
+def test_error_names_the_key_of_an_invalid_family_document(path: str, value: Any, field: str, reason: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         Family.from_document(edited(path, value))
     assert raised.value.field == f"family.toml: {field}"
@@ -300,7 +300,7 @@ def test_document_without_an_implementation_is_refused() -> None:
 
 
 @pytest.mark.parametrize("whole", [None, [], "name = 1", {1: 2}, {"name": "x" * 20_000}])
-def test_non_document_is_refused(whole: Any) -> None:
+def test_value_that_is_no_table_is_refused_as_family_document(whole: Any) -> None:
     with pytest.raises(InvalidInput):
         Family.from_document(whole, "document")
 
@@ -311,7 +311,7 @@ def test_excessively_large_documents_are_refused(values: dict[str, Any]) -> None
         Family.from_document(edited("cpu.tunables", values))
 
 
-def test_texts_that_cannot_be_macros_are_refused_with_a_source() -> None:
+def test_text_values_that_cannot_be_macros_are_refused_without_a_template() -> None:
     whole = edited("cpu.template", None)
     whole["cpu"]["source"] = "kernel.c"
     Family.from_document(whole)
@@ -342,7 +342,7 @@ def test_texts_that_cannot_be_macros_are_refused_with_a_source() -> None:
         ("__x86_64__", "kernel.c", "reserved for compilers"),
     ],
 )
-def test_words_of_the_language_cannot_be_macros(name: str, file: str, meaning: str) -> None:
+def test_tunable_named_like_a_keyword_is_refused_without_a_template(name: str, file: str, meaning: str) -> None:
     whole = edited("cpu.template", None)
     whole["cpu"]["source"] = file
     whole["cpu"]["tunables"][name] = [1, 2]
@@ -354,7 +354,7 @@ def test_words_of_the_language_cannot_be_macros(name: str, file: str, meaning: s
 
 
 @pytest.mark.parametrize("name", ["xor", "compl", "linux", "unix", "NAN", "match", "co_await", "_N"])
-def test_other_words_can_be_macros_of_c(name: str) -> None:
+def test_tunable_named_like_a_word_that_c_allows_is_accepted(name: str) -> None:
     whole = edited("cpu.template", None)
     whole["cpu"]["source"] = "kernel.c"
     whole["cpu"]["tunables"][name] = [1, 2]
@@ -374,7 +374,7 @@ def test_flags_cannot_define_the_macros_of_a_source(name: str, kind: str) -> Non
     Family.from_document(whole)
 
 
-def test_words_that_only_cpp_keeps_are_macros_in_c() -> None:
+def test_tunable_named_like_a_cpp_keyword_is_accepted_in_c() -> None:
     whole = edited("cpu.template", None)
     whole["cpu"]["source"] = "kernel.c"
     whole["cpu"]["tunables"]["typename"] = [1, 2]
@@ -382,7 +382,7 @@ def test_words_that_only_cpp_keeps_are_macros_in_c() -> None:
     assert "typename" in [each.name for each in family.implementation("cpu").tunables]
 
 
-def test_expressions_without_a_value_are_named() -> None:
+def test_error_names_the_shape_expression_with_an_invalid_value() -> None:
     family = Family.from_document(edited("arguments.2.shape", ["ROWS", "parts - 256"]))
     problem = family.problem("", "cpu")
     with pytest.raises(
@@ -391,12 +391,12 @@ def test_expressions_without_a_value_are_named() -> None:
         family.candidate({"TILE": 4, "UNROLL": 1, "ORDER": "rows"}, problem, CPU, OBJECTIVE)
 
 
-def test_device_limits_do_not_collide_with_other_names() -> None:
+def test_device_limits_do_not_include_threads() -> None:
     assert "threads" not in kind_of("cpu").limits | kind_of("cuda").limits
 
 
 @pytest.mark.parametrize("role", ["in_out", "output_input", "restore_value", "inptu"])
-def test_unknown_role_is_refused_with_how_to_declare_an_in_place_kernel(role: str) -> None:
+def test_error_of_an_unknown_role_explains_in_place_arguments(role: str) -> None:
     made = document()
     made["arguments"][0]["role"] = role
     with pytest.raises(InvalidInput, match=r'changes in place write role = "inout"') as refused:

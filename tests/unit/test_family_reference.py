@@ -80,19 +80,19 @@ def read_keys(monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, str]]:
     return asked - alike - {("", "variant")}  # variants have a page of their own
 
 
-def test_page_lists_exactly_the_keys_that_are_read(read_keys: set[tuple[str, str]]) -> None:
+def test_family_reference_lists_exactly_the_keys_that_are_read(read_keys: set[tuple[str, str]]) -> None:
     listed = list(documented())
     assert len(listed) == len(set(listed))
     assert set(listed) == read_keys
 
 
-def test_example_is_a_family_that_uses_every_key(read_keys: set[tuple[str, str]]) -> None:
+def test_family_reference_example_uses_every_key(read_keys: set[tuple[str, str]]) -> None:
     keys = set(re.findall(r"\w+", EXAMPLE))
     elsewhere = {"recording", "macros", "compiler"}  # only in recordings, for sources without a template, for CUDA
     assert {key for _, key in read_keys} - keys == elsewhere
 
 
-def test_page_names_every_function_limit_dtype_and_role() -> None:
+def test_family_reference_names_every_function_limit_dtype_and_role() -> None:
     for name in (*FUNCTIONS, *TERMS, *kind_of("cpu").limits, *kind_of("cuda").limits, *DTYPES, *ROLES):
         assert f"`{name}`" in PAGE, name
 
@@ -101,15 +101,15 @@ EXPRESSIONS = re.findall(r"^\| `(.+)` \| `(.+)` \|$", PAGE.split("\n## Expressio
 
 
 @pytest.mark.parametrize(("text", "value"), EXPRESSIONS, ids=[text for text, _ in EXPRESSIONS])
-def test_expressions_have_their_documented_values(text: str, value: str) -> None:
+def test_expressions_in_the_family_reference_have_their_documented_values(text: str, value: str) -> None:
     assert Expression.parse(text, "page").evaluate({}) == ast.literal_eval(value)
 
 
-def test_page_has_expressions() -> None:
+def test_family_reference_has_expression_examples() -> None:
     assert len(EXPRESSIONS) >= 5
 
 
-def test_undocumented_key_is_refused() -> None:
+def test_undocumented_family_key_is_refused() -> None:
     document = tomllib.loads(EXAMPLE)
     document["cpu"]["constraints"][0]["why"] = "because"
     with pytest.raises(InvalidInput, match=r"cpu\.constraints\[0\]\.why"):

@@ -35,7 +35,7 @@ def collections(schema: Any) -> Iterator[dict[str, Any]]:
             yield from collections(part)
 
 
-def test_validation_of_each_collection_ends_at_the_first_fault() -> None:
+def test_validation_of_every_request_collection_stops_at_the_first_error() -> None:
     found = [(body, each) for body in bodies() for each in collections(body.__pydantic_core_schema__)]
     assert len(found) > 50
     assert [(body.__name__, each) for body, each in found if not each.get("fail_fast")] == []
@@ -60,13 +60,13 @@ def test_validation_of_each_collection_ends_at_the_first_fault() -> None:
         (SearchRequest, {f"n{number}": 1 for number in range(MANY)}),
     ],
 )
-def test_thousands_of_faults_give_few_errors(body: type[Body], given: dict[str, Any]) -> None:
+def test_body_with_thousands_of_faults_gives_few_errors(body: type[Body], given: dict[str, Any]) -> None:
     with pytest.raises(ValidationError) as refused:
         body.model_validate(given)
     assert 1 <= refused.value.error_count() <= 60
 
 
-def test_few_unknown_fields_are_named_individually() -> None:
+def test_each_of_a_few_unknown_fields_is_reported() -> None:
     with pytest.raises(ValidationError) as refused:
         SearchRequest.model_validate({"family": "a", "budgt": 1, "sead": 2})
     assert [error["loc"] for error in refused.value.errors()] == [("budgt",), ("sead",)]
@@ -85,7 +85,7 @@ def numbers(schema: Any) -> Iterator[dict[str, Any]]:
             yield from numbers(part)
 
 
-def test_bodies_refuse_texts_in_place_of_numbers() -> None:
+def test_every_number_of_a_request_body_is_strict() -> None:
     found = [(body.__name__, each) for body in bodies() for each in numbers(body.__pydantic_core_schema__)]
     assert len(found) > 20
     assert [each for each in found if not each[1].get("strict")] == []
@@ -104,12 +104,14 @@ def test_bodies_refuse_texts_in_place_of_numbers() -> None:
         (Heartbeat, {"attempts": ["1"]}, ("attempts", 0)),
     ],
 )
-def test_values_of_other_types_are_refused(body: type[Body], given: dict[str, Any], field: tuple[str, ...]) -> None:
+def test_text_or_boolean_instead_of_a_number_is_refused(
+    body: type[Body], given: dict[str, Any], field: tuple[str, ...]
+) -> None:
     with pytest.raises(ValidationError) as refused:
         body.model_validate(given)
     assert [each["loc"] for each in refused.value.errors()] == [field]
 
 
-def test_numbers_of_json_are_accepted_however_they_are_written() -> None:
+def test_whole_json_floats_are_accepted_as_integers() -> None:
     asked = SearchRequest.model_validate({"family": "a", "seed": 5.0, "budget": {"trials": 5.0, "minutes": 3}})
     assert (asked.seed, asked.budget.trials, asked.budget.minutes) == (5, 5, 3.0)

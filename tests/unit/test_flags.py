@@ -63,21 +63,21 @@ HARMLESS: dict[DeviceKind, list[list[str]]] = {
 
 
 @pytest.mark.parametrize(("kind", "flags"), [(kind, flags) for kind in TAKING_OVER for flags in TAKING_OVER[kind]])
-def test_reserved_flags_are_refused_with_the_reason(kind: DeviceKind, flags: list[str]) -> None:
+def test_reserved_compiler_flags_are_refused_with_the_reason(kind: DeviceKind, flags: list[str]) -> None:
     with pytest.raises(InvalidInput, match=r"`.+` .*(cannot be a flag|is a file and not a flag)") as refused:
         check_flags(flags, kind, "family.toml: k.flags")
     assert refused.value.field.startswith("family.toml: k.flags[")
 
 
 @pytest.mark.parametrize(("kind", "flags"), [(kind, flags) for kind in HARMLESS for flags in HARMLESS[kind]])
-def test_other_flags_pass_and_only_a_reserved_one_after_them_is_named(kind: DeviceKind, flags: list[str]) -> None:
+def test_error_names_the_reserved_flag_after_accepted_ones(kind: DeviceKind, flags: list[str]) -> None:
     check_flags(flags, kind, "flags")
     with pytest.raises(InvalidInput) as refused:
         check_flags([*flags, *next(iter(TAKING_OVER[kind]))], kind, "flags")
     assert refused.value.field == f"flags[{len(flags)}]"
 
 
-def test_option_and_value_in_one_text_are_refused_with_the_two_flags() -> None:
+def test_option_and_value_in_one_flag_are_refused_with_the_two_flags() -> None:
     with pytest.raises(InvalidInput, match='write two flags, "-I", "include"'):
         check_flags(["-I include"], "cpu", "flags")
     check_flags(['-DTEXT="a b"'], "cpu", "flags")
@@ -105,14 +105,14 @@ DEFINING = (
 
 
 @pytest.mark.parametrize("flags", DEFINING)
-def test_flag_that_defines_a_macro_of_ours_is_refused(flags: list[str]) -> None:
+def test_flag_that_defines_the_macro_of_a_tunable_is_refused(flags: list[str]) -> None:
     with pytest.raises(InvalidInput, match="T is a tunable, whose value kernel-evo defines") as refused:
         check_flags_of_macros(["-O2", *flags], {"T": "tunable", "N": "problem field"}, "flags")
     assert refused.value.field == "flags[1]"
     check_flags_of_macros(flags, {"TT": "tunable", "N": "problem field"}, "flags")
 
 
-def test_relative_folders_and_objects_are_in_the_family() -> None:
+def test_relative_paths_in_flags_are_resolved_in_the_family_folder() -> None:
     flags = ("-Iinclude", "-I", "more", "-I/abs", "--include-path=inc", "-Llib", "-lthing", "own.a", "-DX=include")
     assert anchored(flags, "/family") == (
         *("-I/family/include", "-I", "/family/more", "-I/abs", "--include-path=/family/inc"),
@@ -120,7 +120,7 @@ def test_relative_folders_and_objects_are_in_the_family() -> None:
     )
 
 
-def test_header_folders_and_linked_files_are_read_from_flags() -> None:
+def test_include_folders_and_linked_files_are_parsed_from_flags() -> None:
     assert header_folders(("-Ia", "-isystem", "b", "-iquote=c", "-Ld", "-idiraftere", "--include-path=f")) == (
         *("a", "b", "c", "e", "f"),
     )
@@ -137,7 +137,7 @@ def test_header_folders_and_linked_files_are_read_from_flags() -> None:
         ("-DT=unsigned int -lm", 'two flags, "-DT=unsigned int", "-lm"'),
     ],
 )
-def test_several_options_in_one_text_are_refused(flag: str, written: str) -> None:
+def test_several_options_in_one_flag_are_refused(flag: str, written: str) -> None:
     with pytest.raises(InvalidInput, match=f"as one word: write {re.escape(written)}$"):
         check_flags([flag], "cpu", "family.toml: cpu.flags")
 
@@ -145,5 +145,5 @@ def test_several_options_in_one_text_are_refused(flag: str, written: str) -> Non
 @pytest.mark.parametrize(
     "flag", ["-DT=unsigned int", "-DA=x - 1", "-DA=x -1", '-DTEXT="a -b"', "-DC='", "-I./one -two", "-Wl,-z,now"]
 )
-def test_blanks_within_a_value_are_kept(flag: str) -> None:
+def test_flag_values_may_contain_spaces(flag: str) -> None:
     check_flags([flag], "cpu", "family.toml: cpu.flags")

@@ -31,7 +31,9 @@ def scrutiny(deterministic: bool = True) -> OutputCheck:
 @pytest.mark.parametrize(
     ("kernel", "wrong"), [(lambda x: 2 * x, 0), (lambda x: 2 * x if x % 100 else 0.0, 3)], ids=["right", "one in 100"]
 )
-def test_kernel_is_judged_on_each_further_input(kernel: Callable[[float], float], wrong: int) -> None:
+def test_kernel_that_is_wrong_on_one_of_100_further_inputs_is_detected(
+    kernel: Callable[[float], float], wrong: int
+) -> None:
     judged = scrutiny()
     for number in range(1, 301):
         held = buffers(float(number))
@@ -42,7 +44,7 @@ def test_kernel_is_judged_on_each_further_input(kernel: Callable[[float], float]
     assert found.first.startswith("call 100 of those judged: `y` is off the reference") is bool(wrong)
 
 
-def test_other_outputs_are_accepted_on_further_inputs_but_not_on_verified_ones() -> None:
+def test_last_bit_differences_are_accepted_only_on_further_inputs() -> None:
     judged, near = scrutiny(), buffers(1.0)
     near.arrays["y"][0] = np.nextafter(2.0, 3.0)
     judged.look_at(near, golden(1.0))
@@ -52,5 +54,5 @@ def test_other_outputs_are_accepted_on_further_inputs_but_not_on_verified_ones()
     assert "call 2 of those judged: not deterministic" in judged.found.first
 
 
-def test_inputs_of_all_processes_count() -> None:
+def test_checked_inputs_of_all_processes_are_added() -> None:
     assert together([scrutiny().found, scrutiny().found]).inputs == 2

@@ -30,7 +30,7 @@ def both(best: Best | None, trials: list[Tried], **baselines: float) -> tuple[Ga
     return found[0], found[1]
 
 
-def test_quick_times_are_compared_with_intervals_and_a_named_basis() -> None:
+def test_gain_from_quick_times_states_interval_and_reference() -> None:
     default, random = both(Best(number=9, timing=steady(20.0)), tried(100.0, 200.0, 80.0, 120.0, 90.0, 110.0))
     assert default.ratio is not None and default.ratio.estimate == pytest.approx(3.0)
     assert default.ratio.low < 3.0 < default.ratio.high < 3.02
@@ -42,7 +42,7 @@ def test_quick_times_are_compared_with_intervals_and_a_named_basis() -> None:
     assert "median of 6 random configs" in random.words and "95% interval" in random.words
 
 
-def test_confirmed_best_is_scaled_to_the_trials_session_by_the_baseline() -> None:
+def test_confirmed_time_is_scaled_to_the_trials_session_by_the_baseline() -> None:
     """The device was half as fast during the confirmation. This must not count against the config."""
     found = Confirmation(
         time=Interval(low=39.0, estimate=40.0, high=41.0),
@@ -57,7 +57,7 @@ def test_confirmed_best_is_scaled_to_the_trials_session_by_the_baseline() -> Non
     assert alone.ratio is not None and alone.ratio.estimate == pytest.approx(1.5) and "confirmed time" in alone.words
 
 
-def test_missing_figure_is_replaced_by_its_reason() -> None:
+def test_missing_gain_states_its_reason() -> None:
     best = Best(number=9, timing=steady(20.0))
     default, random = both(best, tried(100.0, None, 90.0, default_us=None))
     assert default.ratio is None and "could not be timed" in default.words
@@ -69,7 +69,7 @@ def test_missing_figure_is_replaced_by_its_reason() -> None:
     assert gains(None, tried(), {}) == ()
 
 
-def test_few_random_trials_state_the_confidence_of_their_range() -> None:
+def test_gain_over_few_random_trials_states_a_lower_confidence() -> None:
     assert coverage(3) == 0.75 and coverage(5) == pytest.approx(0.9375) and coverage(6) == coverage(60) == CONFIDENCE
     _, random = both(Best(number=9, timing=steady(20.0)), tried(100.0, 200.0, 150.0))
     assert random.confidence == 0.75 and "75% interval" in random.words

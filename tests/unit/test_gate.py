@@ -22,9 +22,11 @@ NOTES = POLICIES["l4-notes"]
         (Resources(spill_bytes=8), Policy(max_spill_bytes=None), None),
     ],
 )
-def test_gate_compares_resources(resources: Resources, policy: Policy, refusal: OverResources | None) -> None:
+def test_gate_refuses_resources_over_the_limits_of_the_policy(
+    resources: Resources, policy: Policy, refusal: OverResources | None
+) -> None:
     assert gate(resources, policy) == refusal
 
 
-def test_figures_include_only_known_resources() -> None:
+def test_resource_figures_omit_unknown_values() -> None:
     assert Resources(registers=40, spill_bytes=0).figures() == {"registers": 40.0, "spill_bytes": 0.0}

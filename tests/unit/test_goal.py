@@ -26,7 +26,7 @@ def goal(metric: str, direction: str = "minimise", *, work: bool = True) -> Goal
 KERNEL = Kernel(config={"BLOCK": 8}, resources={"registers": 40.0})
 
 
-def test_objective_time_has_no_goal_and_keeps_its_key() -> None:
+def test_objective_without_metric_has_no_goal() -> None:
     assert Goal.of(Objective(), {}, flops=1.0, moved=1.0) is None
     assert Objective().key == "hot,threads=1,plain,float32,deterministic,v3"
     assert Objective(metric="registers", direction="maximise").key.endswith(",v3,maximise=registers")
@@ -60,7 +60,7 @@ def test_metric_is_computed_from_time_rates_resources_tunables_and_problem(metri
         ("N * flops", True, True, "is the same for every config: use one of: BLOCK, energy_uj, gb_s"),
     ],
 )
-def test_metric_that_cannot_rank_is_refused(metric: str, compiled: bool, work: bool, text: str) -> None:
+def test_invalid_or_constant_metric_is_refused(metric: str, compiled: bool, work: bool, text: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         goal(metric, work=work).check(["BLOCK"], compiled=compiled)
     assert text in str(refused.value)
@@ -75,7 +75,7 @@ def trial(outcome: Measured | Estimated | WrongAnswer) -> Trial:
     return Trial(number=0, proposal=Proposal(config={"BLOCK": 8}, origin="random"), outcome=outcome)
 
 
-def test_trials_are_ranked_by_cost_and_a_metric_without_value_is_an_invalid_measurement() -> None:
+def test_trial_cost_is_the_metric_or_an_invalid_measurement() -> None:
     measured = trial(Measured(timing=Timing(samples_us=(2.0,)), resources={"registers": 40.0}))
     assert measured.cost == 2.0
     assert goal("registers").judged(measured).cost == 40.0
@@ -113,7 +113,7 @@ def test_cost_decides_a_promotion_instead_of_the_time() -> None:
     assert "more cost" in rule(dear, "gain").text
 
 
-def test_maximised_rate_gives_the_verdict_of_its_time() -> None:
+def test_maximised_rate_gives_the_same_verdict_as_the_time() -> None:
     report = confirmation(np.random.default_rng(3), challenger_us=80)
     by_time = judge(report, POLICY, 1, np.random.default_rng(0))
     by_rate = judge(report, POLICY, 1, np.random.default_rng(0), costs=costs("gb_s", "maximise", ours=1, theirs=1))
@@ -123,7 +123,7 @@ def test_maximised_rate_gives_the_verdict_of_its_time() -> None:
     assert [each.passed for each in by_rate.rules] == [each.passed for each in by_time.rules]
 
 
-def test_metric_that_time_does_not_change_is_compared_exactly() -> None:
+def test_metric_without_time_is_compared_exactly() -> None:
     report = confirmation(np.random.default_rng(4), challenger_us=100)
     fewer = judge(report, POLICY, 1, np.random.default_rng(0), costs=costs("registers", ours=60, theirs=64))
     equal = judge(report, POLICY, 1, np.random.default_rng(0), costs=costs("registers", ours=64, theirs=64))
@@ -133,7 +133,7 @@ def test_metric_that_time_does_not_change_is_compared_exactly() -> None:
     assert (fewer.speedup.low, fewer.speedup.high) == pytest.approx((64 / 60, 64 / 60))
 
 
-def test_kernels_whose_metric_has_no_value_are_not_compared() -> None:
+def test_challenger_without_a_metric_value_is_not_promoted() -> None:
     report = confirmation(np.random.default_rng(5), challenger_us=80)
     lost = costs("registers - 64", ours=80, theirs=64)
     verdict = judge(report, POLICY, 1, np.random.default_rng(0), costs=lost)
@@ -142,7 +142,7 @@ def test_kernels_whose_metric_has_no_value_are_not_compared() -> None:
     assert not undecided(report, POLICY, lost)
 
 
-def test_first_champion_is_judged_without_an_incumbent() -> None:
+def test_first_champion_by_metric_is_promoted_without_an_incumbent() -> None:
     report = confirmation(np.random.default_rng(6), challenger_us=80, incumbent_us=None)
     alone = replace(costs("registers", ours=60, theirs=64), incumbent=None)
     verdict = judge(report, POLICY, 1, np.random.default_rng(0), costs=alone)

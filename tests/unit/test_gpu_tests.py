@@ -12,7 +12,7 @@ HOPPER = known("sm_90")
 
 
 @pytest.mark.parametrize(("name", "text"), list(dict.fromkeys((name, text) for name, text, _ in WARPGROUPS)))
-def test_configs_of_the_gpu_tests_are_valid(name: str, text: str) -> None:
+def test_warpgroup_configs_of_the_gpu_tests_are_valid(name: str, text: str) -> None:
     family = find(name).family
     problem = family.problem(text, "cuda")
     default: Config = {tunable.name: tunable.default for tunable in family.implementation("cuda").tunables}

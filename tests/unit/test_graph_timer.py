@@ -41,7 +41,9 @@ class Result:
 
 
 @pytest.mark.parametrize("sets", [1, 2, 5])
-def test_results_rotate_over_as_many_buffers_as_there_are_sets(sets: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_captured_calls_keep_the_results_of_the_other_buffer_sets_alive(
+    sets: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Before each call the results of the others are still alive, and no more than those."""
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     made: list[weakref.ref[Result]] = []

@@ -21,7 +21,7 @@ def poke(address: int, value: int = 0) -> None:
     ctypes.c_uint8.from_address(address).value = value
 
 
-def test_new_set_is_fully_poisoned_and_undamaged() -> None:
+def test_new_buffer_set_is_poisoned_and_undamaged() -> None:
     buffers = HostBuffers([X, Y, W, N], INPUTS)
     assert np.isnan(buffers.read("y")).all()
     assert np.isnan(buffers.read("w")).all()
@@ -40,7 +40,7 @@ def test_new_set_is_fully_poisoned_and_undamaged() -> None:
         (-GUARD_BYTES, f"before `y`, the nearest {GUARD_BYTES - 1} bytes"),
     ],
 )
-def test_single_byte_out_of_bounds_is_found(offset: int, words: str) -> None:
+def test_single_byte_written_out_of_bounds_is_detected(offset: int, words: str) -> None:
     buffers = HostBuffers([X, Y], INPUTS)
     poke(buffers.call_arguments[1].value + offset)
     assert words in (buffers.damage() or "")
@@ -48,13 +48,13 @@ def test_single_byte_out_of_bounds_is_found(offset: int, words: str) -> None:
     assert buffers.damage() is None
 
 
-def test_modified_input_is_found() -> None:
+def test_modified_input_is_detected() -> None:
     buffers = HostBuffers([X, Y], INPUTS)
     poke(buffers.call_arguments[0].value + 9, 1)
     assert buffers.damage() == "modifies its input `x`"
 
 
-def test_siblings_share_only_inputs() -> None:
+def test_sibling_buffer_sets_share_only_inputs() -> None:
     buffers = HostBuffers([X, Y, W], INPUTS)
     other = buffers.sibling()
     ctypes.memset(buffers.call_arguments[1].value, 1, 7 * 4)
@@ -74,7 +74,7 @@ def test_poisoning_leaves_inputs_unchanged() -> None:
     assert buffers.damage() is None
 
 
-def test_scalars_are_passed_by_their_type_and_odd_ones_refused() -> None:
+def test_scalars_are_passed_by_their_type_and_others_refused() -> None:
     assert HostBuffers([N], {}).call_arguments[0].value == 7
     odd = Argument(name="h", role="scalar", dtype="float16", value=1.0)
     with pytest.raises(LaunchError, match="scalar `h`: float16 cannot be passed; use int32"):
