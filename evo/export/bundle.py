@@ -1,4 +1,4 @@
-"""The files of a champion that works without kernel-evo."""
+"""The files of an exported champion, which runs without kernel-evo."""
 
 import csv
 import io
@@ -35,7 +35,7 @@ class Bundle(Compiled):
     """Input of a champion's export.
 
     Attributes:
-        page: its report as one page; None if there is none.
+        page: the champion's report as one HTML page; None if there is none.
     """
 
     champion: ChampionView

@@ -1,4 +1,4 @@
-"""Times of champions as PyTorch calls them: the file that an exported package writes, and their description."""
+"""Times of champions called from PyTorch: reads the file that an exported package writes, and describes the times."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +29,7 @@ class Times:
     Attributes:
         champion: number of the champion in the database that it was exported from.
         machine: the device that ran it.
-        kernel_us: its confirmed time, as its search took it.
+        kernel_us: confirmed time of the champion, as measured by its search.
     """
 
     champion: int
@@ -65,7 +65,7 @@ def read_measurements(path: Path) -> Measurements:
 
 
 def check_same(times: Times, champion: ChampionView) -> None:
-    """Check that times are those of a champion, and not of one with this number in another database.
+    """Check that times belong to this champion, not to a champion with the same number in another database.
 
     Raises:
         Conflict: family, problem or confirmed time differ.

@@ -54,7 +54,7 @@ class Initial:
         """Return the value.
 
         Raises:
-            InvalidInput: the dtype does not hold it.
+            InvalidInput: the dtype cannot represent the value.
         """
         value = self.value.number(scope)
         if not is_floating(dtype):

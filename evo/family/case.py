@@ -20,8 +20,8 @@ class Case:
         inputs: name of a distribution that ``inputs()`` of reference.py implements.
         changes: problem field → expression over the searched problem.
         hidden: True for a shape that the search never times.
-        instead_of: an earlier case that this one replaces for configs that break a constraint there; None: none.
-        mixed: True if its elements and rows may be exchanged with those of other cases of the same problem.
+        instead_of: name of an earlier case, which this case replaces for configs that violate a constraint in it.
+        mixed: True if elements and rows of its inputs may be mixed with those of other cases of the same problem.
     """
 
     name: str
@@ -37,8 +37,8 @@ class CaseProblem:
     """A case applied to one searched problem.
 
     Attributes:
-        problem: None when the case does not exist here, e.g. because a field is out of range; see `refusal`.
-        refusal: why the case does not exist here.
+        problem: the problem of the case; None if it is invalid, e.g. because a field is out of range.
+        refusal: why the problem of the case is invalid.
     """
 
     case: Case
@@ -89,11 +89,11 @@ def _instead_of(table: Table, earlier: Sequence[str]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
-    """The cases of one config, sorted.
+    """The cases of one config: those that it can run, and those that it cannot.
 
     Attributes:
-        covered: cases that apply and that the config can run, in order.
-        uncovered: the other cases by name, with the reason.
+        covered: name and problem of each case that the config runs, in order.
+        uncovered: why the config cannot run a case, by the name of the case.
     """
 
     covered: Sequence[tuple[str, Problem]]
@@ -101,9 +101,10 @@ class Coverage:
 
 
 def coverage(cases: Sequence[CaseProblem], unfit: Callable[[Problem], str | None]) -> Coverage:
-    """Sort the cases of a searched problem.
+    """Divide the cases of a searched problem into those that a config can run and those that it cannot.
 
-    A case that replaces another (`Case.instead_of`) applies only if the other is not covered, and then covers it.
+    A case that replaces an earlier case (`Case.instead_of`) runs only if the config cannot run the earlier case, which
+    then no longer counts as uncovered.
 
     Args:
         unfit: returns why the config does not fit a problem; None if it does.

@@ -1,4 +1,4 @@
-"""A family as plain data for the command line and REST; its function's prototype and arguments in words."""
+"""Describes a family as plain data for the command line and REST; its prototype and arguments as text."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -108,7 +108,9 @@ CUDA_TYPES = C_TYPES | {
 
 
 def signature(entry: str, operands: Sequence[Operand], *, cuda: bool) -> str:
-    """Return the prototype of a kernel that takes these operands. Types without a name in C are given as bits."""
+    """Return the prototype of a kernel that takes these operands. Types that C lacks appear as unsigned integers of the
+    same size.
+    """
     types = CUDA_TYPES if cuda else C_TYPES
     parameters = ", ".join(_parameter(each, types.get(each.dtype) or types[_bits(each.dtype)]) for each in operands)
     linkage = 'extern "C" __global__ ' if cuda else ""

@@ -74,7 +74,7 @@ class Candidate:
         operands: arguments of the call, in order.
         launch: None for a plain function call.
         items: number of work items that the blocks share; None if each block is one item.
-        effort: arithmetic of this config as a multiple of that in [work], at the rate of its dtype.
+        effort: arithmetic operations of this config, as a multiple of those that ``[work]`` states.
         computing: threads of a block that compute, if the others only copy; None if all compute.
         specific: True if the kernel is compiled for a single architecture.
     """
@@ -97,7 +97,7 @@ class Candidate:
         """Return the candidate with the launch that Triton chose while compiling; unchanged for other kernels.
 
         Args:
-            ptx: of the compiled kernel; empty if there is none.
+            ptx: PTX of the compiled kernel; empty if there is none.
         """
         note = read_note(ptx)
         if note is None or self.launch is None:
@@ -223,7 +223,7 @@ class Family:
         return problem_key(problem, self.fields)
 
     def check_device(self, problem: Problem, device: Device) -> None:
-        """Check that a device can compute this problem. Kinds that run nothing accept every problem.
+        """Check that a device can compute this problem. Device kinds that run no kernels accept every problem.
 
         Raises:
             InvalidInput: names the requirement that the device does not meet, or the memory that the problem needs.
@@ -235,7 +235,7 @@ class Family:
             self.implementation(device.kind).check_problem(problem, device)
 
     def terms(self, objective: Objective) -> Objective:
-        """Return the objective under which this family is judged: any order where the family declares it."""
+        """Return the objective for this family: without required determinism if the family declares none."""
         return objective if self.deterministic else replace(objective, deterministic=False)
 
     def note(self, problem: Problem, device: Device) -> str:
@@ -257,7 +257,7 @@ class Family:
         """Return the space that can be searched for this problem on this device.
 
         Args:
-            kept: tunable → values, to search a part of the space; other tunables keep all values.
+            kept: tunable → values to search; tunables that are not named keep all values.
 
         Raises:
             EmptySpace: no config is valid; names the constraint that removed the last ones, and the problem fields it
@@ -285,7 +285,7 @@ class Family:
         return "; ".join(map(str, self.violations(config, problem, device, objective))) or None
 
     def candidate(self, config: Config, problem: Problem, device: Device, objective: Objective) -> Candidate:
-        """Return everything a config implies on a problem and device; the config must be valid.
+        """Return the config with all values derived from it for a problem and device; the config must be valid.
 
         Raises:
             InvalidInput: an expression has no value here; names it.
@@ -382,7 +382,7 @@ def _keeping(tunables: Sequence[Tunable], kept: Mapping[str, Sequence[Value]]) -
 
 
 def _refuse_unknown_kinds(table: Table, document: Mapping[str, Any]) -> None:
-    """Name the missing package if a table holds kernels of a device kind that is not installed here."""
+    """Refuse tables with kernels of a device kind that is not installed here."""
     for key in table.unread():
         if isinstance(document[key], Mapping) and "template" in document[key]:
             known = ("triton", *implemented_kinds())

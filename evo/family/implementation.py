@@ -59,7 +59,7 @@ class Implementation:
         compiler: ``nvcc`` for CUDA that nvcc compiles; empty: the usual compiler of the language.
         flags: compiler flags, added after the default ones; relative folders are relative to the family's folder.
         macros: for a source, the fields, tunables and derived values that become macros; None: all of them.
-        macro_prefix: in front of the name of each macro, e.g. ``TUNED_``.
+        macro_prefix: prefix of the name of each macro, e.g. ``TUNED_``.
         specific: condition under which the kernel is compiled for a single architecture (sm_90a, not sm_90); None:
             never.
         requires: conditions on the problem, alone or together with limits of the device.
@@ -148,7 +148,7 @@ class Implementation:
 
     @property
     def entries(self) -> tuple[str, ...]:
-        """Functions that a call launches, in order."""
+        """Names of the functions that a call launches, in order."""
         further = self.geometry.further if self.geometry else ()
         return (self.entry, *(each.entry for each in further))
 
@@ -172,7 +172,9 @@ class Implementation:
 
     @property
     def programmatic(self) -> bool:
-        """True if its kernels support programmatic dependent launch; others would not wait for their inputs."""
+        """True if its kernels support programmatic dependent launch, i.e. wait for the kernel that computes their
+        inputs.
+        """
         return "programmatic" in self.reach(self.derived)
 
     @property
@@ -248,7 +250,7 @@ def _read_mode(table: Table, *, triton: bool) -> tuple[Literal["template", "sour
 
 
 def _triton_specific(table: Table) -> Expression:
-    """Return the condition for Triton, which compiles for sm_90 and newer with features of a single architecture."""
+    """Return the condition under which Triton kernels are compiled for a single architecture: sm_90 and newer."""
     return Expression.parse("compute_capability >= 90", table.field())
 
 
@@ -305,7 +307,7 @@ def _read_compiler(table: Table) -> str:
 
 
 def _openmp(table: Table, kind: DeviceKind) -> tuple[str, ...]:
-    """Return the flag for ``openmp = true``, which is for kernels of the host."""
+    """Return the compiler flag for ``openmp = true``, which is accepted only for kernels that run on the host."""
     return ("-fopenmp",) if kind_of(kind).on_host and table.flag("openmp") else ()
 
 
@@ -384,7 +386,7 @@ def _read_specific(table: Table, scope: Scope, derived: Mapping[str, Expression]
 
 
 def _macro_remedy(values: Sequence[Value]) -> str:
-    """Return replacements for texts that are not identifiers."""
+    """Return advice on choices that cannot be macros because they are not identifiers."""
     try:
         numbers = [float(value) if "." in value or "e" in value.lower() else int(value) for value in map(str, values)]
     except ValueError:

@@ -70,8 +70,8 @@ class Field:
         default: value used when none is given; None: the user must give one.
         min, max: limits of an ``int`` or ``float``, inclusive.
         choices: allowed values of a ``choice``.
-        omit_default: keys of problems omit the field where it has its default. It is set for a field that is added to
-            an existing family, so that earlier champions keep their problems.
+        omit_default: keys of problems omit the field where it has its default. Set it for a field that is added to an
+            existing family, so that the keys of earlier champions stay valid.
     """
 
     name: str

@@ -87,7 +87,7 @@ class Table:
         return value
 
     def line(self, key: str, default: str | None = None, *, what: str = "") -> str:
-        """Return a text that lists show on one line."""
+        """Return a text after checking that it has no line break or invisible character."""
         return refuse_invisible(self.field(key), self.text(key, default, what=what))
 
     def choice(self, key: str, choices: Sequence[str]) -> str:

@@ -26,7 +26,7 @@ class Work:
         flops: arithmetic operations.
         bytes: bytes moved if each input is read once and each output is written once.
         dtype: dtype of the arithmetic.
-        special: results of operations with rates of their own, by the names in `SPECIAL`.
+        special: number of operations that run at a different rate, such as exponentials, by the names in `SPECIAL`.
     """
 
     flops: float

@@ -21,7 +21,7 @@ _WITHOUT_STRATEGY = {"base", "sampler"}
 
 
 def _discovered() -> dict[str, Callable[[Context], Strategy]]:
-    """Strategies by name, the default one first, ours before those of other packages.
+    """Return the strategies by name: the default one, then the built-in ones, then those of other packages.
 
     Raises:
         EvoError: a class of another package cannot be imported, or its name is taken.
@@ -38,7 +38,7 @@ STRATEGIES = _discovered()
 
 
 def build(name: str, context: Context) -> Strategy:
-    """Build a strategy for one search. It begins with the warm starts and advice of the context.
+    """Build a strategy for one search. It proposes the warm starts and advice of the context first.
 
     Raises:
         NotFound: no strategy has this name.

@@ -21,8 +21,8 @@ class Context:
         warm_starts: configs worth trying first (defaults, champions of similar problems on this device, the author's
             measured configs), best guess first; all valid. The search builds on all of them.
         advice: configs that were fast elsewhere (on another device, or according to another tool), best guess first;
-            all valid. Two are tried first, the others unless they are refuted. The number of trials that advice can
-                waste is limited.
+            all valid. Two of them are tried first, and the remaining ones unless the advice is refuted. The number of
+            trials that advice can waste is limited.
     """
 
     space: Space
@@ -49,7 +49,7 @@ class Strategy(Protocol):
 
 @runtime_checkable
 class Patient(Protocol):
-    """A strategy that limits the number of pending trials, because it learns little from many uninformed ones.
+    """A strategy that limits the number of pending trials, so that later proposals can use more results.
 
     Contract: a pure function of the history, at least 1; as trials end, the limit may only grow or disappear.
     """
@@ -66,7 +66,7 @@ _Factory = TypeVar("_Factory", bound=Callable[[Context], Strategy])
 
 
 def strategy(name: str) -> Callable[[_Factory], _Factory]:
-    """Mark a class as the strategy of this name.
+    """Return a decorator that registers a class as the strategy of this name.
 
     Raises:
         ValueError: another class has the name.

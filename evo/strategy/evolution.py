@@ -18,7 +18,7 @@ BROOD = 32
 
 @strategy("evolution")
 class Evolution:
-    """Evolution without generations, so workers never wait for one to end: the elites are the best trials so far."""
+    """Evolution whose parents are the best trials so far. Workers never wait for the end of a generation."""
 
     def __init__(self, context: Context) -> None:
         self._space = context.space

@@ -1,4 +1,4 @@
-"""TPE on the valid set: configs are drawn from the density of good ones, and chosen by the density ratio.
+"""TPE over the valid configs: candidates are drawn from the density of good configs and chosen by density ratio.
 
 Unlike Optuna's sampler (`evo.strategy.tpe`) it uses the constraints, and its cost does not grow with the history.
 """

@@ -39,7 +39,7 @@ NEIGHBOUR_SHARE = 0.5
 
 @strategy("portfolio")
 class Portfolio:
-    """Suggestions of several arms (TPE, evolution, neighbours, random), all judged by one surrogate model.
+    """Picks among the suggestions of several arms (TPE, evolution, neighbours, random) by one surrogate model.
 
     Args:
         arms: names of the arms used, from `ARMS`.
@@ -84,9 +84,7 @@ class Portfolio:
         return self._judged(by, rng)
 
     def _explored(self, seen: Observations, lasting: int, rng: np.random.Generator) -> Proposal | None:
-        """Return a config far from all trials; if hardly any config works, half of the time one near a working
-        config.
-        """
+        """Return a config far from all trials. If few configs work, half of the proposals are near a working config."""
         if len(seen.keys) >= lasting and seen.measured and rng.random() < NEIGHBOUR_SHARE:
             new = _new([self._neighbours], seen, rng)
             if len(new.rows):
@@ -124,8 +122,8 @@ class Portfolio:
     def _fresh(self, seen: Observations, rng: np.random.Generator) -> Suggestions:
         """Suggest random configs once the search stagnates: the surrogate may favour a region that no elite leads to.
 
-        While the elites still improve they would waste trials: if always used, they lower P100 of the recorded spaces
-        from 0.879 to 0.860.
+        Random configs waste trials while the elites still improve: used always, they lower the benchmark score P100
+        (see docs/results/search.md) from 0.879 to 0.860.
         """
         stagnant = len(seen.rows) - int(seen.order[0]) > STAGNANT
         return Suggestions.orphans(self._space.varied(rng, SUGGESTED if stagnant else 1), "fresh")

@@ -26,7 +26,7 @@ from evo.strategy.study.axis import Axis, Distributions, axes_of, space_of
 class KernelEvoSampler(BaseSampler):
     """Searches a grid of values: proposes only valid configs, and none twice while others are left.
 
-    A parameter that a trial does not suggest still distinguishes configs.
+    Configs that differ only in a parameter that the trial does not suggest count as different.
 
     Results are read as trials end; failed (`TrialState.FAIL`) and pruned trials are information. Parameters that the
     space does not declare are sampled independently, at random. The sampler may be shared by threads (``n_jobs``), and
@@ -63,24 +63,26 @@ class KernelEvoSampler(BaseSampler):
         self._space = None if space is None else dict(space)
         self._constraints = tuple(constraints)
         self._strategy = next(iter(STRATEGIES)) if strategy is None else strategy
-        self._seed = _drawn_seed() if seed is None else seed
+        self._seed = _random_seed() if seed is None else seed
         self._warned: set[str] = set()
         if not isinstance(self._strategy, str) or self._strategy not in STRATEGIES:
             raise InvalidInput("strategy", f"`{strategy}` is not one of {', '.join(STRATEGIES)}")
         self._forget()
         if self._space is not None:
             _check(axes_of(self._space), self._constraints)
-            self._declared = self._laid_out(self._space)
+            self._declared = self._grid_of(self._space)
 
     def _forget(self) -> None:
-        """Reset everything that is rebuilt from the space and a study's trials."""
+        """Clear the state that is rebuilt from the space and the trials of a study."""
         self._lock = threading.Lock()
         self._met: tuple[object, ...] | None = None
         self._study: ref[Study] | None = None
         self._declared = None
 
-    def _laid_out(self, search_space: Distributions) -> tuple[list[Axis], Space]:
-        """Return the grid of these parameters. That of the declared ones is built once, which may take seconds."""
+    def _grid_of(self, search_space: Distributions) -> tuple[list[Axis], Space]:
+        """Return axes and space of these parameters. Those of the declared parameters are built once: this may take
+        seconds.
+        """
         if self._declared is not None and search_space == self._space:
             return self._declared
         axes = axes_of(search_space)
@@ -98,7 +100,7 @@ class KernelEvoSampler(BaseSampler):
         self._forget()
 
     def reseed_rng(self) -> None:
-        self._seed = _drawn_seed()
+        self._seed = _random_seed()
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         _check_single_objective(study)
@@ -115,7 +117,7 @@ class KernelEvoSampler(BaseSampler):
         if not search_space:
             return {}
         with self._lock:
-            self._meet(study, search_space)
+            self._clear_if_changed(study, search_space)
             history = self._told.read(study.get_trials(deepcopy=False))
             rng = np.random.default_rng((self._seed, trial.number))
             config = self._told.unmet(most=1)
@@ -132,11 +134,11 @@ class KernelEvoSampler(BaseSampler):
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
         _check_single_objective(study)
-        self._warn_of_strange(param_name, param_distribution)
+        self._warn_if_redeclared(param_name, param_distribution)
         seed = np.random.SeedSequence((self._seed, trial.number, *param_name.encode())).generate_state(1)
         return RandomSampler(int(seed[0])).sample_independent(study, trial, param_name, param_distribution)
 
-    def _warn_of_strange(self, name: str, suggested: BaseDistribution) -> None:
+    def _warn_if_redeclared(self, name: str, suggested: BaseDistribution) -> None:
         """Warn once for each parameter that is suggested differently from its declaration."""
         if self._space is None or name in self._warned:
             return
@@ -155,20 +157,20 @@ class KernelEvoSampler(BaseSampler):
             self._met, self._study = None, ref(study)
         return self._common
 
-    def _meet(self, study: Study, search_space: dict[str, BaseDistribution]) -> None:
-        """Start over when the study or the space is another one."""
+    def _clear_if_changed(self, study: Study, search_space: dict[str, BaseDistribution]) -> None:
+        """Clear the state if the study or the space has changed."""
         self._of_study(study)
         key = (study.direction, *search_space.items())
         if key == self._met:
             return
-        self._axes, self._grid = self._laid_out(search_space)
+        self._axes, self._grid = self._grid_of(search_space)
         _warn_of_unknown(self._axes, self._constraints)
         self._told = StudyReader(self._axes, self._grid, study.direction)
         self._strategist = build(self._strategy, Context(space=self._grid))
         self._met = key
 
 
-def _drawn_seed() -> int:
+def _random_seed() -> int:
     return int(np.random.SeedSequence().generate_state(1)[0])
 
 

@@ -9,7 +9,7 @@ import pytest
 from evo.errors import NotFound
 from evo.space import Space, Tunable
 from evo.strategy import STRATEGIES, Context, build
-from evo.strategy.parts.breeding import Breeding, _crossed
+from evo.strategy.parts.breeding import Breeding, _crossover
 from evo.strategy.parts.initial_design import DESIGN, InitialDesign
 from evo.strategy.parts.observations import HOPELESS, Observations
 from evo.strategy.parts.parzen import Parzen, RankKernel, good_count
@@ -255,7 +255,7 @@ def test_children_differ_from_their_parents_in_at_most_two_values() -> None:
 
 def test_half_of_the_children_get_their_first_values_from_one_parent() -> None:
     mothers, fathers = np.zeros((2000, 12), dtype=np.int32), np.ones((2000, 12), dtype=np.int32)
-    children = _crossed(mothers, fathers, rng())
+    children = _crossover(mothers, fathers, rng())
     changes = (np.diff(children, axis=1) != 0).sum(axis=1)
     assert (changes <= 1).mean() == pytest.approx(0.5, abs=0.05)
     assert changes[changes > 1].mean() == pytest.approx(5.5, abs=0.3)

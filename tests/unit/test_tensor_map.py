@@ -92,7 +92,7 @@ def test_box_of_bytes_has_twice_the_columns() -> None:
         ({"shape": ["ROWS", "TILE"]}, "shape[1]", "did you mean"),
         ({"shape": ["ROWS", "ROWS"]}, "shape[0]", "is not a view of `x`"),
         ({"shape": ["ROWS * 250", "4"]}, "shape[1]", "8 bytes here, but must have a multiple of 16"),
-        ({"box": ["300", "64"]}, "box[0]", "`300` is 300 here, not 1 to 256"),
+        ({"box": ["300", "64"]}, "box[0]", "`300` is 300 for this problem; a box extent must be from 1 to 256"),
         ({"box": ["8", "ITEMS * 64"]}, "box[1]", "256 bytes across, not a multiple of 16, 128 at most"),
         ({"swizzle": "16", "box": ["8", "8"]}, "swizzle", "not one of 0, 32, 64, 128"),
     ],

@@ -33,7 +33,7 @@ class Configs:
     """Configs over which a kernel was tuned.
 
     Attributes:
-        values: each config, complete; options only if configs differ in them or state them.
+        values: the configs, each with a value for every tunable; a launch option only if some config sets it.
         unread: parts of the source that were not understood or not applied, as text.
     """
 
@@ -54,7 +54,7 @@ def read_configs(node: ast.expr, tree: ast.Module) -> Configs:
 
 
 class _Reader:
-    """Evaluates the expressions from which files build their configs."""
+    """Evaluates the expressions that build the configs of a file."""
 
     def __init__(self, tree: ast.Module) -> None:
         self.unread: list[str] = []
@@ -62,10 +62,12 @@ class _Reader:
         self._values: dict[str, ast.expr] = {}
         for each in ast.walk(ast.Module(body=list(_outside_functions(tree)), type_ignores=[])):
             if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name):
-                self._keep(each.targets[0].id, each.value)
+                self._record(each.targets[0].id, each.value)
 
-    def _keep(self, name: str, value: ast.expr) -> None:
-        """Keep the longest of several values: shorter ones are for other hardware or for tests."""
+    def _record(self, name: str, value: ast.expr) -> None:
+        """Record the value of a name. If it is assigned several times, keep the longest expression: shorter expressions
+        usually serve other hardware or tests.
+        """
         if name not in self._values or len(ast.unparse(value)) > len(ast.unparse(self._values[name])):
             self._values[name] = value
 
@@ -89,7 +91,7 @@ class _Reader:
             case ast.Call() if _last(node.func) == "Config":
                 yield self._config(node, scope)
             case ast.Call(func=ast.Name(id=name), args=[]) if name in self._functions:
-                yield from self._returned(self._functions[name])
+                yield from self._returned_configs(self._functions[name])
             case ast.Name(id=name) if name in self._values:
                 yield from self.configs(self._values[name], scope)
             case ast.BinOp(op=ast.Add(), left=left, right=right):
@@ -98,11 +100,13 @@ class _Reader:
             case _:
                 self.unread.append(ast.unparse(node))
 
-    def _returned(self, function: ast.FunctionDef) -> Iterator[dict[str, Value]]:
-        """Yield the configs of a function's first return: the branch for CUDA comes first in files for several GPUs."""
+    def _returned_configs(self, function: ast.FunctionDef) -> Iterator[dict[str, Value]]:
+        """Yield the configs of a function's first return statement. In files for several GPUs it usually is the CUDA
+        branch.
+        """
         for each in ast.walk(function):
             if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name):
-                self._keep(each.targets[0].id, each.value)
+                self._record(each.targets[0].id, each.value)
         returns = [each.value for each in ast.walk(function) if isinstance(each, ast.Return) and each.value]
         if returns:
             yield from self.configs(min(returns, key=lambda each: each.lineno), {})

@@ -92,7 +92,7 @@ class DraftTunable:
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """A family that a source suggests.
+    """A family drafted from a source.
 
     Attributes:
         deterministic: False if it adds floats atomically.
@@ -121,10 +121,11 @@ class Draft:
 
 
 def drafted(source: Source, entry: str | None) -> Draft:
-    """Return the family that a source suggests.
+    """Return the family drafted from a source.
 
     Raises:
-        InvalidInput: there is no function to call, or several without a choice, or a parameter has an unknown type.
+        InvalidInput: the source has no function to call, `entry` does not choose one of several, or a parameter has an
+            unknown type.
     """
     function = _chosen(source, entry)
     code = _code(source, function)
@@ -153,7 +154,7 @@ def drafted(source: Source, entry: str | None) -> Draft:
 
 
 def _code(source: Source, function: Function) -> str:
-    """Return the code of a function and of everything it may use, without definitions and other entry functions."""
+    """Return the code of a function and of all it may use, without macro definitions and other entry functions."""
     text = source.plain
     for other in source.functions:
         if other is not function:
@@ -178,9 +179,9 @@ def _chosen(source: Source, entry: str | None) -> Function:
 
 
 def _radii(function: Function, macros: Sequence[Macro], code: str) -> dict[str, str]:
-    """Return the widths of neighbourhoods by their names in the source, each with its problem field.
+    """Return the radii of stencils: the name in the source, and the name of the problem field.
 
-    A width is recognized by its name, or by a loop that begins at its negative.
+    A radius is recognised by its name, or by a loop that begins at the negative radius.
     """
     named = [each.name for each in macros]
     named += [each.name for each in function.parameters if _is_whole(each, function)]
@@ -259,7 +260,7 @@ def _argument(
     if {"M", "N", "K"} <= set(names):
         shape = PRODUCT.get(parameter.name.lower(), shape)
     for radius, field_name in radii.items():
-        shape = _widened(shape, parameter, function, radius, field_name)
+        shape = _with_halo(shape, parameter, function, radius, field_name)
     role, init, decide = _role(parameter, function, dtype)
     return DraftArgument(
         name=parameter.name,
@@ -271,13 +272,13 @@ def _argument(
     )
 
 
-def _widened(
+def _with_halo(
     shape: tuple[str, ...], parameter: Parameter, function: Function, radius: str, name: str
 ) -> tuple[str, ...]:
-    """Return the shape of an argument whose elements are addressed with a radius; else the shape unchanged.
+    """Return the shape enlarged by a halo if the argument is indexed with a radius; otherwise the shape unchanged.
 
-    An argument that is addressed by offsets from minus to plus the radius alone holds one element for each of them;
-    others have a border of that width.
+    An argument that is indexed only by offsets from -r to +r, such as a stencil's weights, has 2r + 1 elements per
+    dimension. Other arguments get a border of r elements on each side.
 
     Args:
         name: problem field of the radius.
@@ -296,7 +297,7 @@ def _widened(
 
 
 def _role(parameter: Parameter, function: Function, dtype: str) -> tuple[str, bool, str]:
-    """Return the role, True if the buffer begins as zeros, and the points to check."""
+    """Return the role, True if the buffer must be zero before a call, and what a person must check."""
     if parameter.constant:
         return "input", False, ""
     name, body = re.escape(parameter.name), function.body

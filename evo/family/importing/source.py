@@ -32,7 +32,7 @@ class Parameter:
 
 @dataclass(frozen=True, kw_only=True)
 class Function:
-    """A function that a caller may start.
+    """A function that can be the kernel's entry.
 
     Attributes:
         body: text between its braces, without comments.

@@ -40,10 +40,10 @@ class _Tuning:
 
 
 def drafted_from_triton(text: str, file: str, entry: str | None) -> Draft:
-    """Return the family that a Triton source suggests.
+    """Return the family drafted from a Triton source.
 
     Raises:
-        InvalidInput: the file is not Python, has no kernel, or has several without a choice.
+        InvalidInput: the file is not Python or has no kernel, or `entry` does not choose one of several kernels.
     """
     tree, kernels = parsed(text, file), kernels_of(text, file)
     kernel = _chosen(kernels, tree, entry)
@@ -150,7 +150,7 @@ def _parameter_of(function: ast.Lambda) -> str:
 
 
 def _expression(node: ast.expr, meta: str) -> str | None:
-    """Return an expression of family.toml for one of Python, where ``meta["N"]`` means N; None if there is none."""
+    """Translate a Python expression for family.toml; ``meta["N"]`` means N. Return None if that is impossible."""
 
     class Names(ast.NodeTransformer):
         def visit_Subscript(self, found: ast.Subscript) -> ast.expr:
@@ -238,7 +238,9 @@ def _fields(parameters: Sequence[Parameter]) -> Iterator[DraftField]:
 
 
 def _stride(name: str, extents: Sequence[str]) -> str:
-    """Guess a stride: of ``stride_am`` the last letter names its dimension, and the one before its matrix."""
+    """Guess the value of a stride. In ``stride_am`` the last letter names the dimension, the letter before it the
+    matrix.
+    """
     last = name[-1].upper()
     if {"M", "N", "K"} <= set(extents) and len(name) >= 2 and name[-2] in "abc":
         dims = PRODUCT[name[-2]]
@@ -274,10 +276,10 @@ def _argument(parameter: Parameter, used: set[str], tuning: _Tuning, extents: Se
 
 
 def _block(name: str, kernel: Kernel, tree: ast.Module, known: Collection[str]) -> tuple[str, ...]:
-    """Return the block of a tensor descriptor that the file makes for a parameter; empty if the file does not say it.
+    """Return the block shape of the tensor descriptor that the file passes for a parameter; empty if it is unknown.
 
-    A ``pre_hook`` of the configs may set it, ``nargs["a"].block_shape = [BLOCK_M, BLOCK_K]``; else the launch passes a
-    ``TensorDescriptor``.
+    A ``pre_hook`` of the configs may set it: ``nargs["a"].block_shape = [BLOCK_M, BLOCK_K]``. Otherwise it is read from
+    the ``TensorDescriptor`` that the launch passes.
     """
     hooked = (
         each.value
@@ -296,7 +298,7 @@ def _block(name: str, kernel: Kernel, tree: ast.Module, known: Collection[str]) 
 
 
 def _described_blocks(name: str, kernel: Kernel, tree: ast.Module) -> Iterator[ast.expr]:
-    """Yield the blocks of the descriptors that launches in the file pass for a parameter."""
+    """Yield the block shape of every TensorDescriptor that a launch in the file passes for this parameter."""
     for call in _launches(kernel.name, tree):
         passed = dict(zip((each.name for each in kernel.parameters), call.args, strict=False))
         passed |= {each.arg: each.value for each in call.keywords if each.arg}
@@ -318,7 +320,7 @@ def _assigns(node: ast.AST, name: ast.expr | None) -> TypeGuard[ast.Assign]:
 
 
 def _grid(kernel: Kernel, tree: ast.Module, known: Sequence[str]) -> tuple[tuple[str, ...], bool]:
-    """Return the grid of the first launch in the file, and whether it was understood."""
+    """Return the grid of the first launch in the file, and True if it was understood."""
     for call in _launches(kernel.name, tree):
         node = call.func.slice if isinstance(call.func, ast.Subscript) else None
         passed = _passed_names(kernel, call)
@@ -344,7 +346,7 @@ def _renamed(text: str | None, names: Mapping[str, str]) -> str | None:
 
 
 def _extents(node: ast.expr | None, tree: ast.Module) -> Iterator[tuple[str, list[ast.expr]]]:
-    """Yield (parameter, extents) of a grid: a tuple, a lambda, a function, or a name for one."""
+    """Yield (parameter, extents) of a grid that is a tuple, a lambda or a function, or a variable that holds it."""
     match node:
         case ast.Tuple(elts=elements):
             yield "", elements

@@ -130,7 +130,7 @@ class Answer:
     Attributes:
         text: code with its definition.
         parameters: names of inputs, scalars or problem fields; a keyword of Python ends in an underscore (``in_``).
-        positional: number of its first parameters that take no name.
+        positional: number of positional-only parameters, which come first.
         other_inputs: True if it collects further inputs with ``**``.
         own_inputs: True if the code defines ``inputs()`` as well.
         modules: texts of the modules next to it that it imports, by the name of their file.
@@ -146,7 +146,7 @@ class Answer:
 
 
 def reference_py(draft: Draft, answer: Answer | None = None) -> str:
-    """Return reference.py; without an answer, the user must write ``reference()``."""
+    """Return the text of reference.py. Without an imported function (`answer`), the user must write ``reference()``."""
     text = answer.text.rstrip() if answer else ""
     imports = ["import numpy as np"] * (re.search(r"^import numpy as np$", text, re.MULTILINE) is None)
     if any(each.dtype in FORMATS for each in draft.arguments):
@@ -215,7 +215,9 @@ def _call_arguments(draft: Draft, answer: Answer) -> Iterator[str]:
 
 
 def _meant(parameter: str, draft: Draft) -> str:
-    """Return the name of the source that a parameter stands for: ``in_`` is `in`, which no parameter can be called."""
+    """Return the argument that a parameter stands for: ``in_`` stands for ``in``, which cannot name a parameter in
+    Python.
+    """
     word = parameter.removesuffix("_")
     named = {each.name for each in draft.arguments}
     return word if parameter not in named and word in named and keyword.iskeyword(word) else parameter

@@ -1,4 +1,4 @@
-"""Tensor descriptors that a Triton kernel takes in place of addresses: their blocks, declared with expressions."""
+"""Tensor descriptors that a Triton kernel takes instead of pointers; expressions declare their blocks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class DescriptorFormula:
 
     Attributes:
         of: name of the argument.
-        shape: empty: the argument's own.
+        shape: extents of the view; empty: the shape of the argument.
     """
 
     of: str

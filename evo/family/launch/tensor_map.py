@@ -88,7 +88,10 @@ class MapFormula:
             raise InvalidInput(self.shape[-1].field, f"a row has {row} bytes here, but must have a multiple of 16")
         for expression, extent in zip(self.box, found.box, strict=True):
             if not 1 <= extent <= MOST_OF_A_BOX:
-                raise InvalidInput(expression.field, f"`{expression.text}` is {extent} here, not 1 to {MOST_OF_A_BOX}")
+                raise InvalidInput(
+                    expression.field,
+                    f"`{expression.text}` is {extent} for this problem; a box extent must be from 1 to {MOST_OF_A_BOX}",
+                )
         across = found.box[-1] * size
         if across % 16 or (found.swizzle and across > found.swizzle):
             most = f", {found.swizzle} at most" if found.swizzle else ""

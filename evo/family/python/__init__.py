@@ -19,7 +19,7 @@ def field(default: object = None, **keys: object) -> Any:
     """Declare a problem field by an annotated attribute, e.g. ``N: int = field(65536, min=1)``.
 
     Args:
-        keys: those of ``[problem.NAME]`` in family.toml.
+        keys: keys of ``[problem.NAME]`` in family.toml.
     """
 
 
@@ -28,7 +28,7 @@ def argument(role: str, dtype: str, shape: Sequence[str | int] = (), **keys: obj
 
     Args:
         shape: expressions over problem fields, in elements; left out for a scalar.
-        keys: the others of ``[[arguments]]`` in family.toml.
+        keys: further keys of ``[[arguments]]`` in family.toml.
     """
 
 
@@ -37,15 +37,15 @@ def case(inputs: str, *, problem: Mapping[str, object] | None = None, **keys: ob
 
     Args:
         inputs: the distribution that ``inputs()`` draws.
-        keys: the others of ``[[cases]]`` in family.toml.
+        keys: further keys of ``[[cases]]`` in family.toml.
     """
 
 
 def tunable(values: Sequence[object], **keys: object) -> Any:
-    """Give a tunable more than its values, as the default of an argument: ``TILE=tunable([8, 16], default=16)``.
+    """Declare a tunable with further keys, as the default of an argument: ``TILE=tunable([8, 16], default=16)``.
 
     Args:
-        keys: the others of ``[cpu.tunables.NAME]`` in family.toml.
+        keys: further keys of ``[cpu.tunables.NAME]`` in family.toml.
     """
 
 
@@ -56,6 +56,6 @@ def kernel(**keys: object) -> Callable[[Defined], Defined]:
     source.
 
     Args:
-        keys: those of ``[cpu]``, ``[cuda]`` or ``[triton]`` in family.toml but ``tunables``.
+        keys: keys of ``[cpu]``, ``[cuda]`` or ``[triton]`` in family.toml, except ``tunables``.
     """
     return lambda method: method

@@ -27,10 +27,10 @@ def read_family(text: str) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the family document of the class under ``@family``, and files with its functions and sources.
 
     Args:
-        text: of a module with one such class.
+        text: source of a module with exactly one such class.
 
     Raises:
-        InvalidInput: it is not such a module; the field has the line.
+        InvalidInput: the text is not such a module; the error's field names the line.
     """
     try:
         tree = ast.parse(text)
@@ -44,7 +44,7 @@ def read_family(text: str) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 class _Class:
-    """The class, statement by statement."""
+    """Reads a family class, one statement of its body at a time."""
 
     def __init__(self, node: ast.ClassDef) -> None:
         self._name = node.name

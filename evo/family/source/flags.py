@@ -72,7 +72,7 @@ _TARGET = (
     "(sm_90a) write `architecture_specific = true` under [cuda]"
 )
 _NO_CUBIN = "kernel-evo needs a linked cubin, and this makes something else"
-_RECORD = "kernel-evo keeps track of what the compiler reads by itself, and precompiled headers hide it"
+_RECORD = "kernel-evo records the files that the compiler reads, and precompiled headers hide them"
 
 _REFUSED: Mapping[Sources, Sequence[tuple[str, str]]] = {
     "c": (
@@ -240,7 +240,7 @@ def _check_value(option: Option, field: str) -> None:
 
 
 def _check_blank(flag: str, name: str, field: str) -> None:
-    """Refuse several options in one text: the compiler would take all of it for the value of the first."""
+    """Refuse several options in one string: the compiler would read all of it as the value of the first option."""
     if (match := _JOINED_WITH_BLANK.fullmatch(flag)) is not None:
         parts = [match[1], match[2]]
     elif name in _FOLDERS or name in _STAGES:  # folders may have such names, and later stages take lists of options
@@ -292,11 +292,11 @@ def anchored(flags: tuple[str, ...], folder: str) -> tuple[str, ...]:
 
 
 def relocated(flags: Sequence[str], family: str, carried: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the flags for another place.
+    """Return the flags with their folders moved to new paths.
 
     Args:
         family: the folder that contains relative paths.
-        carried: new place of each folder of headers, by its index in `options_of_headers`, as text.
+        carried: new path of each header folder; the key is its index in `options_of_headers`, as a string.
     """
     moved = {option.place: carried.get(str(number)) for number, option in enumerate(options_of_headers(flags))}
     found: list[str] = []

@@ -76,7 +76,7 @@ _CUDA_VARIABLES = frozenset(["blockDim", "blockIdx", "gridDim", "threadIdx", "wa
 
 
 def reserved_for(name: str, language: Language) -> str | None:
-    """Return what a word is to the language, e.g. ``a keyword of C++``; None if a macro may have this name."""
+    """Return why a macro cannot have this name, e.g. ``a keyword of C++``; None if it can."""
     cpp, called = language != "c", LANGUAGES[language]
     meanings = {
         f"a keyword of {called}": name in _C or (cpp and name in _CPP_ALONE),

@@ -1,4 +1,4 @@
-"""Limit the influence of advice: one part of the search uses it, another proposes as if it did not exist."""
+"""Limits the influence of advice: at most every fourth proposal uses it, and the other proposals ignore it."""
 
 from copy import copy
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ class LogView:
     """The trials and the surrogate on which proposals are based.
 
     Attributes:
-        origin: origin given to the proposals; None: the operator that made them.
+        origin: origin recorded for the proposals; None: the name of the operator that suggested the config.
     """
 
     seen: Observations
@@ -34,11 +34,11 @@ class LogView:
 
 
 class LogViews:
-    """A view of the search that uses all trials, and an independent one that ignores the advice and its descendants.
+    """Two views of a search: one uses all trials, the independent one ignores the advice and its descendants.
 
-    A config that was fast elsewhere may be the best of the wrong region, yet better than all first results, so that a
-    search that uses it stays there. The independent view finds the configs of a search without advice, in at most 4/3
-    of the trials. Once it has found a config as fast, it gets all trials.
+    Advice may lie in a region without the best config and still beat all early results. A search that uses the advice
+    then stays in that region. The independent view finds what a search without advice would find, in at most 4/3 of the
+    trials. Once its best config is as fast as the best advised config, it makes all proposals.
 
     Attributes:
         whole: uses every trial.
@@ -60,18 +60,16 @@ class LogViews:
 
     @property
     def refuted(self) -> bool:
-        """True if the advice did not help: enough advised trials have ended, and the independent view found a config as
-        fast.
-        """
+        """True if the advice did not help, see `refuted`."""
         return refuted(self.whole.seen, self.independent.seen)
 
     def at(self, trial: int) -> LogView:
-        """Return the view that proposes this trial, counted from the end of the initial design."""
+        """Return the view that proposes a trial; `trial` is counted from the end of the initial design."""
         return self.whole if _leads(self.whole.seen, self.independent.seen) and trial % EVERY == 0 else self.independent
 
 
 def refuted(observations: Observations, independent: Observations) -> bool:
-    """Return True if the advice did not help: enough advised trials have ended, and the others found a config as fast.
+    """Return True if enough advised trials have ended and the independent trials found a config that is as fast.
 
     Args:
         observations: observations of all trials.
@@ -88,9 +86,9 @@ def _leads(observations: Observations, independent: Observations) -> bool:
 
 
 class WarmStartsFirst:
-    """Proposes advice, warm starts and the default, then the proposals of the strategy, which learns from these trials.
+    """Proposes advice, warm starts and the default config first; then a strategy, which learns from these trials.
 
-    Refuted advice is not continued.
+    Once the advice is refuted, the remaining advice is skipped.
     """
 
     def __init__(self, strategy: Strategy, context: Context) -> None:

@@ -1,4 +1,4 @@
-"""Operators of evolution on value ranks, vectorised over many children, which need not be valid."""
+"""Selection, crossover and mutation on value ranks, for many children at once. Children may be invalid configs."""
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,7 @@ class Breeding:
         pool = seen.elites
         parents = pool[_by_rank(len(pool), 2 * count, rng)].reshape(count, 2)
         mothers, fathers = seen.rows[parents[:, 0]], seen.rows[parents[:, 1]]
-        rows = _crossed(mothers, fathers, rng)
+        rows = _crossover(mothers, fathers, rng)
         alone = parents[:, 0] == parents[:, 1]
         self._mutate(rows, np.flatnonzero(alone | (rng.random(count) < MUTATED)), rng)
         return Suggestions(rows=rows, origins=np.where(alone, "mutation", "crossover"), parents=parents)
@@ -56,7 +56,7 @@ def _by_rank(count: int, draws: int, rng: np.random.Generator) -> Places:
     return rng.choice(count, size=draws, p=weights / weights.sum())
 
 
-def _crossed(mothers: Indices, fathers: Indices, rng: np.random.Generator) -> Indices:
+def _crossover(mothers: Indices, fathers: Indices, rng: np.random.Generator) -> Indices:
     """Cross the parents: uniform crossover for half of the children, single-point for the other half."""
     brood, tunables = mothers.shape
     uniform = rng.random((brood, tunables)) < 0.5

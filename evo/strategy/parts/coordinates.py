@@ -13,13 +13,14 @@ FEW = 4
 
 
 class Coordinates:
-    """Coordinates of configs: positive numbers by logarithm and, if there are many, alignment; other values by rank.
+    """Converts configs to points: a positive number becomes its logarithm, any other value its rank.
 
-    Numbers span [0, 1] on each of their axes. Values without an order have their rank as coordinate, and any two are at
-    distance 1.
+    If a tunable has many numbers, their alignment is a second coordinate.
+
+    Ordered values are scaled to [0, 1]. Any two values without an order have distance 1.
 
     Attributes:
-        names: for each axis, whether its values have no order.
+        names: True for each axis whose values have no order, such as names.
     """
 
     def __init__(self, space: Space, *, aligned: bool = True) -> None:

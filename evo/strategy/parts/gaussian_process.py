@@ -33,7 +33,7 @@ class Covariance:
     Attributes:
         weights: weight of each axis in the squared distance.
         noise: variance of an observation around the function, as a fraction of the function's own variance.
-        names: axes that add 1 if two points differ there, by any amount.
+        names: True for axes without an order; two points that differ on such an axis have distance 1 along it.
     """
 
     weights: Floats
@@ -64,7 +64,7 @@ class Posterior:
     """
 
     def __init__(self, kernel: Covariance, points: Points, values: Floats) -> None:
-        from scipy.linalg import cho_solve, cholesky  # takes half a second to import
+        from scipy.linalg import cho_solve, cholesky  # importing SciPy takes half a second
 
         self._kernel, self._points = kernel, points
         covariance = kernel.between(points, points)

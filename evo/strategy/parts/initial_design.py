@@ -58,7 +58,9 @@ class InitialDesign:
         return DESIGN + len(self._advice & seen.keys)
 
     def start(self, seen: Observations, *, advice: bool = True) -> Proposal | None:
-        """Return the first of advice, warm starts and default that was not proposed yet; None if there is none.
+        """Return the next start config that was not proposed yet; None if all were.
+
+        The order is: two pieces of advice, the warm starts, the default config, the remaining advice.
 
         Args:
             advice: False skips the remaining advice.
@@ -87,7 +89,5 @@ def most_pending(history: History) -> int:
 
 
 def learning(seen: Observations, lasting: int = DESIGN) -> bool:
-    """True while there are too few results to learn from: the initial design has not ended, or hardly a trial has a
-    time.
-    """
+    """True while the initial design has not ended, or fewer than `MIN_MEASURED` trials have a time."""
     return len(seen.keys) < lasting or seen.measured < MIN_MEASURED

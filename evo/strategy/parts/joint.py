@@ -1,8 +1,8 @@
-"""Two objectives at once: each proposal looks for the best trade-off under weights of its own.
+"""Optimises two objectives: each proposal looks for the best trade-off under newly drawn weights.
 
-The weights are drawn for each proposal, and the costs of both objectives become one: the augmented Chebyshev distance
-from the best of each (ParEGO: Knowles, IEEE Trans. Evol. Comput. 10(1), 2006). Its minima for all weights are the whole
-Pareto front, also where that is not convex, which a weighted sum would miss.
+The costs of both objectives are combined into one cost: the augmented Chebyshev distance from the best value of each
+objective (ParEGO: Knowles, IEEE Trans. Evol. Comput. 10(1), 2006). Its minima over all weights form the whole Pareto
+front. A weighted sum would miss the parts of the front that are not convex.
 """
 
 import math
@@ -29,7 +29,7 @@ MOST = 500.0
 
 
 class Joint:
-    """Lets a strategy for one objective look for the Pareto front of two."""
+    """Uses a strategy for one objective to search for the Pareto front of two objectives."""
 
     def __init__(self, strategy: Strategy) -> None:
         self._strategy = strategy
@@ -46,7 +46,7 @@ def scalarised(history: History, weight: float) -> History:
     """Return a history whose trials are ranked by both objectives, weighted.
 
     Args:
-        weight: of the first objective, 0 to 1; the second has the rest.
+        weight: weight of the first objective, 0 to 1; the second objective has 1 - weight.
     """
     costs = {trial.number: _logarithms(trial, history) for trial in history.finished if trial.second_cost is not None}
     if not costs:

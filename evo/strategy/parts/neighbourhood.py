@@ -1,4 +1,4 @@
-"""Neighbours of the elites: one change away, together with the changes that constraints require."""
+"""Neighbours of the elites: configs that differ in one value, and in the values that constraints tie to it."""
 
 import numpy as np
 
@@ -20,8 +20,8 @@ REMEMBERED = 64
 class Neighbourhood:
     """Configs that differ from a given one in one value, or in one value and the changes it requires.
 
-    Constraints may tie tunables together, e.g. require two sizes to be equal. Then no single change leads from one
-    valid config to the next; `Relinking` finds the other changes.
+    Constraints may tie tunables together, e.g. require two sizes to be equal. Then changing one value makes a valid
+    config invalid; `Relinking` finds the other changes.
     """
 
     def __init__(self, space: Space, relinking: Relinking | None = None) -> None:
@@ -33,7 +33,7 @@ class Neighbourhood:
         self._relinked: dict[bytes, Indices] = {}
 
     def of_elites(self, seen: Observations, rng: np.random.Generator) -> Suggestions:
-        """Return neighbours of the fastest trials; single changes need not be valid."""
+        """Return neighbours of the fastest trials; neighbours that differ in one value may be invalid."""
         parts = []
         for centre in seen.elites[:CENTRES]:
             row = seen.rows[centre]
@@ -52,7 +52,7 @@ class Neighbourhood:
         return rows
 
     def relinked(self, row: Indices) -> Indices:
-        """Return valid rows for those single changes of a valid row that are invalid alone, at most one per change."""
+        """Return a valid row for each single change that makes the given valid row invalid, if one is found."""
         key = row.tobytes()
         if key not in self._relinked:
             while len(self._relinked) >= REMEMBERED:

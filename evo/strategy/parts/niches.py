@@ -1,4 +1,4 @@
-"""Niches: the configs of one mechanism, each of which gets some trials before the mechanism is judged.
+"""Niches: groups of configs with the same mechanism. Each niche gets some trials before it is judged.
 
 A mechanism that wins in the end may lose at first: its other tunables need other values than the elites have, and the
 configs in between are slower. Successive halving gives every mechanism a trial, and the faster ones further trials.
@@ -30,7 +30,7 @@ class NicheResults:
     Attributes:
         trials: number of trials, pending ones included, shape (niches,).
         best: position of the best observation; -1 if none has ended.
-        losses: its loss, infinite if none has worked.
+        losses: loss of the best observation; infinite if no trial of the niche succeeded.
     """
 
     trials: Places
@@ -49,9 +49,9 @@ class Niches:
         self._members: Indices | None = None
 
     def due(self, seen: Observations, rng: np.random.Generator) -> Suggestions | None:
-        """Return suggestions within the niche that is due for a trial; None if none is.
+        """Return suggestions from the niche that should get the next trial; None if every niche has its trials.
 
-        They need not be new. There must be an elite.
+        Suggestions may repeat earlier configs. At least one trial must have a time.
         """
         if not len(self._columns) or len(self._niches) < 2:
             return None
@@ -62,15 +62,15 @@ class Niches:
             if len(waiting):
                 niche = int(waiting[results.trials[waiting].argmin()])
                 return (
-                    self._begun(niche, seen, rng)
+                    self._random_configs(niche, seen, rng)
                     if results.best[niche] < 0
-                    else self._near(niche, int(results.best[niche]), seen, rng)
+                    else self._near_best(niche, int(results.best[niche]), seen, rng)
                 )
         return None
 
     @property
     def _niches(self) -> Indices:
-        """The combinations of mechanisms of random valid configs, shape (niches, mechanisms)."""
+        """Combinations of mechanisms that random valid configs have, shape (niches, mechanisms)."""
         if self._members is None:
             self._members = np.unique(self._relinking.starts[:, self._columns], axis=0)
         return self._members
@@ -87,11 +87,11 @@ class Niches:
         return NicheResults(trials=ended.sum(axis=0) + pending.sum(axis=0), best=best, losses=losses)
 
     def _members_of(self, rows: Indices) -> Flags:
-        """Return for each row and niche whether the row belongs to it."""
+        """Return True for each pair of a row and a niche to which the row belongs, shape (rows, niches)."""
         return np.asarray((rows[:, None, self._columns] == self._niches[None]).all(axis=2))
 
-    def _begun(self, niche: int, seen: Observations, rng: np.random.Generator) -> Suggestions:
-        """Suggest random configs of the niche, moved towards the best trial."""
+    def _random_configs(self, niche: int, seen: Observations, rng: np.random.Generator) -> Suggestions:
+        """Suggest random configs of the niche that take over values of the best trial."""
         best = seen.order[0]
         starts = self._relinking.starts
         starts = starts[self._members_of(starts)[:, niche]]
@@ -103,12 +103,12 @@ class Niches:
             rows=ends, origins=np.full(len(ends), "niche"), parents=np.full((len(ends), 2), best, dtype=np.intp)
         )
 
-    def _near(self, niche: int, centre: int, seen: Observations, rng: np.random.Generator) -> Suggestions:
-        """Suggest neighbours of the niche's best trial that belong to the niche, and further starts."""
+    def _near_best(self, niche: int, centre: int, seen: Observations, rng: np.random.Generator) -> Suggestions:
+        """Suggest neighbours of the niche's best trial that belong to the niche, and random configs of the niche."""
         row = seen.rows[centre]
         rows = np.concatenate([self._neighbourhood.around(row, rng), self._neighbourhood.relinked(row)])
         rows = rows[self._members_of(rows)[:, niche]]
         near = Suggestions(
             rows=rows, origins=np.full(len(rows), "niche"), parents=np.full((len(rows), 2), centre, dtype=np.intp)
         )
-        return Suggestions.joined([near, self._begun(niche, seen, rng)])
+        return Suggestions.joined([near, self._random_configs(niche, seen, rng)])

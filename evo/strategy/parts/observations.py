@@ -21,9 +21,9 @@ HOPELESS = float(np.finfo(np.float64).max)
 
 
 class Observations:
-    """Observations of one history; `refresh` reads only what is new since the last call.
+    """Observations of one history; `refresh` reads only the trials that are new since the last call.
 
-    Another history is read from its beginning, so the content never depends on earlier calls.
+    A different history is read from its beginning, so the content never depends on earlier calls.
 
     Args:
         hidden: origins of trials whose results are ignored; their configs still count as proposed.
@@ -32,9 +32,9 @@ class Observations:
         keys: keys of every config that was proposed.
         rows: ranks of the configs of informative ended trials, in the order they ended, shape (n, tunables).
         losses: cost (corrected if there is a correction), `HOPELESS` if pruned, infinite if failed; shape (n,).
-        numbers: numbers of those trials.
+        numbers: trial numbers of the rows.
         order: positions in `rows` by loss, best first; the earlier trial wins a tie.
-        log: the same object as long as the history is the same and no trial was corrected.
+        log: an object that is replaced when another history is read or a trial is corrected.
         pending: ranks of the configs still being evaluated, shape (m, tunables).
     """
 
@@ -117,7 +117,7 @@ class Observations:
 
     def _correct(self, number: int, cost: float) -> None:
         if number not in self.numbers:
-            return  # not shown
+            return  # hidden trial
         index = self.numbers.index(number)
         before = bisect_left(self._ranked, (self.losses[index], number))
         del self._ranked[before]
@@ -133,7 +133,7 @@ class Observations:
 
 
 def spread(ranked: Places, count: int) -> Places:
-    """Return at most `count` of these: half are the first ones, half are evenly spread over the rest."""
+    """Return at most `count` positions: the first `count // 2`, and positions evenly spread over the remaining list."""
     if len(ranked) <= count:
         return ranked
     first = count // 2
@@ -147,6 +147,6 @@ def _loss(trial: Trial) -> float:
 
 
 def _codes(rows: Indices) -> list[bytes]:
-    """Return rows as hashable codes, which are much cheaper to make than keys."""
+    """Return a hashable code for each row. Codes take much less time to make than keys of configs."""
     codes: list[bytes] = np.ascontiguousarray(rows, dtype=np.int32).view(f"V{4 * rows.shape[1]}").ravel().tolist()
     return codes

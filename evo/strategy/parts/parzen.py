@@ -3,7 +3,7 @@
 The tree-structured Parzen estimator of Bergstra et al., *Algorithms for Hyper-Parameter Optimization* (NIPS 2011), in
 its multivariate form: the kernel around each observation is a product over the tunables, and the score of a candidate
 is ``log l(x) − log g(x)``: the density of the best observations over that of the others. Kernels are defined on the
-ranks of a tunable, so a density is a sum of look-ups, and only valid configs are scored.
+ranks of a tunable, so a density is a sum of table look-ups. Only valid configs are scored.
 """
 
 import math
@@ -41,7 +41,7 @@ class Parzen:
         self._log_uniform = -sum(math.log(kernel.size) for kernel in self._kernels)
 
     def draw(self, centres: Indices, count: int, rng: np.random.Generator) -> Indices:
-        """Draw points of the full product from the mixture of the kernels around the centres and a uniform one."""
+        """Draw rows, also invalid ones, from a mixture of the kernels around the centres and a uniform distribution."""
         chosen = rng.integers(len(centres) + 1, size=count)
         rows = np.empty((count, centres.shape[1]), dtype=np.int32)
         quantiles = rng.random(rows.shape)
@@ -72,7 +72,7 @@ class Parzen:
 
 
 def good_count(seen: Observations) -> int:
-    """Return the number of best observations that count as good; only measured ones can."""
+    """Return the number of best observations that count as good; observations without a time never do."""
     return min(math.ceil(GOOD_SHARE * len(seen.rows)), MAX_GOOD, seen.measured)
 
 
@@ -96,8 +96,8 @@ class RankKernel:
     def weights(self, centres: Indices, ranks: Indices) -> Scores:
         """Return the weights of values at `ranks` for kernels at `centres`, broadcast against each other.
 
-        The weights of a centre sum to 1. No table of all pairs is kept: it would fill the memory for thousands of
-        values.
+        The weights of a centre sum to 1. Weights are computed in each call: a table for all pairs of thousands of
+        values would fill the memory.
         """
         near = self._falling[np.abs(centres - ranks)] / self._total[centres]
         return np.asarray((1 - UNIFORM_SHARE) * near + UNIFORM_SHARE / self.size)

@@ -1,7 +1,7 @@
-"""Path relinking: moves of several tied tunables at once, found without reading the constraints.
+"""Path relinking: changes several tied tunables at once, without analysing the constraints.
 
-Source: Glover, Laguna and Martí, *Fundamentals of Scatter Search and Path Relinking* (2000). There both ends of a path
-are elites; here it starts at a random valid config, so that values which no elite has are reached as well.
+Source: Glover, Laguna and Martí, *Fundamentals of Scatter Search and Path Relinking* (2000). In that book both ends of
+a path are elites. Here a path starts at a random valid config, so that it can reach values that no elite has.
 """
 
 import numpy as np
@@ -19,9 +19,10 @@ POOL = 1_000
 class Relinking:
     """Configs that differ from a given one in one value and in the changes it requires.
 
-    Constraints tie tunables together: e.g. the copy engine needs a producer warp, which needs other stages. A change of
-    one value is then invalid, and so are most pairs of changes. A path starts at a valid config that has the wanted
-    value, and takes over the given config's values one after another while the result stays valid.
+    Constraints tie tunables together: for example, the copy engine may need a producer warp, and that another number of
+    stages. Changing one value then makes the config invalid, and so do most pairs of changes. A path starts at a valid
+    config that has the wanted value. It takes over the values of the given config one at a time, as long as the config
+    stays valid.
     """
 
     def __init__(self, space: Space) -> None:

@@ -18,8 +18,8 @@ class Suggestions:
     Attributes:
         rows: shape (n, tunables).
         origins: name of the operator that made each row, shape (n,).
-        parents: positions of both parents among the observations, shape (n, 2); the same one twice for a mutation, −1
-            for none.
+        parents: positions of both parents among the observations, shape (n, 2); a mutation has the same position twice,
+            −1 means no parent.
     """
 
     rows: Indices

@@ -1,4 +1,4 @@
-"""Surrogate model: predicts from the observations how much faster than the best an untried config may be."""
+"""Surrogate model: predicts how much faster an untried config may be than the best trial so far."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -46,8 +46,8 @@ class Forecast:
     """Prediction for some configs, in standardised slowness (less is better), shape (n,) each.
 
     Attributes:
-        best: prediction for the best observation, which may have been lucky.
-        success: probability of having a time.
+        best: predicted slowness of the best observation; its measured time may have been short by chance.
+        success: probability that the config gets a time.
     """
 
     mean: Floats
@@ -66,9 +66,9 @@ class Outlook:
     """Predictions of a model trained on the observations.
 
     Attributes:
-        time: standardised slowness, the negative of speed.
-        success: probability of a time, minus the overall fraction of trials that have one; None if all have.
-        share: that fraction.
+        time: model of the standardised slowness, which is negative speed.
+        success: model of the probability that a config gets a time, minus `share`; None if all trials have a time.
+        share: fraction of the trials that have a time.
         best: prediction for the best observation.
     """
 
@@ -109,7 +109,8 @@ class Surrogate:
     def learn(self, seen: Observations) -> Outlook:
         """Train on the observations, of which at least two must have a time.
 
-        Pending configs are assumed to come out as predicted (kriging believer), so that workers try different regions.
+        Pending configs are assumed to have the predicted result (kriging believer), so that workers try different
+        regions.
         """
         kernel = self._fitted(seen)
         known = spread(seen.order[: seen.worked], TRAINED)
@@ -128,7 +129,7 @@ class Surrogate:
         )
 
     def _success(self, kernel: Covariance, seen: Observations) -> Posterior | None:
-        """Regression on which observations have a time, minus their fraction; None if all have."""
+        """Return a model of success (1 or 0) minus the fraction of trials with a time; None if all have a time."""
         worked, failed = seen.order[: seen.worked], seen.order[seen.worked :]
         if not len(failed):
             return None
@@ -153,10 +154,9 @@ def last_fit(worked: int) -> int:
 
 
 def slowness(losses: Floats) -> Floats:
-    """Return the negative of speed, with mean 0 and variance 1; pruned trials count as slow as the slowest measured
-    one.
+    """Return negative speeds with mean 0 and variance 1; a pruned trial gets the slowest measured time.
 
-    Figures that are not times, because some are not above 0, are used directly.
+    If some values are zero or negative, they are not times, and the values themselves are standardised.
     """
     figures = within_measured(losses)
     if figures.min() <= 0:
@@ -173,7 +173,7 @@ def within_measured(losses: Floats) -> Floats:
 
 
 def standardised(figures: Floats) -> Floats:
-    """Return values scaled to mean 0 and variance 1."""
+    """Return the values shifted and scaled to mean 0 and variance 1."""
     return np.asarray((figures - figures.mean()) / max(float(figures.std()), 1e-9))
 
 

@@ -44,7 +44,7 @@ class Earlier:
 
     Attributes:
         problem: fields by name.
-        results: config and cost (the time in µs, or the value of the metric; lower is better), of measured trials.
+        results: config and cost of each measured trial; the cost is the time in µs or the value of the metric.
     """
 
     problem: Mapping[str, Value]
@@ -55,7 +55,7 @@ def predicted(space: Space, problem: Mapping[str, Value], earlier: Sequence[Earl
     """Return valid configs of a space that are predicted to be fastest for its problem, best first.
 
     Args:
-        problem: of the space.
+        problem: the problem that the space belongs to.
         earlier: searches of other problems, the most relevant first; only the first `NEAREST` are used.
         count: the greatest number of configs.
 
@@ -91,9 +91,10 @@ def _task(space: Space, earlier: Earlier) -> _Task | None:
 
 
 def nearest_row(space: Space, config: Config) -> Indices | None:
-    """Return the ranks of a config of another space: its own values, the nearest numbers, defaults where it has none.
+    """Return the row of this space that is nearest to a config of another space.
 
-    None if it has a name that the space does not know, because another mechanism says nothing.
+    Equal values are kept, other numbers become the nearest number, and missing tunables get their default. Returns None
+    if another value is not in this space: results of a different mechanism do not transfer.
     """
     ranks = [_nearest_rank(tunable, config.get(tunable.name)) for tunable in space.tunables]
     return None if None in ranks else np.array(ranks, dtype=np.int32)
@@ -112,7 +113,7 @@ def _nearest_rank(tunable: Tunable, value: Value | None) -> int | None:
 
 
 def _distance(one: Value, other: Value) -> float:
-    """Return the distance of two numbers: doublings, if both are positive."""
+    """Return the distance of two numbers, in doublings if both are positive."""
     a, b = float(one), float(other)
     return abs(math.log2(a / b)) if min(a, b) > 0 else abs(a - b) + 1.0
 
@@ -139,9 +140,9 @@ def _predicted(space: Space, problem: Mapping[str, Value], tasks: Sequence[_Task
 
 
 def _features(problems: Sequence[Mapping[str, Value]]) -> tuple[Floats, Flags]:
-    """Return the varying fields of problems as coordinates, shape (problems, fields), and which are names.
+    """Return the varying fields of problems as coordinates, shape (problems, fields), and True for fields of names.
 
-    Positive numbers count by doublings; 1 is three of them, as the length scales of tunables expect distances around 1.
+    The coordinate of a positive number grows by 1 per three doublings, as the model expects distances around 1.
     """
     columns: list[list[float]] = []
     names = []
@@ -166,7 +167,8 @@ def _doublings(value: object) -> float | None:
 
 
 def _candidates(space: Space, tasks: Sequence[_Task]) -> Indices:
-    """Return distinct valid rows: the leading configs, made valid, their neighbours, and random ones.
+    """Return distinct valid rows: the fastest configs of earlier searches after repair, their neighbours, and random
+    ones.
 
     Neighbours that need several changes are left out: in a space of 10^18 configs finding them takes seconds.
     """

@@ -26,8 +26,8 @@ class StudyReader:
 
     Values become positive times in the same order (`PositiveTimes`); all are converted again when the first
     non-positive value arrives. A parameter that a trial does not use is assumed to have no effect: the result counts
-    for the proposed config. Trials outside the grid are left out. Of trials with the same config one counts: the first
-    with a value, or the best where one grid point represents several values.
+    for the proposed config. Trials outside the grid are left out. If several trials have the same config, only one
+    counts: the first with a value or, where a grid point represents several values, the best.
     """
 
     def __init__(self, axes: Sequence[Axis], space: Space, direction: StudyDirection) -> None:
@@ -70,7 +70,7 @@ class StudyReader:
         return {"grid": self._grid, "ranks": self._space.encode(config).tolist()}
 
     def unmet(self, *, most: float = math.inf) -> Config | None:
-        """Return a config that was proposed, at most `most` times, to trials that then chose other values."""
+        """Return a proposed config that no trial has used; it was proposed to at most `most` trials."""
         return next((config for key, config in self._unmet.items() if self._missed[key] <= most), None)
 
     def _clear(self) -> None:

@@ -34,7 +34,7 @@ class Axis:
 
     Attributes:
         values: Optuna's values, by rank.
-        tunable: over the same values, or over their ranks where a tunable cannot hold them (mixed types, None).
+        tunable: holds the same values, or their ranks if a tunable cannot hold the values (mixed types, None).
     """
 
     name: str

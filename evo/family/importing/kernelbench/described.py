@@ -100,10 +100,10 @@ class Described:
     Attributes:
         fields: default by name of problem field; `constants` has the constant of the file that each replaces.
         given: name of the argument for each value of ``get_inputs()``; None: no tensor.
-        parameters: parameter or buffer of the model by argument.
+        parameters: name of the model's parameter or buffer, by argument.
         inputs, outputs: arguments in the order of the call.
         distributions: distributions for which the model has finite, well-conditioned and non-zero outputs.
-        tail: fields with other values on which the file runs too.
+        tail: other values of fields with which the file also runs.
         rel_error: largest relative error of the model's own precision, by output; None: not measured.
         flops: arithmetic operations, as an expression; empty: unknown.
         reduced: approximate number of inputs on which each element of an output depends.
@@ -280,7 +280,7 @@ def _state(model: Any) -> dict[str, Any]:
 
 
 class _Names:
-    """Assigns names to arguments that differ from each other, from macros and from C++ keywords."""
+    """Assigns unique names to arguments, which are neither macros nor C++ keywords."""
 
     def __init__(self, macros: Mapping[str, object]) -> None:
         self._taken = set(macros) | _WORDS
@@ -334,7 +334,9 @@ def _elements(shapes: Shapes) -> int:
 
 
 def _smaller(shapes: Fitted, file: _File) -> dict[str, int]:
-    """Return values of the fields for a problem of about `SAMPLE` elements, or the nearest to it that runs."""
+    """Return values of the fields for a problem of about `SAMPLE` elements, or of the nearest size with which the file
+    runs.
+    """
     values = dict(shapes.fields)
     while _elements(values_of(shapes.shapes, values)) > SAMPLE:
         for name in sorted(values, key=lambda each: -values[each]):
@@ -349,7 +351,9 @@ def _smaller(shapes: Fitted, file: _File) -> dict[str, int]:
 
 
 def _tail(shapes: Fitted, file: _File) -> dict[str, str]:
-    """Return other values for as many fields as the file runs with, for a case of another shape."""
+    """Return other values for as many fields as possible, such that the file still runs. A case of another shape uses
+    them.
+    """
     chosen: dict[str, str] = {}
     values = dict(shapes.fields)
     for name, value in shapes.fields.items():
@@ -389,7 +393,7 @@ def _measured(model: TorchModel, sample: Values, arguments: Sequence[Tensor], sh
 
 
 def _errors(model: TorchModel, sample: Values, distribution: str) -> dict[str, float] | None:
-    """Return the relative error by output; None if inputs of this distribution give no case."""
+    """Return the relative error by output; None if the outputs for this distribution are zero, not finite, or fail."""
     try:
         inputs = model.inputs(sample, distribution, np.random.default_rng(1))
         right, again = model.reference(sample, inputs), model.reference(sample, inputs)
@@ -414,7 +418,7 @@ def _errors(model: TorchModel, sample: Values, distribution: str) -> dict[str, f
 
 
 def _flops(counted: float, shapes: Fitted, file: _File, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> str:
-    """Return the operations as an expression: those of products and convolutions, else one for each input element."""
+    """Return the number of operations as an expression: of products and convolutions, else one per input element."""
     largest = max(outputs, key=lambda each: math.prod(values_of([each.shape], shapes.fields)[0]))
     produced = " * ".join(f"({each})" for each in largest.shape)
     extents = dict.fromkeys(extent for each in inputs for extent in each.shape)

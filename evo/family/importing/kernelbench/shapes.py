@@ -35,7 +35,7 @@ class Fitted:
 
 
 def fitted(constants: Values, probe: Probe) -> Fitted | None:
-    """Return the constants on which shapes depend by an expression; None if the file does not run.
+    """Return the shapes as expressions over constants of the file; None if the file does not run.
 
     A constant with any other influence (it changes the number of axes, or the file runs with no other value) keeps its
     value in the file.
@@ -94,7 +94,7 @@ def _least(effects: Mapping[str, int]) -> str:
 
 
 def _extent(axis: tuple[int, int], extent: int, influences: Values, probe: Probe) -> str | None:
-    """Return an expression for one extent, or None; `axis` is the number of the tensor and of the axis."""
+    """Return an expression for one extent, None if none fits; `axis` holds the index of the tensor and of the axis."""
     if not influences:
         return str(extent)
     if len(influences) == 1:

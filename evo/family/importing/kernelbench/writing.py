@@ -69,7 +69,9 @@ def _argument(each: Tensor) -> dict[str, Any]:
 
 
 def _tolerance(each: Tensor, found: Described) -> dict[str, Any]:
-    """Return the accepted errors: a multiple of the error of the model's own precision, and of its additions."""
+    """Return the tolerance of an output: the larger of estimated rounding errors and a multiple of the model's own
+    error.
+    """
     if each.dtype not in _ROUNDOFF:
         return {"rel_l2": 0, "max_abs": 0}
     half = each.dtype in ("float16", "bfloat16")

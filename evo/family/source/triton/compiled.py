@@ -19,11 +19,10 @@ class Compiled:
     """Launch facts of a compiled Triton kernel.
 
     Attributes:
-        threads: of a block.
+        threads: threads per block.
         shared_memory_bytes: dynamic shared memory of a block.
-        cluster: blocks of a cluster, which run each program together.
-        scratch: bytes of each scratch buffer that every program needs, in the order of the parameters behind the
-            arguments.
+        cluster: blocks per cluster; the blocks of a cluster run one program together.
+        scratch: bytes of each scratch buffer per program, in the order in which the buffers follow the arguments.
     """
 
     threads: int

@@ -134,7 +134,9 @@ def _pointers(node: ast.FunctionDef) -> set[str]:
 
 
 def _described(node: ast.FunctionDef) -> set[str]:
-    """Return the parameters whose methods load or store, and which the kernel does not make descriptors of itself."""
+    """Return the parameters that are the caller's tensor descriptors: the kernel calls their load or store method, and
+    does not create them.
+    """
     names = {each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
     found = set[str]()
     for call in (each for each in ast.walk(node) if isinstance(each, ast.Call)):
@@ -147,7 +149,7 @@ def _described(node: ast.FunctionDef) -> set[str]:
 
 
 def _access(name: str) -> str | None:
-    """Return the access that a function of memory makes: ``load``, ``store``, ``atomic_add`` …; None for others."""
+    """Return the memory access that a function makes: ``load``, ``store``, ``atomic_add`` …; None if it makes none."""
     if name in ("load", "store") or name.startswith("atomic_"):
         return name
     return _ACCESSES.get(name)
@@ -156,7 +158,7 @@ def _access(name: str) -> str | None:
 def addressed(node: ast.FunctionDef) -> dict[str, set[str]]:
     """Return the names that memory accesses use as addresses, with the accesses: ``load``, ``store``, ``atomic_add`` …
 
-    An address is followed through assignments: in ``p = x + offsets`` and ``tl.load(p)`` the name ``x`` is one.
+    An address is followed through assignments: after ``p = x + offsets``, ``tl.load(p)`` makes ``x`` an address.
     """
     made = _assigned(node)
     found: dict[str, set[str]] = {}
@@ -207,7 +209,7 @@ def _assigned(node: ast.FunctionDef) -> dict[str, list[ast.expr]]:
 
 
 def _bases(node: ast.expr, made: dict[str, list[ast.expr]], seen: set[str]) -> Iterator[str]:
-    """Yield the names at the left of an address: of ``x + i * n`` it is ``x``."""
+    """Yield the base pointers of an address: ``x`` for ``x + i * n``."""
     match node:
         case ast.Name(id=name) if name not in seen:
             seen.add(name)
@@ -341,11 +343,13 @@ def _check(node: ast.stmt, modules: Collection[str], file: str) -> None:
             fault = each.id
         if fault:
             line = getattr(each, "lineno", node.lineno)
-            raise InvalidInput(file, f"line {line}: `{fault:.60}` reaches into Python, which no kernel needs")
+            raise InvalidInput(
+                file, f"line {line}: `{fault:.60}` uses Python outside Triton's language, which no kernel needs"
+            )
 
 
 def _of_language(node: ast.Attribute, modules: Collection[str], bases: Collection[int]) -> bool:
-    """Return True unless a whole chain of attributes of a module leaves Triton's language."""
+    """Return False for an attribute chain such as ``tl.core.os`` that leaves Triton's language."""
     root: ast.expr = node
     while isinstance(root, ast.Attribute):
         root = root.value
